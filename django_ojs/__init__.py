@@ -26,6 +26,7 @@ if TYPE_CHECKING:
         aactivate,
         acancel,
         activate,
+        adrain_queue,
         aenqueue,
         aenqueue_after_commit,
         aenqueue_batch,
@@ -34,6 +35,7 @@ if TYPE_CHECKING:
         aresume_queue,
         aretry,
         cancel,
+        drain_queue,
         enqueue,
         enqueue_after_commit,
         enqueue_batch,
@@ -76,10 +78,10 @@ if TYPE_CHECKING:
 # Django is set up, and Django imports this package to set itself up.
 _HOME = {
     "django_ojs.client": """
-        HIGH LOW NORMAL request new_id pause_queue resume_queue
+        HIGH LOW NORMAL request new_id pause_queue drain_queue resume_queue
         enqueue enqueue_after_commit enqueue_batch cancel get_job activate retry
         aenqueue aenqueue_after_commit aenqueue_batch acancel aget_job aactivate aretry
-        apause_queue aresume_queue""",
+        apause_queue adrain_queue aresume_queue""",
     "django_ojs.context": "JobContext current_context",
     "django_ojs.handlers": "Handler job",
     "django_ojs.models": "Job Workflow",
@@ -129,6 +131,7 @@ __all__ = [
     "acancel",
     "acancel_workflow",
     "activate",
+    "adrain_queue",
     "aenqueue",
     "aenqueue_after_commit",
     "aenqueue_batch",
@@ -143,6 +146,7 @@ __all__ = [
     "chain",
     "cron",
     "current_context",
+    "drain_queue",
     "enqueue",
     "enqueue_after_commit",
     "enqueue_batch",

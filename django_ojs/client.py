@@ -134,8 +134,13 @@ def pause_queue(name: str) -> Queue:
     return _queues.pause(name)
 
 
+def drain_queue(name: str) -> Queue:
+    """Drain a queue, known or not: PUSH raises QueuePaused, and workers finish the jobs in it."""
+    return _queues.drain(name)
+
+
 def resume_queue(name: str) -> Queue:
-    """Resume a queue: FETCH returns its jobs again."""
+    """Resume a queue that is paused or draining: PUSH stores jobs, and FETCH returns them."""
     return _queues.resume(name)
 
 
@@ -152,4 +157,5 @@ aget_job = sync_to_async(get_job)
 aactivate = sync_to_async(activate)
 aretry = sync_to_async(retry)
 apause_queue = sync_to_async(pause_queue)
+adrain_queue = sync_to_async(drain_queue)
 aresume_queue = sync_to_async(resume_queue)

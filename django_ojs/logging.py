@@ -43,6 +43,9 @@ _SENSITIVE: Final = re.compile(
     re.IGNORECASE,
 )
 REDACTED: Final = "[redacted]"
+
+_RANDOM_DIGITS: Final = 12
+_HEXADECIMAL: Final = re.compile(rf"[0-9a-f]{{{_RANDOM_DIGITS}}}").fullmatch
 MAX_DEPTH: Final = 8
 MAX_CHARACTERS: Final = 10_000
 
@@ -78,6 +81,32 @@ class JobContextFilter(logging.Filter):
             if not hasattr(record, name):
                 setattr(record, name, found.get(name, ""))
         return True
+
+
+class SampleFilter(logging.Filter):
+    """Keeps the records of one in `one_in` jobs, and all others (ojs-logging §8).
+
+    Warnings and errors, records without a job, and those of the end of a run are always kept; with
+    `keep_ends` false, the ends of successful runs are sampled too. The id of the job decides, so
+    that all records of a job are kept, or none, in each process.
+    """
+
+    def __init__(self, one_in: int, *, keep_ends: bool = True) -> None:
+        super().__init__()
+        if one_in < 1:
+            raise ValueError("one_in must be at least 1, which keeps all records.")
+        self._one_in = one_in
+        self._keep_ends = keep_ends
+
+    def filter(self, record: logging.LogRecord) -> bool:
+        """Say whether the record is kept."""
+        if record.levelno >= logging.WARNING or (self._keep_ends and hasattr(record, "status")):
+            return True
+        # A JobContextFilter before it leaves an empty id outside of a job.
+        key = str(getattr(record, "job_id", "") or _current_fields().get("job_id", ""))
+        # The end of a UUIDv7 is random, and its beginning is a time.
+        digits = key[-_RANDOM_DIGITS:]
+        return not _HEXADECIMAL(digits) or int(digits, 16) % self._one_in == 0
 
 
 class JSONFormatter(logging.Formatter):

@@ -16,7 +16,8 @@ from django.utils.module_loading import import_string
 
 import django_ojs as ojs
 from django_ojs import context as contexts
-from django_ojs.logging import JobContextFilter, JSONFormatter, component
+from django_ojs.logging import JobContextFilter, JSONFormatter, SampleFilter, component
+from django_ojs.spec import ids
 from tests.docs.pages import ROOT, blocks
 from tests.testapp.jobs import add, shout
 from tests.worker.parts import claimed
@@ -216,9 +217,41 @@ def documented() -> list[dict[str, Any]]:
 
 
 def test_the_classes_of_the_other_examples_take_their_options() -> None:
-    _, redacting, filtering = documented()
-    for made in (redacting["formatters"]["json"], filtering["filters"]["job"]):
+    _, redacting, sampling, filtering = documented()
+    of_filters = (sampling["filters"]["sample"], filtering["filters"]["job"])
+    for made in (redacting["formatters"]["json"], *of_filters):
         assert import_string(made.pop("()"))(**made)
+
+
+@pytest.mark.requirement("LOG-R005")
+def test_a_sample_has_all_records_of_some_jobs_and_all_warnings() -> None:
+    sampled, everything = SampleFilter(10), SampleFilter(1)
+    keys = [str(ids.uuid7()) for _ in range(2_000)]
+    kept = {key for key in keys if sampled.filter(record(job_id=key))}
+    assert 100 < len(kept) < 350
+    for key in keys[:50]:
+        # Each process decides alike, whoever logs.
+        assert SampleFilter(10).filter(record("again", job_id=key)) is (key in kept)
+        assert sampled.filter(record(level=logging.WARNING, job_id=key))
+        assert sampled.filter(record(job_id=key, status="completed"))
+        assert everything.filter(record(job_id=key))
+    dropped = next(key for key in keys if key not in kept)
+    ends = SampleFilter(10, keep_ends=False)
+    assert not ends.filter(record(job_id=dropped, status="completed"))
+    assert ends.filter(record(level=logging.ERROR, job_id=dropped, status="failed"))
+    for outside in (record(), record(job_id=""), record(job_id="no id")):
+        assert sampled.filter(outside)
+    with pytest.raises(ValueError, match="at least 1"):
+        SampleFilter(0)
+
+
+def test_the_running_job_decides_about_the_records_of_its_handler(
+    running: ojs.JobContext,
+) -> None:
+    own = record(job_id=str(running.job.id))
+    for one_in in range(1, 6):
+        chosen = SampleFilter(one_in)
+        assert chosen.filter(record()) is chosen.filter(own)
 
 
 @pytest.mark.requirement("LOG-R003")

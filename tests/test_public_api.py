@@ -56,6 +56,8 @@ NAMES = {
     "aget_job",
     "aretry",
     "apause_queue",
+    "adrain_queue",
+    "drain_queue",
     "aresume_queue",
     "errors",
     "new_id",

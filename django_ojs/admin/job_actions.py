@@ -15,7 +15,7 @@ from django_ojs.formatting import lazy_sentence
 from django_ojs.models import Job
 from django_ojs.operations import activate, cancel, delete, retry, run_again, run_now
 from django_ojs.operations.enqueue.result import Outcome
-from django_ojs.operations.jobs import dead_letters
+from django_ojs.operations.jobs import dead_letters, execution_history
 from django_ojs.spec.envelope import MAX_PRIORITY, MIN_PRIORITY
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import TERMINAL, State, Trigger, sources
@@ -138,6 +138,25 @@ def _delete(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
     return lazy_sentence(gettext_lazy("Deleted, with its error history."))
 
 
+def _delete_history(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
+    number = execution_history.delete(job.pk)
+    return lazy_sentence(
+        ngettext_lazy(
+            "Deleted %(number)d event of the history.",
+            "Deleted %(number)d events of the history.",
+            number,
+        ),
+        number=number,
+    )
+
+
+def _delete_history_consequences(request: HttpRequest, jobs: Sequence[Job]) -> Sequence[str]:
+    return (
+        _("The attempts of the job are deleted permanently, with their errors."),
+        _("The job stays, with its arguments, its result and its last error."),
+    )
+
+
 def _cancel_consequences(request: HttpRequest, jobs: Sequence[Job]) -> Sequence[str]:
     running = sum(job.state == State.ACTIVE for job in jobs)
     sentences = [_("A cancelled job does not run again and cannot be restored.")]
@@ -229,6 +248,17 @@ JOB_ACTIONS = (
         choices=_cancel_choices,
         destructive=True,
         applies_to=_in(*_CANCELLABLE),
+    ),
+    Action(
+        name="delete-history",
+        label=gettext_lazy("Delete history"),
+        done=ngettext_lazy("%(count)d deleted", "%(count)d deleted", "count"),
+        scope=Scope.ADMIN,
+        run=_delete_history,
+        consequences=_delete_history_consequences,
+        multiple=False,
+        destructive=True,
+        applies_to=lambda job: job.run > 0,
     ),
     Action(
         name="delete",

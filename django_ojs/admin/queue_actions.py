@@ -1,4 +1,4 @@
-"""The actions on queues: pause, resume, configure, purge."""
+"""The actions on queues: pause, drain, resume, configure, purge."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -139,12 +139,32 @@ def _pause(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str
     )
 
 
+def _drain(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str:
+    if queue.draining_at is not None:
+        raise Skipped(_("The queue is already draining."))
+    queues.drain(queue.name, by=request.user.get_username())
+    return lazy_sentence(
+        gettext_lazy(
+            "Queue %(queue)s is draining: it accepts no jobs, and workers finish those in it."
+        ),
+        queue=queue.name,
+    )
+
+
+def _drain_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:
+    return (
+        _("Each enqueue to the queue fails, until the queue is resumed."),
+        _("Workers finish the jobs that are in it, with all their attempts."),
+        _("Steps of workflows and jobs of the outbox wait until the queue is resumed."),
+    )
+
+
 def _resume(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str:
-    if not queue.paused:
-        raise Skipped(_("The queue is not paused."))
+    if not queue.paused and queue.draining_at is None:
+        raise Skipped(_("The queue is neither paused nor draining."))
     queues.resume(queue.name, by=request.user.get_username())
     return lazy_sentence(
-        gettext_lazy("Queue %(queue)s is resumed: workers fetch its jobs again."),
+        gettext_lazy("Queue %(queue)s is resumed: it accepts jobs, and workers fetch them."),
         queue=queue.name,
     )
 
@@ -297,7 +317,16 @@ ACTIONS = (
         done=ngettext_lazy("%(count)d resumed", "%(count)d resumed", "count"),
         scope=Scope.OPERATOR,
         run=_resume,
-        applies_to=lambda queue: bool(queue.paused),
+        applies_to=lambda queue: bool(queue.paused or queue.draining_at),
+    ),
+    Action(
+        name="drain",
+        label=gettext_lazy("Drain"),
+        done=ngettext_lazy("%(count)d draining", "%(count)d draining", "count"),
+        scope=Scope.OPERATOR,
+        run=_drain,
+        consequences=_drain_consequences,
+        applies_to=lambda queue: queue.draining_at is None,
     ),
     Action(
         name="configure",

@@ -156,7 +156,11 @@ class QueueAdmin(OperatorModelAdmin):
             found = query(gettext_noop("findings"), lambda: _findings(context.get("row"))) or ()
             if status is not None and status.config.has_tenants:
                 context |= _tenants(query, status, visible=_may_see_tenants(request))
-        queue = Queue(name=key, paused_at=status.paused_at if status else None)
+        queue = Queue(
+            name=key,
+            paused_at=status.paused_at if status else None,
+            draining_at=status.draining_at if status else None,
+        )
         context |= {
             "findings": [(each, remedies(self, request, each)) for each in found],
             "timed_out": query.timed_out,

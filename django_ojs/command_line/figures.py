@@ -181,7 +181,10 @@ def _row(figures: _Figures, row: OverviewRow) -> list[Cell | str]:
         age(figures.oldest.get(row.name), figures.at),
         Cell(NONE if pressure is None else f"{pressure:.0%}", _LEVEL_STYLES.get(row.level, "")),
         Cell(str(row.listening or 0), "bold red" if row.unworked else ""),
-        Cell(str(row.status.state), "yellow" if row.status.paused else ""),
+        Cell(
+            str(row.status.state),
+            "yellow" if row.status.paused or row.status.draining_at else "",
+        ),
     ]
 
 

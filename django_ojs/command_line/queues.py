@@ -1,4 +1,4 @@
-"""`pause` and `resume`: whether workers fetch the jobs of a queue."""
+"""`pause`, `drain` and `resume`: whether a queue accepts jobs, and workers fetch them."""
 
 from argparse import ArgumentParser
 from collections.abc import Callable
@@ -80,15 +80,34 @@ SUBCOMMANDS: Final = (
         ),
     ),
     Subcommand(
+        name="drain",
+        help=gettext_lazy("let a queue accept no jobs"),
+        description=gettext_lazy(
+            "Drain queues: they accept no jobs, and workers finish those that are in them. "
+            "`resume` ends it."
+        ),
+        examples="  manage.py ojs drain legacy",
+        add_arguments=_arguments,
+        run=_each(
+            queues.drain,
+            "queue.drained",
+            gettext_lazy(
+                "Queue %(queue)s is draining: it accepts no jobs, and workers finish those in it."
+            ),
+        ),
+    ),
+    Subcommand(
         name="resume",
-        help=gettext_lazy("let workers fetch the jobs of a queue again"),
-        description=gettext_lazy("Resume paused queues."),
+        help=gettext_lazy("end the pause and the draining of a queue"),
+        description=gettext_lazy(
+            "Resume queues that are paused or draining: they accept jobs, and workers fetch them."
+        ),
         examples="  manage.py ojs resume email",
         add_arguments=_arguments,
         run=_each(
             queues.resume,
             "queue.resumed",
-            gettext_lazy("Queue %(queue)s is resumed: workers fetch its jobs again."),
+            gettext_lazy("Queue %(queue)s is resumed: it accepts jobs, and workers fetch them."),
         ),
     ),
 )

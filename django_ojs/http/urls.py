@@ -71,6 +71,7 @@ urlpatterns: list[URLPattern] = [
     route(f"{_QUEUE}/config", queues.QueueConfiguration, "ojs-queue-config"),
     route(f"{_QUEUE}/stats", queues.QueueStatistics, "ojs-queue-stats"),
     route(f"{_QUEUE}/pause", queues.QueuePause, "ojs-queue-pause"),
+    route(f"{_QUEUE}/drain", queues.QueueDrain, "ojs-queue-drain"),
     route(f"{_QUEUE}/resume", queues.QueueResume, "ojs-queue-resume"),
     # Limits by key
     route("v1/rate-limits", rate_limits.RateLimits, "ojs-rate-limits"),
@@ -86,6 +87,10 @@ urlpatterns: list[URLPattern] = [
     # Workflows
     route("v1/workflows", workflows.Workflows, "ojs-workflows"),
     route("v1/workflows/<str:key>", workflows.WorkflowDetail, "ojs-workflow"),
+    route(
+        "v1/workflows/<str:key>/progress", workflows.WorkflowProgressDetail, "ojs-workflow-progress"
+    ),
+    route("v1/workflows/<str:key>/history", history.WorkflowHistory, "ojs-workflow-history"),
     # Events
     route("v1/events", events.Events, "ojs-events"),
     route("v1/events/stream", events.EventStream, "ojs-event-stream"),

@@ -18,6 +18,7 @@ urlpatterns = [
     route(f"{_ADMIN}/queues", queues.AdminQueues, "ojs-admin-queues"),
     route(_QUEUE, queues.AdminQueue, "ojs-admin-queue"),
     route(f"{_QUEUE}/pause", queues.AdminQueuePause, "ojs-admin-queue-pause"),
+    route(f"{_QUEUE}/drain", queues.AdminQueueDrain, "ojs-admin-queue-drain"),
     route(f"{_QUEUE}/resume", queues.AdminQueueResume, "ojs-admin-queue-resume"),
     route(f"{_QUEUE}/config", queues.AdminQueueConfig, "ojs-admin-queue-config"),
     route(f"{_QUEUE}/rate-limit", queues.AdminQueueRateLimit, "ojs-admin-queue-rate-limit"),

@@ -134,6 +134,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("paused_at", models.DateTimeField(blank=True, null=True)),
+                ("draining_at", models.DateTimeField(blank=True, null=True)),
                 (
                     "has_limit_keys",
                     models.BooleanField(db_default=False, default=False, editable=False),
@@ -331,6 +332,14 @@ class Migration(migrations.Migration):
                 ("result", django_ojs.models.fields.StoredJSONField(blank=True, null=True)),
                 ("error", django_ojs.models.fields.StoredJSONField(blank=True, null=True)),
                 ("dead_letter", models.BooleanField(default=False)),
+                (
+                    "original_queue",
+                    models.CharField(blank=True, editable=False, max_length=255, null=True),
+                ),
+                (
+                    "history_deleted_at",
+                    models.DateTimeField(blank=True, editable=False, null=True),
+                ),
                 ("discard_reason", models.CharField(blank=True, max_length=16, null=True)),
                 ("workflow_id", models.UUIDField(blank=True, editable=False, null=True)),
                 ("progress", django_ojs.models.fields.StoredJSONField(blank=True, null=True)),

@@ -132,6 +132,10 @@ class Job(StoredModel):
     result = StoredJSONField(null=True, blank=True)
     error = StoredJSONField(null=True, blank=True)
     dead_letter = models.BooleanField(default=False)
+    #: Where it ran, of a dead letter in the `dead_letter_queue` of that queue.
+    original_queue = models.CharField(max_length=255, null=True, blank=True, editable=False)  # noqa: DJ001  # NULL: it is there
+    #: What happened before is no longer in its history (`operations.jobs.execution_history`).
+    history_deleted_at = models.DateTimeField(null=True, blank=True, editable=False)
     discard_reason = models.CharField(max_length=16, null=True, blank=True)  # noqa: DJ001  # NULL: not discarded
 
     class Meta:
@@ -271,6 +275,11 @@ class Job(StoredModel):
     def retry_policy(self) -> RetryPolicy:
         """The job's retry policy, complete."""
         return envelope.retry_of(self.options)
+
+    @property
+    def queues(self) -> set[str]:
+        """Its queue, and that to which a retry would return it: who changes it may use both."""
+        return {self.queue, self.original_queue or self.queue}
 
     @property
     def spent(self) -> int:

@@ -17,6 +17,8 @@ class Queue(StoredModel):
     name = models.CharField(primary_key=True, max_length=255)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
     paused_at = models.DateTimeField(null=True, blank=True)
+    #: Since when it accepts no jobs.
+    draining_at = models.DateTimeField(null=True, blank=True)
     #: Since when it is above its warning threshold; each change is an event.
     warned_at = models.DateTimeField(null=True, blank=True, editable=False)
     #: Its episode, with hysteresis: see `operations.backpressure.episodes`.

@@ -1,10 +1,13 @@
 """FAIL (ojs-core §7.4): a job's handler failed; its retry policy decides what follows."""
 
+import logging
+import math
 import random
+import time
 from collections.abc import Collection
 from dataclasses import replace
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from django.db.models import F
@@ -14,16 +17,22 @@ from django_ojs import signals
 from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.models.attempt import AttemptOutcome
+from django_ojs.operations import dead_letter_queue
 from django_ojs.operations.events import publish
 from django_ojs.spec import json
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.retry_policy import Decision
 from django_ojs.spec.states import State, Trigger
-from django_ojs.storage import database, key_limits, notify, transitions
+from django_ojs.storage import database, key_limits, notify, process_state, transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.figures import rollups
 from django_ojs.storage.transitions import ANY_CLAIM, Claim
+
+logger = logging.getLogger("django_ojs.worker")
+
+#: Seconds between warnings that histories cannot be stored.
+LOG_EVERY: Final = 60.0
 
 
 @database.write_transaction
@@ -51,6 +60,9 @@ def fail(
         _discard(job, failure, decision, outcome)
     ended = transitions.get(job_id)
     _publish(ended, failure, worker_id=job.worker_id)
+    if ended.dead_letter and dead_letter_queue.queue_of(ended.queue) is not None:
+        dead_letter_queue.move({job_id: ended.queue})
+        return transitions.get(job_id)
     return ended
 
 
@@ -163,8 +175,15 @@ def record(
     error: dict[str, object] | None,
     delay: timedelta | None = None,
 ) -> None:
-    """Store that the runs of these jobs ended, which the caller has locked and changes next."""
-    if keys:
+    """Store that the runs of these jobs ended, which the caller has locked and changes next.
+
+    The outcome of a run is worth more than its history: where that cannot be stored, the
+    transaction begins again without it (ojs-execution-history §9.5).
+    """
+    if not keys:
+        return
+
+    def add() -> None:
         database.dialect().add_attempts(
             database.connection(),
             keys,
@@ -172,6 +191,38 @@ def record(
             error=None if error is None else json.dumps(error),
             delay_ms=None if delay is None else int(delay / timedelta(milliseconds=1)),
         )
+
+    try:
+        database.run_optional(add)
+    except database.OptionalError as failed:
+        _failures.log(failed)
+        raise
+
+
+class _HistoryFailures:
+    """Logs that histories cannot be stored, once a minute at most."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Log the next failure."""
+        self._logged_at = -math.inf
+
+    def log(self, error: database.OptionalError) -> None:
+        """Log a failure; the cause has the class of the error, and no value."""
+        now = time.monotonic()
+        if now - self._logged_at < LOG_EVERY:
+            return
+        self._logged_at = now
+        logger.warning(
+            "Failed runs are not in the histories of their jobs, which go on: %s. Check the table "
+            "ojs_attempt.",
+            type(error.__cause__).__name__,
+        )
+
+
+_failures: Final = process_state.register(_HistoryFailures())
 
 
 def _lock_active(job_id: UUID, trigger: Trigger, target: State, claim: Claim) -> Job:

@@ -2,7 +2,7 @@
 
 The Python client, the HTTP API and the outbox's local delivery all call it. The steps, in order:
 check the caller's transaction, route to the outbox, admit (validate, middleware, offload, unique
-key), resolve unique policies, check the bounds, insert, publish.
+key), refuse draining queues, resolve unique policies, check the bounds, insert, publish.
 """
 
 from collections import Counter
@@ -17,6 +17,7 @@ from django.db import connections, transaction
 from django_ojs import signals
 from django_ojs.conf import settings
 from django_ojs.models import Job
+from django_ojs.operations import draining
 from django_ojs.operations.backpressure import bounds, rejections
 from django_ojs.operations.backpressure.wait_policy import WaitPolicy, wait_for_room
 from django_ojs.operations.enqueue import (
@@ -170,6 +171,7 @@ def _admit_and_insert(envelopes: Sequence[Envelope], options: PushOptions) -> li
     jobs = [envelope for envelope in admitted if envelope is not None]
     if not jobs:
         return _in_order(envelopes, admitted, [])
+    draining.check([job.queue for job in jobs])
     if not options.admitted:
         defaults.fill_in(jobs, queue_configs.current())
     try:

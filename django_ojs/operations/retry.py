@@ -4,12 +4,14 @@ from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
-from django.db.models.functions import Now
+from django.db.models.functions import Coalesce, Now
 
 from django_ojs import signals
 from django_ojs.models import Job
+from django_ojs.operations import draining
 from django_ojs.operations.access import audit_trail
 from django_ojs.operations.backpressure import bounds, rejections
+from django_ojs.operations.dead_letter_queue import put_back
 from django_ojs.operations.events import publish
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, transitions
@@ -19,8 +21,9 @@ from django_ojs.storage import database, notify, transitions
 def retry(job_id: UUID) -> Job:
     """Make a discarded job available again, at attempt 0, and keep the history of its errors.
 
-    A deadline that has passed is removed, because the job would be discarded again at once. Raises
-    JobNotFound, Conflict when it is not discarded, and QueueFull.
+    One in a dead-letter queue returns to the queue where it ran. A deadline that has passed is
+    removed, because the job would be discarded again at once. Raises JobNotFound, Conflict when it
+    is not discarded, QueueFull, and QueuePaused where the queue is draining.
     """
     job = transitions.lock(job_id)
     with rejections.recorded([job]):
@@ -34,22 +37,25 @@ def retry(job_id: UUID) -> Job:
 def revive(held: Collection[Job]) -> int:
     """Make the discarded ones of these jobs available; the caller has locked them.
 
-    Return how many. Raises QueueFull when there is no room for all of them, and records no
-    rejection: the caller does, or tries the jobs one by one.
+    Return how many. Raises QueuePaused, and QueueFull when there is no room for all of them, and
+    records no rejection: the caller does, or tries the jobs one by one.
     """
     keys = [job.pk for job in held]
-    bounds.enter_all([job for job in held if job.state == State.DISCARDED])
+    put_back(held)
+    revived = [job for job in held if job.state == State.DISCARDED]
+    draining.check(job.queue for job in revived)
+    bounds.enter_all(revived)
     late = set(Job.primary.filter(pk__in=keys, expires_at__lte=Now()).values_list("pk", flat=True))
-    revived = _revive([key for key in keys if key not in late])
+    number = _revive([key for key in keys if key not in late])
     for job in held:
         if job.pk in late:
             # Responses show the options as the client sent them, so the old deadline must go.
             shown = {key: value for key, value in job.options.items() if key != "expires_at"}
-            revived += _revive([job.pk], expires_at=None, options=shown)
-    if revived:
+            number += _revive([job.pk], expires_at=None, options=shown)
+    if number:
         notify.workers_of(job.queue for job in held)
         publish.jobs_available(keys, signals.job_retried, before=State.DISCARDED)
-    return revived
+    return number
 
 
 def _revive(keys: Collection[UUID], **deadline: Any) -> int:
@@ -65,6 +71,8 @@ def _revive(keys: Collection[UUID], **deadline: Any) -> int:
         dead_letter=False,
         discard_reason=None,
         finished_at=None,
+        queue=Coalesce("original_queue", "queue"),
+        original_queue=None,
         started_at=None,
         worker_id=None,
         enqueued_at=Now(),

@@ -57,4 +57,5 @@ def copy(job: Job, **changes: Any) -> Envelope:
     """
     values = settings()
     copied = {name: value for name, value in render(job).items() if name not in _NOT_COPIED}
+    copied["queue"] = job.original_queue or job.queue
     return parse({**copied, **changes}, default_retry=values.default_retry, limits=values.limits)

@@ -324,7 +324,7 @@ class JobAlreadyCancelled(Conflict):
 
 
 class QueuePaused(OJSError):
-    """The queue is paused."""
+    """The queue is draining: it accepts no jobs."""
 
     code, canonical, number, status = "queue_paused", "QUEUE_PAUSED", "OJS-3004", 422
     retryable = True

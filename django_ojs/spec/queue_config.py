@@ -52,7 +52,6 @@ FLAT: Final = {
 #: What this server does not do, and the values that ask for nothing.
 UNSUPPORTED: Final[dict[str, tuple[object, ...]]] = {
     "rate_limit.on_limit": ("wait",),
-    "dead_letter_queue": (),
     "dead_letter_max_size": (0,),
     "dead_letter.retention.max_count": (0,),
 }
@@ -95,6 +94,8 @@ class QueueConfig:
     default_timeout_ms: int | None = None
     visibility_timeout_ms: int | None = None
     default_retry: RetryPolicy | None = None
+    #: The queue in which its dead letters are.
+    dead_letter_queue: str | None = None
     #: By state, and by whether a job is a dead letter.
     retention: Mapping[tuple[State, bool], timedelta] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict, repr=False)
@@ -120,6 +121,7 @@ class QueueConfig:
             default_timeout_ms=_milliseconds(values.get("default_timeout") or 0),
             visibility_timeout_ms=_milliseconds(values.get("visibility_timeout") or 0),
             default_retry=_retry(values.get("default_retry")),
+            dead_letter_queue=values.get("dead_letter_queue"),
             retention=_retention(values),
             values=_with_flat_spelling(values),
         )

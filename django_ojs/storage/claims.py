@@ -22,6 +22,7 @@ class Claimed:
     result = None
     finished_at = None
     dead_letter = False
+    original_queue = None
     discard_reason = None
 
     id: UUID

@@ -16,6 +16,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 from django.apps import apps
 from django.db import (
     DEFAULT_DB_ALIAS,
+    DatabaseError,
     NotSupportedError,
     OperationalError,
     connections,
@@ -41,6 +42,17 @@ FIRST_PAUSE = 0.02
 BATCH = 500
 
 _DIALECTS: dict[str, Dialect] = {"postgresql": PostgreSQL(), "sqlite": SQLite()}
+
+
+class OptionalError(DatabaseError):
+    """A statement failed without which its transaction is better than no transaction.
+
+    `retried` runs the operation again, and `is_degraded` is true then.
+    """
+
+
+#: Whether the operation runs again without its optional statements.
+_degraded: Final[ContextVar[bool]] = ContextVar("django_ojs_degraded", default=False)
 
 
 class NeedsPrimary(Exception):
@@ -163,9 +175,10 @@ _REASONS: Final = re.compile(
 def retried(operation: Callable[[], T], using: str | None = None) -> T:
     """Run an operation that is one transaction of its own, again after a contention error.
 
-    That is the error when the database ended a deadlock or a lock wait. Inside a caller's
-    `atomic()` the operation runs once, because only the caller can repeat its transaction. Raises
-    NeedsPrimary within `on_replica`: what is read there decides no write.
+    That is the error when the database ended a deadlock or a lock wait. After an OptionalError it
+    runs again without what failed. Inside a caller's `atomic()` the operation runs once, because
+    only the caller can repeat its transaction. Raises NeedsPrimary within `on_replica`: what is
+    read there decides no write.
     """
     if using is None and is_on_replica():
         raise NeedsPrimary
@@ -179,10 +192,38 @@ def retried(operation: Callable[[], T], using: str | None = None) -> T:
         except OperationalError as error:
             if not left or not dialect_of(link).is_contention_error(error):
                 raise
+        except OptionalError:
+            with _without_optional():
+                return retried(operation, using)
         # Full jitter, so that two transactions that collided do not collide again.
         time.sleep(random.uniform(0, pause))
         pause = min(pause * 2, 2.0)
     raise AssertionError("unreachable")
+
+
+@contextmanager
+def _without_optional() -> Iterator[None]:
+    token = _degraded.set(True)
+    try:
+        yield
+    finally:
+        _degraded.reset(token)
+
+
+def run_optional(statement: Callable[[], object]) -> None:
+    """Run a statement of a transaction, which is left out when that begins again after its error.
+
+    A savepoint would cost two round trips each time; this costs a transaction where it fails.
+    Raises OptionalError, and the errors that a repetition or a new connection cures.
+    """
+    if _degraded.get():
+        return
+    try:
+        statement()
+    except DatabaseError as error:
+        if is_unavailable(error):  # Contention included.
+            raise
+        raise OptionalError(str(error)) from error
 
 
 def in_write_transaction(operation: Callable[[], T], using: str | None = None) -> T:

@@ -27,7 +27,7 @@ DELETED: Final = "_deleted_at"
 
 _NOTHING: Final = QueueConfig()
 _COLUMNS: Final = ("name", "config", "warned_at")
-_SNAPSHOT_COLUMNS: Final = (*_COLUMNS, "has_limit_keys")
+_SNAPSHOT_COLUMNS: Final = (*_COLUMNS, "has_limit_keys", "draining_at")
 _NO_ROW: Final[tuple[dict[str, Any], None]] = ({}, None)
 
 
@@ -41,6 +41,8 @@ class Snapshot:
     warned: frozenset[str] = frozenset()
     #: The queues whose claims check limits by key (see `storage.key_limits`).
     limited_by_key: frozenset[str] = frozenset()
+    #: The queues that accept no jobs.
+    draining: frozenset[str] = frozenset()
     effective: dict[str, QueueConfig] = field(default_factory=dict)
 
     def of(self, name: str) -> QueueConfig:
@@ -121,6 +123,11 @@ def is_remembered_as_limited_by_key(name: str) -> bool:
     return snapshot is not None and name in snapshot.limited_by_key
 
 
+def draining() -> frozenset[str]:
+    """Return the queues that accept no jobs, as it was at most a second ago."""
+    return _current().draining
+
+
 def current() -> Snapshot | None:
     """Return the configurations, at most a second old; None where no queue has one."""
     snapshot = _current()
@@ -138,12 +145,17 @@ def remember(
     stored: Mapping[str, Mapping[str, Any]],
     warned: Iterable[str] = (),
     limited_by_key: Iterable[str] = (),
+    draining: Iterable[str] = (),
     *,
     seconds: float = LIFETIME,
 ) -> Snapshot:
     """Keep a snapshot of these stored configurations, by name, and of the other queues."""
     snapshot = Snapshot(
-        time.monotonic() + seconds, stored, frozenset(warned), frozenset(limited_by_key)
+        time.monotonic() + seconds,
+        stored,
+        frozenset(warned),
+        frozenset(limited_by_key),
+        frozenset(draining),
     )
     _snapshots.put(alias, snapshot)
     return snapshot
@@ -155,13 +167,17 @@ def changed() -> None:
     database.after_commit(_snapshots.reset)
 
 
-def _read(alias: str) -> tuple[dict[str, dict[str, Any]], list[str], list[str]]:
+def _read(alias: str) -> tuple[dict[str, dict[str, Any]], list[str], list[str], list[str]]:
     if connections[alias].in_atomic_block:
         # A transaction that reads first and writes then may fail on SQLite where one that writes
         # first waits; the job that is about to be stored needs the lock anyhow.
         database.dialect().begin_write(connections[alias])
     wanted = ~Q(config={}) | Q(warned_at__isnull=False) | Q(has_limit_keys=True)
+    wanted |= Q(draining_at__isnull=False)
     rows = list(Queue.objects.using(alias).filter(wanted).values_list(*_SNAPSHOT_COLUMNS))
-    configs = {name: config for name, config, _, _ in rows if config}
-    warned = [name for name, _, warned_at, _ in rows if warned_at is not None]
-    return configs, warned, [name for name, _, _, by_key in rows if by_key]
+    return (
+        {name: config for name, config, *_ in rows if config},
+        [name for name, _, warned_at, *_ in rows if warned_at is not None],
+        [name for name, _, _, by_key, _ in rows if by_key],
+        [name for name, *_, draining_at in rows if draining_at is not None],
+    )

@@ -225,11 +225,12 @@ class TestJob:
             (State.SCHEDULED, {"cancel", "run-now"}),
             (State.AVAILABLE, {"cancel"}),
             (State.PENDING, {"cancel", "activate"}),
-            (State.ACTIVE, {"cancel"}),
-            (State.RETRYABLE, {"cancel", "run-now"}),
-            (State.COMPLETED, {"delete", "run-again"}),
+            (State.ACTIVE, {"cancel", "delete-history"}),
+            (State.RETRYABLE, {"cancel", "delete-history", "run-now"}),
+            (State.COMPLETED, {"delete", "delete-history", "run-again"}),
+            # It was cancelled before its first attempt.
             (State.CANCELLED, {"delete", "run-again"}),
-            (State.DISCARDED, {"delete", "retry", "retry-with", "run-again"}),
+            (State.DISCARDED, {"delete", "delete-history", "retry", "retry-with", "run-again"}),
         ],
     )
     def test_buttons_are_those_that_the_state_allows(self, state: State, names: set[str]) -> None:

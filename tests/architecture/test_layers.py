@@ -54,14 +54,14 @@ FLOORS = {
 # its own layer and of lower ones.
 LAYERS: dict[str, tuple[set[str], ...]] = {
     "operations": (
-        {"fields", "access"},
+        {"fields", "access", "draining"},
         {"events"},
         {"backpressure"},
         {
             *("push", "fetch", "ack", "fail", "beat", "cancel", "info", "cron"),
             *("activate", "retry", "run_now", "run_again", "delete", "progress", "checkpoint"),
             *("operator_push", "promotion", "enqueue", "liveness", "workflows"),
-            *("limits", "limit_keys"),
+            *("limits", "limit_keys", "dead_letter_queue"),
         },
         {"queues", "jobs", "maintenance", "webhooks"},
         {"workers"},

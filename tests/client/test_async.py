@@ -27,6 +27,7 @@ TWINS = [
     "activate",
     "retry",
     "pause_queue",
+    "drain_queue",
     "resume_queue",
 ]
 
@@ -57,7 +58,9 @@ def test_a_discarded_job_is_retried_from_async_code() -> None:
 
 def test_a_queue_is_paused_and_resumed_from_async_code() -> None:
     assert async_to_sync(ojs.apause_queue)("slow").paused_at is not None
-    assert async_to_sync(ojs.aresume_queue)("slow").paused_at is None
+    assert async_to_sync(ojs.adrain_queue)("slow").draining_at is not None
+    resumed = async_to_sync(ojs.aresume_queue)("slow")
+    assert (resumed.paused_at, resumed.draining_at) == (None, None)
 
 
 def test_handlers_and_batches_can_be_awaited() -> None:

@@ -188,8 +188,10 @@ def test_an_id_is_a_uuid_of_version_7(job_id: object) -> None:
 
 PAUSES: list[Callable[[Any], object]] = [
     ojs.pause_queue,
+    ojs.drain_queue,
     ojs.resume_queue,
     async_to_sync(ojs.apause_queue),
+    async_to_sync(ojs.adrain_queue),
     async_to_sync(ojs.aresume_queue),
 ]
 

@@ -752,6 +752,7 @@ NOTES: Final[dict[str, str]] = {
     "WH-009": "Redirects are not followed.",
     "LOG-001": "Where `LOGGING` uses `django_ojs.logging.JSONFormatter`.",
     "LOG-R002": "The ends of runs. The others are events.",
+    "LOG-R005": "By `django_ojs.logging.SampleFilter`; errors and ends of runs are kept.",
     "LOG-R006": "The worker logs each run, without a middleware.",
     "L0-ENV-003": "Lower case only, as the core document says; a hyphen is accepted in a word too.",
     "L0-LC-002": (
@@ -765,7 +766,7 @@ NOTES: Final[dict[str, str]] = {
     "L1-EVT-002": "As `job_cancelled`; recorded where `KEEP_EVENTS` names it.",
     "DUR-005": "A dead letter keeps it for a retry by hand, as section 6.3 says.",
     "DUR-R003": "Recorded where `KEEP_EVENTS` names it.",
-    "PRG-R004": "Not there: a workflow has counters of its jobs.",
+    "PRG-R004": "A step that was skipped counts as done.",
     "CRON-21": "By a compare-and-swap on the time of the occurrence; any process may schedule.",
     "CRON-S03": "The database of the machine, or of the package tzdata.",
     "PL-011": "By the relay of the outbox; an enqueue checks the limits of this site.",
@@ -826,22 +827,22 @@ NOTES: Final[dict[str, str]] = {
     "RL-R004": "Each limit by itself; `DELETE` ends the override.",
     "RL-R006": "Keys at a limit, by strategy; no series by key, of which there may be a million.",
     "EH-02": "Only that of a run that was returned; the others are told by the events below.",
-    "EH-09": "Not there; [events](events.md) of workflows are.",
+    "EH-09": "By GET /workflows/{id}/history; the document names no route.",
     "EH-11": "As long as its job, with the latest 400 unsuccessful attempts.",
-    "EH-13": "Not there: it is deleted with its job.",
-    "EH-14": "Not so: an attempt is stored in the transaction of its outcome, both or neither.",
+    "EH-13": "With the `errors` of the job, and not with its last `error`.",
+    "EH-14": "Where an attempt cannot be stored, its transaction is repeated without it.",
     "EH-S01": "Not there.",
     "EH-S02": "Not there.",
     "EH-S03": "Not there: a history is read from the job itself.",
     "QC-05": "A request without a strategy means `reject`.",
     "QC-09": (
-        "Not there: a `dead_letter_queue` is refused with 422. Dead letters stay in their queue "
-        "and are listed apart."
+        "They are discarded there, as ojs-dead-letter says: no worker runs them, and a retry "
+        "returns them to their queue."
     ),
     "QC-11": "Over HTTP.",
     "QC-12": "Unknown fields are stored as they were sent.",
     "QC-S03": "Of all queues, and at once.",
-    "QC-S04": "Not there: no state of a queue rejects jobs.",
+    "QC-S04": "Until it is resumed; in another process within a second.",
     "FS-002": "From left to right.",
     "FS-003": (
         "Not there: the order of the queues is strict. A worker of its own keeps a queue from "

@@ -65,6 +65,7 @@ TABLE = [
     Line("GET", "ojs-job-progress", READ, DENIED),
     Line("PUT", "ojs-job-progress", WORKER, DENIED, {"progress": 0.5}),
     Line("GET", "ojs-job-history", READ, DENIED),
+    Line("DELETE", "ojs-job-history", ADMIN, DENIED),
     Line("GET", "ojs-job-checkpoint", READ, DENIED),
     Line("POST", "ojs-job-checkpoint", WORKER, DENIED, {"state": 1}),
     Line("DELETE", "ojs-job-checkpoint", OPERATOR, DENIED),
@@ -84,6 +85,7 @@ TABLE = [
     Line("PUT", "ojs-queue-config", ADMIN, DENIED, {"max_envelope_bytes": 3}),
     Line("GET", "ojs-queue-stats", READ, DENIED),
     Line("POST", "ojs-queue-pause", OPERATOR, DENIED),
+    Line("POST", "ojs-queue-drain", OPERATOR, DENIED),
     Line("POST", "ojs-queue-resume", OPERATOR, DENIED),
     # Dead letters
     Line("GET", "ojs-dead-letters", READ, HIDDEN),
@@ -102,6 +104,8 @@ TABLE = [
     Line("POST", "ojs-workflows", PRODUCER, DENIED, {"type": "chain", "steps": [JOB]}),
     Line("GET", "ojs-workflow", READ, DENIED),
     Line("DELETE", "ojs-workflow", OPERATOR, DENIED),
+    Line("GET", "ojs-workflow-progress", READ, DENIED),
+    Line("GET", "ojs-workflow-history", READ, DENIED),
     # Events
     Line("GET", "ojs-events", READ, HIDDEN),
     Line("GET", "ojs-event-stream", READ, DENIED, query="?channel=queue:other"),
@@ -128,6 +132,7 @@ TABLE = [
     Line("GET", "ojs-admin-queues", OPERATOR, HIDDEN),
     Line("GET", "ojs-admin-queue", OPERATOR, DENIED),
     Line("POST", "ojs-admin-queue-pause", OPERATOR, DENIED),
+    Line("POST", "ojs-admin-queue-drain", OPERATOR, DENIED),
     Line("POST", "ojs-admin-queue-resume", OPERATOR, DENIED),
     Line("PUT", "ojs-admin-queue-config", ADMIN, DENIED, {"max_envelope_bytes": 3}),
     Line("PUT", "ojs-admin-queue-rate-limit", ADMIN, DENIED, {"concurrency": 3}),

@@ -1,4 +1,4 @@
-"""The history of a job across its attempts."""
+"""The histories of jobs, across their attempts, and of workflows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,10 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from django_ojs.operations import ack, cancel, fail, fetch, retry
+from django_ojs.http import pagination
+from django_ojs.models import AuditEntry, WorkflowStep
+from django_ojs.operations import ack, cancel, fail, fetch, retry, workflows
+from django_ojs.spec.failure import Failure
 from tests.factories import BOOM, HOUR, active, age, hourly, in_state, push, read
 from tests.http.api import NOBODY, Api, make_key
 
@@ -140,6 +143,91 @@ def test_arguments_and_backtraces_are_not_in_it() -> None:
 @pytest.mark.parametrize("key", ["x", NOBODY])
 def test_there_is_no_history_of_what_is_no_job(key: str) -> None:
     history(key).error(404, "not_found")
+
+
+@pytest.mark.requirement("EH-13")
+def test_a_deleted_history_is_gone_and_the_job_goes_on_with_a_new_one() -> None:
+    job = active(args=["kept"], retry=hourly(3))
+    fail.fail(job.id, BOOM)
+    other = active()
+    assert api.delete(f"jobs/{job.id}/history").ok() == {"deleted": True, "events_deleted": 3}
+    assert history(job.id).ok() == {"events": [], "next_cursor": None, "total": 0}
+    assert api.delete(f"jobs/{job.id}/history").ok()["events_deleted"] == 0
+    kept = api.get(f"jobs/{job.id}").ok()["job"]
+    assert (kept["args"], kept["state"], kept["error"]["message"]) == (
+        ["kept"],
+        "retryable",
+        "it broke",
+    )
+    assert "errors" not in kept
+    age(job.id, 2 * HOUR)
+    fetch.fetch([job.queue])
+    assert types(job.id) == ["job.attempt_started"]
+    assert types(other.id) == ["job.created", "job.attempt_started"]
+    entry = AuditEntry.primary.filter(action="job.history_deleted").earliest("pk")
+    assert (entry.object_id, entry.detail["events"]) == (str(job.id), 3)
+    api.delete(f"jobs/{NOBODY}/history").error(404, "not_found")
+
+
+def workflow_history(key: Any, **query: Any) -> Any:
+    text = "&".join(f"{name}={value}" for name, value in query.items())
+    return api.get(f"workflows/{key}/history?{text}")
+
+
+def end_next(queue: str, *, fails: bool = False) -> str:
+    (job,) = fetch.fetch([queue])
+    fail.fail(job.id, Failure(type="Boom", message="x", retryable=False)) if fails else ack.ack(
+        job.id
+    )
+    workflows.advance_due()
+    return str(job.id)
+
+
+@pytest.mark.requirement("EH-09")
+def test_the_history_of_a_workflow_has_its_creation_its_steps_and_its_end() -> None:
+    steps = [{"type": each, "args": [], "queue": "w"} for each in ("a", "b")]
+    created = api.post("workflows", {"type": "chain", "steps": steps}).ok(201)["workflow"]
+    key = created["id"]
+    (start,) = workflow_history(key).ok()["events"]
+    assert start["event_type"] == "workflow.created"
+    assert start["data"] == {"workflow_type": "chain", "total_jobs": 2}
+    first = end_next("w")
+    page = workflow_history(key, limit=1).ok()
+    assert (page["total"], page["events"]) == (2, [start])
+    second = end_next("w")
+    rest = workflow_history(key, cursor=page["next_cursor"]).ok()
+    assert (rest["total"], rest["next_cursor"]) == (4, None)
+    *completed, end = rest["events"]
+    assert [event["event_type"] for event in completed] == ["workflow.step_completed"] * 2
+    assert [event["data"] for event in completed] == [
+        {"step_index": 0, "job_id": first},
+        {"step_index": 1, "job_id": second},
+    ]
+    assert end["event_type"] == "workflow.completed"
+    assert end["data"].keys() == {"duration_ms", "status"}
+    assert (end["data"]["status"], end["job_id"]) == ("completed", second)
+    assert end["data"]["duration_ms"] >= 0
+    assert {event["workflow_id"] for event in rest["events"]} == {key}
+    workflow_history(key, cursor="x").error(400, "invalid_request", field="cursor")
+    workflow_history(key, cursor=pagination.encode(("x", 1))).error(400, "invalid_request")
+    workflow_history(NOBODY).error(404, "not_found")
+
+
+def test_the_history_of_a_batch_names_its_callbacks_and_no_step_that_failed() -> None:
+    job = {"type": "a", "args": [], "queue": "w"}
+    callbacks = {"on_complete": {**job, "type": "done"}}
+    wanted = {"type": "batch", "jobs": [job, job], "callbacks": callbacks}
+    key = api.post("workflows", wanted).ok(201)["workflow"]["id"]
+    end_next("w", fails=True)
+    end_next("w")
+    last = end_next("w")
+    *_, step, callback, end = workflow_history(key).ok()["events"]
+    assert step["data"].keys() == {"step_index", "job_id"}
+    assert callback["data"] == {"callback": "on_complete", "job_id": last}
+    assert workflow_history(key).ok()["total"] == 4
+    assert end["data"]["status"] in ("completed", "failed")
+    WorkflowStep.primary.filter(workflow_id=key).delete()
+    assert workflow_history(key).ok()["events"] == []
 
 
 @override_settings(OJS={})

@@ -68,6 +68,19 @@ def test_a_full_queue_keeps_its_own_jobs_waiting_and_no_others() -> None:
     assert (stored("full"), waiting()) == ([0, 1, 2, 3, 4], 0)
 
 
+def test_a_draining_queue_keeps_its_jobs_waiting_until_it_is_resumed() -> None:
+    queues.drain("a")
+    put("a", 2)
+    put("b", 1)
+    assert local.deliver_all() == 1
+    assert (stored("a"), stored("b"), waiting()) == ([], [0], 2)
+    assert OutboxEntry.objects.filter(error_code="queue_paused").count() == 1
+    queues.resume("a")
+    let_time_pass()
+    assert local.deliver_all() == 2
+    assert stored("a") == [0, 1]
+
+
 def test_a_job_that_is_there_already_counts_as_stored() -> None:
     keys = put("a", 3)
     assert local.deliver_all() == 3

@@ -41,6 +41,7 @@ class Stored:
     error: Any = None
     discard_reason: str | None = None
     workflow_id: UUID | None = None
+    original_queue: str | None = None
 
 
 STAMP = "2026-02-12T10:30:00.123Z"

@@ -99,7 +99,6 @@ def test_an_error_names_the_field_and_not_the_value(given: dict[str, Any], field
 @pytest.mark.parametrize(
     ("name", "limit", "none"),
     [
-        ("dead_letter_queue", "dead", None),
         ("dead_letter_max_size", 5, 0),
     ],
 )

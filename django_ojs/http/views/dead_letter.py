@@ -31,6 +31,8 @@ class DeadLetterView(OJSView):
     def retry(self, key: str) -> Job:
         """RETRY a dead letter, with the changes in the body (ojs-dead-letter §6.1, §6.3)."""
         job = self.find(key)
+        for queue in job.queues:
+            self.access.check_queue(queue)
         override = fields.object_(self.body(required=False), "override") or {}
         if isinstance(override.get("queue"), str):
             self.access.check_queue(override["queue"])

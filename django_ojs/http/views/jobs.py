@@ -44,7 +44,8 @@ class JobView(OJSView):
         Raises PermissionDenied, JobNotFound.
         """
         if self.access.queues is not None:
-            self.access.check_queue(transitions.get(key).queue)
+            for queue in transitions.get(key).queues:
+                self.access.check_queue(queue)
 
     def info(self, key: UUID) -> Job:
         """INFO of a job that the caller may read."""

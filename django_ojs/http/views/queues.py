@@ -170,6 +170,21 @@ class QueuePause(QueueView):
         }
 
 
+class QueueDrain(QueueView):
+    """Drain a queue: it accepts no jobs (ojs-queue-config §5.1; the documents name no route)."""
+
+    needs = {"POST": Scope.OPERATOR}
+
+    def post(self, request: Request, name: str) -> dict[str, Any]:
+        self.check_new(name)
+        queue = queues.drain(name, by=self.access.name)
+        return {
+            "queue": {"name": name, "paused": queue.paused},
+            "status": "paused" if queue.paused else "draining",
+            **timestamps(draining_at=queue.draining_at),
+        }
+
+
 class QueueResume(QueueView):
     """Resume a queue (§11.4)."""
 
@@ -191,7 +206,11 @@ def _summary(queue: QueueStatus) -> dict[str, Any]:
         "status": queue.state.value,
         "state": queue.state.value,
         "paused": queue.paused,
-        **timestamps(created_at=queue.created_at, paused_at=queue.paused_at),
+        **timestamps(
+            created_at=queue.created_at,
+            paused_at=queue.paused_at,
+            draining_at=queue.draining_at,
+        ),
     }
 
 

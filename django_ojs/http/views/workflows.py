@@ -16,7 +16,7 @@ from django_ojs.http.views.jobs import check_access
 from django_ojs.models import Workflow
 from django_ojs.models.workflow import StepState, WorkflowState
 from django_ojs.operations import workflows
-from django_ojs.operations.workflows import StepDetail
+from django_ojs.operations.workflows import StepDetail, StepProgress
 from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.failure import with_code
@@ -73,7 +73,18 @@ class Workflows(OJSView):
         return json_response(_response(workflow), 201, location)
 
 
-class WorkflowDetail(OJSView):
+class WorkflowView(OJSView):
+    """The base of the routes of one workflow."""
+
+    def find(self, key: str) -> Workflow:
+        """Return a workflow that the caller may use. Raises NotFound, PermissionDenied."""
+        workflow = workflows.get(_workflow_id(key))
+        for queue in workflow.queues:
+            self.access.check_queue(queue)
+        return workflow
+
+
+class WorkflowDetail(WorkflowView):
     """One workflow (§11.2, §11.3)."""
 
     needs = {"GET": Scope.READ, "DELETE": Scope.OPERATOR}
@@ -85,12 +96,37 @@ class WorkflowDetail(OJSView):
         """Cancel it, with its jobs that have not ended."""
         return _response(workflows.cancel(self.find(key).pk))
 
-    def find(self, key: str) -> Workflow:
-        """Return a workflow that the caller may use. Raises NotFound, PermissionDenied."""
-        workflow = workflows.get(_workflow_id(key))
-        for queue in workflow.queues:
-            self.access.check_queue(queue)
-        return workflow
+
+class WorkflowProgressDetail(WorkflowView):
+    """The progress of a workflow and of its steps (ojs-progress §9.2)."""
+
+    needs = {"GET": Scope.READ}
+
+    def get(self, request: Request, key: str) -> HttpResponse:
+        workflow = self.find(key)
+        found = workflows.progress_of(workflow)
+        data = {
+            "workflow_id": str(workflow.pk),
+            "type": workflow.type,
+            "state": str(workflow.state),
+            "progress": found.progress,
+            "steps": [_step_progress(step) for step in found.steps],
+        }
+        headers = {"Cache-Control": "no-cache", "X-OJS-Progress": str(found.progress)}
+        return json_response(data, headers=headers)
+
+
+def _step_progress(step: StepProgress) -> dict[str, Any]:
+    active = step.job_state == State.ACTIVE
+    out: dict[str, Any] = {
+        "job_id": str(step.job_id),
+        "type": step.type,
+        "state": "active" if active else _STATES.get(step.state, step.state),
+        "progress": step.reported.progress,
+    }
+    if step.reported.data is not None:
+        out["data"] = step.reported.data
+    return out
 
 
 def _workflow_id(text: str) -> UUID:

@@ -23,9 +23,9 @@ from django_ojs.storage import database
 #: What operators do. The first word is the object, or what has several of them.
 ACTIONS: Final = (
     *("job.enqueued", "job.run_again", "job.retried", "job.cancelled", "job.deleted"),
-    *("job.run_now", "job.activated"),
+    *("job.run_now", "job.activated", "job.history_deleted"),
     *("jobs.retry", "jobs.cancel", "jobs.delete", "jobs.run_now", "bulk.ordered", "bulk.stopped"),
-    *("jobs.imported", "jobs.pruned", "doctor.repaired"),
+    *("jobs.imported", "jobs.pruned", "doctor.repaired", "queue.drained"),
     *("queue.created", "queue.configured", "queue.paused", "queue.resumed", "queue.purged"),
     *("queue.deleted", "cron.created", "cron.changed", "cron.removed", "cron.paused"),
     *("cron.resumed", "cron.run", "worker.directed", "worker.deregistered", "workflow.cancelled"),

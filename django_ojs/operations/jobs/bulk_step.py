@@ -170,7 +170,8 @@ class BulkStep:
 
     def _reason_to_skip(self, job: Job) -> str | None:
         state = State(job.state)
-        if self.within is not None and job.queue not in self.within:
+        used = job.queues if self.action.name == "retry" else {job.queue}
+        if self.within is not None and not self.within.issuperset(used):
             return _ELSEWHERE
         if state not in self.action.allowed:
             wanted = " or ".join(sorted(self.action.allowed))

@@ -15,6 +15,7 @@ from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.operations.access import audit_trail
 from django_ojs.operations.backpressure import rejections
+from django_ojs.operations.dead_letter_queue import put_back
 from django_ojs.operations.delete import erase
 from django_ojs.operations.enqueue import admission
 from django_ojs.operations.jobs import cursor, listing
@@ -198,6 +199,7 @@ def change(job: Job, override: Mapping[str, Any]) -> None:
         raise InvalidRequest(
             f"override takes {', '.join(OVERRIDES)} only", details={"field": "override"}
         )
+    put_back([job])
     policy = retries.parse(given.get("retry"), default=job.retry_policy)
     meta = given.get("meta", {})
     changed = Envelope(
@@ -228,5 +230,14 @@ def change(job: Job, override: Mapping[str, Any]) -> None:
     # A bound in bytes counts it, and `revive` checks that bound.
     sized = {name: getattr(job, name) for name in ("type", "queue", "args", "meta", "options")}
     job.size_bytes = job_row.size_of(sized)
-    fields = ["args", "queue", "meta", "priority", "max_attempts", "options", "unique_key"]
+    fields = [
+        "args",
+        "queue",
+        "original_queue",
+        "meta",
+        "priority",
+        "max_attempts",
+        "options",
+        "unique_key",
+    ]
     job.save(using=database.alias(), update_fields=[*fields, "size_bytes"])

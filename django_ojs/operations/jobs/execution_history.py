@@ -1,19 +1,25 @@
 """The history of a job across its attempts (ojs-execution-history §3, §4), from its rows.
 
-Nothing is recorded for it: a job has no row more. It lives as long as the job.
+Nothing is recorded for it: a job has no row more. It lives as long as the job, unless it is deleted
+before.
 """
 
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
+from uuid import UUID
+
+from django.db.models.functions import Now
 
 from django_ojs.models import Attempt, Job
 from django_ojs.models.attempt import AttemptOutcome
+from django_ojs.operations.access import audit_trail
 from django_ojs.spec import json, times
 from django_ojs.spec.failure import clean
 from django_ojs.spec.job_events import MAX_MESSAGE_CHARACTERS
 from django_ojs.spec.states import State
+from django_ojs.storage import database, transitions
 
 #: The latest unsuccessful runs that are in a history, which keeps it below 1,000 events (§6).
 MAX_RUNS: Final = 400
@@ -66,7 +72,24 @@ def read(job: Job) -> list[HistoryEvent]:
         found += _of_attempt(job, attempt)
     if job.started_at is not None and job.run > (attempts[-1].run if attempts else 0):
         found += _of_latest_run(job)
-    return [*found, *_end(job)]
+    found += _end(job)
+    deleted = job.history_deleted_at
+    return found if deleted is None else [event for event in found if event.time > deleted]
+
+
+@database.write_transaction
+def delete(job_id: UUID) -> int:
+    """Delete the history of a job, also of one that has not ended, and return how many events.
+
+    The job stays as it is, with its arguments, its result and its last error; `errors`, those of
+    its attempts, are part of the history. Raises JobNotFound.
+    """
+    job = transitions.lock(job_id)
+    number = len(read(job))
+    Attempt.primary.filter(job_id=job.pk).delete()
+    Job.primary.filter(pk=job.pk).update(history_deleted_at=Now())
+    audit_trail.record("job.history_deleted", job_id, type=job.type, queue=job.queue, events=number)
+    return number
 
 
 def _start(

@@ -165,7 +165,12 @@ class JobFilter:
         return found
 
     def _narrow_names(self, found: QuerySet[Job]) -> QuerySet[Job]:
-        if self.queues:
+        if self.dead_letter and self.queue is not None:
+            # It originated from there (ojs-dead-letter §9.1).
+            found = found.filter(Q(queue=self.queue) | Q(original_queue=self.queue))
+        if self.queues and self.dead_letter:
+            found = found.filter(Q(queue__in=self.queues) | Q(original_queue__in=self.queues))
+        elif self.queues:
             found = found.filter(queue__in=self.queues)
         if self.not_queues:
             found = found.exclude(queue__in=self.not_queues)
@@ -195,7 +200,7 @@ class JobFilter:
 
     def _equal(self) -> dict[str, Any]:
         values: dict[str, Any] = {
-            "queue": self.queue,
+            "queue": None if self.dead_letter else self.queue,
             "priority": self.priority,
             "dead_letter": self.dead_letter,
             "worker_id": self.worker_id,

@@ -8,6 +8,7 @@ from typing import Any
 from django.db import IntegrityError
 
 from django_ojs.conf import settings
+from django_ojs.operations import dead_letter_queue
 from django_ojs.operations.access import audit_trail
 from django_ojs.operations.events import publish
 from django_ojs.operations.queues.rows import is_deleted, rows, touch
@@ -31,6 +32,7 @@ def create(name: str, config: object = None, *, path: str = "config") -> QueueSt
     given = check(
         {} if config is None else config, max_envelope_bytes=limits.envelope_bytes, path=path
     )
+    dead_letter_queue.check(name, given.get("dead_letter_queue"))
     _create(name, given)
     return get(name)
 
@@ -63,6 +65,7 @@ def configure(name: str, changes: object, *, path: str = "") -> QueueStatus:
     limits = settings().limits
     check_queue(name, limits)
     given = check(changes, max_envelope_bytes=limits.envelope_bytes, path=path)
+    dead_letter_queue.check(name, given.get("dead_letter_queue"))
     _change(name, given)
     # Jobs that wait already; where there are very many, the maintenance of a worker does the rest.
     tenants.assign(name)

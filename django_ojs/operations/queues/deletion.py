@@ -13,6 +13,7 @@ from django.db.models.functions import Now
 
 from django_ojs.conf import settings
 from django_ojs.models import Job
+from django_ojs.operations import draining
 from django_ojs.operations.access import audit_trail
 from django_ojs.operations.backpressure import bounds
 from django_ojs.operations.events import publish
@@ -73,8 +74,9 @@ def delete(
 
     Each transaction changes 500 jobs, so that other transactions wait only briefly for their locks.
     Raises NotFound, Conflict when the strategy is `reject` and a job waits or runs, InvalidRequest
-    or a subclass, and QueueFull when the target has no room for the next 500: the jobs that were
-    moved before stay in the target, and `details["jobs_affected"]` is their number.
+    or a subclass, QueuePaused when the target is draining, and QueueFull when it has no room for
+    the next 500: the jobs that were moved before stay in the target, and
+    `details["jobs_affected"]` is their number.
     """
     _check(name, strategy, target)
     known = get(name)
@@ -84,6 +86,7 @@ def delete(
     entry = audit_trail.record("queue.deleted", name, strategy=strategy, target=target)
     affected = 0
     if target is not None:
+        draining.check([target])
         database.in_write_transaction(lambda: touch(target))
         affected = _each_batch(name, most, lambda keys, _: _move(keys, name, target))
     elif strategy == "discard":

@@ -1,5 +1,10 @@
-"""Pause and resume queues. A paused queue accepts jobs, and FETCH returns none of them."""
+"""Pause, drain and resume queues.
 
+A paused queue accepts jobs, and FETCH returns none of them. A draining queue accepts none, and
+workers finish those that are in it.
+"""
+
+from django.db.models import Q
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
@@ -9,7 +14,7 @@ from django_ojs.operations.events import publish
 from django_ojs.operations.queues.rows import rows, touch
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.events import EventType
-from django_ojs.storage import database, notify
+from django_ojs.storage import database, notify, queue_configs
 
 
 def pause(name: str, *, by: str | None = None) -> Queue:
@@ -31,10 +36,30 @@ def _pause(name: str, by: str | None) -> Queue:
     return queue
 
 
-def resume(name: str, *, by: str | None = None) -> Queue:
-    """Make FETCH return a queue's jobs again, and return the queue. `by` as in `pause`.
+def drain(name: str, *, by: str | None = None) -> Queue:
+    """Let a queue accept no jobs, known or not, and return it. `by` as in `pause`.
 
-    Resuming a queue that is not paused changes nothing.
+    Jobs that are in it run to their end, their further attempts included. A paused queue stays
+    paused as well.
+    """
+    check_queue(name, settings().limits)
+    return _drain(name)
+
+
+@database.write_transaction
+def _drain(name: str) -> Queue:
+    queue = touch(name)
+    if rows().filter(pk=name, draining_at__isnull=True).update(draining_at=Now()):
+        audit_trail.record("queue.drained", name)
+        queue_configs.changed()
+    queue.refresh_from_db()
+    return queue
+
+
+def resume(name: str, *, by: str | None = None) -> Queue:
+    """End the pause and the draining of a queue, and return it. `by` as in `pause`.
+
+    Resuming a queue that is neither paused nor draining changes nothing.
     """
     check_queue(name, settings().limits)
     queue = _resume(name, by)
@@ -45,8 +70,12 @@ def resume(name: str, *, by: str | None = None) -> Queue:
 @database.write_transaction
 def _resume(name: str, by: str | None) -> Queue:
     queue = touch(name)
-    if rows().filter(pk=name, paused_at__isnull=False).update(paused_at=None):
-        publish.queue_event(EventType.QUEUE_RESUMED, name, resumed_by=by)
+    stopped = Q(paused_at__isnull=False) | Q(draining_at__isnull=False)
+    if rows().filter(stopped, pk=name).update(paused_at=None, draining_at=None):
+        if queue.paused:
+            publish.queue_event(EventType.QUEUE_RESUMED, name, resumed_by=by)
+        if queue.draining_at is not None:
+            queue_configs.changed()
         audit_trail.record("queue.resumed", name)
     queue.refresh_from_db()
     return queue

@@ -42,7 +42,7 @@ def touch(name: str) -> Queue:
 def revive(names: Iterable[str]) -> None:
     """Make deleted queues new ones, with the default configuration."""
     rows().filter(pk__in=names, config__has_key=DELETED).update(
-        config={}, paused_at=None, created_at=Now()
+        config={}, paused_at=None, draining_at=None, created_at=Now()
     )
 
 
@@ -50,7 +50,8 @@ def mark_deleted(queue: Queue) -> None:
     """Replace a queue's configuration by the mark that it was deleted."""
     now = rows().annotate(now=Now()).values_list("now", flat=True).get(pk=queue.pk)
     queue.config, queue.paused_at = {DELETED: times.format_timestamp(now)}, None
-    queue.save(using=database.alias(), update_fields=["config", "paused_at"])
+    queue.draining_at = None
+    queue.save(using=database.alias(), update_fields=["config", "paused_at", "draining_at"])
 
 
 def forget_deleted(names: Iterable[str]) -> None:

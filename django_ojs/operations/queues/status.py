@@ -29,7 +29,7 @@ class QueueState(StrEnum):
 
     ACTIVE = "active"
     PAUSED = "paused"
-    #: Deleted, while jobs that were active at that time still run.
+    #: It accepts no jobs; or it is deleted, while jobs that were active at that time still run.
     DRAINING = "draining"
 
 
@@ -43,6 +43,8 @@ class QueueStatus:
     paused_at: datetime | None
     counts: ByState
     config: QueueConfig
+    #: Since when it accepts no jobs; also while it is paused.
+    draining_at: datetime | None = None
 
     @property
     def paused(self) -> bool:
@@ -167,12 +169,17 @@ def _waits(found: ByState) -> bool:
 
 def _status(queue: Queue, found: ByState, default: dict[str, object]) -> QueueStatus:
     gone = is_deleted(queue)
-    running = QueueState.PAUSED if queue.paused else QueueState.ACTIVE
+    state = QueueState.ACTIVE
+    if gone or queue.draining_at is not None:
+        state = QueueState.DRAINING
+    if queue.paused:
+        state = QueueState.PAUSED
     return QueueStatus(
         name=queue.name,
-        state=QueueState.DRAINING if gone else running,
+        state=state,
         created_at=queue.created_at,
         paused_at=queue.paused_at,
+        draining_at=queue.draining_at,
         counts=found,
         config=queue_configs.effective(queue.name, queue.config, default),
     )

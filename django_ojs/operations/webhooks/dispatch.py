@@ -20,7 +20,7 @@ from django_ojs.operations.events import log
 from django_ojs.operations.push import PushOptions, push_batch
 from django_ojs.spec import webhooks
 from django_ojs.spec.envelope import Envelope
-from django_ojs.spec.errors import QueueFull
+from django_ojs.spec.errors import QueueFull, QueuePaused
 from django_ojs.spec.events import parse_event_id
 from django_ojs.storage import database
 
@@ -72,7 +72,7 @@ class WebhookDispatcher:
         while limit:
             try:
                 moved = _in_transaction(key, limit)
-            except QueueFull:
+            except (QueueFull, QueuePaused):
                 # The bound of the queue may be below a batch.
                 limit //= 2
             else:

@@ -14,6 +14,7 @@ from django.db.models.functions import Now
 from django_ojs import signals
 from django_ojs.models import Attempt, Job, Worker
 from django_ojs.models.attempt import AttemptOutcome
+from django_ojs.operations import dead_letter_queue
 from django_ojs.operations.events import publish
 from django_ojs.operations.fail import record
 from django_ojs.operations.workers.removal import remove_all
@@ -224,6 +225,7 @@ def _take_back_some(
         rollups.note_after_commit(what, [(queue, type) for _, queue, type, _ in taken])
     rollups.note_after_commit(rollups.DISCARDED, spent.values())
     publish.runs_lost(again, spent, failure, workers=held)
+    dead_letter_queue.move({key: queue for key, (queue, _) in spent.items()})
     return len(held)
 
 

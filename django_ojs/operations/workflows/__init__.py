@@ -4,6 +4,8 @@ from django_ojs.operations.workflows.advance import advance, advance_due
 from django_ojs.operations.workflows.after_commit import advance_after_commit
 from django_ojs.operations.workflows.cancellation import cancel
 from django_ojs.operations.workflows.creation import check, create
+from django_ojs.operations.workflows.history import history_of
+from django_ojs.operations.workflows.progress import StepProgress, WorkflowProgress, progress_of
 from django_ojs.operations.workflows.queries import (
     StepDetail,
     WorkflowPage,
@@ -19,7 +21,9 @@ from django_ojs.operations.workflows.whole_results import whole_result
 
 __all__ = [
     "StepDetail",
+    "StepProgress",
     "WorkflowPage",
+    "WorkflowProgress",
     "advance",
     "advance_after_commit",
     "advance_due",
@@ -28,8 +32,10 @@ __all__ = [
     "create",
     "details",
     "get",
+    "history_of",
     "not_found",
     "page",
+    "progress_of",
     "reference",
     "step_ids",
     "steps_of",

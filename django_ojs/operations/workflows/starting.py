@@ -16,7 +16,7 @@ from django_ojs.operations.backpressure import rejections, tenant_bounds
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.push import PushOptions, push_batch
 from django_ojs.spec.envelope import Envelope, parse
-from django_ojs.spec.errors import DependencyFailed, OJSError, QueueFull
+from django_ojs.spec.errors import DependencyFailed, OJSError, QueueFull, QueuePaused
 from django_ojs.spec.json import JSON, dumps
 from django_ojs.storage import bounds, database, workflows
 from django_ojs.storage.dialects import job_row
@@ -122,6 +122,10 @@ def _push(jobs: Sequence[tuple[WorkflowStep, Envelope]], started: Started) -> Qu
             return None
         started.ready.append(jobs[0][0])
         return full
+    except QueuePaused:
+        # It waits until the queue accepts jobs again, as it waits for room in a full one.
+        started.ready += [step for step, _ in jobs]
+        return None
     except Exception as error:
         # A middleware may raise anything, and no job must keep the others from running.
         if len(jobs) > 1:

@@ -220,4 +220,5 @@ SYSTEM: Final[dict[str, str | None]] = {
     "checkpoint": None,
     "parent_results": "options",
     "workflow_id": "workflow_id",
+    "original_queue": "original_queue",
 }

@@ -68,6 +68,8 @@ class StoredJob(Protocol):
     def lease_until(self) -> datetime | None: ...
     @property
     def workflow_id(self) -> UUID | None: ...
+    @property
+    def original_queue(self) -> str | None: ...
 
 
 # Shown as they are stored. Times are shown in their order, `specversion` first.
@@ -113,6 +115,8 @@ def render(
     if job.workflow_id is not None:
         out["workflow_id"] = str(job.workflow_id)
         out["parent_results"] = options.get("parent_results", [])
+    if job.original_queue is not None:
+        out["original_queue"] = job.original_queue
     if job.progress:
         _add_progress(out, job, state)
     if checkpoint is not None:

@@ -191,7 +191,6 @@ def test_a_producer_that_is_not_allowed_is_rejected(settings: Any) -> None:
 
 REFUSED: list[Config] = [
     {"rate_limit": {"on_limit": "drop"}},
-    {"dead_letter_queue": "dead"},
     {"dead_letter_max_size": 5},
     {"dead_letter": {"retention": {"max_count": 5}}},
 ]
@@ -209,6 +208,7 @@ ELSEWHERE = [
     {"backpressure": {"warning_threshold": 0.1}},
     {"max_envelope_bytes": 300, "allowed_job_types": [], "producers": []},
     {"retention": dict.fromkeys(["completed", "cancelled", "discarded"])},
+    {"dead_letter_queue": "dead"},
     {"dead_letter_ttl": "PT1H", "dead_letter": {"retention": {"max_age": "PT1H"}}},
     {"overflow_policy": "drop_oldest"},
     {"tenant_limits": dict.fromkeys(["max_queue_depth", "tenants"])},

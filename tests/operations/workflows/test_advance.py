@@ -34,7 +34,7 @@ from django_ojs.operations.maintenance import pruning as maintenance
 from django_ojs.operations.workers import rescue
 from django_ojs.operations.workflows import after_commit, due, pruning, starting
 from django_ojs.registry import registry
-from django_ojs.spec.errors import Conflict, InvalidRequest, QueueFull
+from django_ojs.spec.errors import Conflict, InvalidRequest, QueueFull, QueuePaused
 from django_ojs.storage import database
 from django_ojs.storage import workflows as stored
 from django_ojs.worker.executor import run_handler
@@ -223,6 +223,19 @@ class TestStarting:
         assert workflows.advance_due() == 1
         assert states(workflow)["b"] == "ready"
         cancel.cancel(other.pk)
+        workflows.advance_due()
+        assert states(workflow)["b"] == "enqueued"
+
+    def test_a_step_waits_while_its_queue_is_draining_and_a_new_workflow_is_refused(self) -> None:
+        workflow = create(chain(job("a"), job("b", queue="old"), job("c")))
+        queues.drain("old")
+        with pytest.raises(QueuePaused):
+            create(chain(job("b", queue="old")))
+        finish("a")
+        for _ in range(30):
+            workflows.advance_due()
+        assert states(workflow)["b"] == "ready"
+        queues.resume("old")
         workflows.advance_due()
         assert states(workflow)["b"] == "enqueued"
 

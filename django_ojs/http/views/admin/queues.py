@@ -71,6 +71,21 @@ class AdminQueuePause(AdminQueueView):
         }
 
 
+class AdminQueueDrain(AdminQueueView):
+    """Drain a queue: it accepts no jobs. The queue need not exist yet."""
+
+    needs = {"POST": Scope.OPERATOR}
+
+    def post(self, request: Request, name: str) -> dict[str, Any]:
+        queue = queues.drain(self.new_queue(name), by=self.access.name)
+        return {
+            "name": queue.name,
+            "state": "paused" if queue.paused else "draining",
+            "paused": queue.paused,
+            **timestamps(draining_at=queue.draining_at or timezone.now()),
+        }
+
+
 class AdminQueueResume(AdminQueueView):
     needs = {"POST": Scope.OPERATOR}
 
@@ -148,7 +163,11 @@ def _summary(queue: QueueStatus) -> dict[str, Any]:
         "counts": {state.value: queue.counts.get(state, 0) for state in State},
         "depth": queue.depth,
         "paused": queue.paused,
-        **timestamps(paused_at=queue.paused_at, created_at=queue.created_at),
+        **timestamps(
+            paused_at=queue.paused_at,
+            draining_at=queue.draining_at,
+            created_at=queue.created_at,
+        ),
     }
 
 

@@ -1,0 +1,24 @@
+"""Draining queues (ojs-queue-config §5.1): they accept no jobs, and workers finish theirs."""
+
+from collections.abc import Iterable
+
+from django_ojs.spec.errors import QueuePaused
+from django_ojs.storage import queue_configs
+
+
+def check(queues: Iterable[str]) -> None:
+    """Refuse to add jobs to a queue that drains. Raises QueuePaused.
+
+    A queue that another process has drained within the last second may still accept jobs.
+    """
+    if (draining := queue_configs.draining()) and (found := draining.intersection(queues)):
+        raise refusal(min(found))
+
+
+def refusal(queue: str) -> QueuePaused:
+    """Return the error of a queue that accepts no jobs."""
+    return QueuePaused(
+        f"queue {queue} is draining: it accepts no jobs",
+        details={"queue": queue},
+        hint="Enqueue to another queue, or resume this one.",
+    )

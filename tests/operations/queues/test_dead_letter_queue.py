@@ -1,0 +1,149 @@
+"""The dead_letter_queue of a queue: what goes there, and how it returns."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from django.test import override_settings
+
+from django_ojs.models import Event, Job
+from django_ojs.operations import fail, fetch, queues, retry, run_again
+from django_ojs.operations.jobs import bulk, dead_letters
+from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.operations.maintenance import pruning, retention
+from django_ojs.operations.workers import rescue
+from django_ojs.spec.errors import InvalidRequest, QueueFull
+from django_ojs.spec.states import State
+from django_ojs.storage.figures import counts
+from tests.factories import BOOM, active, age_all, hourly, push, read, worker
+from tests.http.api import Api, make_key
+
+pytestmark = pytest.mark.django_db
+
+api = Api()
+
+
+@pytest.fixture(autouse=True)
+def configured() -> None:
+    queues.configure("pay", {"dead_letter_queue": "pay-dead"})
+
+
+def dead(**values: Any) -> Job:
+    """Return a dead letter of the queue."""
+    job = active(queue="pay", retry=hourly(1), **values)
+    fail.fail(job.id, BOOM)
+    return read(job.id)
+
+
+@pytest.mark.requirement("QC-09")
+def test_a_job_without_attempts_left_is_a_dead_letter_in_the_queue_that_is_named() -> None:
+    job = dead(args=["kept"])
+    # Its end is an event of the queue where it ran.
+    assert [e.queue for e in Event.primary.filter(type="job.discarded")] == ["pay"]
+    shown = api.get(f"dead-letter/{job.pk}").ok()["job"]
+    assert (shown["state"], shown["queue"], shown["original_queue"]) == (
+        "discarded",
+        "pay-dead",
+        "pay",
+    )
+    assert (shown["error"]["message"], shown["args"]) == ("it broke", ["kept"])
+    assert counts.by_queue(["pay", "pay-dead"]) == {"pay": {}, "pay-dead": {State.DISCARDED: 1}}
+    assert fetch.fetch(["pay-dead"]) == []
+    for queue in ("pay", "pay-dead"):
+        (listed,) = api.get(f"dead-letter?queue={queue}").ok()["jobs"]
+        assert listed["id"] == str(job.pk)
+    assert api.get("dead-letter?queue=other").ok()["jobs"] == []
+
+
+def test_a_job_whose_worker_died_at_its_last_attempt_goes_there_too() -> None:
+    job = active(queue="pay", retry=hourly(1), worker_id=worker("gone").pk)
+    rescue.rescue(["gone"])
+    assert (read(job.id).state, read(job.id).queue) == ("discarded", "pay-dead")
+
+
+def test_a_job_that_waits_for_its_next_attempt_or_is_only_discarded_stays() -> None:
+    waits, discarded = (
+        active(queue="pay"),
+        active(queue="pay", retry=hourly(1, on_exhaustion="discard")),
+    )
+    fail.fail(waits.id, BOOM)
+    fail.fail(discarded.id, BOOM)
+    assert {read(job.id).queue for job in (waits, discarded)} == {"pay"}
+
+
+def test_a_retry_returns_it_to_its_queue_one_by_one_and_in_bulk() -> None:
+    one, two, three, changed = (dead() for _ in range(4))
+    assert retry.retry(one.pk).queue == "pay"
+    assert dead_letters.retry(two.pk).queue == "pay"
+    elsewhere = dead_letters.retry(changed.pk, override={"queue": "other"})
+    assert (elsewhere.queue, elsewhere.original_queue) == ("other", None)
+    bulk.retry_all(JobFilter(queue="pay-dead", states=(State.DISCARDED,)), dead_letters=True)
+    assert {job.id for job in fetch.fetch(["pay"], count=9)} == {one.pk, two.pk, three.pk}
+    assert read(three.pk).original_queue is None
+    assert counts.by_queue(["pay-dead"]) == {"pay-dead": {}}
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_full_queue_leaves_it_where_it_is() -> None:
+    job = dead()
+    queues.configure("pay", {"max_size": 1})
+    push(queue="pay")
+    with pytest.raises(QueueFull):
+        retry.retry(job.pk)
+    summary = bulk.retry_all([job.pk], dead_letters=True)
+    assert (summary.succeeded, summary.failed) == (0, 1)
+    assert (read(job.pk).state, read(job.pk).queue) == ("discarded", "pay-dead")
+
+
+def test_a_copy_of_it_runs_in_the_queue_where_it_ran() -> None:
+    assert run_again.run_again(dead().pk).queue == "pay"
+    sent = {"type": "t", "args": [], "original_queue": "x"}
+    assert "original_queue" not in api.post("jobs", sent).ok(201)["job"]
+
+
+@override_settings(OJS={})
+def test_who_retries_it_may_use_both_queues() -> None:
+    job = dead()
+    only = Api(make_key("operator", queues=("pay-dead",)))
+    only.get(f"dead-letter/{job.pk}").ok()
+    only.post(f"dead-letter/{job.pk}/retry").error(403, "PERMISSION_DENIED")
+    only.post(f"admin/jobs/{job.pk}/retry").error(403, "PERMISSION_DENIED")
+    body = {"confirm": True, "job_ids": [str(job.pk)]}
+    assert only.post("admin/dead-letter/retry", body).ok()["succeeded"] == 0
+    both = Api(make_key("operator", queues=("pay", "pay-dead")))
+    assert both.post(f"dead-letter/{job.pk}/retry").ok()["job"]["queue"] == "pay"
+
+
+def test_it_is_kept_as_long_as_the_queue_that_sends_it_there_keeps_dead_letters() -> None:
+    queues.configure("pay", {"dead_letter_ttl": "P400D"})
+    job, other = dead(), active(queue="other", retry=hourly(1))
+    fail.fail(other.id, BOOM)
+    assert retention.of("pay-dead", retention.DEAD_LETTERS) == timedelta(days=400)
+    age_all(timedelta(days=399))
+    pruner = pruning.QueuePruner()
+    pruner.prune()
+    pruning.prune()
+    assert list(Job.primary.values_list("pk", flat=True)) == [job.pk]
+    queues.configure("pay-dead", {"dead_letter_ttl": "P1D"})
+    assert retention.of("pay-dead", retention.DEAD_LETTERS) == timedelta(days=1)
+
+
+def test_the_default_policy_names_one_for_all_queues() -> None:
+    queues.configure_default({"dead_letter_queue": "all-dead"})
+    for queue, there in (("pay", "pay-dead"), ("x", "all-dead"), ("all-dead", "all-dead")):
+        job = active(queue=queue, retry=hourly(1))
+        fail.fail(job.id, BOOM)
+        assert read(job.id).queue == there
+    queues.configure("pay", {"dead_letter_queue": None})
+    assert dead().queue == "all-dead"
+
+
+@pytest.mark.parametrize("target", ["pay-dead", "pay"])
+def test_a_loop_is_refused(target: str) -> None:
+    with pytest.raises(InvalidRequest, match="lead back") as caught:
+        queues.configure("pay-dead", {"dead_letter_queue": target})
+    assert caught.value.details["field"] == "dead_letter_queue"
+    with pytest.raises(InvalidRequest):
+        queues.create("new", {"dead_letter_queue": "new"})

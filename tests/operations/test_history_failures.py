@@ -1,0 +1,74 @@
+"""A history that cannot be stored stops no job (ojs-execution-history §9.5)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from django.db import connection
+
+from django_ojs.models import Attempt
+from django_ojs.operations import ack, cancel, fail, fetch
+from django_ojs.operations.workers import rescue
+from tests.factories import BOOM, HOUR, active, age, hourly, push, read, worker
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+_REJECT = {
+    "postgresql": """
+        CREATE FUNCTION reject() RETURNS trigger LANGUAGE plpgsql AS
+            $$ BEGIN RAISE EXCEPTION 'the history is corrupt'; END $$;
+        CREATE TRIGGER reject BEFORE INSERT ON ojs_attempt EXECUTE FUNCTION reject();
+    """,
+    "sqlite": """
+        CREATE TRIGGER reject BEFORE INSERT ON ojs_attempt
+        BEGIN SELECT RAISE(ABORT, 'the history is corrupt'); END
+    """,
+}
+_ACCEPT = {
+    "postgresql": "DROP FUNCTION reject() CASCADE",
+    "sqlite": "DROP TRIGGER reject",
+}
+
+
+@contextmanager
+def without_history() -> Iterator[None]:
+    """Let the database reject each attempt."""
+    with connection.cursor() as cursor:
+        cursor.execute(_REJECT[connection.vendor])
+        try:
+            yield
+        finally:
+            cursor.execute(_ACCEPT[connection.vendor])
+
+
+@pytest.mark.requirement("EH-14")
+def test_jobs_are_enqueued_claimed_and_ended_while_no_attempt_can_be_stored(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with without_history():
+        job = push(retry=hourly(2))
+        (claimed,) = fetch.fetch([job.queue])
+        fail.fail(claimed.id, BOOM)
+        failed = read(job.pk)
+        assert (failed.state, failed.error["message"]) == ("retryable", "it broke")
+        age(job.pk, 2 * HOUR)
+        fetch.fetch([job.queue])
+        fail.fail(job.pk, BOOM)
+        assert (read(job.pk).state, read(job.pk).attempt) == ("discarded", 2)
+        completed, cancelled = active(), active()
+        ack.ack(completed.id)
+        cancel.cancel(cancelled.id)
+        lost = active(worker_id=worker("dead").pk)
+        rescue.rescue(["dead"])
+        states = [read(each.id).state for each in (completed, cancelled, lost)]
+        assert states == ["completed", "cancelled", "available"]
+    # Once a minute, not once for each job.
+    (record,) = caplog.records
+    assert "ojs_attempt" in record.getMessage()
+    assert "corrupt" not in record.getMessage()
+    assert not Attempt.primary.exists()
+    again = active(retry=hourly(2))
+    fail.fail(again.id, BOOM)
+    assert Attempt.primary.filter(job_id=again.id).count() == 1
