@@ -98,6 +98,11 @@ def listening(queue: str, *, limit: int) -> Listening:
     )
 
 
+def pool_members() -> list[tuple[str, str]]:
+    """Return the pool and the id of each worker that belongs to one and is not stale."""
+    return list(_rows().filter(silent=False).exclude(pool="").values_list("pool", "pk"))
+
+
 def get(worker_id: str, *, within: Collection[str] | None = None) -> WorkerStatus:
     """Return a worker. Raises NotFound; `within` as in `listing`."""
     row = _rows().filter(pk=worker_id).first() if is_possible(worker_id) else None

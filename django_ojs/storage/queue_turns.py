@@ -1,0 +1,162 @@
+"""Turns between the queues of one worker (ojs-fair-scheduling §7, §8).
+
+Smooth weighted round-robin: each turn adds the share of each queue to its credit, and the queue
+with the most credit pays the sum of all shares for it. A claim of many jobs is divided in the same
+way. A queue that has no jobs gives its turns away, and gains no credit for them.
+
+While all queues have jobs, what a queue gets in any number of turns differs from its exact part by
+less than the number of queues: the credits add up to zero, and only a positive one pays, so each
+stays above minus the sum of the shares.
+
+Nothing is stored: each process remembers its own turns, and begins somewhere in the round. Each is
+fair, and so all are.
+"""
+
+import random
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import heapify, heapreplace
+from typing import Final
+
+from django_ojs.spec.scheduling import FIRST_WITH_JOBS, Schedule
+from django_ojs.storage import process_state
+
+#: The turns that are remembered for workers over HTTP: more orders of queues begin again.
+MAX_REMEMBERED: Final = 1000
+
+
+@dataclass(slots=True)
+class Ask:
+    """How many jobs to claim of a queue; then, how many were found."""
+
+    queue: str
+    wanted: int
+    found: int = 0
+
+
+class Turns:
+    """Whose turn it is among the queues of a worker. Threads may share it."""
+
+    def __init__(self, schedule: Schedule, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.schedule = schedule
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._credits: dict[str, int] = {}
+        #: When each queue was asked for jobs last.
+        self._asked_at: dict[str, float] = {}
+
+    def order(self, queues: Sequence[str], count: int) -> Iterator[Ask]:
+        """Yield which queue to ask for how many jobs, until `count` were found.
+
+        The caller sets `found`. A queue that had fewer is not asked again.
+        """
+        waiting = list(queues)
+        for queue in self._overdue(queues, count):
+            yield (ask := Ask(queue, 1))
+            count -= ask.found
+            if not ask.found:
+                waiting.remove(queue)
+        while count > 0 and waiting:
+            if self.schedule.is_strict:
+                shares, turns = {}, {FIRST_WITH_JOBS: count}
+            else:
+                shares = self.schedule.shares(waiting)
+                turns = self._take(shares, count)
+            in_order = turns.pop(FIRST_WITH_JOBS, 0)
+            try:
+                for queue in list(turns):
+                    yield (ask := Ask(queue, turns.pop(queue)))
+                    count -= ask.found
+                    self._note(ask, waiting)
+                for queue in list(waiting):
+                    if in_order <= 0:
+                        break
+                    yield (ask := Ask(queue, in_order))
+                    count -= ask.found
+                    in_order -= ask.found
+                    self._note(ask, waiting)
+            finally:
+                # The caller may need no more jobs.
+                self._give_back(shares, turns)
+
+    def _overdue(self, queues: Sequence[str], count: int) -> list[str]:
+        """Return the queues that were not asked for the interval of the rotation."""
+        prevention = self.schedule.prevention
+        if prevention is None:
+            return []
+        now, interval = self._clock(), prevention.rotation_interval.total_seconds()
+        with self._lock:
+            self._asked_at = {queue: self._asked_at.get(queue, now) for queue in queues}
+            found = [queue for queue, at in self._asked_at.items() if now - at >= interval][:count]
+            self._asked_at.update(dict.fromkeys(found, now))
+        return found
+
+    def _note(self, ask: Ask, waiting: list[str]) -> None:
+        if self.schedule.prevention is not None:
+            self._asked_at[ask.queue] = self._clock()
+        if ask.found < ask.wanted:
+            waiting.remove(ask.queue)
+
+    def _take(self, shares: Mapping[str, int], count: int) -> dict[str, int]:
+        """Return how many of so many turns each queue has; those with none are left out."""
+        total = sum(shares.values())
+        with self._lock:
+            if not self._credits:
+                self._divide(shares, total, random.randrange(total))
+            taken = self._divide(shares, total, count)
+        return {queue: number for queue, number in taken.items() if number}
+
+    def _divide(self, shares: Mapping[str, int], total: int, count: int) -> dict[str, int]:
+        taken = {queue: count * share // total for queue, share in shares.items()}
+        credits = {
+            queue: self._credits.get(queue, 0) + count * share - taken[queue] * total
+            for queue, share in shares.items()
+        }
+        # Of equal credits, that of the first queue.
+        heap = [(-credit, index, queue) for index, (queue, credit) in enumerate(credits.items())]
+        heapify(heap)
+        for _ in range(count - sum(taken.values())):
+            credit, index, queue = heap[0]
+            heapreplace(heap, (credit + total, index, queue))
+            credits[queue] -= total
+            taken[queue] += 1
+        self._credits.update(credits)
+        return taken
+
+    def _give_back(self, shares: Mapping[str, int], turns: Mapping[str, int]) -> None:
+        """Undo turns that were taken and not used."""
+        number, total = sum(turns.values()), sum(shares.values())
+        if not number:
+            return
+        with self._lock:
+            for queue, share in shares.items():
+                self._credits[queue] += turns.get(queue, 0) * total - number * share
+
+
+class RememberedTurns:
+    """The turns of workers over HTTP, whose requests come to any process of the server."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._turns: OrderedDict[Hashable, Turns] = OrderedDict()
+
+    def of(self, schedule: Schedule, key: Hashable) -> Turns:
+        """Return the turns of an order of queues; the key tells those that are alike apart."""
+        with self._lock:
+            found = self._turns.pop((schedule, key), None)
+            if found is None:
+                found = Turns(schedule)
+                while len(self._turns) >= MAX_REMEMBERED:
+                    self._turns.popitem(last=False)
+            self._turns[schedule, key] = found
+        return found
+
+    def reset(self) -> None:
+        """Begin again."""
+        self._turns.clear()
+
+
+remembered: Final = process_state.register(RememberedTurns())
