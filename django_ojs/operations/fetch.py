@@ -289,8 +289,10 @@ def fetch_remotely(
     found = _pool_of(worker_id, pool, queues, principal)
     if found is not None:
         schedule = found.schedule
-    # Other queues are another round: a queue that only some requests name has its turns in those.
-    turns = queue_turns.remembered.of(schedule, (found and found.name, tuple(queues)))
+    turns = FIRST_QUEUE_FIRST
+    if not schedule.is_strict:
+        # Other queues are another round: one that only some requests name has its turns in those.
+        turns = queue_turns.remembered.of(schedule, (found and found.name, tuple(queues)))
     jobs = fetch(
         queues,
         count=count,
@@ -298,7 +300,7 @@ def fetch_remotely(
         visibility_timeout=visibility_timeout,
         default_timeout=settings().http_visibility_timeout,
         principal=principal,
-        turns=FIRST_QUEUE_FIRST if schedule.is_strict else turns,
+        turns=turns,
         pool="" if found is None else found.name,
     )
     if worker_id is not None:

@@ -100,7 +100,8 @@ def listening(queue: str, *, limit: int) -> Listening:
 
 def pool_members() -> list[tuple[str, str]]:
     """Return the pool and the id of each worker that belongs to one and is not stale."""
-    return list(_rows().filter(silent=False).exclude(pool="").values_list("pool", "pk"))
+    found = _rows().exclude(pool="").order_by("pk")
+    return [(row.pool, row.pk) for row in found if _condition(row) != STALE]
 
 
 def get(worker_id: str, *, within: Collection[str] | None = None) -> WorkerStatus:
