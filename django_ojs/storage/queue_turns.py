@@ -65,22 +65,27 @@ class Turns:
             else:
                 shares = self.schedule.shares(waiting)
                 turns = self._take(shares, count)
-            in_order = turns.pop(FIRST_WITH_JOBS, 0)
+            ask = None
             try:
-                for queue in list(turns):
-                    yield (ask := Ask(queue, turns.pop(queue)))
+                for queue in [name for name in turns if name != FIRST_WITH_JOBS]:
+                    yield (ask := Ask(queue, turns[queue]))
+                    del turns[queue]
                     count -= ask.found
                     self._note(ask, waiting)
-                for queue in list(waiting):
-                    if in_order <= 0:
+                for queue in list(waiting) if FIRST_WITH_JOBS in turns else ():
+                    yield (ask := Ask(queue, turns[FIRST_WITH_JOBS]))
+                    turns[FIRST_WITH_JOBS] -= ask.found
+                    count -= ask.found
+                    self._note(ask, waiting)
+                    if not turns[FIRST_WITH_JOBS]:
                         break
-                    yield (ask := Ask(queue, in_order))
-                    count -= ask.found
-                    in_order -= ask.found
-                    self._note(ask, waiting)
-            finally:
-                # The caller may need no more jobs.
+            except GeneratorExit:
+                # The caller stops before the last queue. What was not claimed was no turn.
+                if ask is not None:
+                    name = ask.queue if ask.queue in turns else FIRST_WITH_JOBS
+                    turns[name] -= ask.found
                 self._give_back(shares, turns)
+                raise
 
     def _overdue(self, queues: Sequence[str], count: int) -> list[str]:
         """Return the queues that were not asked for the interval of the rotation."""

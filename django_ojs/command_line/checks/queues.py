@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.command_line.figures import age
+from django_ojs.conf import settings
 from django_ojs.operations import queues
 from django_ojs.operations.access import key_expiry
 from django_ojs.operations.figures import health, queue_overview
@@ -98,7 +99,7 @@ def _finding(each: health.Finding) -> DoctorFinding:
             return DoctorFinding(
                 found=f"No worker fetches the available jobs of {each.queue}: {each.number:,}.",
                 why="They never run.",
-                cure=f"Start a worker: `manage.py ojs_worker --queues {each.queue}`.",
+                cure=f"Start a worker: `manage.py ojs_worker {_worker_for(each.queue)}`.",
             )
         case "stale":
             return DoctorFinding(
@@ -167,6 +168,12 @@ def _keys() -> Iterator[DoctorFinding]:
                 else f"`manage.py ojs_apikey replace {key.prefix}`; give its programs the new key."
             )
         yield DoctorFinding(found=f"{found}. {key_expiry.sentence(key)}", why=why, cure=cure)
+
+
+def _worker_for(queue: str | None) -> str:
+    """Return the arguments of a worker that gets jobs of a queue."""
+    pool = settings().pool_of_queue.get(queue or "")
+    return f"--queues {queue}" if pool is None else f"--pool {pool}"
 
 
 CHECKS: Final = (

@@ -11,6 +11,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from django_ojs import formatting
+from django_ojs.conf import settings
 from django_ojs.models import Job, Queue
 from django_ojs.operations.figures import queue_overview
 from django_ojs.operations.maintenance import mode
@@ -31,6 +32,7 @@ Kind = Literal[
     "maintenance",
     "paused",
     "unworked",
+    "unworked_pool",
     "unknown_type",
     "pending",
     "due",
@@ -94,6 +96,12 @@ def _blocked(job: Job) -> NotRunning | None:
         sentence = f"The last worker that took it has no handler for {job.type}, and postponed it."
         return NotRunning(kind="unknown_type", sentence=sentence)
     if not queue_overview.is_worked(job.queue):
+        if (pool := settings().pool_of_queue.get(job.queue)) is not None:
+            sentence = (
+                f"Only workers of the pool {pool} get jobs of the queue {job.queue}, and none is "
+                f"running. Start one: manage.py ojs_worker --pool {pool}."
+            )
+            return NotRunning(kind="unworked_pool", sentence=sentence)
         return NotRunning(
             kind="unworked", sentence=f"No worker takes jobs from the queue {job.queue}."
         )

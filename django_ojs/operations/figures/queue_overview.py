@@ -11,6 +11,7 @@ from enum import StrEnum
 
 from django.db.models.functions import Now
 
+from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.operations.backpressure import episodes
 from django_ojs.operations.backpressure.episodes import NONE as NO_EPISODE
@@ -161,9 +162,12 @@ def listeners(statuses: Collection[QueueStatus] = ()) -> Listeners:
     """
     found = workers_known.listing(limit=MOST_WORKERS)
     result = Listeners(total=found.total, stale=found.stale)
+    # Workers of other pools get none of their jobs.
+    kept = settings().pool_of_queue
     for each in found.workers:
         if each.condition == "running":
-            result.by_queue.update(set(each.queues))
+            pool = each.worker.pool
+            result.by_queue.update({name for name in each.queues if kept.get(name, pool) == pool})
     waiting = {status.name for status in statuses if status.counts.get(State.AVAILABLE)}
     if without := waiting - result.by_queue.keys():
         result.by_queue.update(without & _claimed_without_worker())
