@@ -24,6 +24,9 @@ from typing import Final
 from django_ojs.spec.scheduling import FIRST_WITH_JOBS, Schedule
 from django_ojs.storage import process_state
 
+#: Turns to choose among where a process begins.
+MAX_START: Final = 1000
+
 #: The turns that are remembered for workers over HTTP: more orders of queues begin again.
 MAX_REMEMBERED: Final = 1000
 
@@ -65,7 +68,7 @@ class Turns:
             else:
                 shares = self.schedule.shares(waiting)
                 turns = self._take(shares, count)
-            ask = None
+            ask: Ask | None = None
             try:
                 for queue in [name for name in turns if name != FIRST_WITH_JOBS]:
                     yield (ask := Ask(queue, turns[queue]))
@@ -110,25 +113,23 @@ class Turns:
         total = sum(shares.values())
         with self._lock:
             if not self._credits:
-                self._divide(shares, total, random.randrange(total))
+                self._divide(shares, total, random.randrange(min(total, MAX_START)))
             taken = self._divide(shares, total, count)
         return {queue: number for queue, number in taken.items() if number}
 
     def _divide(self, shares: Mapping[str, int], total: int, count: int) -> dict[str, int]:
-        taken = {queue: count * share // total for queue, share in shares.items()}
-        credits = {
-            queue: self._credits.get(queue, 0) + count * share - taken[queue] * total
-            for queue, share in shares.items()
-        }
-        # Of equal credits, that of the first queue.
-        heap = [(-credit, index, queue) for index, (queue, credit) in enumerate(credits.items())]
+        """Give so many turns, each to the queue with the most credit; of equals, the first one."""
+        taken = dict.fromkeys(shares, 0)
+        heap = [
+            (-self._credits.get(queue, 0) - count * share, index, queue)
+            for index, (queue, share) in enumerate(shares.items())
+        ]
         heapify(heap)
-        for _ in range(count - sum(taken.values())):
+        for _ in range(count):
             credit, index, queue = heap[0]
             heapreplace(heap, (credit + total, index, queue))
-            credits[queue] -= total
             taken[queue] += 1
-        self._credits.update(credits)
+        self._credits.update({queue: -credit for credit, _, queue in heap})
         return taken
 
     def _give_back(self, shares: Mapping[str, int], turns: Mapping[str, int]) -> None:
