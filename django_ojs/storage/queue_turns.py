@@ -58,9 +58,9 @@ class Turns:
         """
         waiting = list(queues)
         for queue in self._overdue(queues, count):
-            yield (ask := Ask(queue, 1))
-            count -= ask.found
-            if not ask.found:
+            yield (late := Ask(queue, 1))
+            count -= late.found
+            if not late.found:
                 waiting.remove(queue)
         while count > 0 and waiting:
             if self.schedule.is_strict:
@@ -109,17 +109,16 @@ class Turns:
             waiting.remove(ask.queue)
 
     def _take(self, shares: Mapping[str, int], count: int) -> dict[str, int]:
-        """Return how many of so many turns each queue has; those with none are left out."""
+        """Return how many of so many turns each queue has, the one with the first turn first."""
         total = sum(shares.values())
         with self._lock:
             if not self._credits:
                 self._divide(shares, total, random.randrange(min(total, MAX_START)))
-            taken = self._divide(shares, total, count)
-        return {queue: number for queue, number in taken.items() if number}
+            return self._divide(shares, total, count)
 
     def _divide(self, shares: Mapping[str, int], total: int, count: int) -> dict[str, int]:
         """Give so many turns, each to the queue with the most credit; of equals, the first one."""
-        taken = dict.fromkeys(shares, 0)
+        taken: dict[str, int] = {}
         heap = [
             (-self._credits.get(queue, 0) - count * share, index, queue)
             for index, (queue, share) in enumerate(shares.items())
@@ -128,7 +127,7 @@ class Turns:
         for _ in range(count):
             credit, index, queue = heap[0]
             heapreplace(heap, (credit + total, index, queue))
-            taken[queue] += 1
+            taken[queue] = taken.get(queue, 0) + 1
         self._credits.update({queue: -credit for credit, _, queue in heap})
         return taken
 
