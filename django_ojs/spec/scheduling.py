@@ -205,6 +205,8 @@ _FIELDS: Final = (
 
 def read(value: object) -> tuple[Pool, ...]:
     """Return the pools of the setting POOLS. Raises ValueError, InvalidRequest, InvalidQueue."""
+    if isinstance(value, tuple) and all(isinstance(each, Pool) for each in value):
+        return value
     if not isinstance(value, Mapping):
         raise ValueError
     pools = tuple(_pool(name, given) for name, given in value.items())
