@@ -292,7 +292,7 @@ def fetch_remotely(
     turns = FIRST_QUEUE_FIRST
     if not schedule.is_strict:
         # Other queues are another round: one that only some requests name has its turns in those.
-        turns = queue_turns.remembered.of(schedule, (found and found.name, tuple(queues)))
+        turns = queue_turns.remembered.of(schedule, (found and found.name, frozenset(queues)))
     jobs = fetch(
         queues,
         count=count,
