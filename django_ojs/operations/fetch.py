@@ -17,7 +17,7 @@ from django_ojs.operations.liveness import Principal
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict, InvalidRequest, JobNotFound
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
-from django_ojs.spec.scheduling import Pool, Schedule
+from django_ojs.spec.scheduling import Pool, QueueOrder
 from django_ojs.spec.states import State
 from django_ojs.storage import (
     database,
@@ -38,7 +38,7 @@ from django_ojs.storage.transitions import Claim, ClaimValues
 MAX_COUNT = 1000
 
 #: The order of a worker that says nothing else.
-FIRST_QUEUE_FIRST = queue_turns.Turns(Schedule())
+FIRST_QUEUE_FIRST = queue_turns.Turns(QueueOrder())
 
 
 def fetch(
@@ -122,7 +122,7 @@ def fetch(
     def claim_all(count: int) -> list[Claimed]:
         jobs: list[Claimed] = []
         left = most
-        for ask in turns.order(searched, count):
+        for ask in turns.asks(searched, count):
             queue, wanted = ask.queue, ask.wanted
             if queue_limits.are_known(queue):
                 claimed = claim_limited(queue, wanted, left)
@@ -275,24 +275,24 @@ def fetch_remotely(
     worker_id: str | None = None,
     visibility_timeout: timedelta | None = None,
     principal: Principal = liveness.PROJECT,
-    schedule: Schedule = FIRST_QUEUE_FIRST.schedule,
+    order: QueueOrder = FIRST_QUEUE_FIRST.order,
     pool: str | None = None,
 ) -> list[Claimed]:
     """FETCH of a worker over HTTP, which is a sign of life of the worker that it names.
 
     The default length of a lease is HTTP_VISIBILITY_TIMEOUT. `pool` is the pool that the worker
     names; None leaves the one that it named before. The order of a pool's queues is that of the
-    pool, and `schedule` that of others. Raises InvalidRequest for an unknown pool, and for queues
+    pool, and `order` that of others. Raises InvalidRequest for an unknown pool, and for queues
     that it does not have.
     """
     _check(queues, count, worker_id, visibility_timeout)
     found = _pool_of(worker_id, pool, queues, principal)
     if found is not None:
-        schedule = found.schedule
+        order = found.order
     turns = FIRST_QUEUE_FIRST
-    if not schedule.is_strict:
+    if not order.is_strict:
         # Other queues are another round: one that only some requests name has its turns in those.
-        turns = queue_turns.remembered.of(schedule, (found and found.name, frozenset(queues)))
+        turns = queue_turns.remembered.of(order, (found and found.name, frozenset(queues)))
     jobs = fetch(
         queues,
         count=count,

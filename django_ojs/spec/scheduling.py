@@ -73,7 +73,7 @@ class StarvationPrevention:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Schedule:
+class QueueOrder:
     """The order in which a worker claims from its queues. By default, the first one goes first."""
 
     strategy: str = STRICT
@@ -132,7 +132,7 @@ class Pool:
 
     name: str
     queues: tuple[str, ...]
-    schedule: Schedule = Schedule(strategy=ROUND_ROBIN)
+    order: QueueOrder = QueueOrder(strategy=ROUND_ROBIN)
     concurrency: int | None = None
     exclusive: bool = False
 
@@ -169,13 +169,13 @@ def check_weight(value: object, field: str) -> None:
         raise InvalidRequest.of(field, f"must be an integer from 1 to {MAX_WEIGHT}")
 
 
-def parse_schedule(
+def parse_order(
     weights: tuple[tuple[str, int], ...],
     strategy: object,
     *,
     default: str,
     field: str = "strategy",
-) -> Schedule:
+) -> QueueOrder:
     """Return the order of queues by a strategy; with weights it is `weighted` unless it is given.
 
     Raises InvalidRequest.
@@ -194,7 +194,7 @@ def parse_schedule(
         )
     if strategy == WEIGHTED and not weights:
         raise InvalidRequest.of(field, f"{WEIGHTED} needs weights of the queues")
-    return Schedule(strategy=strategy, weights=weights)
+    return QueueOrder(strategy=strategy, weights=weights)
 
 
 _FIELDS: Final = (
@@ -227,7 +227,7 @@ def _pool(name: object, given: object) -> Pool:
     queues, weights = parse_queues(given.get("queues"), f"{path}.queues")
     if "weights" in given:
         weights = _weights(given["weights"], weights, queues, f"{path}.weights")
-    schedule = parse_schedule(
+    order = parse_order(
         weights, given.get("strategy"), default=ROUND_ROBIN, field=f"{path}.strategy"
     )
     concurrency = given.get("concurrency")
@@ -240,7 +240,7 @@ def _pool(name: object, given: object) -> Pool:
     return Pool(
         name=name,
         queues=queues,
-        schedule=replace(schedule, prevention=prevention),
+        order=replace(order, prevention=prevention),
         concurrency=concurrency,
         exclusive=_boolean(given.get("exclusive", False), f"{path}.exclusive"),
     )

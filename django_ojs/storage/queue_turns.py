@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from heapq import heapify, heapreplace
 from typing import Final
 
-from django_ojs.spec.scheduling import FIRST_WITH_JOBS, Schedule
+from django_ojs.spec.scheduling import FIRST_WITH_JOBS, QueueOrder
 from django_ojs.storage import process_state
 
 #: Turns to choose among where a process begins.
@@ -43,15 +43,15 @@ class Ask:
 class Turns:
     """Whose turn it is among the queues of a worker. Threads may share it."""
 
-    def __init__(self, schedule: Schedule, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self.schedule = schedule
+    def __init__(self, order: QueueOrder, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self.order = order
         self._clock = clock
         self._lock = threading.Lock()
         self._credits: dict[str, int] = {}
         #: When each queue was asked for jobs last.
         self._asked_at: dict[str, float] = {}
 
-    def order(self, queues: Sequence[str], count: int) -> Iterator[Ask]:
+    def asks(self, queues: Sequence[str], count: int) -> Iterator[Ask]:
         """Yield which queue to ask for how many jobs, until `count` were found.
 
         The caller sets `found`. A queue that had fewer is not asked again.
@@ -63,10 +63,10 @@ class Turns:
             if not late.found:
                 waiting.remove(queue)
         while count > 0 and waiting:
-            if self.schedule.is_strict:
+            if self.order.is_strict:
                 shares, turns = {}, {FIRST_WITH_JOBS: count}
             else:
-                shares = self.schedule.shares(waiting)
+                shares = self.order.shares(waiting)
                 turns = self._take(shares, count)
             ask: Ask | None = None
             try:
@@ -92,7 +92,7 @@ class Turns:
 
     def _overdue(self, queues: Sequence[str], count: int) -> list[str]:
         """Return the queues that were not asked for the interval of the rotation."""
-        prevention = self.schedule.prevention
+        prevention = self.order.prevention
         if prevention is None:
             return []
         now, interval = self._clock(), prevention.rotation_interval.total_seconds()
@@ -103,7 +103,7 @@ class Turns:
         return found
 
     def _note(self, ask: Ask, waiting: list[str]) -> None:
-        if self.schedule.prevention is not None:
+        if self.order.prevention is not None:
             self._asked_at[ask.queue] = self._clock()
         if ask.found < ask.wanted:
             waiting.remove(ask.queue)
@@ -148,15 +148,15 @@ class RememberedTurns:
         self._lock = threading.Lock()
         self._turns: OrderedDict[Hashable, Turns] = OrderedDict()
 
-    def of(self, schedule: Schedule, key: Hashable) -> Turns:
+    def of(self, order: QueueOrder, key: Hashable) -> Turns:
         """Return the turns of an order of queues; the key tells those that are alike apart."""
         with self._lock:
-            found = self._turns.pop((schedule, key), None)
+            found = self._turns.pop((order, key), None)
             if found is None:
-                found = Turns(schedule)
+                found = Turns(order)
                 while len(self._turns) >= MAX_REMEMBERED:
                     self._turns.popitem(last=False)
-            self._turns[schedule, key] = found
+            self._turns[order, key] = found
         return found
 
     def reset(self) -> None:

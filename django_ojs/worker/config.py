@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from django_ojs.conf import settings
-from django_ojs.spec.scheduling import Schedule
+from django_ojs.spec.scheduling import QueueOrder
 
 #: A worker claims from a queue only when those before it have no jobs.
-STRICT = Schedule()
+STRICT = QueueOrder()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -15,7 +15,7 @@ class WorkerConfig:
     """`threads` is how many jobs a process runs at a time, sync and async together."""
 
     queues: tuple[str, ...] = ("default",)
-    schedule: Schedule = STRICT
+    order: QueueOrder = STRICT
     pool: str = ""
     processes: int = 1
     threads: int = 10

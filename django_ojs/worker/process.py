@@ -122,7 +122,7 @@ class WorkerProcess:
         self._found_none = False
         self._notified_at = 0.0
         self._queues = QueueSelection(config.queues, max_age=config.poll_interval.total_seconds())
-        self._turns = Turns(config.schedule)
+        self._turns = Turns(config.order)
         self._mismatch = mismatch(config.queues, handler_queues(), config.pool)
         self._idle_since = time.monotonic()
         self._replace = False

@@ -142,7 +142,7 @@ def test_queues_may_share_a_worker(
     with override_settings(OJS=POOLS):
         call_command("ojs_worker", *arguments)
     config = supervised.config
-    assert (config.queues, config.schedule.strategy, config.schedule.weights) == expected
+    assert (config.queues, config.order.strategy, config.order.weights) == expected
     is_critical = arguments == ["--pool", "critical"]
     assert config.threads == (4 if is_critical else 10)
     assert config.pool == (arguments[1] if "--pool" in arguments else "")

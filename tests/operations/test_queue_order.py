@@ -16,7 +16,7 @@ from django_ojs.spec.scheduling import (
     ROUND_ROBIN,
     STRICT,
     WEIGHTED,
-    Schedule,
+    QueueOrder,
     StarvationPrevention,
 )
 from django_ojs.storage.queue_turns import Turns
@@ -37,7 +37,7 @@ class Clock:
 
 
 def weighted(**weights: int) -> Turns:
-    return Turns(Schedule(strategy=WEIGHTED, weights=tuple(weights.items())))
+    return Turns(QueueOrder(strategy=WEIGHTED, weights=tuple(weights.items())))
 
 
 def claim(turns: Turns, count: int, names: Sequence[str] = "abc") -> list[str]:
@@ -60,13 +60,13 @@ def test_round_robin_gives_each_queue_the_same_whatever_its_depth(count: int) ->
     push_many(150, queue="a")
     for name in "bc":
         push_many(25, queue=name)
-    found = served(Turns(Schedule(strategy=ROUND_ROBIN)), count, 75)
+    found = served(Turns(QueueOrder(strategy=ROUND_ROBIN)), count, 75)
     # No three queues differ by more than the claim that is divided leaves over.
     assert max(Counter(found).values()) - min(Counter(found).values()) <= 2
     if count == 1:
         assert found == found[:3] * 25
     # The other two give their turns away when they are empty.
-    rest = served(Turns(Schedule(strategy=ROUND_ROBIN)), count, 125)
+    rest = served(Turns(QueueOrder(strategy=ROUND_ROBIN)), count, 125)
     assert Counter(found + rest) == {"a": 150, "b": 25, "c": 25}
 
 
@@ -102,7 +102,7 @@ def test_each_queue_gets_its_least_part_where_the_order_is_strict(count: int) ->
     for name in "abc":
         push_many(200, queue=name)
     never = StarvationPrevention(rotation_interval=timedelta(days=1), min_dispatch_ratio=0.1)
-    turns = Turns(Schedule(strategy=STRICT, prevention=never))
+    turns = Turns(QueueOrder(strategy=STRICT, prevention=never))
     found = served(turns, count, 200)
     assert found.count("b") == pytest.approx(20, abs=3)
     assert found.count("c") == pytest.approx(20, abs=3)
@@ -115,7 +115,7 @@ def test_a_queue_that_was_not_asked_for_an_interval_is_next() -> None:
         push_many(50, queue=name)
     clock = Clock()
     prevention = StarvationPrevention(min_dispatch_ratio=0)
-    turns = Turns(Schedule(strategy=STRICT, prevention=prevention), clock=clock)
+    turns = Turns(QueueOrder(strategy=STRICT, prevention=prevention), clock=clock)
     found = ""
     for _ in range(10):
         found += "".join(claim(turns, 2, "ab"))
@@ -129,7 +129,7 @@ def test_a_least_part_holds_beside_weights() -> None:
         push_many(400, queue=name)
     prevention = StarvationPrevention(min_dispatch_ratio=0.2)
     weights = (("a", 98), ("b", 1), ("c", 1))
-    turns = Turns(Schedule(strategy=WEIGHTED, weights=weights, prevention=prevention))
+    turns = Turns(QueueOrder(strategy=WEIGHTED, weights=weights, prevention=prevention))
     found = Counter(served(turns, 7, 300))
     # Three fifths for all, and of the rest by the weights.
     assert found["b"] == pytest.approx(300 * (0.2 + 0.4 * 0.01), abs=3)

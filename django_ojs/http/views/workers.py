@@ -21,7 +21,7 @@ from django_ojs.operations.workflows import advance_after_commit
 from django_ojs.spec import envelope, ids, scheduling, times
 from django_ojs.spec.errors import InvalidRequest, PermissionDenied
 from django_ojs.spec.failure import Failure
-from django_ojs.spec.scheduling import ALL, Schedule
+from django_ojs.spec.scheduling import ALL, QueueOrder
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
 from django_ojs.storage.claims import Claimed
@@ -44,7 +44,7 @@ class Fetch(OJSView):
         data = self.body()
         pool = fields.string(data, "pool")
         queues = self.queues_of(data, pool)
-        schedule = _schedule(data, queues)
+        order = _queue_order(data, queues)
         if len(queues) > _MAX_NAMES:
             # Each one may take a statement.
             raise InvalidRequest.of("queues", f"must hold at most {_MAX_NAMES} names")
@@ -66,7 +66,7 @@ class Fetch(OJSView):
                 worker_id=worker_id,
                 visibility_timeout=lease,
                 principal=self.access.principal,
-                schedule=schedule,
+                order=order,
                 pool=pool,
             )
 
@@ -189,11 +189,11 @@ class Beat(OJSView):
                 self.access.check_queue(queue)
 
 
-def _schedule(data: dict[str, Any], queues: Sequence[str]) -> Schedule:
+def _queue_order(data: dict[str, Any], queues: Sequence[str]) -> QueueOrder:
     """Return the order of the queues that a worker prefers (fair-scheduling §5.2)."""
     weights = scheduling.parse_weights(fields.object_(data, "weights") or {}, queues, "weights")
     strategy = fields.string(data, "strategy")
-    return scheduling.parse_schedule(weights, strategy, default=scheduling.STRICT)
+    return scheduling.parse_order(weights, strategy, default=scheduling.STRICT)
 
 
 def _render_claimed(claimed: Sequence[Claimed]) -> list[dict[str, Any]]:

@@ -23,7 +23,7 @@ from django_ojs.logging import component
 from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, message, unbounded
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import OJSError
-from django_ojs.spec.scheduling import ALL, STRATEGIES, STRICT, check_weight, parse_schedule
+from django_ojs.spec.scheduling import ALL, STRATEGIES, STRICT, check_weight, parse_order
 from django_ojs.spec.suggestions import did_you_mean
 from django_ojs.storage import database
 from django_ojs.worker.code_watch import CodeWatch
@@ -35,7 +35,7 @@ from django_ojs.worker.supervisor import Supervisor, run_process
 
 logger = logging.getLogger("django_ojs")
 
-DEFAULT_THREADS = 10
+DEFAULT_QUEUES: dict[str, int | None] = {"default": None}
 
 DESCRIPTION = """\
 Run background jobs until a signal stops it.
@@ -126,6 +126,7 @@ class Command(BaseCommand):
             "-q",
             "--queues",
             type=_queues,
+            default=DEFAULT_QUEUES,
             metavar="A,B",
             help="queues in order of precedence, or with weights (A:5,B:1); * is every other queue "
             "(default: default)",
@@ -153,9 +154,10 @@ class Command(BaseCommand):
             "-t",
             "--threads",
             type=_count,
+            default=10,
             metavar="N",
-            help="jobs that a process runs at a time, async ones included (default: 10, or the "
-            "concurrency of the pool if that is less)",
+            help="jobs that a process runs at a time, async ones included; no more than the "
+            "concurrency of the pool (default: 10)",
         )
         add(
             "--grace",
@@ -270,14 +272,14 @@ class Command(BaseCommand):
 def _which_jobs(
     *,
     pool: str | None,
-    queues: dict[str, int | None] | None,
+    queues: dict[str, int | None],
     strategy: str | None,
-    threads: int | None,
+    threads: int,
     **options: Any,
 ) -> dict[str, Any]:
     """Return the pool, the queues, their order and the number of threads of the worker."""
     if pool is not None:
-        if queues is not None or strategy is not None:
+        if queues is not DEFAULT_QUEUES or strategy is not None:
             raise CommandError(
                 "--pool says the queues and the strategy: leave --queues and --strategy out, or "
                 "change the pool in OJS['POOLS']."
@@ -290,10 +292,10 @@ def _which_jobs(
         return {
             "pool": found.name,
             "queues": found.queues,
-            "schedule": found.schedule,
-            "threads": threads or min(DEFAULT_THREADS, found.concurrency or DEFAULT_THREADS),
+            "order": found.order,
+            # More would never have a job.
+            "threads": min(threads, found.concurrency or threads),
         }
-    queues = queues or {"default": None}
     for name in queues:
         if (owner := settings().pool_of_queue.get(name)) is not None:
             raise CommandError(
@@ -302,13 +304,13 @@ def _which_jobs(
             )
     weights = tuple((name, weight) for name, weight in queues.items() if weight is not None)
     try:
-        schedule = parse_schedule(weights, strategy, default=STRICT, field="--strategy")
+        order = parse_order(weights, strategy, default=STRICT, field="--strategy")
     except OJSError as error:
         raise CommandError(error.message) from None
     return {
         "queues": tuple(queues),
-        "schedule": schedule,
-        "threads": threads or DEFAULT_THREADS,
+        "order": order,
+        "threads": threads,
     }
 
 

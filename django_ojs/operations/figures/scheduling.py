@@ -123,11 +123,11 @@ def _shares(pool: Pool, visible: Collection[str], runs: dict[str, float]) -> lis
     names = [name for name in pool.queues if name != ALL]
     total = sum(runs.get(name, 0) for name in names)
     # Which part the other queues of `*` get depends on how many there are.
-    planned = pool.schedule.ratios(names) if ALL not in pool.queues and names else {}
+    planned = pool.order.ratios(names) if ALL not in pool.queues and names else {}
     return [
         PoolShare(
             queue=name,
-            weight=pool.schedule.weight_of(name),
+            weight=pool.order.weight_of(name),
             planned=planned.get(name),
             ratio=_ratio(runs.get(name, 0), total),
         )

@@ -40,23 +40,23 @@ class AdminSchedulingStats(OJSView):
 
 
 def _pool(status: PoolStatus) -> dict[str, Any]:
-    pool, schedule = status.pool, status.pool.schedule
+    pool, order = status.pool, status.pool.order
     out: dict[str, Any] = {
         "name": pool.name,
         "queues": status.queues,
         "concurrency": pool.concurrency,
-        "strategy": schedule.strategy,
+        "strategy": order.strategy,
         "isolated": pool.exclusive,
         "active_workers": status.workers,
         "active_jobs": status.active_jobs,
     }
-    if schedule.strategy == WEIGHTED:
-        out["weights"] = {name: schedule.weight_of(name) for name in status.queues}
-    if schedule.prevention is not None:
+    if order.strategy == WEIGHTED:
+        out["weights"] = {name: order.weight_of(name) for name in status.queues}
+    if order.prevention is not None:
         out["starvation_prevention"] = {
             "enabled": True,
-            "rotation_interval": times.format_duration(schedule.prevention.rotation_interval),
-            "min_dispatch_ratio": schedule.prevention.min_dispatch_ratio,
+            "rotation_interval": times.format_duration(order.prevention.rotation_interval),
+            "min_dispatch_ratio": order.prevention.min_dispatch_ratio,
         }
     return out
 
