@@ -6,16 +6,13 @@ from datetime import timedelta
 from django_ojs.conf import settings
 from django_ojs.spec.scheduling import QueueOrder
 
-#: A worker claims from a queue only when those before it have no jobs.
-STRICT = QueueOrder()
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerConfig:
     """`threads` is how many jobs a process runs at a time, sync and async together."""
 
     queues: tuple[str, ...] = ("default",)
-    order: QueueOrder = STRICT
+    order: QueueOrder = QueueOrder()
     pool: str = ""
     processes: int = 1
     threads: int = 10
