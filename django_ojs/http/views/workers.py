@@ -74,6 +74,8 @@ class Fetch(OJSView):
 
     def queues_of(self, data: dict[str, Any], pool: str | None) -> list[str]:
         """Return the queues of a FETCH; without any, those of its pool that the caller may use."""
+        if pool is not None:
+            check_pool(pool)
         known = settings().pool(pool) if pool is not None else None
         if data.get("queues") is None and known is not None and ALL not in known.queues:
             within = self.access.queues
