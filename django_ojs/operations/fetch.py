@@ -1,7 +1,7 @@
 """FETCH (ojs-core §7.2): claim the best available jobs for a worker."""
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import timedelta
 from functools import partial
 
@@ -17,7 +17,7 @@ from django_ojs.operations.liveness import Principal
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict, InvalidRequest, JobNotFound
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
-from django_ojs.spec.scheduling import Pool, QueueOrder
+from django_ojs.spec.scheduling import STRICT_ORDER, Pool, QueueOrder
 from django_ojs.spec.states import State
 from django_ojs.storage import (
     database,
@@ -38,7 +38,7 @@ from django_ojs.storage.transitions import Claim, ClaimValues
 MAX_COUNT = 1000
 
 #: The order of a worker that says nothing else.
-FIRST_QUEUE_FIRST = queue_turns.Turns(QueueOrder())
+FIRST_QUEUE_FIRST = queue_turns.Turns(STRICT_ORDER)
 
 
 def fetch(
@@ -122,21 +122,22 @@ def fetch(
     def claim_all(count: int) -> list[Claimed]:
         jobs: list[Claimed] = []
         left = most
-        for ask in turns.asks(searched, count):
-            queue, wanted = ask.queue, ask.wanted
-            if queue_limits.are_known(queue):
-                claimed = claim_limited(queue, wanted, left)
-            else:
-                claimed = database.retried(partial(claim, queue, wanted, left))
-                # A queue that has got limits since has returned none.
-                if not claimed and queue_limits.has_limits(queue):
+        with closing(turns.asks(searched, count)) as asks:
+            for ask in asks:
+                queue, wanted = ask.queue, ask.wanted
+                if queue_limits.are_known(queue):
                     claimed = claim_limited(queue, wanted, left)
-            ask.found = len(claimed)
-            jobs += claimed
-            left -= sum(job.size for job in claimed)
-            if may_be_cut(left, most):
-                # A smaller job of the next queue must not overtake one that did not fit.
-                break
+                else:
+                    claimed = database.retried(partial(claim, queue, wanted, left))
+                    # A queue that has got limits since has returned none.
+                    if not claimed and queue_limits.has_limits(queue):
+                        claimed = claim_limited(queue, wanted, left)
+                ask.found = len(claimed)
+                jobs += claimed
+                left -= sum(job.size for job in claimed)
+                if may_be_cut(left, most):
+                    # A smaller job of the next queue must not overtake one that did not fit.
+                    break
         return jobs
 
     searched = _open_to(pool, queues)
@@ -275,7 +276,7 @@ def fetch_remotely(
     worker_id: str | None = None,
     visibility_timeout: timedelta | None = None,
     principal: Principal = liveness.PROJECT,
-    order: QueueOrder = FIRST_QUEUE_FIRST.order,
+    order: QueueOrder = STRICT_ORDER,
     pool: str | None = None,
 ) -> list[Claimed]:
     """FETCH of a worker over HTTP, which is a sign of life of the worker that it names.

@@ -122,6 +122,10 @@ class QueueOrder:
         return {name: shares[name] / total for name in queues}
 
 
+#: A worker claims from a queue only when those before it have no jobs.
+STRICT_ORDER: Final = QueueOrder()
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pool:
     """A named group of workers with their queues (§6).

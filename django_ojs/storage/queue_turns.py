@@ -16,7 +16,7 @@ import random
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from heapq import heapify, heapreplace
 from typing import Final
@@ -27,8 +27,11 @@ from django_ojs.storage import process_state
 #: Turns to choose among where a process begins.
 MAX_START: Final = 1000
 
+#: Queues whose credit is remembered: a worker of all queues may see ever new ones.
+MAX_CREDITS: Final = 10_000
+
 #: The turns that are remembered for workers over HTTP: more orders of queues begin again.
-MAX_REMEMBERED: Final = 1000
+MAX_REMEMBERED: Final = 200
 
 
 @dataclass(slots=True)
@@ -51,10 +54,11 @@ class Turns:
         #: When each queue was asked for jobs last.
         self._asked_at: dict[str, float] = {}
 
-    def asks(self, queues: Sequence[str], count: int) -> Iterator[Ask]:
+    def asks(self, queues: Sequence[str], count: int) -> Generator[Ask]:
         """Yield which queue to ask for how many jobs, until `count` were found.
 
-        The caller sets `found`. A queue that had fewer is not asked again.
+        The caller sets `found`, and closes the generator if it stops before. A queue that had fewer
+        is not asked again.
         """
         waiting = list(queues)
         for queue in self._overdue(queues, count):
@@ -112,6 +116,8 @@ class Turns:
         """Return how many of so many turns each queue has, the one with the first turn first."""
         total = sum(shares.values())
         with self._lock:
+            if len(self._credits) > max(MAX_CREDITS, 2 * len(shares)):
+                self._credits = {name: self._credits.get(name, 0) for name in shares}
             if not self._credits:
                 self._divide(shares, total, random.randrange(min(total, MAX_START)))
             return self._divide(shares, total, count)

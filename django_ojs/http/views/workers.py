@@ -44,10 +44,10 @@ class Fetch(OJSView):
         data = self.body()
         pool = fields.string(data, "pool")
         queues = self.queues_of(data, pool)
-        order = _queue_order(data, queues)
         if len(queues) > _MAX_NAMES:
             # Each one may take a statement.
             raise InvalidRequest.of("queues", f"must hold at most {_MAX_NAMES} names")
+        order = _queue_order(data, queues)
         counts = [
             fields.integer(data, name, minimum=1, maximum=MAX_COUNT)
             for name in ("count", "batch_size")
