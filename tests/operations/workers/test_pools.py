@@ -14,6 +14,7 @@ from django_ojs.models import Worker
 from django_ojs.operations import ack, beat, fetch
 from django_ojs.operations.figures import queue_overview
 from django_ojs.operations.figures.not_running import why_not_running
+from django_ojs.operations.workers import registry
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.storage.claims import Claimed
 from tests.factories import held, jobs, own_connections, push, push_many, worker
@@ -73,8 +74,14 @@ def test_a_job_without_a_worker_of_its_pool_says_so() -> None:
         "Only workers of the pool gpu get jobs of the queue images, and none is running. Start "
         "one: manage.py ojs_worker --pool gpu."
     )
+    member("everywhere", "", "*")
+    assert not queue_overview.is_worked("images")
+    assert queue_overview.is_worked("anything")
     member("g", "gpu", "images")
     assert queue_overview.is_worked("images")
+    assert [each.worker.pk for each in registry.listening("images", limit=9).workers] == ["g"]
+    found = registry.listening("mail", limit=9).workers
+    assert {each.worker.pk for each in found} == {"w", "everywhere"}
 
 
 BOUNDED = {"POOLS": {"small": {"queues": ["a", "b"], "concurrency": 3}}}
