@@ -17,7 +17,15 @@ from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
-from django_ojs.spec import destinations, events, payload_config, queue_config, retry_policy, times
+from django_ojs.spec import (
+    destinations,
+    events,
+    payload_config,
+    queue_config,
+    retry_policy,
+    scheduling,
+    times,
+)
 from django_ojs.spec.envelope import Limits, check_queue
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.retry_policy import RetryPolicy
@@ -140,6 +148,10 @@ BOOLEAN = "True or False"
 SHARE = "a number above 0 and at most 1"
 PATHS = "a list of dotted paths"
 QUEUES = "a dictionary of queue names and configurations as the admin API takes them"
+POOLS = (
+    "a dictionary of pools by name, each a dictionary with queues and some of weights, strategy, "
+    "concurrency, exclusive and starvation_prevention"
+)
 EVENTS = "a list of event types, or patterns such as job.* or *"
 NAMES = "a list of names of members, or * for all"
 HOSTS = "a list of host names; .example.com is all below it, :8443 another port than 443"
@@ -193,6 +205,7 @@ class Settings:
     max_fetch_bytes: int = _setting(16 * 1024 * 1024, _count, COUNT)
     max_workflow_jobs: int = _setting(20_000, _count, COUNT)
     queues: QueueConfigs = _setting(QueueConfigs(), _queues, QUEUES)
+    pools: tuple[scheduling.Pool, ...] = _setting((), scheduling.read, POOLS)
 
     http_max_body_bytes: int = _setting(16 * 1024 * 1024, _envelope_bytes, ENVELOPE)
     http_waiting_requests: int = _setting(4, _count, COUNT)
@@ -273,6 +286,15 @@ class Settings:
             meta_bytes=self.max_meta_bytes,
             envelope_bytes=self.max_envelope_bytes,
         )
+
+    @cached_property
+    def pool_of_queue(self) -> dict[str, str]:
+        """The pool that keeps a queue to itself, by queue."""
+        return {queue: pool.name for pool in self.pools if pool.exclusive for queue in pool.queues}
+
+    def pool(self, name: str) -> scheduling.Pool | None:
+        """Return the pool with this name."""
+        return next((pool for pool in self.pools if pool.name == name), None)
 
     @cached_property
     def retention(self) -> dict[tuple[State, bool], timedelta]:

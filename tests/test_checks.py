@@ -58,6 +58,10 @@ def test_a_sound_project_hears_nothing() -> None:
             "The middleware 'tests.middleware.samples.NeedsAnArgument' must be made without",
         ),
         ([], "The setting OJS must be a dictionary"),
+        (
+            {"POOLS": {"a": {"queues": ["x"], "exclusive": True}, "b": {"queues": ["x"]}}},
+            "OJS['POOLS'] must be a dictionary of pools by name",
+        ),
     ],
 )
 def test_e001_a_setting_that_cannot_work(given: Any, says: str) -> None:

@@ -46,6 +46,29 @@ OFFLOADS: list[dict[str, Any]] = [
     {"keep": 5},
 ]
 
+POOLS: list[Any] = [
+    *(None, [], "payments", {}, {"queues": []}, {"queues": "payments"}, {"queues": {}}),
+    *({"queues": ["Bad Name"]}, {"queues": [None]}, {"queues": ["a", "a"]}, {"queues": [{}]}),
+    *({"queues": {"a": weight}} for weight in (0, -1, 1.5, True, "5", 1001, None)),
+    *({"queues": ["a"], "strategy": name} for name in ("fair", "least-loaded", 5, "weighted")),
+    {"queues": {"a": 2}, "strategy": "round-robin"},
+    {"queues": ["a"], "weights": {"b": 2}},
+    {"queues": ["a"], "weights": [2]},
+    {"queues": {"a": 1}, "weights": {"a": 1}},
+    *({"queues": ["a"], "concurrency": number} for number in (0, -1, True, "10", 1.5)),
+    *({"queues": ["a"], "exclusive": value} for value in (None, 1, "yes")),
+    {"queues": ["a", "*"], "exclusive": True},
+    {"queues": ["a"], "exclusiv": True},
+    *(
+        {"queues": ["a", "b"], "starvation_prevention": value}
+        for value in (
+            *(None, 1, "on", {"enabled": 1}, {"interval": 5}, {"rotation_interval": "soon"}),
+            *({"rotation_interval": 0}, {"rotation_interval": -1}),
+            *({"min_dispatch_ratio": ratio} for ratio in (-0.1, 0.51, 2, "0.1", True, None)),
+        )
+    ),
+]
+
 #: Values that each key refuses, by what its own default is.
 BAD: dict[str, list[Any]] = {
     "WARN_FAILURE_RATE": [*NEITHER, 0, 1.5, True, "0.5"],
@@ -61,6 +84,21 @@ BAD: dict[str, list[Any]] = {
         {"email": None},
         {"email": {"backpressure": {"max_depth": -1}}},
         {"email": {"backpressure": {"strategy": "shrug"}}},
+    ],
+    "POOLS": [
+        *(
+            None,
+            [],
+            "critical",
+            4711,
+            True,
+            {"hunter two": {"queues": ["a"]}},
+            {7: {"queues": "a"}},
+        ),
+        *({"critical": bad} for bad in POOLS),
+        {"a": {"queues": ["x"], "exclusive": True}, "b": {"queues": ["x"]}},
+        {"b": {"queues": {"y": 1, "x": 1}}, "a": {"queues": ["x"], "exclusive": True}},
+        {name: {"queues": ["x"], "exclusive": True} for name in "ab"},
     ],
     "READ_DATABASE": ["", 4711, True, [], {}],
     "WRONG_DATABASE": [None, "ignore", True, [], 4711],

@@ -34,7 +34,7 @@ def _remedies(
             return page.end_maintenance(request)
         case "paused":
             return resume(page, request, job.queue)
-        case "unworked" | "alone" | "overdue":
+        case "unworked" | "unworked_pool" | "alone" | "overdue":
             return page.link(request, _("Workers"), Worker)
         case "unknown_type":
             return jobs(page, request, _("Jobs of this type"), JobFilter(type=job.type))

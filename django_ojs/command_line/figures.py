@@ -242,6 +242,7 @@ def _workers(console: Console, options: Options) -> int:
                         "id": each.worker.pk,
                         "state": each.condition,
                         "queues": each.queues,
+                        "pool": each.worker.pool or None,
                         "active_jobs": each.active_jobs,
                         "concurrency": each.worker.concurrency,
                         "hostname": each.worker.hostname,
@@ -263,11 +264,13 @@ def _workers(console: Console, options: Options) -> int:
     if not found.workers:
         console.line(_("No worker is running. Start one: manage.py ojs_worker --queues default"))
         return OK
+    has_pools = any(each.worker.pool for each in found.workers)
     columns = [
         TableColumn(_("WORKER")),
         TableColumn(_("STATE")),
         TableColumn(_("JOBS"), right=True),
         TableColumn(_("SEEN"), right=True),
+        *([TableColumn(_("POOL"), shrinks=True)] if has_pools else []),
         *(TableColumn(title, shrinks=True) for title in (_("QUEUES"), _("HOST"))),
         TableColumn(_("PID")),
         TableColumn(_("LABELS"), shrinks=True),
@@ -282,6 +285,7 @@ def _workers(console: Console, options: Options) -> int:
                 Cell(each.condition, _CONDITION_STYLES.get(each.condition, "yellow")),
                 f"{each.active_jobs}/{most}",
                 age(worker.seen_at, now),
+                *([worker.pool or NONE] if has_pools else []),
                 ",".join(each.queues),
                 worker.hostname or NONE,
                 NONE if worker.pid is None else str(worker.pid),

@@ -17,6 +17,7 @@ EXTENSIONS: tuple[str, ...] = (
     "admin-api",
     "backpressure",
     "durable-execution",
+    "fair-scheduling",
     "payload-limits",
     "progress",
     "webhooks",

@@ -6,7 +6,16 @@ So a proxy can have rules for the control plane alone, by the path.
 from typing import Final
 
 from django_ojs.http.routing import route
-from django_ojs.http.views.admin import bulk, dead_letter, jobs, queues, stats, system, workers
+from django_ojs.http.views.admin import (
+    bulk,
+    dead_letter,
+    jobs,
+    queues,
+    scheduling,
+    stats,
+    system,
+    workers,
+)
 
 _ADMIN: Final = "v1/admin"
 _QUEUE: Final = f"{_ADMIN}/queues/<str:name>"
@@ -35,6 +44,10 @@ urlpatterns = [
     route(f"{_WORKER}/quiet", workers.AdminWorkerQuiet, "ojs-admin-worker-quiet"),
     route(f"{_WORKER}/resume", workers.AdminWorkerResume, "ojs-admin-worker-resume"),
     route(f"{_WORKER}/terminate", workers.AdminWorkerTerminate, "ojs-admin-worker-terminate"),
+    route(f"{_ADMIN}/pools", scheduling.AdminPools, "ojs-admin-pools"),
+    route(
+        f"{_ADMIN}/scheduling/stats", scheduling.AdminSchedulingStats, "ojs-admin-scheduling-stats"
+    ),
     route(f"{_ADMIN}/stats", stats.AdminStats, "ojs-admin-stats"),
     route(f"{_ADMIN}/stats/history", stats.AdminHistory, "ojs-admin-history"),
     route(f"{_ADMIN}/dead-letter", dead_letter.AdminDeadLetters, "ojs-admin-dead-letters"),

@@ -163,6 +163,14 @@ class Migration(migrations.Migration):
                 ("hostname", models.CharField(blank=True, max_length=255)),
                 ("pid", models.PositiveBigIntegerField(null=True)),
                 ("queues", models.JSONField(default=list)),
+                (
+                    "pool",
+                    models.CharField(
+                        blank=True,
+                        help_text="The pool that it belongs to; empty for none.",
+                        max_length=63,
+                    ),
+                ),
                 ("labels", models.JSONField(default=list)),
                 (
                     "job_types",

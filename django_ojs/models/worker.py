@@ -4,6 +4,7 @@ from django.db import models
 from django.utils.translation import gettext_lazy as _
 
 from django_ojs.models.base import StoredModel
+from django_ojs.spec.scheduling import MAX_NAME
 
 
 class Directive(models.TextChoices):
@@ -25,6 +26,9 @@ class Worker(StoredModel):
     hostname = models.CharField(max_length=255, blank=True)
     pid = models.PositiveBigIntegerField(null=True)
     queues = models.JSONField(default=list)
+    pool = models.CharField(
+        max_length=MAX_NAME, blank=True, help_text="The pool that it belongs to; empty for none."
+    )
     labels = models.JSONField(default=list)
     job_types = models.JSONField(
         default=list, help_text=_("The types that it has handlers for; empty if it did not say.")

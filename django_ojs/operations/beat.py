@@ -30,6 +30,7 @@ class Registration:
     hostname: str = ""
     pid: int | None = None
     queues: tuple[str, ...] = ()
+    pool: str = ""
     labels: tuple[str, ...] = ()
     job_types: tuple[str, ...] = ()
     concurrency: int | None = None

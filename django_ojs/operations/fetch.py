@@ -1,7 +1,7 @@
 """FETCH (ojs-core §7.2): claim the best available jobs for a worker."""
 
 from collections.abc import Callable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import timedelta
 from functools import partial
 
@@ -17,12 +17,15 @@ from django_ojs.operations.liveness import Principal
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict, InvalidRequest, JobNotFound
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
+from django_ojs.spec.scheduling import STRICT_ORDER, Pool, QueueOrder
 from django_ojs.spec.states import State
 from django_ojs.storage import (
     database,
     key_limits,
+    pool_limits,
     queue_configs,
     queue_limits,
+    queue_turns,
     raw_queries,
     tenant_turns,
     transitions,
@@ -33,6 +36,9 @@ from django_ojs.storage.transitions import Claim, ClaimValues
 
 #: A claim of more jobs would hold row locks for too long.
 MAX_COUNT = 1000
+
+#: The order of a worker that says nothing else.
+FIRST_QUEUE_FIRST = queue_turns.Turns(STRICT_ORDER)
 
 
 def fetch(
@@ -46,12 +52,18 @@ def fetch(
     isolation: Isolation = Isolation.ANY,
     principal: Principal = liveness.PROJECT,
     max_bytes: int | None = None,
+    turns: queue_turns.Turns = FIRST_QUEUE_FIRST,
+    pool: str | None = "",
 ) -> list[Claimed]:
-    """Claim up to `count` jobs from `queues`, the first queue first.
+    """Claim up to `count` jobs from `queues`, the first queue first, or by `turns`.
 
     In a queue, the job with the highest priority goes first, then the oldest, or that of the tenant
     whose turn it is. Their sizes add up to
     `max_bytes` at most, or to MAX_FETCH_BYTES, except that the first job may be larger.
+
+    `pool` is the pool of the worker: without it, a queue that is exclusive to a pool returns no
+    jobs. With it, the workers of the pool have no more jobs in flight than its `concurrency`. None
+    is a caller that takes jobs of every pool (tests).
 
     A paused queue returns no jobs, and a worker with the directive quiet gets none. Due jobs are
     promoted, expired ones discarded, due cron jobs fired and workflows advanced first; a worker
@@ -107,22 +119,33 @@ def fetch(
             is_full, within_limits = key_limits.is_still_full(queue), _within_key_limits
         return [] if is_full else within_limits(queue, wanted, within)
 
-    jobs: list[Claimed] = []
-    left = most
-    for queue in dict.fromkeys(queues):
-        wanted = count - len(jobs)
-        if queue_limits.are_known(queue):
-            claimed = claim_limited(queue, wanted, left)
-        else:
-            claimed = database.retried(partial(claim, queue, wanted, left))
-            # A queue that has got limits since has returned none.
-            if not claimed and queue_limits.has_limits(queue):
-                claimed = claim_limited(queue, wanted, left)
-        jobs += claimed
-        left -= sum(job.size for job in claimed)
-        if len(jobs) >= count or may_be_cut(left, most):
-            # A smaller job of the next queue must not overtake one of this queue that did not fit.
-            break
+    def claim_all(count: int) -> list[Claimed]:
+        jobs: list[Claimed] = []
+        left = most
+        with closing(turns.asks(searched, count)) as asks:
+            for ask in asks:
+                queue, wanted = ask.queue, ask.wanted
+                if queue_limits.are_known(queue):
+                    claimed = claim_limited(queue, wanted, left)
+                else:
+                    claimed = database.retried(partial(claim, queue, wanted, left))
+                    # A queue that has got limits since has returned none.
+                    if not claimed and queue_limits.has_limits(queue):
+                        claimed = claim_limited(queue, wanted, left)
+                ask.found = len(claimed)
+                jobs += claimed
+                left -= sum(job.size for job in claimed)
+                if may_be_cut(left, most):
+                    # A smaller job of the next queue must not overtake one that did not fit.
+                    break
+        return jobs
+
+    searched = _open_to(pool, queues)
+    limited = settings().pool(pool) if pool else None
+    if limited is None or limited.concurrency is None:
+        jobs = claim_all(count)
+    else:
+        jobs = _within_pool(limited, searched, count, claim_all)
     try:
         _read_checkpoints(jobs)
     except Exception:
@@ -171,6 +194,37 @@ def _within_limits(
     return claimed
 
 
+def _open_to(pool: str | None, queues: Sequence[str]) -> list[str]:
+    """Return those of the queues, each once, that are not exclusive to another pool."""
+    kept = settings().pool_of_queue if pool is not None else {}
+    return [name for name in dict.fromkeys(queues) if kept.get(name, pool) == pool]
+
+
+@database.write_transaction
+def _within_pool(
+    pool: Pool, queues: Sequence[str], wanted: int, claim: Callable[[int], list[Claimed]]
+) -> list[Claimed]:
+    """Claim as many jobs as the limit of the pool leaves room for, under its lock."""
+    subject, next_starts = pool_limits.subject(pool), queue_limits.next_starts
+    if not pool_limits.try_lock(pool):
+        next_starts.note(subject, queue_limits.RETRY_AFTER)
+        return []
+    used = pool_limits.use(pool)
+    if not used.is_exact:
+        # A caller's transaction does not see the claims that were committed since it began.
+        return []
+    # The end of a job of these wakes the other workers, as the end of one of a limited queue does.
+    next_starts.concurrency_limited.update(queues)
+    if not used.room:
+        next_starts.note_full(subject, used)
+        return []
+    next_starts.forget(subject)
+    claimed = claim(min(wanted, used.room))
+    if len(claimed) == used.room < wanted:
+        next_starts.note_full(subject, used.after(len(claimed)))
+    return claimed
+
+
 def _read_checkpoints(jobs: Sequence[Claimed]) -> None:
     found = Checkpoint.of([job.id for job in jobs if job.has_checkpoint])
     for job in jobs:
@@ -185,18 +239,27 @@ def _give_back(jobs: Sequence[Claimed]) -> None:
             fail.requeue(job.id, claim=Claim(worker_id=job.worker_id, run=job.run))
 
 
-def isolated_waiting(queues: Sequence[str] | None, *, limit: int) -> int:
+def isolated_waiting(queues: Sequence[str] | None, *, limit: int, pool: str = "") -> int:
     """Return how many available jobs must run alone, in those of these queues that are not paused.
 
-    None stands for all queues. If there are more than `limit`, return that.
+    None stands for all queues that are not exclusive to a pool other than this one. If there are
+    more than `limit`, return that.
     """
-    listed = f"AND queue IN ({', '.join(['%s'] * len(queues))})" if queues else ""
+    kept = [name for name, owner in settings().pool_of_queue.items() if owner != pool]
+    if queues is None:
+        listed = f"AND queue NOT IN ({', '.join(['%s'] * len(kept))})" if kept else ""
+        queues = kept
+    else:
+        queues = [name for name in queues if name not in kept]
+        if not queues:
+            return 0
+        listed = f"AND queue IN ({', '.join(['%s'] * len(queues))})"
     return raw_queries.count(
         Job,
         f"state = '{State.AVAILABLE.value}' AND lost_with_others >= {ISOLATED_AFTER} {listed} "
         "AND NOT EXISTS (SELECT 1 FROM ojs_queue AS q WHERE q.name IN (ojs_job.queue, %s) "
         "AND q.paused_at IS NOT NULL)",
-        [*(queues or ()), ALL_QUEUES],
+        [*queues, ALL_QUEUES],
         limit=limit,
     )
 
@@ -213,11 +276,24 @@ def fetch_remotely(
     worker_id: str | None = None,
     visibility_timeout: timedelta | None = None,
     principal: Principal = liveness.PROJECT,
+    order: QueueOrder = STRICT_ORDER,
+    pool: str | None = None,
 ) -> list[Claimed]:
     """FETCH of a worker over HTTP, which is a sign of life of the worker that it names.
 
-    The default length of a lease is HTTP_VISIBILITY_TIMEOUT.
+    The default length of a lease is HTTP_VISIBILITY_TIMEOUT. `pool` is the pool that the worker
+    names; None leaves the one that it named before. The order of a pool's queues is that of the
+    pool, and `order` that of others. Raises InvalidRequest for an unknown pool, and for queues
+    that it does not have.
     """
+    _check(queues, count, worker_id, visibility_timeout)
+    found = _pool_of(worker_id, pool, queues, principal)
+    if found is not None:
+        order = found.order
+    turns = FIRST_QUEUE_FIRST
+    if not order.is_strict:
+        # Other queues are another round: one that only some requests name has its turns in those.
+        turns = queue_turns.remembered.of(order, (found and found.name, frozenset(queues)))
     jobs = fetch(
         queues,
         count=count,
@@ -225,10 +301,41 @@ def fetch_remotely(
         visibility_timeout=visibility_timeout,
         default_timeout=settings().http_visibility_timeout,
         principal=principal,
+        turns=turns,
+        pool="" if found is None else found.name,
     )
     if worker_id is not None:
         liveness.after_fetch(worker_id, queues, [job.lease for job in jobs], principal)
     return jobs
+
+
+def _pool_of(
+    worker_id: str | None, pool: str | None, queues: Sequence[str], principal: Principal
+) -> Pool | None:
+    """Return the pool of a worker that fetches these queues. Raises InvalidRequest."""
+    if pool is not None:
+        check_pool(pool)
+        if worker_id is None:
+            raise InvalidRequest.of("worker_id", "is required with a pool: it is the member")
+    if worker_id is None or not settings().pools:
+        return None
+    # A worker may have named a pool that the settings have no more.
+    found = settings().pool(liveness.pool_of(worker_id, pool, queues, principal))
+    if found is not None and not all(map(found.takes, queues)):
+        raise InvalidRequest.of(
+            "queues",
+            f"must be queues of the pool {found.name}, to which this worker belongs",
+            hint="OJS['POOLS'] of the server has the queues of a pool.",
+        )
+    return found
+
+
+def check_pool(name: str) -> None:
+    """Raise InvalidRequest unless there is a pool with this name."""
+    if settings().pool(name) is None:
+        raise InvalidRequest.of(
+            "pool", "is not a pool of this server.", hint="OJS['POOLS'] of the server has them."
+        )
 
 
 def _check(

@@ -99,7 +99,7 @@ class DatabaseStore:
             return None
         waiting = waiting.filter(state__in=early, queue__in=queues).exclude(type__in=self._unknown)
         while True:
-            claimed = fetch(queues, count=1, worker_id=WORKER_ID)
+            claimed = fetch(queues, count=1, worker_id=WORKER_ID, pool=None)
             first = None if claimed else waiting.order_by("due_at", "pk").first()
             if first is None:
                 return claimed[0] if claimed else None

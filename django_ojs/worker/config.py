@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from datetime import timedelta
 
 from django_ojs.conf import settings
+from django_ojs.spec.scheduling import STRICT_ORDER, QueueOrder
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -11,6 +12,8 @@ class WorkerConfig:
     """`threads` is how many jobs a process runs at a time, sync and async together."""
 
     queues: tuple[str, ...] = ("default",)
+    order: QueueOrder = STRICT_ORDER
+    pool: str = ""
     processes: int = 1
     threads: int = 10
     grace: timedelta = timedelta(seconds=25)

@@ -10,9 +10,9 @@ from django.db import DatabaseError, InterfaceError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.conf import settings
+from django_ojs.spec.scheduling import ALL
 from django_ojs.storage import database, notify
 from django_ojs.storage.backoff import Backoff
-from django_ojs.worker.queue_selection import ALL
 
 logger = logging.getLogger("django_ojs")
 

@@ -23,10 +23,12 @@ from django_ojs.outbox.relay_threads import Relays, relays
 from django_ojs.spec import ids
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.isolation import Isolation
+from django_ojs.spec.scheduling import ALL
 from django_ojs.storage import database, notify
 from django_ojs.storage.backoff import Backoff
 from django_ojs.storage.figures import rollups
 from django_ojs.storage.queue_limits import next_starts
+from django_ojs.storage.queue_turns import Turns
 from django_ojs.version import VERSION
 from django_ojs.worker.batch_sizer import MAX_SLOT_WAIT, BatchSizer
 from django_ojs.worker.completer import Completer
@@ -41,7 +43,7 @@ from django_ojs.worker.lifecycle import Lifecycle
 from django_ojs.worker.listener import Listener
 from django_ojs.worker.maintenance import MaintenanceThread
 from django_ojs.worker.process_status import MAX_ISOLATED, ProcessStatus
-from django_ojs.worker.queue_selection import ALL, QueueSelection, handler_queues, mismatch
+from django_ojs.worker.queue_selection import QueueSelection, handler_queues, mismatch
 from django_ojs.worker.wake_event import WakeEvent
 
 logger = logging.getLogger("django_ojs.worker")
@@ -120,7 +122,8 @@ class WorkerProcess:
         self._found_none = False
         self._notified_at = 0.0
         self._queues = QueueSelection(config.queues, max_age=config.poll_interval.total_seconds())
-        self._mismatch = mismatch(config.queues, handler_queues())
+        self._turns = Turns(config.order)
+        self._mismatch = mismatch(config.queues, handler_queues(), config.pool)
         self._idle_since = time.monotonic()
         self._replace = False
         self._claimed = 0
@@ -161,9 +164,10 @@ class WorkerProcess:
             self._on_listener_connected,
         )
         logger.info(
-            "%s runs jobs of %s, %d at a time%s",
+            "%s runs jobs of %s%s, %d at a time%s",
             self.id,
             ", ".join(config.queues),
+            f" for the pool {config.pool}" if config.pool else "",
             config.threads,
             ": one that may have killed a worker" if self._isolation is Isolation.ALONE else "",
         )
@@ -243,6 +247,8 @@ class WorkerProcess:
                     due=self._config.once,
                     isolation=self._isolation,
                     max_bytes=max(1, left),
+                    turns=self._turns,
+                    pool=self._config.pool,
                 )
                 if queues
                 else []
@@ -327,7 +333,8 @@ class WorkerProcess:
 
     def _note_isolated(self, status: ProcessStatus) -> None:
         queues = None if ALL in self._config.queues else self._config.queues
-        status.note_isolated(isolated_waiting(queues, limit=MAX_ISOLATED))
+        found = isolated_waiting(queues, limit=MAX_ISOLATED, pool=self._config.pool)
+        status.note_isolated(found)
 
     def _give_back_waiting(self) -> None:
         waiting = self._dispatcher.revoke_waiting(GIVE_BACK_AFTER)
@@ -457,6 +464,7 @@ class WorkerProcess:
             hostname=socket.gethostname()[:255],
             pid=os.getpid(),
             queues=self._config.queues,
+            pool=self._config.pool,
             labels=self._config.labels,
             job_types=_reported_types(),
             concurrency=self._config.threads,

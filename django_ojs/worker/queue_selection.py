@@ -4,13 +4,12 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import Final
 
+from django_ojs.conf import settings
 from django_ojs.registry import registry
 from django_ojs.spec import webhooks
+from django_ojs.spec.scheduling import ALL
 from django_ojs.spec.states import WAITING
 from django_ojs.storage.figures import counts
-
-#: The name that stands for every queue that is not named.
-ALL: Final = "*"
 
 _DEFAULT_QUEUE: Final = "default"
 
@@ -56,10 +55,19 @@ def handler_queues() -> dict[str, list[str]]:
     return found
 
 
-def mismatch(queues: Sequence[str], handlers: Mapping[str, Sequence[str]]) -> str | None:
-    """Return a warning if the queues are not those of the handlers, or None."""
-    if ALL in queues or not handlers:
+def mismatch(
+    queues: Sequence[str], handlers: Mapping[str, Sequence[str]], pool: str = ""
+) -> str | None:
+    """Return a warning if the queues are not those of the handlers, or None.
+
+    The queues of a pool are set by the project. Other workers need not serve queues that a pool
+    keeps to itself.
+    """
+    if ALL in queues or not handlers or pool:
         return None
+    handlers = {
+        name: types for name, types in handlers.items() if name not in settings().pool_of_queue
+    }
     unused = [name for name in queues if name not in handlers]
     # Most projects have no webhooks; a worker need not serve them.
     missed = [name for name in sorted(handlers) if name not in (*queues, webhooks.QUEUE)]

@@ -180,6 +180,14 @@ def test_a_worker_whose_jobs_were_not_read_does_not_seem_idle(
     assert "no job" not in page
 
 
+def test_a_worker_shows_its_pool() -> None:
+    member = beat.Registration(queues=("pay",), pool="critical")
+    factories.worker("w", registration=member)
+    client = root()
+    assert " pay pool critical " in text(client, "worker/")
+    assert " Pool critical " in text(client, "worker/w/change/")
+
+
 def test_a_worker_shows_its_last_runs_with_outcome_and_duration_also_after_its_end() -> None:
     factories.worker("web-1")
     completed, failed, cancelled = (

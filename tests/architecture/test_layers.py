@@ -82,8 +82,8 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
             "commit_order",
             "replica",
         },
-        {"interceptor", "other_queues", "queue_limits"},
-        {"key_limits"},
+        {"interceptor", "other_queues", "queue_limits", "queue_turns"},
+        {"key_limits", "pool_limits"},
         {
             "transitions",
             "unique",

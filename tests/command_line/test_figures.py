@@ -28,6 +28,15 @@ from tests.factories import (
 pytestmark = pytest.mark.django_db
 
 
+def test_workers_of_pools_are_listed_with_their_pool() -> None:
+    worker("one", registration=Registration(queues=("pay",), pool="critical"))
+    assert ojs("workers", "--json").json["workers"][0]["pool"] == "critical"
+    worker("two", registration=Registration(queues=("mail",)))
+    head, one, two = [line.split() for line in ojs("workers").out.splitlines()[-3:]]
+    column = head.index("POOL")
+    assert (one[column], two[column]) == ("critical", "-")
+
+
 def test_stats_without_jobs_says_so() -> None:
     run = ojs("stats")
     assert run.code == 0

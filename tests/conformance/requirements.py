@@ -364,6 +364,23 @@ EXTENSIONS: Final[dict[str, Section]] = {
             "PL-014": "A queue may have a limit of its own.",
         },
     ),
+    "fair-scheduling": Section(
+        title="Extension: fair-scheduling",
+        must={
+            "FS-001": "Each job goes to one worker, by an atomic claim.",
+            "FS-002": "A worker fetches from several queues.",
+            "FS-003": "Queues are served by round-robin, by weight or by load.",
+            "FS-004": "GET /admin/pools lists the pools.",
+        },
+        may={
+            "FS-R001": "Pools have queues and a concurrency.",
+            "FS-R002": "Queues have weights.",
+            "FS-R003": "Rotation keeps queues from starving.",
+            "FS-R004": "GET /admin/scheduling/stats shows how queues are served.",
+            "FS-R005": "Tenants share a queue fairly.",
+            "FS-R006": "A queue is kept for the workers of its pool.",
+        },
+    ),
     "framework-adapters": Section(
         title="Extension: framework-adapters",
         must={
@@ -716,24 +733,6 @@ DOCUMENTS: Final[tuple[Section, ...]] = (
         },
         of_servers=False,
     ),
-    Section(
-        title="Fair scheduling (ojs-fair-scheduling)",
-        must={
-            "FS-001": "Each job goes to one worker, by an atomic claim.",
-            "FS-002": "A worker fetches from several queues.",
-            "FS-003": "Queues are served by round-robin, by weight or by load.",
-            "FS-004": "GET /admin/pools lists the pools.",
-        },
-        may={
-            "FS-R001": "Pools have queues and a concurrency.",
-            "FS-R002": "Queues have weights.",
-            "FS-R003": "Rotation keeps queues from starving.",
-            "FS-R004": "GET /admin/scheduling/stats shows how queues are served.",
-            "FS-R005": "Tenants share a queue fairly.",
-            "FS-R006": "A queue is kept for the workers of its pool.",
-        },
-        of_servers=False,
-    ),
 )
 
 #: Where we keep the sense of a requirement and not its letter, or more than it asks for.
@@ -843,19 +842,16 @@ NOTES: Final[dict[str, str]] = {
     "QC-12": "Unknown fields are stored as they were sent.",
     "QC-S03": "Of all queues, and at once.",
     "QC-S04": "Until it is resumed; in another process within a second.",
-    "FS-002": "From left to right.",
-    "FS-003": (
-        "Not there: the order of the queues is strict. A worker of its own keeps a queue from "
-        "starving."
-    ),
-    "FS-004": "Not there: there are no pools; a worker names its queues.",
-    "FS-R001": "Not there: there are no pools; a worker names its queues.",
-    "FS-R002": "Not there.",
-    "FS-R003": "Not there.",
-    "FS-R004": "Not there.",
+    "FS-002": "From left to right, unless the worker or its pool says otherwise.",
+    "FS-003": "By round-robin and by weight; `least-loaded` is rejected.",
+    "FS-004": "Pools are a setting, so there is no `PUT`.",
+    "FS-R001": "The setting `POOLS`. Over HTTP a worker names its pool in FETCH or BEAT.",
+    "FS-R002": "Of a pool, of a worker, and of a FETCH.",
+    "FS-R003": "`starvation_prevention` of a pool, for each process that claims.",
+    "FS-R004": "Runs count when they end, as in all statistics.",
     "FS-R005": "Where `tenant_fairness` of a queue is enabled: by turns within a priority.",
     "BP-R006": "By `tenant_limits` of a queue (§9.2).",
-    "FS-R006": "Not there: there are no pools; a worker names its queues.",
+    "FS-R006": "`exclusive` of a pool; in a response it is `isolated`.",
 }
 
 SECTIONS: Final[tuple[Section, ...]] = (

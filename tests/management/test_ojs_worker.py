@@ -38,6 +38,14 @@ def nothing_is_kept() -> Iterator[None]:
         connections.settings[alias].update(values)
 
 
+POOLS = {
+    "POOLS": {
+        "critical": {"queues": {"pay": 5, "mail": 1}, "concurrency": 4, "exclusive": True},
+        "rest": {"queues": ["*"]},
+    }
+}
+
+
 class Supervised:
     """Stands in for the supervisor: keeps what the command asked of it."""
 
@@ -90,6 +98,10 @@ def test_every_argument_arrives(supervised: type[Supervised]) -> None:
         (["--queues", "No Good"], "queue"),
         (["--queues", "ok,-bad"], "queue"),
         (["--queues", "x" * 300], "queue"),
+        (["--queues", "mail:0"], "must be an integer from 1 to 1000"),
+        (["--queues", "mail:much"], "must be an integer from 1 to 1000"),
+        (["--queues", "mail:1:2"], "must be an integer from 1 to 1000"),
+        (["--strategy", "fair"], "invalid choice"),
         (["--processes", "0"], "must be a whole number of at least 1"),
         (["--processes", "-1"], "must be a whole number of at least 1"),
         (["--threads", "0"], "must be a whole number of at least 1"),
@@ -111,6 +123,48 @@ def test_a_bad_argument_is_named_with_its_rule(arguments: list[str], said: str) 
         call_command("ojs_worker", *arguments)
     assert said in str(refused.value)
     assert arguments[0].lstrip("-") in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        (["--queues", "a:5, b"], (("a", "b"), "weighted", (("a", 5),))),
+        (["--queues", "a,b", "--strategy", "round-robin"], (("a", "b"), "round-robin", ())),
+        (["--queues", "a,*:2"], (("a", "*"), "weighted", (("*", 2),))),
+        (["--queues", "a,b", "--strategy", "strict"], (("a", "b"), "strict", ())),
+        (["--pool", "critical"], (("pay", "mail"), "weighted", (("pay", 5), ("mail", 1)))),
+        (["--pool", "rest"], (("*",), "round-robin", ())),
+    ],
+)
+def test_queues_may_share_a_worker(
+    supervised: type[Supervised], arguments: list[str], expected: Any
+) -> None:
+    with override_settings(OJS=POOLS):
+        call_command("ojs_worker", *arguments)
+    config = supervised.config
+    assert (config.queues, config.order.strategy, config.order.weights) == expected
+    is_critical = arguments == ["--pool", "critical"]
+    assert config.threads == (4 if is_critical else 10)
+    assert config.pool == (arguments[1] if "--pool" in arguments else "")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--pool", "critcal"], "There is no pool 'critcal' in OJS['POOLS']. Did you mean critic"),
+        (["--pool", "critical", "--queues", "a"], "leave --queues and --strategy out"),
+        (["--pool", "critical", "--strategy", "strict"], "leave --queues and --strategy out"),
+        (["--queues", "a,pay"], "Only workers of the pool critical get jobs of the queue pay: use"),
+        (["--queues", "a:2", "--strategy", "strict"], "strict has no weights"),
+        (["--queues", "a,b", "--strategy", "weighted"], "weighted needs weights of the queues"),
+    ],
+)
+def test_queues_that_cannot_be_shared_so_are_refused_with_the_cure(
+    supervised: type[Supervised], arguments: list[str], said: str
+) -> None:
+    with override_settings(OJS=POOLS), pytest.raises(CommandError) as refused:
+        call_command("ojs_worker", *arguments)
+    assert said in str(refused.value)
 
 
 def test_no_grace_at_all_may_be_asked_for(supervised: type[Supervised]) -> None:

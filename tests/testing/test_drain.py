@@ -32,6 +32,12 @@ def context(request: pytest.FixtureRequest, db: None) -> TestContext:
     return opened
 
 
+@override_settings(OJS={"POOLS": {"gpu": {"queues": ["images"], "exclusive": True}}})
+def test_a_drain_runs_the_jobs_of_every_pool(context: TestContext) -> None:
+    send.options(queue="images").enqueue("ada")
+    assert context.drain() == Drained(completed=1)
+
+
 @pytest.mark.requirement("TST-R002")
 def test_jobs_run_through_all_operations(context: TestContext) -> None:
     send.enqueue("ada")

@@ -7,6 +7,7 @@ from uuid import UUID
 
 from rest_framework.request import Request
 
+from django_ojs.conf import settings
 from django_ojs.http import fields, long_poll
 from django_ojs.http.views.base import OJSView
 from django_ojs.http.views.jobs import JobView, job_id
@@ -15,11 +16,12 @@ from django_ojs.models.worker import Directive
 from django_ojs.operations.ack import ack
 from django_ojs.operations.beat import Registration, beat
 from django_ojs.operations.fail import fail, requeue
-from django_ojs.operations.fetch import MAX_COUNT, check_worker_id, fetch_remotely
+from django_ojs.operations.fetch import MAX_COUNT, check_pool, check_worker_id, fetch_remotely
 from django_ojs.operations.workflows import advance_after_commit
-from django_ojs.spec import envelope, ids, times
-from django_ojs.spec.errors import InvalidRequest
+from django_ojs.spec import envelope, ids, scheduling, times
+from django_ojs.spec.errors import InvalidRequest, PermissionDenied
 from django_ojs.spec.failure import Failure
+from django_ojs.spec.scheduling import ALL, QueueOrder
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
 from django_ojs.storage.claims import Claimed
@@ -40,11 +42,12 @@ class Fetch(OJSView):
     def post(self, request: Request) -> dict[str, Any]:
         """Claim jobs. `wait_ms` is how long to wait for the first one."""
         data = self.body()
-        fields.required(data, "queues")
-        queues = fields.strings(data, "queues") or []
+        pool = fields.string(data, "pool")
+        queues = self.queues_of(data, pool)
         if len(queues) > _MAX_NAMES:
             # Each one may take a statement.
             raise InvalidRequest.of("queues", f"must hold at most {_MAX_NAMES} names")
+        order = _queue_order(data, queues)
         counts = [
             fields.integer(data, name, minimum=1, maximum=MAX_COUNT)
             for name in ("count", "batch_size")
@@ -63,9 +66,25 @@ class Fetch(OJSView):
                 worker_id=worker_id,
                 visibility_timeout=lease,
                 principal=self.access.principal,
+                order=order,
+                pool=pool,
             )
 
         return {"jobs": _render_claimed(long_poll.until(claim, wait / 1000))}
+
+    def queues_of(self, data: dict[str, Any], pool: str | None) -> list[str]:
+        """Return the queues of a FETCH; without any, those of its pool that the caller may use."""
+        if pool is not None:
+            check_pool(pool)
+        known = settings().pool(pool) if pool is not None else None
+        if data.get("queues") is None and known is not None and ALL not in known.queues:
+            within = self.access.queues
+            queues = [name for name in known.queues if within is None or name in within]
+            if not queues:
+                raise PermissionDenied.of("pool", "has no queue that these credentials are for.")
+            return queues
+        fields.required(data, "queues")
+        return fields.strings(data, "queues") or []
 
 
 class OutcomeView(JobView):
@@ -172,6 +191,13 @@ class Beat(OJSView):
                 self.access.check_queue(queue)
 
 
+def _queue_order(data: dict[str, Any], queues: Sequence[str]) -> QueueOrder:
+    """Return the order of the queues that a worker prefers (fair-scheduling §5.2)."""
+    weights = scheduling.parse_weights(fields.object_(data, "weights") or {}, queues, "weights")
+    strategy = fields.string(data, "strategy")
+    return scheduling.parse_order(weights, strategy, default=scheduling.STRICT)
+
+
 def _render_claimed(claimed: Sequence[Claimed]) -> list[dict[str, Any]]:
     # Most jobs have no earlier run.
     errors = Attempt.errors_of([job.id for job in claimed if job.run > 1])
@@ -206,13 +232,16 @@ def _jobs(data: dict[str, Any]) -> Collection[UUID]:
 
 
 def _registration(data: dict[str, Any]) -> Registration | None:
-    names = {"hostname", "pid", "queues", "labels", "concurrency", "version", "started_at"}
+    names = {"hostname", "pid", "queues", "pool", "labels", "concurrency", "version", "started_at"}
     if not any(data.get(name) is not None for name in names):
         return None
+    if (pool := fields.text(data, "pool", scheduling.MAX_NAME)) or data.get("pool") is not None:
+        check_pool(pool)
     return Registration(
         hostname=fields.text(data, "hostname"),
         pid=fields.integer(data, "pid"),
         queues=fields.texts(data, "queues", _MAX_NAMES),
+        pool=pool,
         labels=fields.texts(data, "labels", _MAX_NAMES),
         concurrency=fields.integer(data, "concurrency"),
         version=fields.text(data, "version", 64),

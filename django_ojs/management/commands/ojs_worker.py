@@ -25,15 +25,19 @@ from django_ojs.logging import component
 from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, message, unbounded
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import OJSError
+from django_ojs.spec.scheduling import ALL, STRATEGIES, STRICT, check_weight, parse_order
+from django_ojs.spec.suggestions import did_you_mean
 from django_ojs.storage import database
 from django_ojs.worker.code_watch import CodeWatch
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.health import HealthFile
 from django_ojs.worker.process import WorkerProcess
-from django_ojs.worker.queue_selection import ALL, handler_queues, mismatch
+from django_ojs.worker.queue_selection import handler_queues, mismatch
 from django_ojs.worker.supervisor import Supervisor, run_process
 
 logger = logging.getLogger("django_ojs")
+
+DEFAULT_QUEUES: dict[str, int | None] = {"default": None}
 
 DESCRIPTION = gettext_lazy("""\
 Run background jobs until a signal stops it.
@@ -41,6 +45,8 @@ Run background jobs until a signal stops it.
   manage.py ojs_worker                             jobs of the queue "default", 10 at a time
   manage.py ojs_worker --queues critical,default   jobs of "default" only when "critical" has none
   manage.py ojs_worker --queues 'critical,*'       jobs of all queues, those of "critical" first
+  manage.py ojs_worker --queues payments:5,email:1 five jobs of "payments" for each of "email"
+  manage.py ojs_worker --pool critical             jobs of the queues of a pool in OJS["POOLS"]
   manage.py ojs_worker --processes 2 --threads 8   16 jobs at a time; use more processes for jobs
                                                    that keep the CPU busy
   manage.py ojs_worker --once                      run the jobs that are available now, then exit
@@ -59,17 +65,23 @@ longer than the grace period.
 """)
 
 
-def _queues(text: str) -> tuple[str, ...]:
-    queues = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+def _queues(text: str) -> dict[str, int | None]:
+    """Return the weights of queues, such as those of `payments:5,email`, in their order."""
+    queues: dict[str, int | None] = {}
+    for part in filter(None, (part.strip() for part in text.split(","))):
+        name, colon, weight = part.partition(":")
+        try:
+            if name != ALL:
+                check_queue(name, settings().limits)
+            queues[name] = None
+            if colon:
+                queues[name] = int(weight) if weight.isdecimal() else 0
+                check_weight(queues[name], f"the weight of {name}")
+        except (OJSError, ValueError) as error:
+            message = error.message if isinstance(error, OJSError) else _("a weight is a number")
+            raise ArgumentTypeError(message) from None
     if not queues:
         raise ArgumentTypeError(_("name at least one queue, such as default"))
-    for name in queues:
-        if name == ALL:
-            continue
-        try:
-            check_queue(name, settings().limits)
-        except OJSError as error:
-            raise ArgumentTypeError(error.message) from None
     return queues
 
 
@@ -116,9 +128,27 @@ class Command(BaseCommand):
             "-q",
             "--queues",
             type=_queues,
-            default=("default",),
+            default=DEFAULT_QUEUES,
             metavar="A,B",
-            help=_("queues in order of precedence; * is every other queue (default: default)"),
+            help=_(
+                "queues in order of precedence, or with weights (A:5,B:1); * is every other queue "
+                "(default: default)"
+            ),
+        )
+        add(
+            "--strategy",
+            choices=STRATEGIES,
+            help=_(
+                "how queues share the worker: strict claims from a queue only when those before "
+                "it have no jobs (default: strict, with weights: weighted)"
+            ),
+        )
+        add(
+            "--pool",
+            metavar="NAME",
+            help=_(
+                "run jobs for this pool of OJS['POOLS'], which says the queues and the strategy"
+            ),
         )
         add(
             "-p",
@@ -134,7 +164,10 @@ class Command(BaseCommand):
             type=_count,
             default=10,
             metavar="N",
-            help=_("jobs that a process runs at a time, async ones included (default: 10)"),
+            help=_(
+                "jobs that a process runs at a time, async ones included; no more than the "
+                "concurrency of the pool (default: 10)"
+            ),
         )
         add(
             "--grace",
@@ -188,9 +221,8 @@ class Command(BaseCommand):
     def _work(self, **options: Any) -> None:
         self._check_database()
         config = WorkerConfig.from_settings(
-            queues=options["queues"],
+            **_which_jobs(**options),
             processes=options["processes"],
-            threads=options["threads"],
             grace=options["grace"],
             poll_interval=options["poll_interval"],
             labels=tuple(options["label"]),
@@ -230,7 +262,7 @@ class Command(BaseCommand):
         handlers = handler_queues()
         for queue, types in handlers.items():
             logger.info("Handlers of the queue %s: %s", queue, ", ".join(types))
-        warning = mismatch(config.queues, handlers)
+        warning = mismatch(config.queues, handlers, config.pool)
         if warning is not None:
             logger.warning("%s", warning)
 
@@ -251,6 +283,51 @@ class Command(BaseCommand):
         finally:
             # The supervisor forks, and a connection must not be shared.
             connections.close_all()
+
+
+def _which_jobs(
+    *,
+    pool: str | None,
+    queues: dict[str, int | None],
+    strategy: str | None,
+    threads: int,
+    **options: Any,
+) -> dict[str, Any]:
+    """Return the pool, the queues, their order and the number of threads of the worker."""
+    if pool is not None:
+        if queues is not DEFAULT_QUEUES or strategy is not None:
+            raise CommandError(
+                "--pool says the queues and the strategy: leave --queues and --strategy out, or "
+                "change the pool in OJS['POOLS']."
+            )
+        found = settings().pool(pool)
+        if found is None:
+            known = [each.name for each in settings().pools]
+            hint = did_you_mean(pool, known) if known else "OJS['POOLS'] has none."
+            raise CommandError(f"There is no pool {pool!r} in OJS['POOLS']. {hint}")
+        return {
+            "pool": found.name,
+            "queues": found.queues,
+            "order": found.order,
+            # More would never have a job.
+            "threads": min(threads, found.concurrency or threads),
+        }
+    for name in queues:
+        if (owner := settings().pool_of_queue.get(name)) is not None:
+            raise CommandError(
+                f"Only workers of the pool {owner} get jobs of the queue {name}: use --pool "
+                f"{owner}, or leave out exclusive in OJS['POOLS'][{owner!r}]."
+            )
+    weights = tuple((name, weight) for name, weight in queues.items() if weight is not None)
+    try:
+        order = parse_order(weights, strategy, default=STRICT, field="--strategy")
+    except OJSError as error:
+        raise CommandError(error.message) from None
+    return {
+        "queues": tuple(queues),
+        "order": order,
+        "threads": threads,
+    }
 
 
 def _sync_schedules() -> None:

@@ -13,6 +13,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_ojs import formatting
+from django_ojs.conf import settings
 from django_ojs.models import Job, Queue
 from django_ojs.operations.figures import queue_overview
 from django_ojs.operations.maintenance import mode
@@ -34,6 +35,7 @@ Kind = Literal[
     "maintenance",
     "paused",
     "unworked",
+    "unworked_pool",
     "unknown_type",
     "pending",
     "due",
@@ -106,6 +108,12 @@ def _blocked(job: Job) -> NotRunning | None:
         ) % {"type": job.type}
         return NotRunning(kind="unknown_type", sentence=sentence)
     if not queue_overview.is_worked(job.queue):
+        if (pool := settings().pool_of_queue.get(job.queue)) is not None:
+            sentence = _(
+                "Only workers of the pool %(pool)s get jobs of the queue %(queue)s, and none is "
+                "running. Start one: manage.py ojs_worker --pool %(pool)s."
+            ) % {"pool": pool, "queue": job.queue}
+            return NotRunning(kind="unworked_pool", sentence=sentence)
         return NotRunning(
             kind="unworked",
             sentence=_("No worker takes jobs from the queue %(queue)s.") % {"queue": job.queue},

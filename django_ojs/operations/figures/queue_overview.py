@@ -18,6 +18,7 @@ from django_ojs.operations.backpressure.episodes import Episode
 from django_ojs.operations.queues.status import QueueStatus
 from django_ojs.operations.workers import registry as workers_known
 from django_ojs.spec.queue_config import Backpressure
+from django_ojs.spec.scheduling import ALL
 from django_ojs.spec.states import State
 from django_ojs.storage import bounds
 from django_ojs.storage.bounds import Load
@@ -161,9 +162,11 @@ def listeners(statuses: Collection[QueueStatus] = ()) -> Listeners:
     """
     found = workers_known.listing(limit=MOST_WORKERS)
     result = Listeners(total=found.total, stale=found.stale)
+    names = {status.name for status in statuses}
     for each in found.workers:
         if each.condition == "running":
-            result.by_queue.update(set(each.queues))
+            named = {*each.queues, *(names if ALL in each.queues else ())}
+            result.by_queue.update(name for name in named if workers_known.takes(each.worker, name))
     waiting = {status.name for status in statuses if status.counts.get(State.AVAILABLE)}
     if without := waiting - result.by_queue.keys():
         result.by_queue.update(without & _claimed_without_worker())
@@ -172,7 +175,14 @@ def listeners(statuses: Collection[QueueStatus] = ()) -> Listeners:
 
 def is_worked(queue: str) -> bool:
     """Return whether any worker takes jobs from a queue."""
-    return bool(listeners().by_queue[queue]) or queue in _claimed_without_worker()
+    workers = workers_known.listing(limit=MOST_WORKERS).workers
+    return (
+        any(
+            each.condition == "running" and workers_known.takes(each.worker, queue)
+            for each in workers
+        )
+        or queue in _claimed_without_worker()
+    )
 
 
 def _claimed_without_worker() -> set[str]:

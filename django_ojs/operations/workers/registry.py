@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from django.db.models import Case, Count, F, QuerySet, Value, When
 from django.db.models.functions import Now
 
+from django_ojs.conf import settings
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat
@@ -13,6 +14,7 @@ from django_ojs.operations.access import audit_trail
 from django_ojs.operations.jobs.listing import LISTED_FIELDS
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict, NotFound
+from django_ojs.spec.scheduling import ALL
 from django_ojs.spec.states import State
 from django_ojs.storage import database
 from django_ojs.storage.dialects.expressions import Milliseconds
@@ -88,7 +90,7 @@ class Listening:
 def listening(queue: str, *, limit: int) -> Listening:
     """Return the workers of a queue, the busiest first."""
     rows = [_status(row, None) for row in _rows().order_by("pk")]
-    found = [each for each in rows if each.condition != STALE and queue in each.queues]
+    found = [each for each in rows if each.condition != STALE and takes(each.worker, queue)]
     found.sort(key=lambda each: -each.active_jobs)
     return Listening(
         workers=found[:limit],
@@ -96,6 +98,12 @@ def listening(queue: str, *, limit: int) -> Listening:
         busy=sum(each.active_jobs for each in found),
         slots=sum(each.worker.concurrency or each.active_jobs for each in found),
     )
+
+
+def pool_members() -> list[tuple[str, str]]:
+    """Return the pool and the id of each worker that belongs to one and is not stale."""
+    found = _rows().exclude(pool="").order_by("pk")
+    return [(row.pool, row.pk) for row in found if _condition(row) != STALE]
 
 
 def get(worker_id: str, *, within: Collection[str] | None = None) -> WorkerStatus:
@@ -118,6 +126,15 @@ def jobs_of(worker_id: str, *, within: Collection[str] | None = None) -> list[Jo
 def queues_of(worker: Worker) -> list[str]:
     """Return the queues that a worker reported."""
     return [name for name in worker.queues if isinstance(name, str)]
+
+
+def takes(worker: Worker, queue: str) -> bool:
+    """Whether a worker gets jobs of a queue: one that it named, or any if it named `*`."""
+    pool = settings().pool_of_queue.get(queue)
+    queues = queues_of(worker)
+    if pool is not None:
+        return worker.pool == pool and queue in queues
+    return queue in queues or ALL in queues
 
 
 def held(worker_ids: Collection[str], *, within: Collection[str] | None = None) -> dict[str, int]:

@@ -187,6 +187,35 @@ def recent_by_queue(
     return dict(found)
 
 
+@dataclass(kw_only=True, slots=True)
+class LastMinute:
+    """The runs of a queue that ended within the last minute, and how long their jobs waited."""
+
+    runs: float = 0.0
+    waited: list[float] = field(default_factory=lambda: [0.0] * BUCKETS)
+
+
+def last_minute_by_queue(queues: Collection[str] | None = None) -> dict[str, LastMinute]:
+    """Return the runs of the last sixty seconds, of these queues or of all with figures.
+
+    Of the minute before the current one, a part counts: as much as lies within the sixty seconds.
+    """
+    now = timezone.now()
+    current = _minute(now)
+    rows = Rollup.primary.filter(minute__gte=current - MINUTE, minute__lte=current)
+    if queues is not None:
+        rows = rows.filter(queue__in=queues)
+    found: dict[str, LastMinute] = defaultdict(LastMinute)
+    for minute, queue, completed, failed, waited in rows.values_list(
+        "minute", "queue", "completed", "failed", "waited"
+    ):
+        part = 1.0 if minute == current else 1 - (now - current) / MINUTE
+        figures = found[queue]
+        figures.runs += part * (completed + failed)
+        figures.waited = [a + part * b for a, b in zip(figures.waited, waited, strict=True)]
+    return {queue: figures for queue, figures in found.items() if figures.runs}
+
+
 def recent(since: timedelta, queues: Collection[str] | None = None) -> RecentTotals:
     """Return the sums over this time, of these queues or of all together; see `recent_by_queue`."""
     rows = Rollup.primary.filter(minute__gt=Now() - since)
@@ -219,7 +248,7 @@ def today(queue: str) -> tuple[int, int]:
     return sums["completed"] or 0, sums["failed"] or 0
 
 
-def mean(histogram: Sequence[int]) -> float | None:
+def mean(histogram: Sequence[float]) -> float | None:
     """Return the mean of a histogram in milliseconds; None when it is empty.
 
     A bucket is a factor of two wide and counted as its middle, so the mean may be off by a third.

@@ -85,6 +85,7 @@ def _worker(status: WorkerStatus) -> dict[str, Any]:
         "state": status.condition,
         "directive": worker.directive,
         "queues": status.queues,
+        **({"pool": worker.pool} if worker.pool else {}),
         "active_jobs": status.active_jobs,
         **timestamps(last_heartbeat_at=worker.seen_at),
         "version": worker.version,

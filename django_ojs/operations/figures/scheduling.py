@@ -1,0 +1,144 @@
+"""How the workers of each pool, and the queues, are served (ojs-fair-scheduling §10).
+
+The figures come from the rollups and the counts, so that a claim costs nothing more for them: a run
+counts when it ends.
+"""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Final
+
+from django_ojs.conf import settings
+from django_ojs.operations.workers import registry
+from django_ojs.spec.scheduling import ALL, Pool
+from django_ojs.spec.states import State
+from django_ojs.storage.figures import counts, rollup_queries
+
+#: The time of the figures, which ends now.
+WINDOW: Final = timedelta(minutes=1)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PoolStatus:
+    """A pool, the queues of it that the caller may use, its workers and their jobs in flight."""
+
+    pool: Pool
+    queues: list[str]
+    workers: int
+    active_jobs: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueueFigures:
+    """The runs of a queue that ended within the window, and their part of those of all queues.
+
+    `wait_ms` is the mean time from available to started of the completed ones, None without any.
+    """
+
+    queue: str
+    runs: int
+    ratio: float
+    wait_ms: float | None
+    active_jobs: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class PoolShare:
+    """The part of a queue in the runs of the queues of a pool.
+
+    `planned` is the part that it gets by the strategy while all of them have jobs; None for the
+    strategy `strict`, which plans none.
+    """
+
+    queue: str
+    weight: int
+    planned: float | None
+    ratio: float
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Scheduling:
+    """The queues with runs or jobs in flight or in a pool, and the parts of each pool's queues."""
+
+    queues: list[QueueFigures]
+    pools: dict[str, list[PoolShare]]
+
+
+def pools(*, within: Collection[str] | None = None) -> list[PoolStatus]:
+    """Return the pools, in the order of the settings.
+
+    `within` are the queues that the caller may use: then only pools of these are returned.
+    """
+    members: dict[str, list[str]] = {pool.name: [] for pool in settings().pools}
+    for name, worker_id in registry.pool_members():
+        if name in members:
+            members[name].append(worker_id)
+    everyone = [worker_id for ids in members.values() for worker_id in ids]
+    held = registry.held(everyone, within=within) if everyone else {}
+    found = [
+        PoolStatus(
+            pool=pool,
+            queues=_visible(pool, within),
+            workers=len(members[pool.name]),
+            active_jobs=sum(held.get(worker_id, 0) for worker_id in members[pool.name]),
+        )
+        for pool in settings().pools
+    ]
+    return [status for status in found if status.queues]
+
+
+def scheduling(*, within: Collection[str] | None = None) -> Scheduling:
+    """Return how the queues were served within the window, of those that the caller may use."""
+    recent = rollup_queries.last_minute_by_queue(within)
+    active = {name: states.get(State.ACTIVE, 0) for name, states in counts.by_queue(within).items()}
+    visible = {pool.name: _visible(pool, within) for pool in settings().pools}
+    names = {name for name, number in active.items() if number}.union(recent, *visible.values())
+    names.discard(ALL)
+    total = sum(figures.runs for figures in recent.values())
+    queues = []
+    for name in sorted(names):
+        figures = recent.get(name, rollup_queries.LastMinute())
+        queues.append(
+            QueueFigures(
+                queue=name,
+                runs=round(figures.runs),
+                ratio=_ratio(figures.runs, total),
+                wait_ms=rollup_queries.mean(figures.waited),
+                active_jobs=active.get(name, 0),
+            )
+        )
+    runs = {name: figures.runs for name, figures in recent.items()}
+    return Scheduling(
+        queues=queues,
+        pools={
+            pool.name: _shares(pool, visible[pool.name], runs)
+            for pool in settings().pools
+            if visible[pool.name]
+        },
+    )
+
+
+def _shares(pool: Pool, visible: Collection[str], runs: dict[str, float]) -> list[PoolShare]:
+    names = [name for name in pool.queues if name != ALL]
+    total = sum(runs.get(name, 0) for name in names)
+    # Which part the other queues of `*` get depends on how many there are.
+    planned = pool.order.ratios(names) if ALL not in pool.queues and names else {}
+    return [
+        PoolShare(
+            queue=name,
+            weight=pool.order.weight_of(name),
+            planned=planned.get(name),
+            ratio=_ratio(runs.get(name, 0), total),
+        )
+        for name in names
+        if name in visible
+    ]
+
+
+def _ratio(part: float, total: float) -> float:
+    return round(part / total, 4) if total else 0.0
+
+
+def _visible(pool: Pool, within: Collection[str] | None) -> list[str]:
+    return [name for name in pool.queues if within is None or name in within]

@@ -1,0 +1,140 @@
+"""Pools of workers: queues that are theirs alone, and how many jobs they have in flight."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from django.test import override_settings
+
+from django_ojs.models import Worker
+from django_ojs.operations import ack, beat, fetch
+from django_ojs.operations.figures import queue_overview
+from django_ojs.operations.figures.not_running import why_not_running
+from django_ojs.operations.workers import registry
+from django_ojs.spec.isolation import ISOLATED_AFTER
+from django_ojs.storage.claims import Claimed
+from tests.factories import held, jobs, own_connections, push, push_many, worker
+
+GPU = {"POOLS": {"gpu": {"queues": ["images"], "exclusive": True}, "rest": {"queues": ["mail"]}}}
+
+
+def member(name: str, pool: str, *queues: str) -> None:
+    worker(name, registration=beat.Registration(queues=queues, pool=pool))
+
+
+def fetched(queues: Sequence[str], count: int = 100, **values: Any) -> list[Claimed]:
+    return fetch.fetch(queues, count=count, **values)
+
+
+@pytest.mark.requirement("FS-R006")
+@override_settings(OJS=GPU)
+@pytest.mark.django_db
+def test_only_the_workers_of_the_pool_get_its_jobs() -> None:
+    push(queue="images")
+    push(queue="mail")
+    for pool in ("", "rest"):
+        assert fetched(["images"], pool=pool) == []
+    assert [job.queue for job in fetched(["images", "mail"], pool="")] == ["mail"]
+    assert [job.queue for job in fetched(["images", "mail"], pool="gpu")] == ["images"]
+
+
+@pytest.mark.django_db
+def test_a_queue_that_is_not_exclusive_is_for_all() -> None:
+    push(queue="images")
+    with override_settings(OJS={"POOLS": {"gpu": {"queues": ["images"]}}}):
+        assert len(fetched(["images"], pool="rest")) == 1
+
+
+@pytest.mark.django_db
+def test_a_job_that_must_run_alone_starts_no_process_that_would_not_get_it() -> None:
+    push(queue="images")
+    push(queue="mail")
+    jobs().update(lost_with_others=ISOLATED_AFTER)
+    with override_settings(OJS=GPU):
+        assert fetch.isolated_waiting(None, limit=9) == 1
+        assert fetch.isolated_waiting(None, limit=9, pool="gpu") == 2
+        assert fetch.isolated_waiting(["images"], limit=9) == 0
+        assert fetch.isolated_waiting(["images"], limit=9, pool="gpu") == 1
+    assert fetch.isolated_waiting(None, limit=9) == 2
+
+
+@override_settings(OJS=GPU)
+@pytest.mark.django_db
+def test_a_job_without_a_worker_of_its_pool_says_so() -> None:
+    job = push(queue="images")
+    member("w", "", "images", "mail")
+    assert queue_overview.listeners().by_queue == {"mail": 1}
+    reason = why_not_running(job)
+    assert reason is not None
+    assert reason.sentence == (
+        "Only workers of the pool gpu get jobs of the queue images, and none is running. Start "
+        "one: manage.py ojs_worker --pool gpu."
+    )
+    member("everywhere", "", "*")
+    assert not queue_overview.is_worked("images")
+    assert queue_overview.is_worked("anything")
+    member("g", "gpu", "images")
+    assert queue_overview.is_worked("images")
+    assert [each.worker.pk for each in registry.listening("images", limit=9).workers] == ["g"]
+    found = registry.listening("mail", limit=9).workers
+    assert {each.worker.pk for each in found} == {"w", "everywhere"}
+
+
+BOUNDED = {"POOLS": {"small": {"queues": ["a", "b"], "concurrency": 3}}}
+
+
+@pytest.mark.requirement("FS-R001")
+@override_settings(OJS=BOUNDED)
+@pytest.mark.django_db
+def test_all_workers_of_a_pool_have_no_more_jobs_in_flight() -> None:
+    for name in ("one", "two"):
+        member(name, "small", "a", "b")
+    push_many(10, queue="a")
+    push_many(10, queue="b")
+    first = fetched(["a", "b"], 2, worker_id="one", pool="small")
+    second = fetched(["a", "b"], 5, worker_id="two", pool="small")
+    assert (len(first), len(second)) == (2, 1)
+    assert fetched(["a", "b"], worker_id="one", pool="small") == []
+    ack.ack(first[0].id, claim=held(first[0]))
+    assert len(fetched(["a", "b"], worker_id="two", pool="small")) == 1
+    # Jobs of other workers do not count, and those have no limit.
+    assert len(fetched(["a", "b"], worker_id="other")) == 16
+
+
+@pytest.mark.django_db(transaction=True)
+@override_settings(OJS=BOUNDED)
+def test_workers_that_claim_at_once_stay_within_the_limit_of_their_pool() -> None:
+    names = [f"worker-{n}" for n in range(4)]
+    for name in names:
+        member(name, "small", "a", "b")
+    push_many(60, queue="a")
+    push_many(60, queue="b")
+    most: list[int] = []
+
+    def work(name: str) -> list[Any]:
+        done: list[Any] = []
+        with own_connections():
+            while len(done) < 25 and jobs().filter(state="available").exists():
+                found = fetched(["a", "b"], 2, worker_id=name, pool="small")
+                most.append(jobs().filter(state="active").count())
+                for job in found:
+                    ack.ack(job.id, claim=held(job))
+                done += found
+        return [job.id for job in done]
+
+    with ThreadPoolExecutor(len(names)) as threads:
+        found = [key for each in threads.map(work, names) for key in each]
+    assert Counter(found).most_common(1)[0][1] == 1
+    assert max(most) <= 3
+
+
+@pytest.mark.django_db
+def test_the_row_of_a_worker_knows_its_pool() -> None:
+    member("w", "small", "a")
+    assert Worker.objects.get(pk="w").pool == "small"
+    worker("w")
+    assert Worker.objects.get(pk="w").pool == "small"
