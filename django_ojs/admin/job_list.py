@@ -37,7 +37,12 @@ _SHOWN: Final[dict[State, tuple[str, str, str, str]]] = {
     State.CANCELLED: ("⊘", "", "cancelled", "finished_at"),
     State.DISCARDED: ("✕", "bad", "discarded", "finished_at"),
 }
-_DISCARDED: Final = {"expired": "expired", "dropped": "dropped", "operator": "removed"}
+_DISCARDED: Final = {
+    "expired": "expired",
+    "dropped": "dropped",
+    "rate_limited": "dropped",
+    "operator": "removed",
+}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

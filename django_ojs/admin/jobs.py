@@ -18,7 +18,14 @@ from django.urls import URLPattern
 from django.utils import timezone
 from django.utils.http import urlencode
 
-from django_ojs.admin import enqueue, job_list, job_type_page, payloads, saved_searches
+from django_ojs.admin import (
+    enqueue,
+    job_list,
+    job_type_page,
+    limit_key_text,
+    payloads,
+    saved_searches,
+)
 from django_ojs.admin.audit import AuditRow, row_of
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.bulk_actions import bulk_buttons
@@ -199,7 +206,8 @@ class JobAdmin(OperatorModelAdmin):
             recorded = query("events", lambda: list(newest))
             checkpoint = query("checkpoint", lambda: job.checkpoint)
             done = query("history", lambda: _done(job))
-            not_running = query("why it does not run", lambda: why_not_running(job))
+            limit = job.limit_key and limit_key_text.shown(request, job.limit_key)
+            not_running = query("why it does not run", lambda: why_not_running(job, key=limit))
         now = timezone.now()
         error = redacted(job.error) if payload else None
         reported = progress.shown(job.progress, run=job.run, attempt=job.attempt, state=job.state)
@@ -220,7 +228,7 @@ class JobAdmin(OperatorModelAdmin):
                 "more_attempts": len(attempts) >= _MAX_ATTEMPTS,
                 "values": _values(job, reported.data, checkpoint) if payload else (),
                 "checkpoint": checkpoint,
-                "policies": _pretty(_policies(job)),
+                "policies": _pretty(_policies(job, limit)),
                 "error": error,
                 "frame": _own_frame(error),
                 "progress": reported.progress,
@@ -292,16 +300,21 @@ def _pretty(value: Any) -> str:
     return f"{text[:_MAX_JSON]}\n… {len(text) - _MAX_JSON:,} more characters: GET /ojs/v1/jobs/"
 
 
-def _policies(job: Job) -> dict[str, Any]:
+def _policies(job: Job, limit_key: str | None) -> dict[str, Any]:
     timeouts = {
         "timeout_ms": job.timeout_ms,
         "visibility_timeout_ms": job.visibility_timeout_ms,
     }
+    # The key as the user may see it.
+    limit = job.options.get("rate_limit")
+    if isinstance(limit, dict) and "key" in limit:
+        limit = {**limit, "key": limit_key}
     return {
         "retry": job.retry_policy.render(),
         "max_attempts": job.max_attempts,
         **{name: value for name, value in timeouts.items() if value is not None},
         **{name: value for name, value in job.options.items() if name != "retry"},
+        **({"rate_limit": limit} if limit else {}),
     }
 
 

@@ -114,6 +114,13 @@ def _finding(each: health.Finding) -> DoctorFinding:
                 cure="See `manage.py ojs jobs is:dead 'ended:<1h'`; once the cause is removed, "
                 "`manage.py ojs retry is:dead 'ended:<1h'`.",
             )
+        case "limit_drops":
+            return DoctorFinding(
+                found=f"Jobs dropped at their rate limits: {each.number:,}, of {each.of:,} limit "
+                "keys with one in the last hour.",
+                why="They are discarded, because on_limit of their limits is drop.",
+                cure="See the limit keys in the admin. Raise the limits, or let jobs wait.",
+            )
         case "paused":
             return DoctorFinding(
                 found=f"Queue {each.queue} is paused{since}; waiting jobs: {each.number:,}.",

@@ -25,7 +25,8 @@ from django_ojs.spec.times import format_timestamp
 from django_ojs.storage import database
 from django_ojs.storage import events as stored
 from django_ojs.storage.dialects.expressions import OneOf
-from django_ojs.storage.key_limits import Crossing
+from django_ojs.storage.figures import rollups
+from django_ojs.storage.key_limits import Crossing, Dropped, Effects
 
 #: Becoming available is one event, whatever it was before.
 AVAILABLE = (EventType.JOB_ENQUEUED,)
@@ -183,12 +184,12 @@ def expired(keys: Collection[UUID]) -> None:
 
 
 def discarded(keys: Collection[UUID]) -> None:
-    """An operator's action discarded jobs; their error says which."""
+    """Jobs were discarded without a run that failed; their error, if they have one, says why."""
     types = (EventType.JOB_DISCARDED,)
-    _read_and_publish(keys, _discarded_by_operator, types, signals.job_discarded)
+    _read_and_publish(keys, _discarded_without_run, types, signals.job_discarded)
 
 
-def _discarded_by_operator(job: Job) -> NewEvent:
+def _discarded_without_run(job: Job) -> NewEvent:
     return job_events.discarded(job, job.error or {}, worker_id=None, dead_letter=job.dead_letter)
 
 
@@ -213,8 +214,34 @@ def queue_event(type: EventType, name: str, **data: Any) -> None:
         record([NewEvent(type=type, subject=name, queue=name, data={"queue": name, **given})])
 
 
-def rate_limits(crossings: Iterable[Crossing]) -> None:
-    """Keys reached a limit, or left it. There is no signal."""
+def limits(effects: Effects) -> None:
+    """Keys reached a limit, or left it; jobs were rescheduled, or dropped."""
+    _crossed(effects.crossings)
+    _read_and_publish(effects.rescheduled, job_events.scheduled, (EventType.JOB_SCHEDULED,), None)
+    if effects.dropped:
+        _dropped(effects.dropped)
+
+
+def _dropped(dropped: Collection[Dropped]) -> None:
+    ids = [each.id for each in dropped]
+    rows = Job.primary.filter(OneOf("pk", ids)).values_list("pk", "queue", "type")
+    of_job = {key: (queue, type) for key, queue, type in rows}
+    rollups.note_after_commit(rollups.DISCARDED, of_job.values())
+    if is_recorded(EventType.RATE_LIMIT_DROPPED):
+        record(
+            _of_key(
+                EventType.RATE_LIMIT_DROPPED,
+                each.key,
+                job_id=str(each.id),
+                job_type=of_job[each.id][1],
+            )
+            for each in dropped
+        )
+    discarded(ids)
+
+
+def _crossed(crossings: Iterable[Crossing]) -> None:
+    # There is no signal.
     record(
         _of_key(EventType.RATE_LIMIT_RELEASED, each.key, strategy=each.strategy)
         if each.is_over

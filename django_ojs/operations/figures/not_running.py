@@ -50,15 +50,18 @@ class NotRunning:
     sentence: str
 
 
-def why_not_running(job: Job) -> NotRunning | None:
-    """Return why a job does not run; None if it runs, or has ended."""
+def why_not_running(job: Job, *, key: str | None = None) -> NotRunning | None:
+    """Return why a job does not run; None if it runs, or has ended.
+
+    `key` stands for its limit key in the sentence.
+    """
     state = State(job.state)
     if state is State.ACTIVE or state in TERMINAL:
         return None
     if state is State.PENDING:
         return NotRunning(kind="pending", sentence="It waits until it is activated.")
     if state is State.AVAILABLE:
-        return _blocked(job) or _in_line(job)
+        return _blocked(job) or _in_line(job, key or job.limit_key)
     return _not_due(job)
 
 
@@ -68,6 +71,8 @@ def _not_due(job: Job) -> NotRunning:
     late = None if job.due_at is None else (timezone.now() - job.due_at).total_seconds()
     if late is None or late <= 0:
         due = f"It is due in {_duration(-(late or 0))}"
+        if job.state == State.SCHEDULED and job.enqueued_at is not None:
+            due = f"Its limit let it not start, and rescheduled it. {due}"
         if blocked is None:
             return NotRunning(kind="due", sentence=f"{due}{_clock(job.due_at)}.")
     else:
@@ -100,7 +105,7 @@ def _blocked(job: Job) -> NotRunning | None:
     return None
 
 
-def _in_line(job: Job) -> NotRunning:
+def _in_line(job: Job, key: str | None) -> NotRunning:
     """Return how many jobs are before an available one, and about how long they take."""
     if job.lost_with_others >= ISOLATED_AFTER:
         return NotRunning(
@@ -110,7 +115,7 @@ def _in_line(job: Job) -> NotRunning:
         )
     if (limited := _limited(job.queue)) is not None:
         return NotRunning(kind="limited", sentence=limited)
-    if (limited := _limited_by_key(job)) is not None:
+    if (limited := _limited_by_key(job, key)) is not None:
         return NotRunning(kind="limited_by_key", sentence=limited)
     before = _before(job)
     if not before:
@@ -149,25 +154,25 @@ def _limited(queue: str) -> str | None:
     return None
 
 
-def _limited_by_key(job: Job) -> str | None:
+def _limited_by_key(job: Job, key: str | None) -> str | None:
     """Return which limit of its key a job waits for."""
-    if job.limit_key is None:
+    if key is None:
         return None
     used = key_limits.use_of(job)
     limit = used.limit
     if used.is_paused:
         return (
-            f"Its key {job.limit_key} is paused, and jobs of it start in "
+            f"Its key {key} is paused, and jobs of it start in "
             f"{_duration((used.paused_until - used.now) / 1000)}."
         )
     if limit.concurrency is not None and used.active >= limit.concurrency:
         return (
-            f"It waits for its limit: of the key {job.limit_key}, {used.active:,} of "
+            f"It waits for its limit: of the key {key}, {used.active:,} of "
             f"{limit.concurrency:,} jobs run."
         )
     if used.seconds_to_rate > 0:
         return (
-            f"It waits for its limit: the rate of the key {job.limit_key} allows the next start in "
+            f"It waits for its limit: the rate of the key {key} allows the next start in "
             f"{_duration(used.seconds_to_rate)}."
         )
     return None
