@@ -19,6 +19,7 @@ EXTENSIONS: tuple[str, ...] = (
     "durable-execution",
     "payload-limits",
     "progress",
+    "rate-limiting",
     "webhooks",
 )
 #: The same, as in `urn:ojs:ext:experimental:<name>`.

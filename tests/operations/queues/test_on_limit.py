@@ -64,7 +64,7 @@ def events(type: str) -> list[dict[str, Any]]:
     return [each.data for each in Event.objects.filter(type=type).order_by("id")]
 
 
-@pytest.mark.requirement("RL-6.2")
+@pytest.mark.requirement("RL-6.2-1")
 @pytest.mark.parametrize("limit", [HOURLY, {"throttle": HOURLY["rate"]}])
 def test_rescheduled_jobs_are_due_when_their_rate_has_room_one_after_the_other(limit: Any) -> None:
     first, *others = add(3, on_limit="reschedule", **limit)
@@ -117,7 +117,7 @@ def test_a_response_shows_when_a_rescheduled_job_is_due() -> None:
     assert api.info(job["id"])["scheduled_at"] == past
 
 
-@pytest.mark.requirement("RL-6.2")
+@pytest.mark.requirement("RL-6.2-2", "RL-11.1-1")
 def test_dropped_jobs_are_discarded_with_a_reason_counted_and_told() -> None:
     first, *others = add(4, concurrency=1, on_limit="drop")
     assert [job.id for job in claim()] == [first.pk]
@@ -154,6 +154,7 @@ def test_dropped_jobs_are_discarded_with_a_reason_counted_and_told() -> None:
     assert limits.prune() == 1
 
 
+@pytest.mark.requirement("RL-6.2")
 def test_each_job_does_what_its_own_policy_says() -> None:
     running, *_ = add(1, concurrency=1)
     waits, *_ = add(1, concurrency=1)
