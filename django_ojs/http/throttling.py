@@ -31,6 +31,7 @@ class CallerThrottle(SimpleRateThrottle):
     num_requests: int
     duration: int
     history: list[float]
+    key: str
 
     def __init__(self, ident: str) -> None:
         # A name may have characters that a cache refuses.
@@ -42,8 +43,8 @@ class CallerThrottle(SimpleRateThrottle):
     def timer(self) -> float:
         return timezone.now().timestamp()
 
-    def get_rate(self) -> str | None:
-        return settings().http_rate_limit
+    def get_rate(self) -> str:
+        return settings().http_rate_limit or ""
 
     def get_cache_key(self, request: Any, view: Any) -> str:
         return self.key

@@ -80,9 +80,9 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
             "replica",
         },
         {"interceptor", "other_queues", "queue_limits"},
-        {"key_limits"},
         {
             "transitions",
+            "key_limits",
             "unique",
             "bounds",
             "events",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -14,10 +15,11 @@ from django.utils import timezone
 
 from django_ojs.models import Event, Job, LimitCheck, LimitKey
 from django_ojs.operations import ack, fetch, limit_keys, limits, promotion, queues, retry
+from django_ojs.operations.figures.not_running import why_not_running
 from django_ojs.storage import key_limits, process_state, queue_configs
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.figures import rollups
-from tests.factories import HOUR, MINUTE, WORKER, hourly, jobs, push_many
+from tests.factories import HOUR, MINUTE, WORKER, hourly, jobs, own_connections, push_many
 from tests.http.api import Api
 
 pytestmark = pytest.mark.django_db
@@ -92,6 +94,9 @@ def test_rescheduled_jobs_of_a_running_limit_are_due_at_intervals() -> None:
     assert len(claim()) == 2
     found = due()
     assert len(found) == 3
+    reason = why_not_running(jobs().filter(state="scheduled")[0])
+    assert reason is not None
+    assert "rescheduled it. It is due in" in reason.sentence
     assert all(SECOND * 0.5 < at < SECOND * 3 for at in found)
     gaps = [b - a for a, b in pairwise(found)]
     assert all(SECOND * 0.4 < gap < SECOND * 0.6 for gap in gaps)
@@ -112,7 +117,7 @@ def test_a_response_shows_when_a_rescheduled_job_is_due() -> None:
     found = api.info(job["id"])
     assert found["state"] == "scheduled"
     assert found["scheduled_at"] > past
-    jobs().update(due_at=timezone.now())
+    jobs().update(due_at=timezone.now() - MINUTE)
     promotion.promote()
     assert api.info(job["id"])["scheduled_at"] == past
 
@@ -209,6 +214,34 @@ def test_a_claim_of_a_queue_without_limits_is_one_statement() -> None:
     with CaptureQueriesContext(connection) as captured:
         assert len(fetch.fetch(["plain"], worker_id=WORKER, due=False)) == 1
     assert len([q for q in captured if "ojs_job" in q["sql"]]) == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_workers_at_the_same_time_run_or_drop_each_job_once() -> None:
+    for key in ("acme", "bravo"):
+        add(15, key=key, concurrency=2, on_limit="drop")
+    seen: list[int] = []
+
+    def work(worker: int) -> int:
+        done = 0
+        with own_connections():
+            while jobs().filter(state__in=["available", "active"]).exists():
+                for job in fetch.fetch(["carrier"], count=3, worker_id=f"w{worker}"):
+                    active = jobs().filter(
+                        state="active", limit_key=job.options["rate_limit"]["key"]
+                    )
+                    seen.append(active.count())
+                    ack.ack(job.id)
+                    done += 1
+        return done
+
+    with ThreadPoolExecutor(4) as pool:
+        done = sum(pool.map(work, range(4)))
+    assert max(seen) <= 2
+    dropped = jobs().filter(discard_reason="rate_limited").count()
+    assert jobs().filter(state="completed").count() == done
+    assert done + dropped == 30
+    assert len(events("rate_limit.dropped")) == dropped
 
 
 @pytest.mark.django_db(transaction=True)
