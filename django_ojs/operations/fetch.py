@@ -100,6 +100,7 @@ def fetch(
         return claimed
 
     def claim_limited(queue: str, wanted: int, left: int) -> list[Claimed]:
+        queue_limits.next_starts.unread.discard(queue)
         within = partial(claim, left=left, limits_checked=True)
         if queue_configs.of(queue).has_limits:
             is_full, within_limits = queue_limits.is_still_full(queue), _within_limits

@@ -271,7 +271,7 @@ def claim(
     effects = Effects(crossings=crossings)
     connection = database.connection()
     dialect = database.dialect_of(connection)
-    found, busy, limited = _Round(), set[str](), limit
+    found, busy, limited, is_cut = _Round(), set[str](), limit, False
     for _ in range(ROUNDS):
         if find is not None:
             candidates = find(limited, busy)
@@ -290,8 +290,11 @@ def claim(
         if len(found.chosen) >= limit or not (found.has_refused or found.busy):
             break
         if len(effects.dropped) >= HELD_AT_ONCE:
+            is_cut = True
             break  # Each is stored with its events, which takes longer than to hold it.
         limited = max(limit, HELD_AT_ONCE)
+    else:
+        is_cut = True
     jobs: list[Claimed] = []
     if found.chosen:
         rows = dialect.claim_chosen(
@@ -306,6 +309,8 @@ def claim(
         jobs.sort(key=lambda job: order[job.id])
         if jobs and (started_at := jobs[0].started_at):
             _add_starts(found, started_at)
+    if is_cut and not jobs:
+        next_starts.unread.add(queue)
     if len(jobs) < limit and _has_waiting(queue):
         next_starts.note(queue, RETRY_AFTER)
     else:
