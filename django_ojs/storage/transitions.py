@@ -150,10 +150,9 @@ def promote_by_queue(queues: Sequence[str], each: int) -> list[tuple[UUID, str]]
     return database.dialect().promote_by_queue(database.connection(), queues, each)
 
 
-def reschedule(jobs: Mapping[UUID, datetime]) -> None:
-    """Make available jobs, which the caller has locked, due at these times."""
-    if jobs:
-        database.dialect().reschedule(database.connection(), jobs)
+def reschedule(jobs: Mapping[UUID, datetime]) -> int:
+    """Make available jobs, which the caller has locked, due at these times. Return how many."""
+    return database.dialect().reschedule(database.connection(), jobs) if jobs else 0
 
 
 def take_back(

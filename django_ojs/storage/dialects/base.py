@@ -510,8 +510,8 @@ class Dialect(ABC):
         return {self.uuid(key) for (key,) in rows}
 
     @abstractmethod
-    def reschedule(self, connection: BaseDatabaseWrapper, jobs: Mapping[UUID, datetime]) -> None:
-        """Make available jobs, which the caller has locked, due at these times."""
+    def reschedule(self, connection: BaseDatabaseWrapper, jobs: Mapping[UUID, datetime]) -> int:
+        """Make available jobs, which the caller has locked, due at these times; return how many."""
 
     @abstractmethod
     def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str]]:
