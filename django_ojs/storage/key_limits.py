@@ -159,8 +159,8 @@ class KeyUse(Use):
                 return "rate", rate.limit, self.starts.in_window(rate, self.now)
         return "throttle", min((rate.limit for rate in limit.throttles), default=None), None
 
-    def rescheduled(self) -> tuple["KeyUse", int]:
-        """Return the use after a job that may not start was rescheduled, and when that is due."""
+    def rescheduled_at(self) -> int:
+        """Return when a job that may not start is due, if it is rescheduled."""
         if self.seconds_to_rate > 0:
             first = self.next_at
         else:
@@ -172,11 +172,10 @@ class KeyUse(Use):
         if self.limit.concurrency is not None:
             one_by_one = RESCHEDULED_AFTER // _MILLISECOND // max(1, self.limit.concurrency)
             spacing = max(spacing, one_by_one)
-        at = first
-        if self.rescheduled_until is not None:
-            latest = first + RESCHEDULED_WITHIN // _MILLISECOND
-            at = min(max(first, self.rescheduled_until + spacing), latest)
-        return replace(self, rescheduled_until=at), at
+        if self.rescheduled_until is None:
+            return first
+        latest = first + RESCHEDULED_WITHIN // _MILLISECOND
+        return min(max(first, self.rescheduled_until + spacing), latest)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -239,10 +238,8 @@ class _Round:
         match policy.get("on_limit"):
             case OnLimit.RESCHEDULE:
                 until = self.rescheduled_until.get(job.key, use.rescheduled_until)
-                after, at = replace(use, rescheduled_until=until).rescheduled()
-                self.rescheduled[job.id] = at
-                assert after.rescheduled_until is not None
-                self.rescheduled_until[job.key] = after.rescheduled_until
+                at = replace(use, rescheduled_until=until).rescheduled_at()
+                self.rescheduled[job.id] = self.rescheduled_until[job.key] = at
             case OnLimit.DROP:
                 self.dropped.append(Dropped(id=job.id, key=job.key))
             case _:
