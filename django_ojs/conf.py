@@ -117,6 +117,22 @@ def _alias(value: object) -> str | None:
     return value
 
 
+def _cache(value: object) -> str:
+    if not isinstance(value, str) or value not in django_settings.CACHES:
+        raise ValueError
+    return value
+
+
+def _request_rate(value: object) -> str | None:
+    if value is None:
+        return None
+    # As Django REST framework has it, which reads only the first letter of the period.
+    found = re.fullmatch(r"([1-9][0-9]{0,4})/(s|sec|m|min|h|hour|d|day)", str(value))
+    if found is None or int(found[1]) > MAX_REQUESTS:
+        raise ValueError
+    return found[0]
+
+
 def _service(value: object) -> str:
     if not isinstance(value, str) or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", value):
         raise ValueError
@@ -136,6 +152,8 @@ def _setting(
 
 
 _ANY_SIZE = 2**53
+#: The times of so many requests are kept of each caller.
+MAX_REQUESTS = 10_000
 DURATION = "a number of seconds, a timedelta or an ISO 8601 duration"
 COUNT = "an integer of at least 1"
 #: Every implementation must accept envelopes of this size (payload-limits).
@@ -169,6 +187,10 @@ OUTBOX = (
     "1000) and timeout"
 )
 ALIAS = "an alias of DATABASES, or None"
+CACHE = "an alias of CACHES"
+REQUEST_RATE = (
+    f'None, or at most {MAX_REQUESTS} requests in a s, min, hour or day, such as "600/min"'
+)
 RELEASE_LENGTH = 64
 RELEASE = f"at most {RELEASE_LENGTH} printable characters, such as a version or a commit"
 SERVICE = "at most 63 letters, digits, dots, hyphens and underscores"
@@ -213,6 +235,8 @@ class Settings:
     http_event_stream_time: timedelta = _setting(timedelta(minutes=5), _duration, DURATION)
     http_event_rate: int = _setting(100, _count, COUNT)
     http_max_names: int = _setting(1_000, _count, COUNT)
+    http_rate_limit: str | None = _setting(None, _request_rate, REQUEST_RATE)
+    http_rate_limit_cache: str = _setting("default", _cache, CACHE)
     http_visibility_timeout: timedelta = _setting(timedelta(minutes=2), _duration, DURATION)
     backtraces: bool = _setting(True, _boolean, BOOLEAN)
     log_error_messages: bool = _setting(True, _boolean, BOOLEAN)

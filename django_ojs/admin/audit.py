@@ -1,6 +1,8 @@
 """The audit trail: what operators have done, over the admin, over HTTP and over a shell."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
 from django.apps import apps
@@ -10,7 +12,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, gettext_noop, pgettext
 
-from django_ojs.admin import audit_search
+from django_ojs.admin import audit_search, limit_key_text
 from django_ojs.admin.audit_search import SCAN_LIMIT, AuditSearch
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
@@ -28,6 +30,8 @@ _MAX_LENGTH: Final = 200
 #: Members of the detail that are ids of jobs.
 _JOBS: Final = ("job", "copy_of")
 
+_LIMIT_KEY: Final = "limit_key"
+
 #: The lists, each with its label and the kinds of actors; none are all.
 _LISTS: Final[dict[str, tuple[Any, tuple[ActorKind, ...]]]] = {
     "people": (gettext_lazy("People"), audit_search.PEOPLE),
@@ -41,7 +45,7 @@ _MODELS: Final = {
     "job": "job",
     "cron_job": "cronjob",
     "api_key": "apikey",
-    "limit_key": "limitkey",
+    _LIMIT_KEY: "limitkey",
     "webhook": "webhook",
     "bulk_operation": "bulkoperation",
     "worker": "worker",
@@ -87,10 +91,17 @@ class AuditEntryAdmin(OperatorModelAdmin):
         with timed_queries() as query:
             if not search.errors:
                 rows, older = _page(query, search, before)
+        shown = None
+        if rows is not None:
+            shown_key = partial(limit_key_text.shown, request)
+            shown = [row_of(entry, search, shown_key=shown_key) for entry in rows]
+            if search.object:
+                # The search must not tell whether there is a hidden key.
+                shown = [row for row in shown if row.object_query]
         context: dict[str, Any] = {
             "q": text,
             "errors": search.errors,
-            "rows": None if rows is None else [row_of(entry, search) for entry in rows],
+            "rows": shown,
             "qualifiers": audit_search.QUALIFIERS.values(),
             "actions": sorted(audit_trail.ACTIONS),
             "groups": [
@@ -134,20 +145,27 @@ def _page(
     return rows, last
 
 
-def row_of(entry: AuditEntry, search: AuditSearch | None = None) -> AuditRow:
-    """Return an entry as the pages show it; its links narrow a search."""
+def row_of(
+    entry: AuditEntry, search: AuditSearch | None = None, *, shown_key: Callable[[str], str] = str
+) -> AuditRow:
+    """Return an entry as the pages show it; its links narrow a search.
+
+    `shown_key` returns a limit key as the user may see it.
+    """
     search = search or AuditSearch()
     shown = entry.changes, entry.detail
     if "*" not in settings().admin_redact:
         shown = redacted(entry.changes), redacted(entry.detail)
     changes, detail = shown
     key = entry.object_id
-    has_page = not entry.action.endswith(_ENDED) and key
+    name = shown_key(key) if entry.object_type == _LIMIT_KEY else key
+    is_hidden = name != key
+    has_page = not entry.action.endswith(_ENDED) and key and not is_hidden
     day = timezone.localtime(entry.time).date()
     return AuditRow(
         entry=entry,
         object_kind=_kind(entry.object_type),
-        object_name=_text(detail.get("key_prefix") or key),
+        object_name=_text(detail.get("key_prefix") or name),
         model=_MODELS.get(entry.object_type, "") if has_page else "",
         changes=[
             (name, _text(pair[0]), _text(pair[1])) if pair != HIDDEN else (name, HIDDEN, HIDDEN)
@@ -161,7 +179,9 @@ def row_of(entry: AuditEntry, search: AuditSearch | None = None) -> AuditRow:
         jobs=[(name.replace("_", " "), str(detail[name])) for name in _JOBS if name in detail],
         actor_query=_query(replace(search, actor=entry.actor)),
         action_query=_query(replace(search, action=entry.action)),
-        object_query=_query(replace(search, object=f"{entry.object_type}/{key}")) if key else "",
+        object_query=""
+        if is_hidden or not key
+        else _query(replace(search, object=f"{entry.object_type}/{key}")),
         day_query=_query(replace(search, day=day)),
     )
 

@@ -1,5 +1,6 @@
 """Recorded events, newest first. Read only."""
 
+from collections.abc import Iterable
 from typing import Any, Final
 
 from django.http import HttpRequest, HttpResponse
@@ -7,7 +8,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from django_ojs.admin import payloads
+from django_ojs.admin import limit_key_text, payloads
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
 from django_ojs.conf import settings
@@ -33,6 +34,9 @@ _IN_COLUMNS: Final = frozenset({"job_id", "queue"})
 _MAX_MEMBERS: Final = 30
 _MAX_LENGTH: Final = 300
 
+#: Events with a limit key as their subject.
+_OF_KEYS: Final = "rate_limit."
+
 _LARGEST_KEY: Final = 2**63 - 1
 
 
@@ -48,6 +52,11 @@ class EventAdmin(OperatorModelAdmin):
             page, older = _page(query, type, subject, before or _LARGEST_KEY)
         filters = {name: text for name, text in (("type", type), ("subject", subject)) if text}
         visible = payloads.may_see(request)
+        if page is not None:
+            _hide_keys(request, page)
+            if subject:
+                # Otherwise the filter would tell whether there is a key.
+                page = [event for event in page if not event.is_hidden]  # type: ignore[attr-defined]  # ours
         return self.render(
             request,
             "events",
@@ -93,6 +102,16 @@ def _page(
     if len(rows) > PER_PAGE:
         return rows[:PER_PAGE], rows[PER_PAGE - 1].pk
     return rows, oldest + 1 if oldest else None
+
+
+def _hide_keys(request: HttpRequest, page: Iterable[Event]) -> None:
+    """Hide the parts of limit keys that are arguments, from users who may not see these."""
+    for event in page:
+        event.is_hidden = False  # type: ignore[attr-defined]  # for the template
+        if event.type.startswith(_OF_KEYS):
+            shown = limit_key_text.shown(request, event.subject)
+            event.is_hidden = shown != event.subject  # type: ignore[attr-defined]  # as above
+            event.subject, event.data = shown, {**event.data, "key": shown}
 
 
 def _newest(before: int) -> int | None:

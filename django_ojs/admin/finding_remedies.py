@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from django.contrib.admin.exceptions import NotRegistered
+from django.contrib.admin.utils import quote
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.translation import gettext as _
@@ -11,7 +12,7 @@ from django.utils.translation import gettext as _
 from django_ojs.admin.base import Button, OperatorModelAdmin
 from django_ojs.admin.bulk_actions import bulk_buttons
 from django_ojs.admin.job_list import filter_query
-from django_ojs.models import ApiKey, DeadLetterJob, Job, Queue, Worker
+from django_ojs.models import ApiKey, DeadLetterJob, Job, LimitKey, Queue, Worker
 from django_ojs.operations.figures.health import Finding
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import OJSError
@@ -100,6 +101,23 @@ def _dead_letters(page: OperatorModelAdmin, request: HttpRequest, finding: Findi
     return page.link(request, _("Dead letters"), DeadLetterJob, query="?sort=last")
 
 
+def limit_keys(page: OperatorModelAdmin, request: HttpRequest, key: str = "") -> list[Button]:
+    """Return a link to a limit key, or to the list of them, for a user who may see it."""
+    try:
+        keys: Any = page.admin_site.get_model_admin(LimitKey)
+    except NotRegistered:
+        return []
+    if not keys.has_view_permission(request, LimitKey(pk=key) if key else None):
+        return []
+    url = page.url(*(("change", quote(key)) if key else ("changelist",)), model="limitkey")
+    label = _("Limit key") if key else _("Limit keys")
+    return [Button(label=label, url=url, destructive=False, is_link=True)]
+
+
+def _limit_drops(page: OperatorModelAdmin, request: HttpRequest, _finding: Finding) -> list[Button]:
+    return limit_keys(page, request)
+
+
 def _key_expires(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
     if finding.key is None or finding.key.replaced_by:
         return _key(page, request, finding)
@@ -149,6 +167,7 @@ _REMEDIES: Final[dict[str, _Remedy]] = {
     "unknown_type": _unknown_type,
     "failing": _failing,
     "dead_letters": _dead_letters,
+    "limit_drops": _limit_drops,
     "key_expires": _key_expires,
     "key_refused": _key,
     "paused": lambda page, request, finding: resume(page, request, finding.queue or ""),

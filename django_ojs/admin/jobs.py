@@ -20,7 +20,14 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from django_ojs.admin import enqueue, job_list, job_type_page, payloads, saved_searches
+from django_ojs.admin import (
+    enqueue,
+    job_list,
+    job_type_page,
+    limit_key_text,
+    payloads,
+    saved_searches,
+)
 from django_ojs.admin.audit import AuditRow, row_of
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.bulk_actions import bulk_buttons
@@ -207,7 +214,10 @@ class JobAdmin(OperatorModelAdmin):
             recorded = query(gettext_noop("events"), lambda: list(newest))
             checkpoint = query(gettext_noop("checkpoint"), lambda: job.checkpoint)
             done = query(gettext_noop("history"), lambda: _done(job))
-            not_running = query(gettext_noop("why it does not run"), lambda: why_not_running(job))
+            limit = job.limit_key and limit_key_text.shown(request, job.limit_key)
+            not_running = query(
+                gettext_noop("why it does not run"), lambda: why_not_running(job, key=limit)
+            )
         now = timezone.now()
         error = redacted(job.error) if payload else None
         reported = progress.shown(job.progress, run=job.run, attempt=job.attempt, state=job.state)
@@ -228,7 +238,7 @@ class JobAdmin(OperatorModelAdmin):
                 "more_attempts": len(attempts) >= _MAX_ATTEMPTS,
                 "values": _values(job, reported.data, checkpoint) if payload else (),
                 "checkpoint": checkpoint,
-                "policies": _pretty(_policies(job)),
+                "policies": _pretty(_policies(job, limit)),
                 "error": error,
                 "frame": _own_frame(error),
                 "progress": reported.progress,
@@ -303,16 +313,21 @@ def _pretty(value: Any) -> str:
     }
 
 
-def _policies(job: Job) -> dict[str, Any]:
+def _policies(job: Job, limit_key: str | None) -> dict[str, Any]:
     timeouts = {
         "timeout_ms": job.timeout_ms,
         "visibility_timeout_ms": job.visibility_timeout_ms,
     }
+    # The key as the user may see it.
+    limit = job.options.get("rate_limit")
+    if isinstance(limit, dict) and "key" in limit:
+        limit = {**limit, "key": limit_key}
     return {
         "retry": job.retry_policy.render(),
         "max_attempts": job.max_attempts,
         **{name: value for name, value in timeouts.items() if value is not None},
         **{name: value for name, value in job.options.items() if name != "retry"},
+        **({"rate_limit": limit} if limit else {}),
     }
 
 

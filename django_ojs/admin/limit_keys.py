@@ -10,11 +10,14 @@ from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
 from django.db.models import Q, QuerySet
 from django.http import HttpRequest
+from django.urls import NoReverseMatch
 from django.utils import timezone
 from django.utils.functional import cached_property
+from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, pgettext
 
+from django_ojs.admin import limit_key_text
 from django_ojs.admin.base import granted_scopes
 from django_ojs.admin.operator_views import OperatorViews
 from django_ojs.formatting import duration, grouped, lazy_grouped, lazy_sentence
@@ -41,7 +44,7 @@ MAX_ROWS: Final = 5_000
 _MAX_WAITING: Final = 1_000
 
 _LIMITS: Final = ("concurrency", "rate", "rate_period", "throttle", "throttle_period")
-_STATE: Final = ("in_force", "active", "waiting", "at_limit", "paused")
+_STATE: Final = ("in_force", "active", "waiting", "at_limit", "paused", "drops")
 
 
 class FirstRowsPaginator(_Paginator):
@@ -65,7 +68,13 @@ class KeyChangeList(ChangeList):
         found = key_limits.status_of([row.pk for row in rows], most=_MAX_WAITING + 1)
         for row, status in zip(rows, found, strict=True):
             row.status = status
+            row.shown = limit_key_text.shown(request, row.pk)
         self.result_list = rows
+
+    def url_for_result(self, result: Any) -> str:
+        if result.shown != result.pk:
+            raise NoReverseMatch  # Its address is the key: the list shows it without a link.
+        return super().url_for_result(result)
 
 
 class OverrideForm(_Form):
@@ -149,12 +158,13 @@ class LimitKeyAdmin(OperatorViews, _Admin):
     """Django's own list and form. To override limits needs the scope admin."""
 
     form = OverrideForm
-    list_display = ("key", *_STATE, "overridden")
+    list_display = ("shown_key", *_STATE, "overridden")
     search_fields = ("key",)  # Shows the search box; `get_search_results` searches.
     search_help_text = lazy_sentence(
         gettext_lazy(
             "The beginning of a key. Without one, the keys are listed that are at their limit, "
-            "paused or overridden; %(count)s at most."
+            "paused or overridden, or of which jobs were dropped in the last hour; %(count)s at "
+            "most."
         ),
         count=lazy_grouped(MAX_ROWS),
     )
@@ -221,10 +231,17 @@ class LimitKeyAdmin(OperatorViews, _Admin):
     ) -> tuple[QuerySet[LimitKey], bool]:
         text = search_term.strip()
         if text:
-            return queryset.filter(key__startswith=text), False
+            found = queryset.filter(key__startswith=text)
+            if not limit_key_text.sees_all(request):
+                # Otherwise the search would tell of a hidden key how it begins.
+                found = found.filter(pk__in=limit_key_text.visible(request, _keys(found)))
+            return found, False
         now = timezone.now()
         is_overridden = ~Q(override={}) & (Q(override_until=None) | Q(override_until__gt=now))
-        shown = Q(limited_since__isnull=False) | Q(paused_until__gt=now) | is_overridden
+        has_dropped = Q(dropped_at__gt=now - key_limits.DROPPED_WITHIN)
+        shown = (
+            Q(limited_since__isnull=False) | Q(paused_until__gt=now) | is_overridden | has_dropped
+        )
         return queryset.filter(shown), False
 
     def has_add_permission(self, request: HttpRequest) -> bool:
@@ -234,7 +251,10 @@ class LimitKeyAdmin(OperatorViews, _Admin):
         return self.has_view_permission(request, obj) and Scope.ADMIN in granted_scopes(request)
 
     def has_view_permission(self, request: HttpRequest, obj: LimitKey | None = None) -> bool:
-        return bool(request.user.has_perm("django_ojs.view_limitkey"))
+        if not request.user.has_perm("django_ojs.view_limitkey"):
+            return False
+        # Its page, unlike the list, cannot hide a part of the key: it is in the address.
+        return obj is None or limit_key_text.is_visible(request, obj.pk)
 
     def has_delete_permission(self, request: HttpRequest, obj: LimitKey | None = None) -> bool:
         return False
@@ -245,6 +265,13 @@ class LimitKeyAdmin(OperatorViews, _Admin):
     def save_model(self, request: HttpRequest, obj: LimitKey, form: Any, change: bool) -> None:
         limit_keys.override(obj.pk, form.limits(), until=form.cleaned_data["override_until"])
         audit.note("limit_key.overridden", principal=request.user.get_username(), limit_key=obj.pk)
+
+    @admin.display(description=gettext_lazy("key"), ordering="key")
+    def shown_key(self, row: LimitKey) -> str:
+        return row.shown  # type: ignore[attr-defined, no-any-return]  # of the list
+
+    def action_checkbox(self, obj: LimitKey) -> SafeString:
+        return super().action_checkbox(obj) if self.shown_key(obj) == obj.pk else SafeString()
 
     @admin.display(description=gettext_lazy("limits"))
     def in_force(self, row: LimitKey) -> str:
@@ -277,6 +304,16 @@ class LimitKeyAdmin(OperatorViews, _Admin):
             return self.get_empty_value_display()
         return _("for %(duration)s") % {"duration": duration(left)}
 
+    @admin.display(description=gettext_lazy("dropped"))
+    def drops(self, row: LimitKey) -> str:
+        if row.dropped_at is None:
+            return self.get_empty_value_display()
+        ago = timezone.now() - row.dropped_at
+        if ago > key_limits.DROPPED_WITHIN:
+            return self.get_empty_value_display()
+        values = {"number": grouped(row.dropped), "ago": duration(abs(ago))}
+        return _("%(number)s, the last %(ago)s ago") % values
+
     @admin.display(description=gettext_lazy("override"))
     def overridden(self, row: LimitKey) -> str:
         if not row.is_in_force:
@@ -291,14 +328,15 @@ class LimitKeyAdmin(OperatorViews, _Admin):
 
     @admin.action(description=gettext_lazy("Open now: end the pause"), permissions=["open"])
     def open_now(self, request: HttpRequest, queryset: QuerySet[LimitKey]) -> None:
-        done = limit_keys.open_now(_keys(queryset))
+        done = limit_keys.open_now(limit_key_text.visible(request, _keys(queryset)))
         audit.note("limit_key.opened", principal=request.user.get_username(), keys=done)
         text = ngettext("%(count)d opened.", "%(count)d opened.", done) % {"count": done}
         self.message_user(request, text, messages.SUCCESS if done else messages.WARNING)
 
     @admin.action(description=gettext_lazy("Remove overrides"), permissions=["change"])
     def remove_overrides(self, request: HttpRequest, queryset: QuerySet[LimitKey]) -> None:
-        done = sum(limit_keys.remove_override(key) for key in _keys(queryset))
+        keys = limit_key_text.visible(request, _keys(queryset))
+        done = sum(map(limit_keys.remove_override, keys))
         audit.note("limit_key.override_removed", principal=request.user.get_username(), keys=done)
         text = ngettext("%(count)d override removed.", "%(count)d overrides removed.", done)
         text %= {"count": done}

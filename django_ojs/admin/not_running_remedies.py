@@ -1,13 +1,11 @@
 """The buttons and links for a job that does not run."""
 
-from django.contrib.admin.exceptions import NotRegistered
-from django.contrib.admin.utils import quote
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
 from django_ojs.admin.base import Button, OperatorModelAdmin
-from django_ojs.admin.finding_remedies import jobs, resume
-from django_ojs.models import Job, LimitKey, Worker
+from django_ojs.admin.finding_remedies import jobs, limit_keys, resume
+from django_ojs.models import Job, Worker
 from django_ojs.operations.figures.not_running import NotRunning
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import OJSError
@@ -45,19 +43,8 @@ def _remedies(
             assert job.limit_key is not None
             running = JobFilter(queue=job.queue, states=(State.ACTIVE,))
             return [
-                *_limit_key(page, request, job.limit_key),
+                *limit_keys(page, request, job.limit_key),
                 *jobs(page, request, _("Running jobs"), running),
             ]
         case _:
             return []
-
-
-def _limit_key(page: OperatorModelAdmin, request: HttpRequest, key: str) -> list[Button]:
-    try:
-        keys = page.admin_site.get_model_admin(LimitKey)
-    except NotRegistered:
-        return []
-    if not keys.has_view_permission(request):
-        return []
-    url = page.url("change", quote(key), model="limitkey")
-    return [Button(label=_("Limit key"), url=url, destructive=False, is_link=True)]

@@ -102,7 +102,11 @@ def _translate(exception: Exception, headers: dict[str, str]) -> OJSError:
         case drf.Throttled():
             wait = max(RETRY_AFTER, _whole(getattr(exception, "wait", None)))
             headers["Retry-After"] = str(wait)
-            return RateLimited("Too many requests.", details={"retry_after_seconds": wait})
+            return RateLimited(
+                "The caller has sent too many requests.",
+                details={"retry_after_seconds": wait},
+                hint="Send the request again after the seconds of Retry-After.",
+            )
         case drf.ParseError() | UnreadablePostError():
             return InvalidPayload("The body cannot be read.")
         case drf.APIException() if exception.status_code < 500:

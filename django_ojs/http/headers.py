@@ -6,6 +6,7 @@ from typing import Final
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 
+from django_ojs.http import throttling
 from django_ojs.spec import ids
 from django_ojs.spec.errors import UnsupportedFeature
 
@@ -42,6 +43,7 @@ def check_version(request: HttpRequest) -> None:
 def add_standard_headers(request: HttpRequest, response: HttpResponseBase) -> None:
     response["OJS-Version"] = VERSION
     response["X-Request-Id"] = request_id(request)
+    throttling.add_headers(request, response)
     source = getattr(request, "ojs_source", None)
     if source is not None and source.lag is not None:
         response[REPLICA_LAG] = f"{source.lag.total_seconds():.3f}"

@@ -20,6 +20,7 @@ EXTENSIONS: tuple[str, ...] = (
     "fair-scheduling",
     "payload-limits",
     "progress",
+    "rate-limiting",
     "webhooks",
 )
 #: The same, as in `urn:ojs:ext:experimental:<name>`.

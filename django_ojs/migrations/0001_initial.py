@@ -57,6 +57,9 @@ class Migration(migrations.Migration):
                 ("limited_since", models.DateTimeField(null=True)),
                 ("limited_by", models.CharField(blank=True, max_length=16)),
                 ("eased_at", models.DateTimeField(null=True)),
+                ("rescheduled_until", models.DateTimeField(null=True)),
+                ("dropped", models.PositiveBigIntegerField(default=0)),
+                ("dropped_at", models.DateTimeField(null=True)),
             ],
             options={
                 "verbose_name_plural": "limit keys",
@@ -69,6 +72,11 @@ class Migration(migrations.Migration):
                         models.F("limited_by"),
                         condition=models.Q(("limited_by", ""), _negated=True),
                         name="ojs_limit_key_by",
+                    ),
+                    models.Index(
+                        models.F("dropped_at"),
+                        condition=models.Q(("dropped_at__isnull", False)),
+                        name="ojs_limit_key_dropped",
                     ),
                 ],
             },

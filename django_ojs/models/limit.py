@@ -39,6 +39,12 @@ class LimitKey(StoredModel):
     limited_since = models.DateTimeField(null=True)
     limited_by = models.CharField(max_length=16, blank=True)
     eased_at = models.DateTimeField(null=True)
+    #: For when a claim last rescheduled a job of the key: the next one is due after it.
+    rescheduled_until = models.DateTimeField(null=True)
+    #: How many jobs claims have dropped at the limit, with less than an hour between two, and when
+    #: the last one was.
+    dropped = models.PositiveBigIntegerField(default=0)
+    dropped_at = models.DateTimeField(null=True)
 
     class Meta:
         db_table = "ojs_limit_key"
@@ -49,6 +55,12 @@ class LimitKey(StoredModel):
             models.Index("expires_at", name="ojs_limit_key_expires"),
             # Those at their limit.
             models.Index("limited_by", name="ojs_limit_key_by", condition=~models.Q(limited_by="")),
+            # Those of which jobs were dropped.
+            models.Index(
+                "dropped_at",
+                name="ojs_limit_key_dropped",
+                condition=models.Q(dropped_at__isnull=False),
+            ),
         ]
 
     def __str__(self) -> str:

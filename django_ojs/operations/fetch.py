@@ -101,17 +101,18 @@ def fetch(
         with publish.atomic_if_published(*publish.STARTED):
             fairness = queue_configs.of(queue).tenant_fairness if limits_checked else None
             if fairness is not None:
-                claimed, crossings = tenant_turns.claim(fairness, values)
-                publish.rate_limits(crossings)
+                claimed, effects = tenant_turns.claim(fairness, values)
+                publish.limits(effects)
             elif limits_checked and queue_configs.is_limited_by_key(queue):
-                claimed, crossings = key_limits.claim(**values)
-                publish.rate_limits(crossings)
+                claimed, effects = key_limits.claim(**values)
+                publish.limits(effects)
             else:
                 claimed = transitions.claim(**values, limits_checked=limits_checked)
             publish.started(claimed)
         return claimed
 
     def claim_limited(queue: str, wanted: int, left: int) -> list[Claimed]:
+        queue_limits.next_starts.unread.discard(queue)
         within = partial(claim, left=left, limits_checked=True)
         if queue_configs.of(queue).has_limits:
             is_full, within_limits = queue_limits.is_still_full(queue), _within_limits

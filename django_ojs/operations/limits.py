@@ -7,6 +7,7 @@ from django.db.models.functions import Now
 from django_ojs.models import LimitCheck
 from django_ojs.operations.events import publish
 from django_ojs.storage import database, key_limits
+from django_ojs.storage.key_limits import Effects
 
 #: Keys of one step.
 AT_ONCE: Final = key_limits.KEYS_AT_ONCE
@@ -22,7 +23,7 @@ def open_due() -> int:
 def _open_due() -> int:
     database.dialect().read_committed(database.connection())
     number, crossings = key_limits.open_due()
-    publish.rate_limits(crossings)
+    publish.limits(Effects(crossings=crossings))
     return number
 
 

@@ -65,6 +65,7 @@ class EventType(StrEnum):
     # rate-limiting §11.1.
     RATE_LIMIT_EXCEEDED = "rate_limit.exceeded"
     RATE_LIMIT_RELEASED = "rate_limit.released"
+    RATE_LIMIT_DROPPED = "rate_limit.dropped"
     RATE_LIMIT_DYNAMIC_ADJUSTED = "rate_limit.dynamic_adjusted"
 
 

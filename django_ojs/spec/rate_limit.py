@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from enum import IntEnum
+from enum import IntEnum, StrEnum
 from math import ceil
 from typing import Any, Final, Self
 
@@ -23,8 +23,16 @@ UNLIMITED: Final = sys.maxsize
 #: The largest limit of a rate.
 MAX_STARTS: Final = 1_000_000_000
 
-#: What a job does that meets a limit.
-ON_LIMIT: Final = ("wait", "reschedule", "drop")
+
+class OnLimit(StrEnum):
+    """What becomes of a job that meets a limit."""
+
+    WAIT = "wait"
+    #: It is scheduled for when the limit is expected to have room.
+    RESCHEDULE = "reschedule"
+    #: It is discarded.
+    DROP = "drop"
+
 
 #: A window remembers starts in so many parts of its period. A part counts as if all of its starts
 #: were at its end, so a window opens up to a fiftieth of its period late, and never early.
@@ -43,8 +51,8 @@ def check_number(value: object, field: str, *, least: int = 1) -> None:
 
 def check_on_limit(value: object, field: str) -> None:
     """Check the name of an action. Raises InvalidRequest."""
-    if value not in ON_LIMIT:
-        raise InvalidRequest.of(field, f"must be one of {', '.join(ON_LIMIT)}")
+    if value not in list(OnLimit):
+        raise InvalidRequest.of(field, f"must be one of {', '.join(OnLimit)}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -3,13 +3,13 @@
 import hashlib
 import re
 import string
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from datetime import timedelta
-from functools import partial
-from typing import Any, Final
+from functools import lru_cache, partial
+from typing import Any, Final, Literal
 
-from django_ojs.spec.errors import InvalidRequest, UnsupportedFeature
+from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.rate_limit import check_number, check_on_limit
 from django_ojs.spec.suggestions import did_you_mean
 from django_ojs.spec.times import format_duration, parse_duration, parse_seconds
@@ -21,6 +21,8 @@ MAX_VALUE: Final = 120
 
 #: What a template can name beside the parameters of the handler.
 _NAMES: Final = ("type", "queue")
+#: The key of a policy without one.
+_OF_QUEUE: Final = "queue:{queue}"
 
 #: So many starts in a period: a duration, seconds, or ISO 8601.
 PerPeriod = tuple[int, timedelta | float | str]
@@ -33,13 +35,15 @@ class RateLimitPolicy:
     `key` is a template, such as "customer:{customer_id}", which may name parameters of the handler,
     `{type}` and `{queue}`. `concurrency`: so many of the jobs run at the same time, none with 0.
     `rate` and `throttle`: so many start in a period, as `(100, timedelta(minutes=1))`; those of a
-    throttle are evenly spaced. A job that meets a limit waits.
+    throttle are evenly spaced. `on_limit`: a job that meets a limit waits; is scheduled for when
+    the limit is expected to have room, with "reschedule"; or is discarded, with "drop".
     """
 
     key: str
     concurrency: int | None = None
     rate: PerPeriod | Mapping[str, Any] | None = None
     throttle: PerPeriod | Mapping[str, Any] | None = None
+    on_limit: Literal["wait", "reschedule", "drop"] = "wait"
 
     def render(self) -> dict[str, Any]:
         """Return the policy as JSON, with the template as its key."""
@@ -48,6 +52,7 @@ class RateLimitPolicy:
             "concurrency": self.concurrency,
             "rate": _render_rate(self.rate, "rate_limit.rate"),
             "throttle": _render_rate(self.throttle, "rate_limit.throttle"),
+            "on_limit": None if self.on_limit == "wait" else self.on_limit,
         }
         return {name: value for name, value in found.items() if value is not None}
 
@@ -113,6 +118,47 @@ def key_of(template: str, *, type: str, queue: str, arguments: Mapping[str, Any]
     return key
 
 
+def hide_arguments(
+    key: str,
+    templates: Iterable[tuple[str, str]],
+    is_hidden: Callable[[str], bool],
+    replacement: str,
+) -> str | None:
+    """Return a key with the arguments in it replaced; None if none of the templates gives it.
+
+    Each template has its job type. `is_hidden` says whether an argument of a name, or an attribute
+    or item of one, is to be replaced. Where several templates give the key, the one counts that
+    hides most.
+    """
+    found: list[tuple[int, str]] = []
+    for template, type in (*templates, (_OF_QUEUE, "")):
+        pattern, names = _pattern_of(template, type)
+        if (match := pattern.fullmatch(key)) is not None:
+            parts = [
+                (text, bool(hidden) and any(map(is_hidden, hidden)))
+                for text, hidden in zip(match.groups(), names, strict=True)
+            ]
+            visible = sum(len(text) for text, is_replaced in parts if not is_replaced)
+            shown = "".join(replacement if replaced else text for text, replaced in parts)
+            found.append((visible, shown))
+    return min(found)[1] if found else None
+
+
+@lru_cache(maxsize=1000)
+def _pattern_of(template: str, type: str) -> tuple[re.Pattern[str], tuple[tuple[str, ...], ...]]:
+    """Return a pattern of the keys of a template, and the names of the arguments in each group."""
+    groups: list[str] = []
+    names: list[tuple[str, ...]] = []
+    for literal, name, _, _ in string.Formatter().parse(template):
+        if literal:
+            groups.append(f"({re.escape(literal)})")
+            names.append(())
+        if name is not None:
+            groups.append(f"({re.escape(type)})" if name == "type" else r"(.+?)")
+            names.append(() if name in _NAMES else tuple(re.findall(r"\w+", name)))
+    return re.compile("".join(groups)), tuple(names)
+
+
 class _Formatter(string.Formatter):
     def format_field(self, value: Any, format_spec: str) -> str:
         text = str(super().format_field(value, format_spec))
@@ -120,11 +166,7 @@ class _Formatter(string.Formatter):
 
 
 def check(policy: Mapping[str, Any], field: str) -> None:
-    """Check the limits that a job is sent with (§6.1). Raises InvalidRequest naming the member.
-
-    UnsupportedFeature for an action that this server does not take: a limit that is accepted and
-    not enforced would be taken for one that holds.
-    """
+    """Check the limits that a job is sent with (§6.1). Raises InvalidRequest naming the member."""
     for name, value in policy.items():
         if value is not None and name in _CHECKS:
             _CHECKS[name](value, f"{field}.{name}")
@@ -147,8 +189,8 @@ def parse_override(data: Mapping[str, Any]) -> dict[str, Any]:
 
 def key_of_queue(queue: str) -> str:
     """Return the key of a policy without one."""
-    key = f"queue:{queue}"
-    return key if len(key) <= MAX_KEY else f"queue:{_hash(queue)}"
+    key = _OF_QUEUE.format(queue=queue)
+    return key if len(key) <= MAX_KEY else _OF_QUEUE.format(queue=_hash(queue))
 
 
 def _hash(text: str) -> str:
@@ -178,19 +220,13 @@ def _check_rate(value: object, field: str) -> None:
         raise InvalidRequest.of(f"{field}.period", rule)
 
 
-def _check_on_limit(value: object, field: str) -> None:
-    check_on_limit(value, field)
-    if value != "wait":
-        raise UnsupportedFeature.of(field, "is not supported: jobs at a limit wait")
-
-
 _CHECKS: Final[Mapping[str, Callable[[object, str], None]]] = {
     "key": check_key,
     "concurrency": partial(check_number, least=0),
     "rate": _check_rate,
     "throttle": _check_rate,
     "max_per_second": check_number,
-    "on_limit": _check_on_limit,
+    "on_limit": check_on_limit,
 }
 
 

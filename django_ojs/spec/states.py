@@ -42,6 +42,7 @@ class Trigger(StrEnum):
     RETRY = "retry"
     EXPIRE = "expire"
     DROP = "drop"
+    RESCHEDULE = "reschedule"
     DELETE_QUEUE = "delete_queue"
 
 
@@ -95,8 +96,10 @@ def _rows() -> Iterator[Transition]:
     yield row(Trigger.DELETE_QUEUE, State.AVAILABLE, State.DISCARDED)
     yield row(Trigger.DELETE_QUEUE, State.PENDING, State.DISCARDED)
     yield row(Trigger.DELETE_QUEUE, State.RETRYABLE, State.DISCARDED)
-    # backpressure, strategy `drop_oldest`.
+    # backpressure, strategy `drop_oldest`; rate-limiting §6.2, `on_limit: drop`.
     yield row(Trigger.DROP, State.AVAILABLE, State.DISCARDED)
+    # rate-limiting §6.2, `on_limit: reschedule`.
+    yield row(Trigger.RESCHEDULE, State.AVAILABLE, State.SCHEDULED)
 
 
 TRANSITIONS: tuple[Transition, ...] = tuple(_rows())

@@ -14,8 +14,14 @@ has counted the other one no more.
 
 That a job is open permits nothing: the claim checks its limits. The statement for jobs without a
 limit by key takes none of the others.
+
+A job whose policy says so is not held, but rescheduled or dropped (§6.2 `on_limit`), by the claim
+that finds its key at the limit. A rescheduled one gets the next time at which its rates are
+expected to have room, after those of the other rescheduled jobs of its key: so jobs of a key come
+back one after the other, and not all at once to be rescheduled again.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
@@ -30,10 +36,10 @@ from django_ojs.spec import json
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.queue_config import DEFAULT_POLICY
-from django_ojs.spec.rate_limit import Hold, RateLimit, Starts
+from django_ojs.spec.rate_limit import Hold, OnLimit, RateLimit, Starts
 from django_ojs.spec.rate_limit_policy import LIMITS
-from django_ojs.spec.states import State
-from django_ojs.storage import database, notify, queue_configs
+from django_ojs.spec.states import State, Trigger
+from django_ojs.storage import database, notify, queue_configs, transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.base import ALL_QUEUES, Candidate
 from django_ojs.storage.dialects.expressions import OneOf
@@ -65,12 +71,33 @@ _EPISODE_ENDS_AFTER_MS: Final = 60_000
 #: For how long starts are kept that no rate needs.
 _MARGIN: Final = timedelta(minutes=1)
 
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
 #: The latest time that is stored, in seconds since 1970: the year 9000.
 _LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
 
-#: Jobs at a limit that a claim holds in one round, and its rounds.
+#: Jobs at a limit that a claim holds, reschedules or drops in one round, and its rounds.
 HELD_AT_ONCE: Final = 200
 ROUNDS: Final = 5
+
+#: When a rescheduled job is due at the latest, after its key has room: what is expected may not
+#: come true, because other jobs of the key are cancelled, or its limits changed.
+RESCHEDULED_WITHIN: Final = timedelta(hours=1)
+
+#: A limit on running jobs does not say when it has room: rescheduled jobs are due after so long,
+#: one after the other, for each that may run.
+RESCHEDULED_AFTER: Final = timedelta(seconds=1)
+
+#: Dropped jobs are counted together while less time is between two of them.
+DROPPED_WITHIN: Final = timedelta(hours=1)
+
+#: Why a job is discarded that its limit let not start.
+DROPPED: Final = "rate_limited"
+_DROPPED_ERROR: Final = {
+    "type": DROPPED,
+    "message": "Its rate limit let it not start, and on_limit of the limit is drop.",
+    "retryable": False,
+}
 
 
 def mark(queues: Iterable[str]) -> None:
@@ -110,6 +137,11 @@ class KeyUse(Use):
     limited_by: str = ""
     #: Since when none is held any more, in an episode.
     eased_at: int | None = None
+    #: For when a job of it was rescheduled last.
+    rescheduled_until: int | None = None
+    #: How many of its jobs were dropped, and when the last one was.
+    dropped: int = 0
+    dropped_at: int | None = None
 
     def under(self, policy: Mapping[str, Any]) -> "KeyUse":
         """Return the use under the limits of a job that has a policy."""
@@ -127,6 +159,32 @@ class KeyUse(Use):
                 return "rate", rate.limit, self.starts.in_window(rate, self.now)
         return "throttle", min((rate.limit for rate in limit.throttles), default=None), None
 
+    def rescheduled_at(self) -> int:
+        """Return when a job that may not start is due, if it is rescheduled."""
+        if self.seconds_to_rate > 0:
+            first = self.next_at
+        else:
+            first = self.now + RESCHEDULED_AFTER // _MILLISECOND
+        spacing = max(
+            (rate.period_ms // rate.limit for rate in (*self.limit.windows, *self.limit.throttles)),
+            default=0,
+        )
+        if self.limit.concurrency is not None:
+            one_by_one = RESCHEDULED_AFTER // _MILLISECOND // max(1, self.limit.concurrency)
+            spacing = max(spacing, one_by_one)
+        if self.rescheduled_until is None:
+            return first
+        latest = first + RESCHEDULED_WITHIN // _MILLISECOND
+        return min(max(first, self.rescheduled_until + spacing), latest)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Dropped:
+    """A job that a claim discarded, because its key was at a limit."""
+
+    id: UUID
+    key: str
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Crossing:
@@ -140,11 +198,24 @@ class Crossing:
 
 
 @dataclass(slots=True)
+class Effects:
+    """What a claim did with keys, and with jobs that it did not return."""
+
+    #: Keys that reached a limit, or left it.
+    crossings: list[Crossing] = field(default_factory=list)
+    rescheduled: list[UUID] = field(default_factory=list)
+    dropped: list[Dropped] = field(default_factory=list)
+
+
+@dataclass(slots=True)
 class _Round:
     """What a claim finds among the best jobs of a queue."""
 
     chosen: list[Candidate] = field(default_factory=list)
-    refused: list[UUID] = field(default_factory=list)
+    #: Those that their key does not let start, by what becomes of them.
+    held: list[UUID] = field(default_factory=list)
+    rescheduled: dict[UUID, int] = field(default_factory=dict)
+    dropped: list[Dropped] = field(default_factory=list)
     busy: set[str] = field(default_factory=set)
     #: The limit that the first refused job of each key met.
     exceeded: dict[str, tuple[str, int | None, int | None]] = field(default_factory=dict)
@@ -152,6 +223,27 @@ class _Round:
     uses: dict[str, KeyUse] = field(default_factory=dict)
     #: When the rates of keys have room again, in milliseconds since 1970.
     room_at: dict[str, int] = field(default_factory=dict)
+    #: For when jobs of keys were rescheduled last.
+    rescheduled_until: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def has_refused(self) -> bool:
+        return bool(self.exceeded)
+
+    def refuse(self, job: Candidate, policy: Mapping[str, Any], use: KeyUse) -> None:
+        """Note what becomes of a job that its key does not let start."""
+        assert job.key is not None
+        self.exceeded.setdefault(job.key, use.exceeded())
+        _note_room(self.room_at, job.key, use)
+        match policy.get("on_limit"):
+            case OnLimit.RESCHEDULE:
+                until = self.rescheduled_until.get(job.key, use.rescheduled_until)
+                at = replace(use, rescheduled_until=until).rescheduled_at()
+                self.rescheduled[job.id] = self.rescheduled_until[job.key] = at
+            case OnLimit.DROP:
+                self.dropped.append(Dropped(id=job.id, key=job.key))
+            case _:
+                self.held.append(job.id)
 
 
 def claim(
@@ -165,17 +257,18 @@ def claim(
     max_bytes: int,
     at_least_one: bool,
     find: Find | None = None,
-) -> tuple[list[Claimed], list[Crossing]]:
+) -> tuple[list[Claimed], Effects]:
     """Claim the best jobs of a queue, those with a limit by key within their limits.
 
     As `transitions.claim`, in a transaction in which each statement sees what was committed before.
     `find` finds the jobs in another order, in which they are claimed and returned. Return them, and
-    the keys that reached a limit or left it.
+    what became of keys and of other jobs.
     """
     _, crossings = open_due()
+    effects = Effects(crossings=crossings)
     connection = database.connection()
     dialect = database.dialect_of(connection)
-    found, busy, limited = _Round(), set[str](), limit
+    found, busy, limited, is_cut = _Round(), set[str](), limit, False
     for _ in range(ROUNDS):
         if find is not None:
             candidates = find(limited, busy)
@@ -190,10 +283,15 @@ def claim(
             )
         found = _choose(candidates, limit, max_bytes, at_least_one=at_least_one)
         busy |= found.busy
-        crossings += _hold(found)
-        if len(found.chosen) >= limit or not (found.refused or found.busy):
+        _set_aside(found, effects)
+        if len(found.chosen) >= limit or not (found.has_refused or found.busy):
             break
+        if len(effects.dropped) >= HELD_AT_ONCE:
+            is_cut = True
+            break  # Each is stored with its events, which takes longer than to hold it.
         limited = max(limit, HELD_AT_ONCE)
+    else:
+        is_cut = True
     jobs: list[Claimed] = []
     if found.chosen:
         rows = dialect.claim_chosen(
@@ -208,11 +306,13 @@ def claim(
         jobs.sort(key=lambda job: order[job.id])
         if jobs and (started_at := jobs[0].started_at):
             _add_starts(found, started_at)
+    if is_cut and not jobs:
+        next_starts.unread.add(queue)
     if len(jobs) < limit and _has_waiting(queue):
         next_starts.note(queue, RETRY_AFTER)
     else:
         next_starts.forget(queue)
-    return jobs, crossings
+    return jobs, effects
 
 
 def _choose(
@@ -230,11 +330,10 @@ def _choose(
             found.busy.add(job.key)
             continue
         else:
-            use = uses[job.key].under(_parsed(job.policy))
+            policy = _parsed(job.policy)
+            use = uses[job.key].under(policy)
             if not use.room:
-                found.refused.append(job.id)
-                found.exceeded.setdefault(job.key, use.exceeded())
-                _note_room(found.room_at, job.key, use)
+                found.refuse(job, policy, use)
                 continue
         size += job.size
         if size > max_bytes and not (at_least_one and not found.chosen):
@@ -263,19 +362,22 @@ def _uses(keys: Collection[str]) -> dict[str, KeyUse]:
     connection = database.connection()
     found = {}
     rows = database.dialect_of(connection).limit_keys_use(connection, keys)
-    for key, active, starts, override, paused_until, limited_by, eased_at, now in rows:
+    for row in rows:
         # Starts that are later than now were stored before the clock was set back.
-        until_now = Starts.parse(_parsed(starts)).until(now)
-        found[key] = KeyUse(
-            override=_parsed(override),
+        until_now = Starts.parse(_parsed(row.starts)).until(row.now)
+        found[row.key] = KeyUse(
+            override=_parsed(row.override),
             limit=RateLimit(),
-            active=active,
+            active=row.active,
             starts=until_now,
-            now=now,
+            now=row.now,
             is_exact=True,
-            paused_until=paused_until or 0,
-            limited_by=limited_by or "",
-            eased_at=eased_at,
+            paused_until=row.paused_until or 0,
+            limited_by=row.limited_by or "",
+            eased_at=row.eased_at,
+            rescheduled_until=row.rescheduled_until,
+            dropped=row.dropped or 0,
+            dropped_at=row.dropped_at,
         )
     return found
 
@@ -328,6 +430,10 @@ def status_of(keys: Collection[str], *, most: int) -> list[KeyStatus]:
 
 def override(key: str, limits: Mapping[str, Any], until: datetime | None) -> None:
     """Put limits in place of those of the jobs of a key; none of them ends an override."""
+    known = LimitKey.primary.filter(pk=key).values_list("override_until", "paused_until").first()
+    if known is not None and known[0] not in (None, known[1]):
+        # The check at the end of an override that ends before.
+        LimitCheck.primary.filter(limit_key=key, due_at=known[0]).delete()
     LimitKey.primary.bulk_create(
         [LimitKey(key=key, expires_at=Now(), override=limits, override_until=until)],
         update_conflicts=True,
@@ -341,11 +447,59 @@ def override(key: str, limits: Mapping[str, Any], until: datetime | None) -> Non
     LimitCheck.primary.bulk_create(checks)
 
 
-def _hold(found: _Round) -> list[Crossing]:
-    """Hold the jobs that were refused. Return the keys that have reached a limit with them."""
-    if not found.refused:
-        return []
-    Job.primary.filter(OneOf("pk", found.refused)).update(limit_hold=Hold.HELD)
+def _set_aside(found: _Round, effects: Effects) -> None:
+    """Hold, reschedule or drop the jobs that were refused, and add that to the effects."""
+    if not found.has_refused:
+        return
+    if found.held:
+        Job.primary.filter(OneOf("pk", found.held)).update(limit_hold=Hold.HELD)
+    transitions.reschedule({key: _moment(at) for key, at in found.rescheduled.items()})
+    if found.dropped:
+        transitions.apply(
+            Trigger.DROP,
+            State.DISCARDED,
+            Job.primary.filter(OneOf("pk", [each.id for each in found.dropped])),
+            finished_at=Now(),
+            discard_reason=DROPPED,
+            error=_DROPPED_ERROR,
+        )
+    _store_in_keys(found)
+    effects.rescheduled += found.rescheduled
+    effects.dropped += found.dropped
+    effects.crossings += _begin_episodes(found)
+
+
+def _store_in_keys(found: _Round) -> None:
+    """Store of the keys for when jobs were rescheduled, and how many were dropped."""
+    numbers = Counter(each.key for each in found.dropped)
+    rows = []
+    for key in {**found.rescheduled_until, **numbers}:
+        use = found.uses[key]
+        until = found.rescheduled_until.get(key, use.rescheduled_until)
+        before = 0 if use.dropped_at is None else use.dropped
+        if use.now - (use.dropped_at or 0) > DROPPED_WITHIN // _MILLISECOND:
+            before = 0
+        dropped_at = use.now if key in numbers else use.dropped_at
+        rows.append(
+            LimitKey(
+                key=key,
+                expires_at=Now(),
+                rescheduled_until=None if until is None else _moment(until),
+                dropped=before + numbers[key],
+                dropped_at=None if dropped_at is None else _moment(dropped_at),
+            )
+        )
+    if rows:
+        LimitKey.primary.bulk_create(
+            rows,
+            update_conflicts=True,
+            unique_fields=["key"],
+            update_fields=["rescheduled_until", "dropped", "dropped_at"],
+        )
+
+
+def _begin_episodes(found: _Round) -> list[Crossing]:
+    """Note the keys that are at a limit. Return those that have reached it now."""
     _check_at(found.room_at)
     if lasting := [key for key in found.exceeded if found.uses[key].eased_at is not None]:
         LimitKey.primary.filter(pk__in=lasting).update(eased_at=None)
@@ -471,12 +625,14 @@ def _add_starts(found: _Round, started_at: datetime) -> None:
 
 
 def prune() -> int:
-    """Delete what is known of keys that no rate, pause or override needs. Return how many."""
+    """Delete what is known of keys that nothing needs any more. Return how many."""
     # A row that a claim changes meanwhile has another time then, and stays.
     before = Now() - _MARGIN
     is_over = Q(paused_until=None) | Q(paused_until__lt=before)
     has_none = Q(override={}) | Q(override_until__lt=before)
-    unused = LimitKey.primary.filter(is_over, has_none, limited_since=None)
+    is_free = Q(rescheduled_until=None) | Q(rescheduled_until__lt=before)
+    is_forgotten = Q(dropped_at=None) | Q(dropped_at__lt=Now() - DROPPED_WITHIN)
+    unused = LimitKey.primary.filter(is_over, has_none, is_free, is_forgotten, limited_since=None)
     deleted, _ = unused.filter(expires_at__lt=before).delete()
     return deleted
 

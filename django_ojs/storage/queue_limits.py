@@ -93,6 +93,8 @@ class NextStarts:
         self._delays: dict[str, float] = {}
         #: Queues with a limit on running jobs, of which this process has claimed some.
         self.concurrency_limited: set[str] = set()
+        #: Queues of which the last claim found no job that may start among as many as it may read.
+        self.unread: set[str] = set()
 
     def note_full(self, queue: str, used: Use) -> None:
         """Remember that the limits let no job start now."""
@@ -133,6 +135,7 @@ class NextStarts:
         self._full = set()
         self._delays = {}
         self.concurrency_limited = set()
+        self.unread = set()
 
 
 next_starts: Final = process_state.register(NextStarts())

@@ -80,7 +80,7 @@ positions: Final = process_state.register(Positions())
 
 def claim(
     fairness: TenantFairness, values: ClaimValues
-) -> tuple[list[Claimed], list[key_limits.Crossing]]:
+) -> tuple[list[Claimed], key_limits.Effects]:
     """Claim jobs of a queue by turns; otherwise as `key_limits.claim`.
 
     Jobs that must run alone are few, and are claimed in the order of other queues.
@@ -88,9 +88,9 @@ def claim(
     if values["isolation"] is Isolation.ALONE:
         return key_limits.claim(**values)
     finder = _Finder(fairness, values["queue"], values["isolation"])
-    jobs, crossings = key_limits.claim(**values, find=finder.find)
+    jobs, effects = key_limits.claim(**values, find=finder.find)
     finder.note(jobs)
-    return jobs, crossings
+    return jobs, effects
 
 
 #: A priority and a tenant.

@@ -9,6 +9,7 @@ belong to the dialects, and are built from the same table. `operations.push` sto
 import time
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final, NoReturn, TypedDict
 from uuid import UUID
 
@@ -147,6 +148,11 @@ def promote(limit: int) -> list[tuple[UUID, str]]:
 def promote_by_queue(queues: Sequence[str], each: int) -> list[tuple[UUID, str]]:
     """Make up to `each` due jobs of each of these queues available. Return (id, queue) of each."""
     return database.dialect().promote_by_queue(database.connection(), queues, each)
+
+
+def reschedule(jobs: Mapping[UUID, datetime]) -> int:
+    """Make available jobs, which the caller has locked, due at these times. Return how many."""
+    return database.dialect().reschedule(database.connection(), jobs) if jobs else 0
 
 
 def take_back(

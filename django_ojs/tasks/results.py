@@ -39,6 +39,7 @@ _FAILED = (
 _DISCARDED = {
     "expired": "The job expired before it ran.",
     "dropped": "The queue was full, and the job was dropped for a newer one.",
+    "rate_limited": "The rate limit of the job let it not start, and the job was dropped.",
     "operator": "An operator discarded the job.",
 }
 

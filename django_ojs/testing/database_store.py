@@ -24,6 +24,7 @@ from django_ojs.spec.workflow import Graph
 from django_ojs.storage import transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.figures import rollups
+from django_ojs.storage.queue_limits import next_starts
 from django_ojs.storage.transitions import Claim
 from django_ojs.testing.savepoints import savepoint
 from django_ojs.testing.store import UNKNOWN_TYPE
@@ -98,12 +99,17 @@ class DatabaseStore:
         if not queues:
             return None
         waiting = waiting.filter(state__in=early, queue__in=queues).exclude(type__in=self._unknown)
+        early_once: set[UUID] = set()
         while True:
             claimed = fetch(queues, count=1, worker_id=WORKER_ID, pool=None)
-            first = None if claimed else waiting.order_by("due_at", "pk").first()
+            if not claimed and next_starts.unread:
+                continue  # It dropped or rescheduled as many jobs as one claim may.
+            left = waiting.exclude(pk__in=early_once).order_by("due_at", "pk")
+            first = None if claimed else left.first()
             if first is None:
                 return claimed[0] if claimed else None
-            # The next claim promotes it.
+            # The next claim promotes it, and may reschedule it at its limit.
+            early_once.add(first.pk)
             Job.primary.filter(pk=first.pk).update(due_at=Now())
 
     def context_of(self, job: Claimed, *, is_async: bool) -> JobContext:

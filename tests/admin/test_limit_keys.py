@@ -10,15 +10,17 @@ import pytest
 from django.contrib.admin.models import LogEntry
 from django.db import connection
 from django.test import Client
-from django.test.utils import CaptureQueriesContext
+from django.test.utils import CaptureQueriesContext, override_settings
 from django.utils import timezone
 
+import django_ojs as ojs
 from django_ojs.models import AuditEntry, LimitKey
 from django_ojs.operations import fail, fetch, limits
 from django_ojs.operations.beat import Registration
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.times import format_timestamp
 from tests.admin.users import root, staff
+from tests.command_line.run import ojs as ojs_command
 from tests.factories import WORKER, jobs, push, worker
 
 pytestmark = pytest.mark.django_db
@@ -59,7 +61,7 @@ def busy() -> None:
 
 @pytest.mark.usefixtures("busy")
 def test_the_list_says_what_is_at_its_limit_and_why() -> None:
-    client = staff("view_limitkey")
+    client = staff("view_limitkey", "view_payload_job")
     page = text(client, LIST)
     for shown in ("customer:7", "2 at the same time", "concurrency, for", "50 in PT1H"):
         assert shown in page
@@ -134,12 +136,87 @@ def test_an_override_is_set_changed_and_removed(caplog: pytest.LogCaptureFixture
 @pytest.mark.usefixtures("busy")
 def test_a_pause_is_ended_by_those_who_may() -> None:
     act = {"action": "open_now", "_selected_action": ["api", "customer:7"]}
-    viewer = staff("view_limitkey", "administer_job", name="administers")
+    viewer = staff("view_limitkey", "administer_job", "view_payload_job", name="administers")
     assert claim() == []
-    staff("view_limitkey").post(LIST, act)
+    staff("view_limitkey", "view_payload_job").post(LIST, act)
     assert LimitKey.primary.get(pk="api").paused_until is not None
     assert "1 opened" in viewer.post(LIST, act, follow=True).content.decode()
     assert [job.options["rate_limit"]["key"] for job in claim()] == ["api"]
+
+
+@pytest.fixture
+def report() -> Any:
+    """A handler whose key has an argument, and a job of it at its limit."""
+    policy = ojs.RateLimitPolicy(key="customer:{customer}:{type}", concurrency=1)
+
+    @ojs.job("report.build", rate_limit=policy)
+    def build(customer: str) -> None: ...
+
+    for _ in range(3):
+        build.options(queue="carrier").enqueue("secret-7")
+    return build
+
+
+KEY = "customer:secret-7:report.build"
+
+
+def test_arguments_in_keys_are_seen_by_those_who_may_see_arguments(report: Any) -> None:
+    worker(registration=Registration(queues=("carrier",)))
+    claim()
+    override = {"concurrency": "1", "rate": "", "rate_period": "", "throttle": ""}
+    override |= {"throttle_period": "", "override_until": ""}
+    assert root().post(page_of(KEY), override).status_code == 302
+    add("made:elsewhere", number=2, concurrency=1)
+    push(queue="invoices", rate_limit={"concurrency": 0})
+    fetch.fetch(["carrier", "invoices"], count=9, worker_id=WORKER)
+    waiting = jobs().filter(limit_key=KEY, state="available").first()
+    assert waiting is not None
+    admin, shown = "/admin/django_ojs", "customer:•••••:report.build"
+    job = f"{admin}/job/{waiting.pk}/change/"
+    may = ("view_limitkey", "view_event", "view_auditentry", "view_job", "administer_job")
+    client = staff(*may)
+    for page in (LIST, job, f"{admin}/event/", f"{admin}/auditentry/"):
+        found = text(client, page)
+        assert shown in found, page
+        assert "secret-7" not in found, page
+        assert "elsewhere" not in found, page
+    # No search tells whether there is such a key, or how it begins.
+    searches = (f"{LIST}?q=customer:s", f"{admin}/event/?subject={KEY}")
+    for search in (*searches, f"{admin}/auditentry/?q=object:limit_key/{KEY}"):
+        assert "<tbody" not in text(client, search), search
+    assert ">queue:invoices<" in text(client, f"{LIST}?q=queue")
+    assert client.get(page_of(KEY)).status_code == 403
+    assert client.get(page_of("queue:invoices")).status_code == 200
+    act = {"action": "remove_overrides", "_selected_action": [KEY]}
+    client.post(LIST, act)
+    assert LimitKey.primary.get(pk=KEY).override
+    # Whoever sees arguments sees keys, except for those that the settings hide.
+    trusted = staff(*may, "view_payload_job", name="trusted")
+    assert f">{KEY}<" in text(trusted, LIST)
+    assert KEY in text(trusted, job)
+    assert trusted.get(page_of(KEY)).status_code == 200
+    with override_settings(OJS={"ADMIN_REDACT": ["customer"]}):
+        page = text(trusted, LIST)
+        assert "secret-7" not in page
+        assert ">made:elsewhere<" in page
+    with override_settings(OJS={"ADMIN_REDACT": ["*"]}):
+        assert "elsewhere" not in text(trusted, LIST)
+
+
+def test_dropped_jobs_are_a_finding_and_stand_beside_their_key() -> None:
+    add("queue:carrier", number=4, concurrency=1, on_limit="drop")
+    claim()
+    client = root()
+    overview = text(client, "/admin/django_ojs/overview/")
+    assert "3 jobs were dropped at their rate limits" in overview
+    assert f'href="{LIST}"' in overview
+    assert "3, the last" in text(client, LIST)
+    assert "3, of 1 limit keys" in ojs_command("doctor", "--only", "queues").out
+    job = jobs().filter(state="discarded").first()
+    assert job is not None
+    assert "reason: rate_limited" in text(client, f"/admin/django_ojs/job/{job.pk}/change/")
+    LimitKey.primary.update(dropped_at=timezone.now() - timedelta(hours=2))
+    assert "dropped at" not in text(root("second"), "/admin/django_ojs/overview/")
 
 
 def test_a_hundred_thousand_keys_do_not_make_it_slow(monkeypatch: pytest.MonkeyPatch) -> None:

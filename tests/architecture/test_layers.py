@@ -83,9 +83,10 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
             "replica",
         },
         {"interceptor", "other_queues", "queue_limits", "queue_turns"},
-        {"key_limits", "pool_limits"},
+        {"pool_limits"},
         {
             "transitions",
+            "key_limits",
             "unique",
             "bounds",
             "events",

@@ -76,8 +76,9 @@ def test_the_sql_of_the_schema_names_the_states_of_the_transition_table() -> Non
     }
     triggers = {f"{vendor}/limit_triggers.sql" for vendor in ("postgresql", "sqlite")}
     assert set(named) == {"postgresql/admission.sql", "postgresql/push.sql", *triggers}
-    # What a job leaves by which another job of its limit key may start.
-    under_limit = {State.ACTIVE, *sources(Trigger.FETCH, State.ACTIVE)}
+    # What a job leaves by which another job of its limit key may start, unless it is rescheduled.
+    under_limit = {State.ACTIVE, *sources(Trigger.FETCH, State.ACTIVE), State.SCHEDULED}
+    assert sources(Trigger.RESCHEDULE, State.SCHEDULED) == sources(Trigger.FETCH, State.ACTIVE)
     assert all(set(named[name]) == under_limit for name in triggers)
     # What counts towards a bound: the waiting jobs, and the active ones, which may come back.
     counted = {*WAITING, State.ACTIVE}

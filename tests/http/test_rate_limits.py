@@ -101,6 +101,19 @@ def test_an_override_wins_over_the_limits_of_the_jobs_until_it_ends() -> None:
     assert limits.prune() == 1
 
 
+def test_an_override_that_ends_early_leaves_no_check_for_its_end() -> None:
+    add(number=3, concurrency=1, rate={"limit": 1, "period": "PT1H"})
+    claimed()
+    of_the_rate = LimitCheck.primary.count()
+    api = Api()
+    for until in (HOUR * 24, HOUR * 48):
+        at = format_timestamp(timezone.now() + until)
+        api.put("rate-limits/stripe", {"concurrency": 2, "expires_at": at}).ok()
+    api.delete("rate-limits/stripe").ok()
+    open_due()
+    assert LimitCheck.primary.count() == of_the_rate == 1
+
+
 @pytest.mark.requirement("RL-R004")
 def test_an_override_is_removed() -> None:
     api = Api()

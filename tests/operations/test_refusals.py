@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 from django.db.models import F
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from django_ojs.operations import ack, activate, cancel, fail, fetch, promotion, retry
 from django_ojs.operations import push as pushing
@@ -46,6 +47,7 @@ FOUND: dict[str, Callable[[UUID], Any]] = {
     "drop": lambda key: transitions.apply(
         Trigger.DROP, State.DISCARDED, jobs().filter(pk=key), finished_at=Now()
     ),
+    "reschedule": lambda key: transitions.reschedule({key: timezone.now() + HOUR}),
 }
 #: The trigger of the table that an operation is, where the names differ.
 EVENT_OF = {"hold": "fail", "rescue": "lapse", "give_back": "return", "overrun": "fail"}

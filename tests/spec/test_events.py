@@ -38,7 +38,7 @@ def test_the_catalogue_has_the_names_of_the_documents() -> None:
         *("backpressure.warning", "backpressure.rejected"),
         *("backpressure.dropped", "backpressure.cleared"),
         # rate-limiting §11.1.
-        *("rate_limit.exceeded", "rate_limit.released"),
+        *("rate_limit.exceeded", "rate_limit.released", "rate_limit.dropped"),
         "rate_limit.dynamic_adjusted",
     }
 

@@ -60,7 +60,8 @@ EXTRA = {
         ("pending", "delete_queue", "discarded"),
         ("retryable", "delete_queue", "discarded"),
     ],
-    "backpressure, drop_oldest": [("available", "drop", "discarded")],
+    "backpressure, drop_oldest; rate-limiting 6.2, drop": [("available", "drop", "discarded")],
+    "rate-limiting 6.2, reschedule": [("available", "reschedule", "scheduled")],
 }
 ROWS = CORE_6_3 + [row for rows in EXTRA.values() for row in rows]
 STATES = (

@@ -145,6 +145,18 @@ def test_a_job_whose_service_refuses_calls_spends_no_attempt(context: TestContex
         handlers.registry.remove("testing.busy")
 
 
+def test_jobs_that_their_limit_does_not_let_start_do_not_keep_the_others(
+    ojs: TestContext,
+) -> None:
+    closed = {"key": "closed", "concurrency": 0}
+    for on_limit in ("drop", "reschedule"):
+        save.options(rate_limit=closed | {"on_limit": on_limit}).enqueue(on_limit)
+    save.options(scheduled_at="+PT1H").enqueue("later")
+    assert ojs.drain(with_scheduled=True).completed == 1
+    assert ojs.drain(with_scheduled=True).completed == 0
+    assert sorted(job.state for job in Job.objects.all()) == ["completed", "discarded", "scheduled"]
+
+
 def test_a_job_that_its_handler_cancels(context: TestContext) -> None:
     @django_ojs.job("testing.cancel")
     def cancel(ctx: django_ojs.JobContext) -> None:

@@ -99,6 +99,16 @@ def test_the_end_of_a_job_starts_the_next_one_of_a_limited_queue(
             becomes(job, "completed")
 
 
+def test_once_passes_thousands_of_jobs_that_it_drops_and_runs_those_behind() -> None:
+    closed = {"key": "closed", "concurrency": 0, "on_limit": "drop"}
+    factories.push_many(1000, queue="limited", rate_limit=closed)
+    last = handlers.note.options(queue="limited", rate_limit={"key": "open", "concurrency": 1})
+    job = stored(last.enqueue())
+    assert WorkerProcess(configured(once=True, queues=("limited",))).run() is Exit.OK
+    assert becomes(job, "completed")
+    assert Job.objects.filter(discard_reason="rate_limited").count() == 1000
+
+
 def test_a_type_without_a_handler_is_held_and_the_others_go_on() -> None:
     stranger = stored(ojs.enqueue("nobody.knows"))
     known = stored(handlers.note.enqueue())

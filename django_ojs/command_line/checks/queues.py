@@ -148,6 +148,16 @@ def _texts(each: health.Finding) -> tuple[str, str, str]:
                     "`manage.py ojs retry is:dead 'ended:<1h'`."
                 ),
             )
+        case "limit_drops":
+            return (
+                _(
+                    "Jobs dropped at their rate limits: %(number)s, of %(of)s limit keys with one "
+                    "in the last hour."
+                )
+                % values,
+                _("They are discarded, because on_limit of their limits is drop."),
+                _("See the limit keys in the admin. Raise the limits, or let jobs wait."),
+            )
         case "paused":
             found = (
                 _("Queue %(queue)s is paused for %(age)s; waiting jobs: %(number)s.")

@@ -11,9 +11,10 @@ from rest_framework.authentication import BaseAuthentication
 from rest_framework.permissions import BasePermission
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
+from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
-from django_ojs.http import compression, exceptions, headers
+from django_ojs.http import compression, exceptions, headers, throttling
 from django_ojs.http.access import API_KEY, Access, access_of, required_access
 from django_ojs.http.authentication import authentication_classes
 from django_ojs.http.parsers import discard_rest, read_object
@@ -38,12 +39,16 @@ class OJSView(APIView):
     #: The scope that each method needs.
     needs: ClassVar[Mapping[str, Scope]] = {}
 
+    #: What counts the requests of the caller, once that is known; None without a limit.
+    throttle: throttling.CallerThrottle | None = None
+
     # Bodies are read by `body` and written by `json_response`.
     parser_classes = ()
     renderer_classes = ()
     # `openapi.yaml` describes these routes; a document that a project generates leaves them out.
     schema = None
     permission_classes: Sequence[type[BasePermission]] = (HasScope,)
+    # Those of the project's own API do not apply to these routes; see `get_throttles`.
     throttle_classes = ()
     # The versions of the project's own API do not apply to these routes.
     versioning_class = None
@@ -52,6 +57,14 @@ class OJSView(APIView):
     def get_authenticators(self) -> list[BaseAuthentication]:
         """Return those of the current settings, which tests override."""
         return [each() for each in authentication_classes()]
+
+    def perform_authentication(self, request: Request) -> None:
+        super().perform_authentication(request)
+        self.throttle = throttling.of_caller(request)
+
+    def get_throttles(self) -> list[BaseThrottle]:
+        """Return the one of the setting HTTP_RATE_LIMIT, if requests are limited."""
+        return [] if self.throttle is None else [self.throttle]
 
     def perform_content_negotiation(
         self, request: Request, force: bool = False
@@ -160,6 +173,10 @@ class PublicView(OJSView):
 
     def get_authenticators(self) -> list[BaseAuthentication]:
         """Return none: credentials are not checked."""
+        return []
+
+    def get_throttles(self) -> list[BaseThrottle]:
+        """Return none: a load balancer must not take the server for one that is down."""
         return []
 
 

@@ -25,7 +25,8 @@ from django_ojs.spec.times import format_timestamp
 from django_ojs.storage import database
 from django_ojs.storage import events as stored
 from django_ojs.storage.dialects.expressions import OneOf
-from django_ojs.storage.key_limits import Crossing
+from django_ojs.storage.figures import rollups
+from django_ojs.storage.key_limits import Crossing, Dropped, Effects
 
 #: Becoming available is one event, whatever it was before.
 AVAILABLE = (EventType.JOB_ENQUEUED,)
@@ -109,7 +110,8 @@ def jobs_available(keys: Collection[UUID], signal: Signal | None = None, *, befo
 def before_timer(job: Job) -> State:
     """Return the state in which a job waited that has become due.
 
-    Only a new job is scheduled, and only a job that has run is retryable.
+    A job that has run is retryable. A limit may have rescheduled it since, which its row does not
+    tell: its event says retryable nevertheless.
     """
     return State.RETRYABLE if job.run else State.SCHEDULED
 
@@ -207,7 +209,7 @@ def expired(keys: Collection[UUID], *, before: Before) -> None:
 
 
 def discarded(keys: Collection[UUID], *, before: Before) -> None:
-    """An operator's action discarded jobs; their error says which."""
+    """Jobs were discarded without a run that failed; their error, if they have one, says why."""
 
     def event(job: Job) -> NewEvent:
         return job_events.discarded(
@@ -247,8 +249,34 @@ def queue_event(type: EventType, name: str, **data: Any) -> None:
         record([NewEvent(type=type, subject=name, queue=name, data={"queue": name, **given})])
 
 
-def rate_limits(crossings: Iterable[Crossing]) -> None:
-    """Keys reached a limit, or left it. There is no signal."""
+def limits(effects: Effects) -> None:
+    """Keys reached a limit, or left it; jobs were rescheduled, or dropped."""
+    _crossed(effects.crossings)
+    _read_and_publish(effects.rescheduled, job_events.scheduled, (EventType.JOB_SCHEDULED,), None)
+    if effects.dropped:
+        _dropped(effects.dropped)
+
+
+def _dropped(dropped: Collection[Dropped]) -> None:
+    ids = [each.id for each in dropped]
+    rows = Job.primary.filter(OneOf("pk", ids)).values_list("pk", "queue", "type")
+    of_job = {key: (queue, type) for key, queue, type in rows}
+    rollups.note_after_commit(rollups.DISCARDED, of_job.values())
+    if is_recorded(EventType.RATE_LIMIT_DROPPED):
+        record(
+            _of_key(
+                EventType.RATE_LIMIT_DROPPED,
+                each.key,
+                job_id=str(each.id),
+                job_type=of_job[each.id][1],
+            )
+            for each in dropped
+        )
+    discarded(ids, before=State.AVAILABLE)
+
+
+def _crossed(crossings: Iterable[Crossing]) -> None:
+    # There is no signal.
     record(
         _of_key(EventType.RATE_LIMIT_RELEASED, each.key, strategy=each.strategy)
         if each.is_over

@@ -11,12 +11,13 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 from uuid import UUID
 
+from django.db.models import Count, Sum
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from django_ojs.conf import settings
 from django_ojs.formatting import StrOrPromise
-from django_ojs.models import Job
+from django_ojs.models import Job, LimitKey
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.access import key_expiry
 from django_ojs.operations.access.key_expiry import KeyProblem
@@ -25,7 +26,7 @@ from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.operations.workers import ended
 from django_ojs.spec.failure import UNKNOWN_JOB_TYPE
 from django_ojs.spec.states import State
-from django_ojs.storage import database
+from django_ojs.storage import database, key_limits
 from django_ojs.storage.bounds import Load
 from django_ojs.storage.figures import rollup_queries
 from django_ojs.storage.figures.rollup_queries import TypeFigures
@@ -59,6 +60,7 @@ Kind = Literal[
     "unknown_type",
     "failing",
     "dead_letters",
+    "limit_drops",
     "transaction",
     "replica",
     "paused",
@@ -102,6 +104,14 @@ class LostWorkers:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class LimitDrops:
+    """Jobs that were dropped at the limits of their keys, up to `MOST` keys."""
+
+    jobs: int = 0
+    keys: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class HeldBack:
     """A type of which jobs were claimed by workers that have no handler for it."""
 
@@ -118,6 +128,7 @@ class Observations:
     lost: LostWorkers | None = None
     held_back: Sequence[HeldBack] = ()
     failing: Sequence[TypeFigures] = ()
+    limit_drops: LimitDrops = LimitDrops()
 
 
 def observe() -> Observations:
@@ -127,6 +138,7 @@ def observe() -> Observations:
         lost=lost_workers(),
         held_back=held_back(),
         failing=rollup_queries.failing(minutes=FAILURE_MINUTES, limit=MOST_TYPES),
+        limit_drops=limit_drops(),
     )
 
 
@@ -154,6 +166,13 @@ def new_dead_letters(within: timedelta = timedelta(hours=1)) -> int:
     """Return how many jobs became dead letters in this time, up to one more than `MOST`."""
     fresh = Job.primary.filter(dead_letter=True, finished_at__gt=Now() - within)
     return fresh.order_by()[: MOST + 1].count()
+
+
+def limit_drops() -> LimitDrops:
+    """Return how many jobs were dropped at their limits: of keys with a drop in the last hour."""
+    recent = LimitKey.primary.filter(dropped_at__gt=Now() - key_limits.DROPPED_WITHIN)
+    found = recent.order_by()[:MOST].aggregate(jobs=Sum("dropped"), keys=Count("pk"))
+    return LimitDrops(jobs=found["jobs"] or 0, keys=found["keys"])
 
 
 def oldest_transaction() -> timedelta | None:
@@ -242,6 +261,15 @@ def findings(
                 level=Level.FAIR,
                 number=min(observed.fresh_dead, MOST),
                 capped=observed.fresh_dead > MOST,
+            )
+        )
+    if observed.limit_drops.keys:
+        found.append(
+            Finding(
+                kind="limit_drops",
+                level=Level.FAIR,
+                number=observed.limit_drops.jobs,
+                of=observed.limit_drops.keys,
             )
         )
     if transaction is not None and transaction >= OLD:

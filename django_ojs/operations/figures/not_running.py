@@ -55,15 +55,18 @@ class NotRunning:
     sentence: str
 
 
-def why_not_running(job: Job) -> NotRunning | None:
-    """Return why a job does not run; None if it runs, or has ended."""
+def why_not_running(job: Job, *, key: str | None = None) -> NotRunning | None:
+    """Return why a job does not run; None if it runs, or has ended.
+
+    `key` stands for its limit key in the sentence.
+    """
     state = State(job.state)
     if state is State.ACTIVE or state in TERMINAL:
         return None
     if state is State.PENDING:
         return NotRunning(kind="pending", sentence=_("It waits until it is activated."))
     if state is State.AVAILABLE:
-        return _blocked(job) or _in_line(job)
+        return _blocked(job) or _in_line(job, key or job.limit_key)
     return _not_due(job)
 
 
@@ -73,8 +76,11 @@ def _not_due(job: Job) -> NotRunning:
     late = None if job.due_at is None else (timezone.now() - job.due_at).total_seconds()
     values = {"duration": _duration(abs(late or 0)), "time": _time(job.due_at)}
     if late is None or late <= 0:
+        is_rescheduled = job.state == State.SCHEDULED and job.enqueued_at is not None
+        text = _("It is due in %(duration)s, at %(time)s.")
+        if is_rescheduled:
+            text = _("At its limit it was rescheduled. It is due in %(duration)s, at %(time)s.")
         if blocked is None:
-            text = _("It is due in %(duration)s, at %(time)s.")
             return NotRunning(kind="due", sentence=text % values)
         due = _("It is due in %(duration)s.") % values
     else:
@@ -134,7 +140,7 @@ def _in_maintenance(maintenance: MaintenanceStatus) -> str:
     return text % {**_since(maintenance.enabled_at), "reason": reason}
 
 
-def _in_line(job: Job) -> NotRunning:
+def _in_line(job: Job, key: str | None) -> NotRunning:
     """Return how many jobs are before an available one, and about how long they take."""
     if job.lost_with_others >= ISOLATED_AFTER:
         return NotRunning(
@@ -146,7 +152,7 @@ def _in_line(job: Job) -> NotRunning:
         )
     if (limited := _limited(job.queue)) is not None:
         return NotRunning(kind="limited", sentence=limited)
-    if (limited := _limited_by_key(job)) is not None:
+    if (limited := _limited_by_key(job, key)) is not None:
         return NotRunning(kind="limited_by_key", sentence=limited)
     before = _before(job)
     if not before:
@@ -220,22 +226,22 @@ def _limited(queue: str) -> str | None:
     return None
 
 
-def _limited_by_key(job: Job) -> str | None:
+def _limited_by_key(job: Job, key: str | None) -> str | None:
     """Return which limit of its key a job waits for."""
-    if job.limit_key is None:
+    if key is None:
         return None
     used = key_limits.use_of(job)
     limit = used.limit
     if used.is_paused:
         return _("Its key %(key)s is paused, and jobs of it start in %(duration)s.") % {
-            "key": job.limit_key,
+            "key": key,
             "duration": _duration((used.paused_until - used.now) / 1000),
         }
     if limit.concurrency is not None and used.active >= limit.concurrency:
         return _(
             "It waits for its limit: of the key %(key)s, %(running)s of %(limit)s jobs run."
         ) % {
-            "key": job.limit_key,
+            "key": key,
             "running": formatting.grouped(used.active),
             "limit": formatting.grouped(limit.concurrency),
         }
@@ -243,7 +249,7 @@ def _limited_by_key(job: Job) -> str | None:
         return _(
             "It waits for its limit: the rate of the key %(key)s allows the next start in "
             "%(duration)s."
-        ) % {"key": job.limit_key, "duration": _duration(used.seconds_to_rate)}
+        ) % {"key": key, "duration": _duration(used.seconds_to_rate)}
     return None
 
 

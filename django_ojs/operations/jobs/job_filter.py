@@ -231,7 +231,10 @@ def _clock(moment: datetime | None) -> Moment | None:
 #: Jobs whose times are those of a run: others ended without one, or after it for another reason.
 _RAN = Q(state__in=(State.ACTIVE, State.COMPLETED)) | (
     Q(state=State.DISCARDED)
-    & (Q(discard_reason__isnull=True) | ~Q(discard_reason__in=("expired", "dropped", "operator")))
+    & (
+        Q(discard_reason__isnull=True)
+        | ~Q(discard_reason__in=("expired", "dropped", "operator", "rate_limited"))
+    )
 )
 
 

@@ -77,7 +77,7 @@ _VERBATIM: Final = tuple(
     field.name for field in FIELDS if field.option and field.stored == field.name
 )
 # Discarded without an execution that failed: no execution was completed.
-_NOT_COMPLETED: Final = frozenset({"expired", "dropped", "operator"})
+_NOT_COMPLETED: Final = frozenset({"expired", "dropped", "operator", "rate_limited"})
 
 
 def render(
@@ -145,7 +145,10 @@ def _add_times(out: dict[str, Any], job: StoredJob, state: str, options: dict[st
         out["created_at"] = format_timestamp(job.created_at)
     if job.enqueued_at is not None:
         out["enqueued_at"] = format_timestamp(job.enqueued_at)
-    if "scheduled_at" in options:
+    if state == "scheduled" and job.due_at is not None and job.enqueued_at is not None:
+        # It was available before, and a limit rescheduled it.
+        out["scheduled_at"] = format_timestamp(job.due_at)
+    elif "scheduled_at" in options:
         out["scheduled_at"] = options["scheduled_at"]
     elif state == "scheduled" and job.due_at is not None:
         out["scheduled_at"] = format_timestamp(job.due_at)

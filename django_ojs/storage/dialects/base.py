@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, NamedTuple
 from uuid import UUID
 
 from django.core.checks import CheckMessage
@@ -141,6 +141,25 @@ class Candidate:
     key: str | None
     policy: str | None
     is_locked: bool
+
+
+class KeyRow(NamedTuple):
+    """How much of its limits a key uses; times are in milliseconds since 1970.
+
+    `starts` and `override` are JSON. Of a key of which nothing is kept, most are None.
+    """
+
+    key: str
+    active: int
+    starts: str | None
+    override: str | None
+    paused_until: int | None
+    limited_by: str | None
+    eased_at: int | None
+    rescheduled_until: int | None
+    dropped: int | None
+    dropped_at: int | None
+    now: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -425,14 +444,10 @@ class Dialect(ABC):
 
     def limit_keys_use(
         self, connection: BaseDatabaseWrapper, keys: Collection[str]
-    ) -> list[tuple[str, int, str | None, str | None, int | None, str | None, int | None, int]]:
-        """Return how much of their limits keys use, under their locks.
-
-        Of each the key, the active jobs, the JSON of the starts and of the override, until when it
-        is paused, by which limit its jobs are held, since when none is, and the time, the times in
-        milliseconds.
-        """
-        return self._rows(connection, "limit_keys_use", {"keys": self.texts(keys)})
+    ) -> list[KeyRow]:
+        """Return how much of their limits keys use, under their locks."""
+        rows = self._rows(connection, "limit_keys_use", {"keys": self.texts(keys)})
+        return [KeyRow(*row) for row in rows]
 
     def limit_keys_waiting(
         self, connection: BaseDatabaseWrapper, keys: Collection[str], most: int
@@ -503,6 +518,10 @@ class Dialect(ABC):
         """
         rows = self._rows(connection, "complete", {"worker_id": worker_id, "finished": finished})
         return {self.uuid(key) for (key,) in rows}
+
+    @abstractmethod
+    def reschedule(self, connection: BaseDatabaseWrapper, jobs: Mapping[UUID, datetime]) -> int:
+        """Make available jobs, which the caller has locked, due at these times; return how many."""
 
     @abstractmethod
     def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str]]:

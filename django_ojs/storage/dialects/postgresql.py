@@ -276,6 +276,10 @@ class PostgreSQL(Dialect):
         rows = self._rows(connection, "turn_jobs", values, isolation=ISOLATION[isolation])
         return [self._turn_job(row) for row in rows]
 
+    def reschedule(self, connection: BaseDatabaseWrapper, jobs: Mapping[UUID, datetime]) -> int:
+        given = [{"id": str(key), "due_at": at.isoformat()} for key, at in jobs.items()]
+        return len(self._rows(connection, "reschedule", {"jobs": json.dumps(given)}))
+
     def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str]]:
         return self._rows(connection, "promote", [limit])
 

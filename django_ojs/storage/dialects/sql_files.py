@@ -25,6 +25,7 @@ _TRANSITIONS: Final = {
     "expire": (Trigger.EXPIRE, State.DISCARDED),
     "lapse": (Trigger.LAPSE, State.AVAILABLE),
     "last_lapse": (Trigger.LAPSE, State.DISCARDED),
+    "reschedule": (Trigger.RESCHEDULE, State.SCHEDULED),
 }
 
 

@@ -179,6 +179,13 @@ class SQLite(Dialect):
         self._run(connection, "add_cron_runs", {"runs": runs})
         self._run(connection, "note_cron_runs", {"runs": runs})
 
+    def reschedule(self, connection: BaseDatabaseWrapper, jobs: Mapping[UUID, datetime]) -> int:
+        given = [
+            {"id": key.hex, "due_at": f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}"}
+            for key, at in jobs.items()
+        ]
+        return len(self._rows(connection, "reschedule", {"jobs": json.dumps(given)}))
+
     def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str]]:
         rows = self._rows(connection, "promote", {"limit": limit, "now": _next_millisecond()})
         return [(self.uuid(key), queue) for key, queue in rows]

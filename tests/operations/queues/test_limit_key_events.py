@@ -92,7 +92,7 @@ def test_an_episode_ends_too_when_its_jobs_are_cancelled_and_deleted() -> None:
     assert [event for event, *_ in events()] == ["exceeded", "released"]
 
 
-@pytest.mark.requirement("RL-R003")
+@pytest.mark.requirement("RL-R003", "RL-11.1-2")
 def test_a_pause_is_one_event_however_many_jobs_ask_for_it() -> None:
     add(number=3, concurrency=5)
     until = format_timestamp(timezone.now() + MINUTE)

@@ -406,7 +406,6 @@ def test_a_transaction_with_an_old_snapshot_starts_no_job_with_a_limit() -> None
         ({"key": "a", "rate": {"limit": 1}}, "rate_limit.rate.period"),
         ({"key": "a", "throttle": {"limit": 1, "period": "soon"}}, "rate_limit.throttle.period"),
         ({"key": "a", "on_limit": "explode"}, "rate_limit.on_limit"),
-        ({"key": "a", "on_limit": "drop"}, "rate_limit.on_limit"),
     ],
 )
 def test_a_policy_that_cannot_hold_is_refused(policy: Any, field: str) -> None:

@@ -130,6 +130,13 @@ class TestEnds:
         assert workflows.advance_due() == 1
         assert read(workflow).state == "failed"
 
+    def test_a_job_that_is_dropped_at_its_limit(self) -> None:
+        limit = {"key": "acme", "concurrency": 0, "on_limit": "drop"}
+        workflow = create(chain(job("a", rate_limit=limit), job("b")))
+        assert fetch.fetch(["default"]) == []
+        assert workflows.advance_due() == 1
+        assert read(workflow).state == "failed"
+
     def test_a_job_that_is_deleted_before_it_has_ended(self) -> None:
         workflow = create(chain(job("a"), job("b")))
         jobs().delete()

@@ -2,7 +2,8 @@
 --
 -- Each way by which a job leaves its place under a limit is an UPDATE of its state, or a DELETE. The
 -- triggers append a row in the same transaction, and lock none that another writer needs. A job that
--- was held when it ended and comes back is checked too.
+-- was held when it ended and comes back is checked too. A job that a claim reschedules or drops at its
+-- limit makes no room for another one.
 --
 -- The condition is evaluated for each row without a call of a function: a plain job pays for
 -- one comparison with NULL, and a statement that does not set the state not even that.
@@ -19,7 +20,9 @@ END $$;
 
 CREATE OR REPLACE TRIGGER ojs_job_limit_update AFTER UPDATE OF state ON ojs_job FOR EACH ROW
     WHEN (OLD.limit_key IS NOT NULL AND NEW.state <> 'active'
-          AND (OLD.state IN ('active', 'available') OR NEW.limit_hold = 2))
+          AND (OLD.state = 'active' OR NEW.limit_hold = 2
+               OR (OLD.state = 'available' AND NEW.state <> 'scheduled'
+                   AND NEW.discard_reason IS DISTINCT FROM 'rate_limited')))
     EXECUTE FUNCTION ojs_job_limit_check();
 
 CREATE OR REPLACE TRIGGER ojs_job_limit_delete AFTER DELETE ON ojs_job FOR EACH ROW

@@ -1,6 +1,7 @@
 -- How much of their limits keys use, for the holder of their locks: the active jobs, the starts, the
--- override, until when they are paused, by which
--- limit jobs of them are held, since when none is, and the time. Times are in milliseconds.
+-- override, until when they are paused, by which limit jobs of them are held, since when none is, the
+-- latest time of a rescheduled job, the dropped jobs and when the last one was, and the time. Times are in
+-- milliseconds.
 SELECT wanted.key, (SELECT count(*) FROM ojs_job WHERE state {before_ack} AND limit_key = wanted.key),
        known.starts::text,
        CASE WHEN known.override_until IS NULL OR known.override_until > statement_timestamp()
@@ -8,5 +9,7 @@ SELECT wanted.key, (SELECT count(*) FROM ojs_job WHERE state {before_ack} AND li
        (EXTRACT(EPOCH FROM known.paused_until) * 1000)::bigint,
        known.limited_by,
        (EXTRACT(EPOCH FROM known.eased_at) * 1000)::bigint,
+       (EXTRACT(EPOCH FROM known.rescheduled_until) * 1000)::bigint,
+       known.dropped, (EXTRACT(EPOCH FROM known.dropped_at) * 1000)::bigint,
        (EXTRACT(EPOCH FROM statement_timestamp()) * 1000)::bigint
 FROM unnest(%(keys)s::text[]) AS wanted (key) LEFT JOIN ojs_limit_key AS known USING (key)

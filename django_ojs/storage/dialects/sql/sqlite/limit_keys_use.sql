@@ -1,6 +1,7 @@
 -- How much of their limits keys use, for the holder of the write lock: the active jobs, the starts,
--- the override, until when they are paused, by which
--- limit jobs of them are held, since when none is, and the time. Times are in milliseconds.
+-- the override, until when they are paused, by which limit jobs of them are held, since when none is,
+-- the latest time of a rescheduled job, the dropped jobs and when the last one was, and the time. Times
+-- are in milliseconds.
 SELECT wanted.value,
        (SELECT count(*) FROM ojs_job WHERE state {before_ack} AND limit_key = wanted.value),
        known.starts,
@@ -8,5 +9,7 @@ SELECT wanted.value,
        CAST((julianday(known.paused_until) - 2440587.5) * 86400000 AS integer),
        known.limited_by,
        CAST((julianday(known.eased_at) - 2440587.5) * 86400000 AS integer),
+       CAST((julianday(known.rescheduled_until) - 2440587.5) * 86400000 AS integer),
+       known.dropped, CAST((julianday(known.dropped_at) - 2440587.5) * 86400000 AS integer),
        CAST((julianday('now') - 2440587.5) * 86400000 AS integer)
 FROM json_each(%(keys)s) AS wanted LEFT JOIN ojs_limit_key AS known ON known.key = wanted.value

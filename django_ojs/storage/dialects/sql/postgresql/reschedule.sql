@@ -1,0 +1,6 @@
+-- Makes jobs, which the caller has locked, due at a time of each.
+UPDATE ojs_job AS j
+SET state = {after_reschedule}, due_at = r.due_at
+FROM json_to_recordset(%(jobs)s::json) AS r (id uuid, due_at timestamptz)
+WHERE j.id = r.id AND j.state {before_reschedule}
+RETURNING j.id
