@@ -27,7 +27,7 @@ class Worker(StoredModel):
     pid = models.PositiveBigIntegerField(null=True)
     queues = models.JSONField(default=list)
     pool = models.CharField(
-        max_length=MAX_NAME, blank=True, help_text="The pool that it belongs to; empty for none."
+        max_length=MAX_NAME, blank=True, help_text=_("The pool that it belongs to; empty for none.")
     )
     labels = models.JSONField(default=list)
     job_types = models.JSONField(

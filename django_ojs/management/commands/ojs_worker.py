@@ -297,14 +297,19 @@ def _which_jobs(
     if pool is not None:
         if queues is not DEFAULT_QUEUES or strategy is not None:
             raise CommandError(
-                "--pool says the queues and the strategy: leave --queues and --strategy out, or "
-                "change the pool in OJS['POOLS']."
+                _(
+                    "--pool says the queues and the strategy: leave --queues and --strategy out, "
+                    "or change the pool in OJS['POOLS']."
+                )
             )
         found = settings().pool(pool)
         if found is None:
             known = [each.name for each in settings().pools]
-            hint = did_you_mean(pool, known) if known else "OJS['POOLS'] has none."
-            raise CommandError(f"There is no pool {pool!r} in OJS['POOLS']. {hint}")
+            hint = did_you_mean(pool, known) if known else _("OJS['POOLS'] has none.")
+            raise CommandError(
+                _("There is no pool %(pool)r in OJS['POOLS']. %(hint)s")
+                % {"pool": pool, "hint": hint}
+            )
         return {
             "pool": found.name,
             "queues": found.queues,
@@ -315,8 +320,11 @@ def _which_jobs(
     for name in queues:
         if (owner := settings().pool_of_queue.get(name)) is not None:
             raise CommandError(
-                f"Only workers of the pool {owner} get jobs of the queue {name}: use --pool "
-                f"{owner}, or leave out exclusive in OJS['POOLS'][{owner!r}]."
+                _(
+                    "Only workers of the pool %(pool)s get jobs of the queue %(queue)s: use --pool "
+                    "%(pool)s, or leave out exclusive in OJS['POOLS'][%(pool)r]."
+                )
+                % {"pool": owner, "queue": name}
             )
     weights = tuple((name, weight) for name, weight in queues.items() if weight is not None)
     try:
