@@ -10,7 +10,6 @@ from django.utils.translation import gettext_lazy
 
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.command_line.figures import age
-from django_ojs.conf import settings
 from django_ojs.formatting import grouped
 from django_ojs.operations import queues
 from django_ojs.operations.access import key_expiry
@@ -126,7 +125,7 @@ def _texts(each: health.Finding) -> tuple[str, str, str]:
                 _("No worker fetches the available jobs of %(queue)s: %(number)s.") % values,
                 _("They never run."),
                 _("Start a worker: `manage.py ojs_worker %(arguments)s`.")
-                % {"arguments": _worker_for(each.queue)},
+                % {"arguments": each.text},
             )
         case "stale":
             return (
@@ -280,12 +279,6 @@ def _keys() -> Iterator[DoctorFinding]:
             why=why,
             cure=cure,
         )
-
-
-def _worker_for(queue: str | None) -> str:
-    """Return the arguments of a worker that gets jobs of a queue."""
-    pool = settings().pool_of_queue.get(queue or "")
-    return f"--queues {queue}" if pool is None else f"--pool {pool}"
 
 
 CHECKS: Final = (

@@ -372,6 +372,7 @@ def _of(row: OverviewRow, *, is_stopped: bool) -> list[Finding]:
                 queue=row.name,
                 number=row.available,
                 since=row.oldest,
+                text=_worker_arguments(row.name),
             )
         )
     elif row.oldest is not None and not row.status.paused and not is_stopped:
@@ -397,6 +398,12 @@ def _of(row: OverviewRow, *, is_stopped: bool) -> list[Finding]:
             )
         )
     return found
+
+
+def _worker_arguments(queue: str) -> str:
+    """Return the arguments of a worker that gets jobs of a queue."""
+    pool = settings().pool_of_queue.get(queue)
+    return f"--queues {queue}" if pool is None else f"--pool {pool}"
 
 
 def _lately(minutes: Sequence[int], since: datetime | None) -> int:

@@ -165,7 +165,7 @@ def workers_of_type(type: str, queues: Collection[str]) -> WorkersOfType:
             continue
         if type in row.job_types:
             found.having.append(row.pk)
-        elif not set(queues).isdisjoint(queues_of(row)):
+        elif any(takes(row, queue) for queue in queues):
             (found.lacking if row.job_types else found.unknown).append(row.pk)
     return found
 

@@ -11,8 +11,8 @@ import pytest
 from django.test import override_settings
 
 from django_ojs.models import Worker
-from django_ojs.operations import ack, beat, fetch
-from django_ojs.operations.figures import queue_overview
+from django_ojs.operations import ack, beat, fetch, queues
+from django_ojs.operations.figures import health, queue_overview
 from django_ojs.operations.figures.not_running import why_not_running
 from django_ojs.operations.workers import registry
 from django_ojs.spec.isolation import ISOLATED_AFTER
@@ -74,6 +74,10 @@ def test_a_job_without_a_worker_of_its_pool_says_so() -> None:
         "Only workers of the pool gpu get jobs of the queue images, and none is running. Start "
         "one: manage.py ojs_worker --pool gpu."
     )
+    status = queues.get("images")
+    (row,) = queue_overview.overview([status], flows={}, oldest={}, listens={})
+    (finding,) = health.findings_of_queue(row, is_stopped=False)
+    assert (finding.kind, finding.text) == ("unworked", "--pool gpu")
     member("everywhere", "", "*")
     assert not queue_overview.is_worked("images")
     assert queue_overview.is_worked("anything")
@@ -82,6 +86,14 @@ def test_a_job_without_a_worker_of_its_pool_says_so() -> None:
     assert [each.worker.pk for each in registry.listening("images", limit=9).workers] == ["g"]
     found = registry.listening("mail", limit=9).workers
     assert {each.worker.pk for each in found} == {"w", "everywhere"}
+
+
+@pytest.mark.django_db
+def test_a_worker_of_all_queues_counts_among_those_that_could_run_a_type() -> None:
+    member("w", "", "*")
+    with override_settings(OJS=GPU):
+        assert registry.workers_of_type("thumbnail", ["mail"]).unknown == ["w"]
+        assert registry.workers_of_type("thumbnail", ["images"]).unknown == []
 
 
 BOUNDED = {"POOLS": {"small": {"queues": ["a", "b"], "concurrency": 3}}}
