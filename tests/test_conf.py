@@ -100,6 +100,8 @@ BAD: dict[str, list[Any]] = {
         {"b": {"queues": {"y": 1, "x": 1}}, "a": {"queues": ["x"], "exclusive": True}},
         {name: {"queues": ["x"], "exclusive": True} for name in "ab"},
     ],
+    "HTTP_RATE_LIMIT": [600, True, [], "600", "600/week", "0/min", "-1/min", "600/min ", "", "a/min"],
+    "HTTP_RATE_LIMIT_CACHE": [None, "", "unknown", 4711, True, [], {}],
     "READ_DATABASE": ["", 4711, True, [], {}],
     "WRONG_DATABASE": [None, "ignore", True, [], 4711],
     "PAYLOAD_HTTPS_HOSTS": [*PATHS, ["https://a"], ["a/b"], ["a b"], ["*"], [""], ["a:b"]],
