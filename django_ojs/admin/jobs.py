@@ -334,4 +334,4 @@ def _policies(job: Job, limit_key: str | None) -> dict[str, Any]:
 def _prune_at(job: Job) -> datetime | None:
     if job.finished_at is None:
         return None
-    return job.finished_at + retention.of(job.queue, (State(job.state), job.dead_letter))
+    return job.finished_at + retention.of(job)

@@ -1,5 +1,6 @@
 """What a caller may do: its scopes and its queues (ojs-security §7)."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -69,6 +70,20 @@ class Access:
         if self.queues is not None and queue not in self.queues:
             raise PermissionDenied(
                 "queue: these credentials are for other queues.", details={"field": "queue"}
+            )
+
+    def check_any_queue(self, queues: Collection[str]) -> None:
+        """Raise PermissionDenied unless the caller may use one of these: it may read their job."""
+        if self.queues is not None and self.queues.isdisjoint(queues):
+            self.check_queue(min(queues))
+
+    def check_dead_letter_queue(self, config: object) -> None:
+        """Raise PermissionDenied where a configuration names a queue for dead letters of others."""
+        target = config.get("dead_letter_queue") if isinstance(config, dict) else None
+        if isinstance(target, str) and self.queues is not None and target not in self.queues:
+            raise PermissionDenied(
+                "dead_letter_queue: these credentials are for other queues.",
+                details={"field": "dead_letter_queue"},
             )
 
     def check_producer(self, queue: str) -> None:

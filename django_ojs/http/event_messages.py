@@ -155,7 +155,9 @@ def ended(jobs: Collection[UUID], within: Collection[str] | None = None) -> dict
     """
     which = Job.primary.filter(pk__in=jobs, state__in=TERMINAL)
     if within is not None:
-        which = which.filter(queue__in=sorted(within))
+        names = sorted(within)
+        # A dead letter may be in another queue than that where it ran.
+        which = which.filter(Q(queue__in=names) | Q(original_queue__in=names))
     return {job.pk: _ending(job) for job in which}
 
 

@@ -7,6 +7,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.db import DatabaseError, InterfaceError
+from django.db.models import Q
 
 from django_ojs.http import event_messages
 from django_ojs.http.event_messages import Message, finished_ms
@@ -63,7 +64,8 @@ def progress_of(key: UUID, within: Collection[str] | None, last_id: str) -> Step
 def _read(key: UUID, within: Collection[str] | None) -> Job | None:
     which = Job.primary.filter(pk=key)
     if within is not None:
-        which = which.filter(queue__in=sorted(within))
+        names = sorted(within)
+        which = which.filter(Q(queue__in=names) | Q(original_queue__in=names))
     return which.only("state", "progress", "run", "attempt", "finished_at").first()
 
 

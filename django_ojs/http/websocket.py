@@ -343,7 +343,7 @@ def _channel(name: str, types: object, access: Access) -> Channel:
     kind, _, rest = name.partition(":")
     if kind == "job":
         key = ids.parse_id(rest, "channel")
-        access.check_queue(info(key).queue)
+        access.check_any_queue(info(key).queues)
         return Channel(name=name, job=key, types=types, within=access.queues)
     if kind == "queue":
         check_queue(rest, settings().limits, field="channel")

@@ -32,7 +32,7 @@ from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.events import publish
 from django_ojs.spec.destinations import LOCAL
 from django_ojs.spec.envelope import Envelope
-from django_ojs.spec.errors import DuplicateJob, InvalidRequest, OJSError, QueueFull
+from django_ojs.spec.errors import DuplicateJob, InvalidRequest, OJSError, QueueFull, QueuePaused
 from django_ojs.spec.states import State
 from django_ojs.storage import database, interceptor, key_limits, notify, queue_configs, tenants
 from django_ojs.storage.dialects.base import Stored
@@ -171,7 +171,13 @@ def _admit_and_insert(envelopes: Sequence[Envelope], options: PushOptions) -> li
     jobs = [envelope for envelope in admitted if envelope is not None]
     if not jobs:
         return _in_order(envelopes, admitted, [])
-    draining.check([job.queue for job in jobs])
+    try:
+        draining.check([job.queue for job in jobs])
+    except QueuePaused as error:
+        if options.batch:
+            queues = [envelope and envelope.queue for envelope in admitted]
+            error.details["index"] = queues.index(error.details["queue"])
+        raise
     if not options.admitted:
         defaults.fill_in(jobs, queue_configs.current())
     try:

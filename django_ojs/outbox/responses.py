@@ -110,6 +110,8 @@ def _outcome(
         )
     if status == 413:
         return DeliveryOutcome.REFUSED  # From a proxy too: this job is too large on this way.
+    if error.get("retryable") is True:
+        return DeliveryOutcome.LATER  # Such as a draining queue: it is a refusal of the moment.
     if 400 <= status < 500 and error and status not in _LATER:
         return DeliveryOutcome.REFUSED
     if status >= 500 and error.get("retryable") is False:

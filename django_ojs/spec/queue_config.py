@@ -122,7 +122,7 @@ class QueueConfig:
             visibility_timeout_ms=_milliseconds(values.get("visibility_timeout") or 0),
             default_retry=_retry(values.get("default_retry")),
             dead_letter_queue=values.get("dead_letter_queue"),
-            retention=_retention(values),
+            retention=retention_of(values),
             values=_with_flat_spelling(values),
         )
 
@@ -256,7 +256,8 @@ def _with_flat_spelling(values: Mapping[str, Any]) -> dict[str, Any]:
     return {**values, **flat}
 
 
-def _retention(values: Mapping[str, Any]) -> dict[tuple[State, bool], timedelta]:
+def retention_of(values: Mapping[str, Any]) -> dict[tuple[State, bool], timedelta]:
+    """Return the retention in a configuration, by state and whether a job is a dead letter."""
     kept = values.get("retention") or {}
     found = {(state, False): kept.get(state.value) for state in RETAINED}
     # The dead-letter document's spelling and queue-config's.

@@ -47,7 +47,7 @@ _DIALECTS: dict[str, Dialect] = {"postgresql": PostgreSQL(), "sqlite": SQLite()}
 class OptionalError(DatabaseError):
     """A statement failed without which its transaction is better than no transaction.
 
-    `retried` runs the operation again, and `is_degraded` is true then.
+    `retried` runs the operation again, without such statements.
     """
 
 
@@ -176,15 +176,20 @@ def retried(operation: Callable[[], T], using: str | None = None) -> T:
     """Run an operation that is one transaction of its own, again after a contention error.
 
     That is the error when the database ended a deadlock or a lock wait. After an OptionalError it
-    runs again without what failed. Inside a caller's `atomic()` the operation runs once, because
-    only the caller can repeat its transaction. Raises NeedsPrimary within `on_replica`: what is
+    runs again without what failed. Inside a caller's `atomic()` contention is raised, because only
+    the caller can repeat its transaction. Raises NeedsPrimary within `on_replica`: what is
     read there decides no write.
     """
     if using is None and is_on_replica():
         raise NeedsPrimary
     link = connection(using)
     if link.in_atomic_block:
-        return operation()
+        try:
+            return operation()
+        except OptionalError:
+            # The savepoint of the operation was rolled back: the caller's transaction is usable.
+            with _without_optional():
+                return operation()
     pause = FIRST_PAUSE
     for left in range(RETRIES, -1, -1):
         try:
@@ -202,8 +207,8 @@ def retried(operation: Callable[[], T], using: str | None = None) -> T:
 
 
 @contextmanager
-def _without_optional() -> Iterator[None]:
-    token = _degraded.set(True)
+def _without_optional(value: bool = True) -> Iterator[None]:
+    token = _degraded.set(value)
     try:
         yield
     finally:
@@ -213,7 +218,8 @@ def _without_optional() -> Iterator[None]:
 def run_optional(statement: Callable[[], object]) -> None:
     """Run a statement of a transaction, which is left out when that begins again after its error.
 
-    A savepoint would cost two round trips each time; this costs a transaction where it fails.
+    A savepoint would cost two round trips each time; this costs a transaction where it fails. In a
+    caller's `atomic()` only the operation begins again, in the savepoint that it opens itself.
     Raises OptionalError, and the errors that a repetition or a new connection cures.
     """
     if _degraded.get():
@@ -269,7 +275,20 @@ def after_commit(then: Callable[[], object], using: str | None = None) -> None:
     """
     link = connection(using)
     if link.in_atomic_block or link.get_autocommit():
+        if _degraded.get():
+            then = _complete(then)
         link.on_commit(then, robust=True)
+
+
+def _complete(then: Callable[[], object]) -> Callable[[], object]:
+    """Return a function after whose transaction others run with their optional statements."""
+
+    @wraps(then)
+    def called() -> None:
+        with _without_optional(False):
+            then()
+
+    return called
 
 
 def atomic() -> transaction.Atomic:

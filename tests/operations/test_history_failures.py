@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
-from django_ojs.models import Attempt
+from django_ojs import signals
+from django_ojs.models import Attempt, Job
 from django_ojs.operations import ack, cancel, fail, fetch
 from django_ojs.operations.workers import rescue
 from tests.factories import BOOM, HOUR, active, age, hourly, push, read, worker
@@ -72,3 +73,34 @@ def test_jobs_are_enqueued_claimed_and_ended_while_no_attempt_can_be_stored(
     again = active(retry=hourly(2))
     fail.fail(again.id, BOOM)
     assert Attempt.primary.filter(job_id=again.id).count() == 1
+
+
+def test_the_transaction_of_a_caller_goes_on_too() -> None:
+    failed, cancelled = active(retry=hourly(2)), active()
+    with without_history(), transaction.atomic():
+        before = push()
+        fail.fail(failed.id, BOOM)
+        cancel.cancel(cancelled.id)
+        after = push()
+    jobs = (before, failed, cancelled, after)
+    states = [read(job.id).state for job in jobs]
+    assert states == ["available", "retryable", "cancelled", "available"]
+
+
+def test_what_a_receiver_does_after_the_commit_has_its_history() -> None:
+    first, second = active(retry=hourly(2)), active(retry=hourly(2))
+
+    def receive(job: Job, **values: object) -> None:
+        if job.id == first.id:
+            with connection.cursor() as cursor:
+                cursor.execute(_ACCEPT[connection.vendor])
+            fail.fail(second.id, BOOM)
+
+    signals.job_failed.connect(receive)
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(_REJECT[connection.vendor])
+        fail.fail(first.id, BOOM)
+    finally:
+        signals.job_failed.disconnect(receive)
+    assert list(Attempt.primary.values_list("job_id", flat=True)) == [second.id]

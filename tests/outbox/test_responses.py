@@ -58,6 +58,24 @@ def test_a_job_that_its_unique_policy_refuses_is_kept_as_refused(
     assert (only().state, only().error_code) == ("refused", "duplicate")
 
 
+def test_a_job_for_a_queue_that_drains_is_sent_again_later(server: Server, relay: Relay) -> None:
+    def response(path: str, body: Any) -> Any:
+        if body is None:
+            return None
+        status, document, headers = error(422, "queue_paused")
+        document["error"]["retryable"] = True
+        return status, document, headers
+
+    server.response = response
+    keys = enqueue(1)
+    run(relay)
+    assert (only().state, only().error_code) == ("pending", "queue_paused")
+    server.response = lambda path, body: None
+    let_time_pass(relay)
+    run(relay)
+    assert (server.ids, only().state) == (keys, "sent")
+
+
 def test_one_bad_job_of_a_batch_is_refused_and_the_others_arrive(
     server: Server, relay: Relay
 ) -> None:

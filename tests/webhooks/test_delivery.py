@@ -178,6 +178,30 @@ def test_a_bound_below_a_batch_does_not_stop_deliveries(
     assert caplog.text.count("wait until the queue") == 2
 
 
+def test_events_wait_while_the_queue_of_deliveries_drains(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    queues.drain(webhooks.QUEUE)
+    subscribe()
+    happen("a")
+    dispatcher = dispatch.WebhookDispatcher()
+    tried: list[Webhook] = []
+    enqueue = dispatch.enqueue
+
+    def counted(webhook: Webhook, events: Any) -> list[UUID]:
+        tried.append(webhook)
+        return enqueue(webhook, events)
+
+    monkeypatch.setattr(dispatch, "enqueue", counted)
+    for number in (1, 2):
+        assert dispatcher.dispatch() == 0
+        assert len(tried) == number
+    assert caplog.text.count("is resumed: it is draining") == 1
+    queues.resume(webhooks.QUEUE)
+    assert dispatcher.dispatch() > 0
+    assert len(jobs()) == 1
+
+
 def test_more_events_than_one_batch_are_all_delivered() -> None:
     subscribe()
     happen(*["a"] * (dispatch.BATCH + 1))

@@ -23,9 +23,16 @@ class DeadLetterView(OJSView):
     """The base of the routes of one dead letter, of both planes."""
 
     def find(self, key: str) -> Job:
-        """Return the dead letter of a path. Raises PermissionDenied for one of another queue."""
+        """Return the dead letter of a path. Raises PermissionDenied for one of other queues."""
         job = dead_letters.get(job_id(key, "dead_letter_job"))
+        self.access.check_any_queue(job.queues)
+        return job
+
+    def delete_one(self, key: str) -> Job:
+        """Delete a dead letter for a caller that may use the queue where it is."""
+        job = self.find(key)
         self.access.check_queue(job.queue)
+        dead_letters.delete(job.pk)
         return job
 
     def retry(self, key: str) -> Job:
@@ -84,8 +91,7 @@ class DeadLetterDetail(DeadLetterView):
         return {"job": self.find(key).envelope()}
 
     def delete(self, request: Request, key: str) -> dict[str, Any]:
-        job = self.find(key)
-        dead_letters.delete(job.pk)
+        job = self.delete_one(key)
         return {"deleted": True, "job_id": str(job.pk)}
 
 

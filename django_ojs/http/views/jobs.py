@@ -48,9 +48,9 @@ class JobView(OJSView):
                 self.access.check_queue(queue)
 
     def info(self, key: UUID) -> Job:
-        """INFO of a job that the caller may read."""
+        """INFO of a job that the caller may read: of its queue, or of that where it ran."""
         job = info(key)
-        self.access.check_queue(job.queue)
+        self.access.check_any_queue(job.queues)
         return job
 
     def cancel(self, key: UUID) -> tuple[Job, State]:

@@ -45,6 +45,7 @@ class QueueList(OJSView):
         if isinstance(name, str):
             self.access.check_queue(name)
             check_queue(name, settings().limits, field="name")
+            self.access.check_dead_letter_queue(data.get("config"))
             self.make_known(queues=[name])
         created = queues.create(name, data.get("config"))
         return json_response(
@@ -122,8 +123,11 @@ class QueueConfiguration(QueueView):
         if name == DEFAULT_POLICY:
             self.access.check_all_queues()
             return render_configuration(name, queues.configure_default(self.body()))
+        self.access.check_queue(name)
+        changes = self.body()
+        self.access.check_dead_letter_queue(changes)
         self.check_new(name)
-        return render_configuration(name, queues.configure(name, self.body()).config)
+        return render_configuration(name, queues.configure(name, changes).config)
 
 
 class QueueStatistics(OJSView):

@@ -6,8 +6,8 @@ from datetime import datetime, timedelta
 from typing import Final, cast
 from uuid import UUID
 
-from django.db.models import Exists, OuterRef, Q, QuerySet
-from django.db.models.functions import Now
+from django.db.models import Case, Exists, OuterRef, Q, QuerySet, When
+from django.db.models.functions import Coalesce, Now
 
 from django_ojs.models import Job, Workflow
 from django_ojs.models.workflow import WorkflowState
@@ -66,9 +66,16 @@ def _overdue(kind: Kind, kept: Retention, since: timedelta) -> QuerySet[Job]:
     if not kept.by_queue:
         return jobs
     walk = timedelta(seconds=WALK_AGAIN) if since else since
-    due = Q(finished_at__lte=Now() - kept.default - since - walk) & ~Q(queue__in=[*kept.by_queue])
+    # As `Retention.of`.
+    jobs = jobs.alias(
+        decides=Case(
+            When(queue__in=[*kept.own], then="queue"), default=Coalesce("original_queue", "queue")
+        )
+    )
+    due = Q(finished_at__lte=Now() - kept.default - since - walk)
+    due &= ~Q(decides__in=[*kept.by_queue])
     for queue, own in kept.by_queue.items():
-        due |= Q(queue=queue, finished_at__lte=Now() - own - since - walk)
+        due |= Q(decides=queue, finished_at__lte=Now() - own - since - walk)
     return jobs.filter(due)
 
 
@@ -104,6 +111,10 @@ def _erase(old: QuerySet[Job], limit: int) -> int:
     return erase(keys) if keys else 0
 
 
+#: Key, queue, original queue, when it finished, and the time now.
+_Finished = tuple[UUID, str, str | None, datetime, datetime]
+
+
 @dataclass(slots=True)
 class _Walk:
     """The cursor of a walk over one kind of finished jobs, in the order in which they finished."""
@@ -135,19 +146,21 @@ class QueuePruner:
         if walk is None or time.monotonic() - walk.began >= WALK_AGAIN:
             walk = self._walks[kind] = _Walk(time.monotonic())
         rows = _finished(kind, walk, kept)
-        keys = [pk for pk, queue, finished_at, now in rows if finished_at <= now - kept.of(queue)]
+        keys = [
+            pk
+            for pk, queue, original, finished_at, now in rows
+            if finished_at <= now - kept.of(queue, original)
+        ]
         if keys:
             old = _outside_running_workflows(Job.primary.filter(OneOf("pk", keys)))
             self.deleted += _erase(old.order_by("pk"), len(keys))
         if rows:
-            walk.pk, _, walk.finished_at, _ = rows[-1]
+            walk.pk, _, _, walk.finished_at, _ = rows[-1]
         return len(rows)
 
 
-def _finished(
-    kind: Kind, walk: _Walk, kept: Retention
-) -> list[tuple[UUID, str, datetime, datetime]]:
-    """Return the next jobs of a walk: key, queue, when it finished, and the time now."""
+def _finished(kind: Kind, walk: _Walk, kept: Retention) -> list[_Finished]:
+    """Return the next jobs of a walk."""
     state, dead_letter = kind
     jobs = Job.primary.filter(
         state=state, dead_letter=dead_letter, finished_at__lte=Now() - kept.shortest
@@ -158,5 +171,5 @@ def _finished(
             Q(finished_at__gt=walk.finished_at) | Q(pk__gt=walk.pk)
         )
     ordered = jobs.order_by("finished_at", "pk").annotate(now=Now())
-    rows = ordered.values_list("pk", "queue", "finished_at", "now")[:WALK]
-    return cast("list[tuple[UUID, str, datetime, datetime]]", list(rows))
+    rows = ordered.values_list("pk", "queue", "original_queue", "finished_at", "now")[:WALK]
+    return cast("list[_Finished]", list(rows))

@@ -3,16 +3,16 @@
 Queue-config §6.3 and §6.4, dead-letter §5.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Final
 
 from django_ojs.conf import settings
-from django_ojs.spec.queue_config import DEFAULT_POLICY
+from django_ojs.models import Job
+from django_ojs.spec.queue_config import DEFAULT_POLICY, inherit, retention_of
 from django_ojs.spec.states import State
 from django_ojs.storage import queue_configs
-from django_ojs.storage.queue_configs import Snapshot
 
 #: The state of a finished job, and whether it is a dead letter.
 Kind = tuple[State, bool]
@@ -27,10 +27,17 @@ class Retention:
     default: timedelta
     #: By queue, where it differs.
     by_queue: Mapping[str, timedelta] = field(default_factory=dict)
+    #: The queues with a retention of dead letters in their own configuration.
+    own: Collection[str] = frozenset()
 
-    def of(self, queue: str) -> timedelta:
-        """Return how long the jobs of a queue are kept."""
-        return self.by_queue.get(queue, self.default)
+    def of(self, queue: str, original_queue: str | None = None) -> timedelta:
+        """Return how long the jobs of a queue are kept.
+
+        Those that ran in another one are kept as long as that keeps its own, unless the queue where
+        they are has a retention of its own.
+        """
+        decides = queue if original_queue is None or queue in self.own else original_queue
+        return self.by_queue.get(decides, self.default)
 
     @property
     def longest(self) -> timedelta:
@@ -49,33 +56,24 @@ def current() -> dict[Kind, Retention]:
     if configs is None:
         return {kind: Retention(age) for kind, age in settings().retention.items()}
     policy = configs.of(DEFAULT_POLICY).retention
-    names = {*configs.stored, *settings().queues}
+    in_code = settings().queues
+    names = {*configs.stored, *in_code}
+    own = [
+        name
+        for name in names - {DEFAULT_POLICY}
+        if DEAD_LETTERS
+        in retention_of(inherit(configs.stored.get(name, {}), in_code.get(name, {})))
+    ]
     found = {}
     for kind, age in settings().retention.items():
         default = policy.get(kind, age)
-        own = {name: configs.of(name).retention.get(kind, default) for name in names}
-        if kind == DEAD_LETTERS:
-            own |= _of_dead_letter_queues(configs, names, own, default)
-        by_queue = {name: kept for name, kept in own.items() if kept != default}
-        found[kind] = Retention(default, by_queue)
+        kept = {name: configs.of(name).retention.get(kind, default) for name in names}
+        by_queue = {name: each for name, each in kept.items() if each != default}
+        found[kind] = Retention(default, by_queue, frozenset(own))
     return found
 
 
-def _of_dead_letter_queues(
-    configs: Snapshot, names: Iterable[str], own: Mapping[str, timedelta], default: timedelta
-) -> dict[str, timedelta]:
-    """Return how long dead-letter queues without a retention of their own keep dead letters.
-
-    That is as long as the queue that names it and keeps its own for the longest time.
-    """
-    found: dict[str, timedelta] = {}
-    for name in names:
-        target = configs.of(name).dead_letter_queue
-        if target is not None and own.get(target, default) == default:
-            found[target] = max(found.get(target, timedelta(0)), own[name])
-    return found
-
-
-def of(queue: str, kind: Kind) -> timedelta:
-    """Return how long a queue keeps its jobs of a kind."""
-    return current()[kind].of(queue)
+def of(job: Job) -> timedelta:
+    """Return how long a finished job is kept."""
+    kept = current()[State(job.state), job.dead_letter]
+    return kept.of(job.queue, job.original_queue)

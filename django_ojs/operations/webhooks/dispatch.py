@@ -68,13 +68,15 @@ class WebhookDispatcher:
         return total
 
     def _dispatch(self, key: UUID) -> int:
-        limit = BATCH
+        limit, until = BATCH, "has room"
         while limit:
             try:
                 moved = _in_transaction(key, limit)
-            except (QueueFull, QueuePaused):
+            except QueueFull:
                 # The bound of the queue may be below a batch.
                 limit //= 2
+            except QueuePaused:
+                limit, until = 0, "is resumed: it is draining"
             else:
                 self._waiting.discard(key)
                 return moved
@@ -82,7 +84,7 @@ class WebhookDispatcher:
         if key not in self._waiting:
             self._waiting.add(key)
             logger.warning(
-                "Events for the webhook %s wait until the queue %s has room.", key, webhooks.QUEUE
+                "Events for the webhook %s wait until the queue %s %s.", key, webhooks.QUEUE, until
             )
         return 0
 
@@ -114,7 +116,7 @@ def _in_transaction(key: UUID, limit: int) -> int:
 
 
 def enqueue(webhook: Webhook, events: Sequence[dict[str, Any]]) -> list[UUID]:
-    """Store a job for the delivery of each event. Raises QueueFull."""
+    """Store a job for the delivery of each event. Raises QueueFull, QueuePaused."""
     envelopes = [
         Envelope(
             type=webhooks.JOB_TYPE,

@@ -8,17 +8,21 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
+from django_ojs.http import event_messages
 from django_ojs.models import Event, Job
 from django_ojs.operations import fail, fetch, queues, retry, run_again
 from django_ojs.operations.jobs import bulk, dead_letters
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.maintenance import pruning, retention
+from django_ojs.operations.progress import report
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import InvalidRequest, QueueFull
+from django_ojs.spec.progress import Report
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import counts
 from tests.factories import BOOM, active, age_all, hourly, push, read, worker
 from tests.http.api import Api, make_key
+from tests.http.test_event_stream import stream
 
 pytestmark = pytest.mark.django_db
 
@@ -116,18 +120,85 @@ def test_who_retries_it_may_use_both_queues() -> None:
     assert both.post(f"dead-letter/{job.pk}/retry").ok()["job"]["queue"] == "pay"
 
 
-def test_it_is_kept_as_long_as_the_queue_that_sends_it_there_keeps_dead_letters() -> None:
-    queues.configure("pay", {"dead_letter_ttl": "P400D"})
-    job, other = dead(), active(queue="other", retry=hourly(1))
-    fail.fail(other.id, BOOM)
-    assert retention.of("pay-dead", retention.DEAD_LETTERS) == timedelta(days=400)
-    age_all(timedelta(days=399))
-    pruner = pruning.QueuePruner()
-    pruner.prune()
+def kept_after(days: int) -> set[str]:
+    """Prune when this many days have passed, and return the queues of what is kept."""
+    age_all(timedelta(days=days))
+    pruning.QueuePruner().prune()
     pruning.prune()
-    assert list(Job.primary.values_list("pk", flat=True)) == [job.pk]
-    queues.configure("pay-dead", {"dead_letter_ttl": "P1D"})
-    assert retention.of("pay-dead", retention.DEAD_LETTERS) == timedelta(days=1)
+    assert pruning.overdue() == {}
+    return set(Job.primary.values_list("queue", flat=True))
+
+
+def test_it_is_kept_as_long_as_the_queue_where_it_ran_keeps_dead_letters() -> None:
+    queues.configure("pay", {"dead_letter_ttl": "P400D"})
+    dead()
+    for queue in ("other", "pay-dead"):
+        fail.fail(active(queue=queue, retry=hourly(1)).id, BOOM)
+    own = Job.primary.get(queue="pay-dead", original_queue=None)
+    assert retention.of(own) == timedelta(days=180)
+    # Nothing of that is the configuration of today: the job knows where it ran.
+    queues.configure("pay", {"dead_letter_queue": None})
+    assert kept_after(399) == {"pay-dead"}
+    (moved,) = Job.primary.all()
+    assert (moved.original_queue, retention.of(moved)) == ("pay", timedelta(days=400))
+    queues.configure("pay-dead", {"dead_letter_ttl": "P500D"})
+    assert kept_after(99) == {"pay-dead"}
+    queues.configure("pay-dead", {"dead_letter_ttl": "P180D"})
+    assert retention.of(moved) == timedelta(days=180)
+    assert kept_after(0) == set()
+
+
+def test_the_dead_letters_of_a_queue_are_kept_although_another_one_names_it() -> None:
+    fail.fail(active(queue="orders", retry=hourly(1)).id, BOOM)
+    queues.configure("short", {"dead_letter_queue": "orders", "dead_letter_ttl": "P1D"})
+    queues.configure("pay", {"dead_letter_ttl": "P7D"})
+    for queue in ("short", "pay"):
+        fail.fail(active(queue=queue, retry=hourly(1)).id, BOOM)
+    assert kept_after(2) == {"orders", "pay-dead"}
+    assert kept_after(6) == {"orders"}
+
+
+@override_settings(OJS={})
+def test_who_names_it_may_use_both_queues() -> None:
+    only = Api(make_key("admin", queues=("pay", "new")))
+    config = {"dead_letter_queue": "orders"}
+    for method, path, body in (
+        ("PUT", "queues/pay/config", config),
+        ("PUT", "admin/queues/pay/config", config),
+        ("POST", "queues", {"name": "new", "config": config}),
+    ):
+        error = only.ask(method, path, body).error(403, "PERMISSION_DENIED")
+        assert error["details"]["field"] == "dead_letter_queue"
+    only.put("queues/pay/config", {"dead_letter_queue": "new"}).ok()
+    only.put("admin/queues/pay/config", {"dead_letter_queue": None}).ok()
+
+
+@override_settings(OJS={})
+def test_who_may_use_either_queue_reads_it() -> None:
+    job = dead()
+    for queue in ("pay", "pay-dead"):
+        only = Api(make_key("admin", queues=(queue,)))
+        for path in ("jobs/{}", "jobs/{}/history", "jobs/{}/progress", "dead-letter/{}"):
+            only.get(path.format(job.pk)).ok()
+        assert list(event_messages.ended([job.pk], {queue})) == [job.pk]
+    only = Api(make_key("admin", queues=("pay",)))
+    only.delete(f"dead-letter/{job.pk}").error(403, "PERMISSION_DENIED")
+    only.delete(f"admin/dead-letter/{job.pk}").error(403, "PERMISSION_DENIED")
+    other = Api(make_key("admin", queues=("other",)))
+    other.get(f"jobs/{job.pk}").error(403, "PERMISSION_DENIED")
+    other.get(f"dead-letter/{job.pk}").error(403, "PERMISSION_DENIED")
+    assert event_messages.ended([job.pk], {"other"}) == {}
+
+
+@pytest.mark.django_db(transaction=True)
+@override_settings(OJS={})
+def test_a_stream_of_its_progress_ends_with_it_for_who_may_use_the_queue_where_it_ran() -> None:
+    job, key = active(queue="pay", retry=hourly(1)), make_key("read", queues=("pay",))
+    report(job.id, Report(progress=0.5))
+    with stream(f"jobs/{job.id}/progress/stream", key=key) as found:
+        assert next(found).event == "progress"
+        fail.fail(job.id, BOOM)
+        assert [message.event for message in found] == ["failed"]
 
 
 def test_the_default_policy_names_one_for_all_queues() -> None:

@@ -31,8 +31,9 @@ def test_a_draining_queue_accepts_no_job_and_its_jobs_run_to_their_end() -> None
     body = api.post("jobs", JOB).error(422, "queue_paused")
     assert body["retryable"] is True
     assert body["details"]["queue"] == "old"
+    assert "index" not in body["details"]
     batch = {"jobs": [{"type": "t", "args": []}, JOB]}
-    api.post("jobs/batch", batch).error(422, "queue_paused")
+    assert api.post("jobs/batch", batch).error(422, "queue_paused")["details"]["index"] == 1
     with pytest.raises(QueuePaused, match="queue old is draining"):
         ojs.enqueue("t", queue="old")
     with pytest.raises(QueuePaused):

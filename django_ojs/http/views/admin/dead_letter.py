@@ -11,7 +11,7 @@ from django_ojs.http.views.admin.base import AdminView
 from django_ojs.http.views.admin.job_rendering import changed, detail
 from django_ojs.http.views.base import from_replica
 from django_ojs.http.views.dead_letter import DeadLetterFigures, DeadLetterView
-from django_ojs.operations.jobs import bulk, dead_letters
+from django_ojs.operations.jobs import bulk
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
@@ -52,7 +52,7 @@ class AdminDeadLetter(DeadLetterView):
         return detail(self.find(key))
 
     def delete(self, request: Request, key: str) -> HttpResponse:
-        dead_letters.delete(self.find(key).pk)
+        self.delete_one(key)
         return json_response(None, 204)
 
 

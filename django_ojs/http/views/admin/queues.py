@@ -111,7 +111,9 @@ class AdminQueueConfig(AdminQueueView):
         if name == DEFAULT_POLICY:
             self.access.check_all_queues()
             return render_configuration(name, queues.configure_default(self.body()))
-        return _detail(queues.configure(self.new_queue(name), self.body()))
+        changes = self.body()
+        self.access.check_dead_letter_queue(changes)
+        return _detail(queues.configure(self.new_queue(name), changes))
 
 
 class AdminQueueRateLimit(AdminQueueView):
