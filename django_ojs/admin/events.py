@@ -56,7 +56,8 @@ class EventAdmin(OperatorModelAdmin):
             _hide_keys(request, page)
             if subject:
                 # Otherwise the filter would tell whether there is a key.
-                page = [event for event in page if not event.is_hidden]  # type: ignore[attr-defined]  # ours
+                shown = [event for event in page if not event.is_hidden]  # type: ignore[attr-defined]  # ours
+                page, older = shown, older if len(shown) == len(page) else None
         return self.render(
             request,
             "events",

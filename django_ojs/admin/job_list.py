@@ -143,7 +143,7 @@ def page(
         lambda: listing.list_jobs(which, after=start, limit=PER_PAGE, backwards=back),
     )
     # A rare match is not looked for twice.
-    total = found.total if found and start is None else None
+    total = found.total if found and start is None and not which.counted else None
     if total is None:
         total = query(gettext_noop("number of jobs"), lambda: listing.count(which))
     jobs = found.jobs if found else []

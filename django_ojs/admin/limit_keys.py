@@ -13,7 +13,6 @@ from django.http import HttpRequest
 from django.urls import NoReverseMatch
 from django.utils import timezone
 from django.utils.functional import cached_property
-from django.utils.safestring import SafeString
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, pgettext
 
@@ -194,6 +193,9 @@ class LimitKeyAdmin(OperatorViews, _Admin):
                 check_key(object_id, "key")
                 limit_keys.get(object_id)
                 found = LimitKey(pk=object_id)
+        if found is not None and not limit_key_text.visible(request, [found.pk]):
+            # As one that does not exist: the response would tell whether there is such a key.
+            return None
         if found is not None:
             (found.status,) = key_limits.status_of([found.pk], most=_MAX_WAITING + 1)  # type: ignore[union-attr]  # for the columns
         return found
@@ -270,8 +272,8 @@ class LimitKeyAdmin(OperatorViews, _Admin):
     def shown_key(self, row: LimitKey) -> str:
         return row.shown  # type: ignore[attr-defined, no-any-return]  # of the list
 
-    def action_checkbox(self, obj: LimitKey) -> SafeString:
-        return super().action_checkbox(obj) if self.shown_key(obj) == obj.pk else SafeString()
+    def action_checkbox(self, obj: LimitKey) -> str:  # type: ignore[override]
+        return super().action_checkbox(obj) if self.shown_key(obj) == obj.pk else ""
 
     @admin.display(description=gettext_lazy("limits"))
     def in_force(self, row: LimitKey) -> str:

@@ -11,6 +11,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final, TypeAlias, TypeVar
+from uuid import UUID
 
 from django.db import DatabaseError, InterfaceError
 
@@ -87,6 +88,9 @@ class Connection:
         self._followers: dict[str, Follower] = {}
         self._resumed: log.Resumed | None = None
         self._sending = asyncio.Lock()
+        #: Held while a page is sent, and while a follower is replaced: the new one begins where the
+        #: events that were sent end.
+        self._paging = asyncio.Lock()
         self._wake = asyncio.Event()
 
     async def run(self) -> None:
@@ -152,11 +156,16 @@ class Connection:
 
     async def _subscribe(self, message: dict[str, Any]) -> None:
         name, types = _text(message.get("channel"), "channel"), message.get("event_types")
-        known = self._followers.get(name)
-        if known is None and len(self._followers) >= MAX_CHANNELS:
+        if name not in self._followers and len(self._followers) >= MAX_CHANNELS:
             raise RateLimited(f"A connection follows {MAX_CHANNELS} channels at most.")
         channel = await self._call(partial(_channel, name, types, self._access))
-        resumed = self._resumed
+        async with self._paging:
+            await self._replace(channel, types)
+        self._wake.set()
+
+    async def _replace(self, channel: Channel, types: object) -> None:
+        name, resumed = channel.name, self._resumed
+        known = self._followers.get(name)
         if known is not None:
             # Another filter, and no other place.
             start = log.Resumed(known.after)
@@ -172,7 +181,6 @@ class Connection:
             gap = event_messages.gap(start.position, name, start.missed)
             await self._write(_rendered(gap, name))
         self._followers[name] = Follower(channel, start.position)
-        self._wake.set()
 
     async def _resume(self, message: dict[str, Any]) -> None:
         last = _text(message.get("last_event_id"), "last_event_id")
@@ -190,11 +198,12 @@ class Connection:
             return
         self._resumed = start
         await self._write({"type": "resumed", "last_event_id": last})
-        for name, follower in list(self._followers.items()):
-            if start.has_gap:
-                gap = event_messages.gap(start.position, name, start.missed)
-                await self._write(_rendered(gap, name))
-            self._followers[name] = Follower(follower.channel, start.position)
+        async with self._paging:
+            for name, follower in list(self._followers.items()):
+                if start.has_gap:
+                    gap = event_messages.gap(start.position, name, start.missed)
+                    await self._write(_rendered(gap, name))
+                self._followers[name] = Follower(follower.channel, start.position)
         self._wake.set()
 
     # What the client gets
@@ -222,24 +231,14 @@ class Connection:
 
     async def _send_page(self, followers: list[Follower], pace: Pace, left: float) -> None:
         limit = event_messages.batch(pace.rate)
-        try:
-            page, endings = await self._call(partial(event_messages.read, followers, limit))
-        except (DatabaseError, InterfaceError):
-            raise _Closed(INTERNAL_ERROR, "The database cannot be reached.") from None
-        found = [(each, message) for each in followers for message in each.messages(page)]
-        # In the order of the events, whatever their channels are.
-        found.sort(key=lambda pair: int(pair[1].id.partition(".")[0]))
-        for follower, message in found:
-            await self._write_of(follower, message)
+        page, endings = await self._call(partial(event_messages.read, followers, limit))
+        async with self._paging:
+            sent = await self._send_events(followers, page)
+            if not page.has_more:
+                await self._send_endings(followers, endings)
+        pace.sent(sent)
         if page.has_more:
-            pace.sent(len(found))
             return
-        for follower in followers:
-            job = follower.channel.job
-            if job is not None and job in endings:
-                await self._write_of(follower, event_messages.at(follower.after, endings[job]))
-                await self._end(follower)
-        pace.sent(len(found))
         has_jobs = any(each.channel.job is not None for each in self._followers.values())
         check = STATE_CHECK if has_jobs else HEARTBEAT
         changed = feed.changed(max(each.after for each in followers))
@@ -248,6 +247,27 @@ class Connection:
             await self._pause(min(check, left))
         finally:
             changed.cancel()
+
+    async def _send_events(self, followers: list[Follower], page: log.Page) -> int:
+        """Send the events of a page. Return how many messages."""
+        found = [
+            (each, message)
+            for each in followers
+            if self._followers.get(each.channel.name) is each
+            for message in each.messages(page)
+        ]
+        # In the order of the events, whatever their channels are.
+        found.sort(key=lambda pair: int(pair[1].id.partition(".")[0]))
+        for follower, message in found:
+            await self._write_of(follower, message)
+        return len(found)
+
+    async def _send_endings(self, followers: list[Follower], endings: dict[UUID, Message]) -> None:
+        for follower in followers:
+            job = follower.channel.job
+            if job is not None and job in endings:
+                await self._write_of(follower, event_messages.at(follower.after, endings[job]))
+                await self._end(follower)
 
     async def _write_of(self, follower: Follower, message: Message) -> None:
         """Send a message, unless its channel was given up or replaced meanwhile."""
@@ -280,7 +300,10 @@ class Connection:
         return wake
 
     async def _call(self, function: Callable[[], T]) -> T:
-        return await asyncio.wrap_future(feed.call(function))
+        try:
+            return await asyncio.wrap_future(feed.call(function))
+        except (DatabaseError, InterfaceError):
+            raise _Closed(INTERNAL_ERROR, "The database cannot be reached.") from None
 
     async def _write(self, message: dict[str, Any]) -> None:
         try:

@@ -140,6 +140,12 @@ class TestList:
         page = text(client, q="queue:rare")
         assert "Search older jobs" in page
         assert str(rare.pk) not in page
+        # The counts know how many jobs a queue has in a state.
+        for queue in ("few", "many", "many", "few"):
+            in_state("completed", queue=queue)
+        page = text(client, q="queue:few state:completed")
+        assert "Search older jobs" in page
+        assert '<span class="ojs-total">2 jobs</span>' in page
 
     @pytest.mark.parametrize(
         ("search", "meant"),

@@ -18,7 +18,7 @@ from django_ojs.http import event_stream, server_stop, websocket
 from django_ojs.http.asgi import with_websockets
 from django_ojs.models import Event
 from django_ojs.operations.events.feed import feed
-from tests.factories import own_connections
+from tests.factories import own_connections, push
 from tests.http.api import Api, make_key
 from tests.http.test_event_stream import happen
 from tests.worker.waiting import BOUND, eventually
@@ -104,6 +104,46 @@ async def do(function: Callable[..., Any], *arguments: Any, **values: Any) -> An
             return function(*arguments, **values)
 
     return await asyncio.to_thread(call)
+
+
+def test_a_client_that_changes_its_types_in_the_middle_of_a_page_misses_nothing(
+    settings: Any,
+) -> None:
+    settings.OJS = {**settings.OJS, "KEEP_EVENTS": ["job.enqueued"]}
+    keys = {str(push(queue="mail").pk) for _ in range(60)}
+    sent: asyncio.Queue[Any] = asyncio.Queue()
+    inbox: asyncio.Queue[Any] = asyncio.Queue()
+
+    async def send(message: Any) -> None:
+        # So that the next message of the client is read while a page is sent.
+        await asyncio.sleep(0.01)
+        sent.put_nowait(message)
+
+    async def act() -> None:
+        application = with_websockets(get_asgi_application())
+        server = asyncio.create_task(application(Socket().scope, inbox.get, send))
+        subscribe = {"action": "subscribe", "channel": "queue:mail"}
+        inbox.put_nowait({"type": "websocket.connect"})
+        for message in (
+            {"action": "resume", "last_event_id": "0"},
+            {**subscribe, "event_types": ["job.enqueued"]},
+        ):
+            inbox.put_nowait({"type": "websocket.receive", "text": json.dumps(message)})
+        seen: list[str] = []
+        async with asyncio.timeout(BOUND):
+            while len(seen) < len(keys):
+                message = await sent.get()
+                found = json.loads(message.get("text") or "{}")
+                if found.get("event") == "job.enqueued":
+                    seen.append(found["data"]["subject"])
+                if len(seen) == 5:
+                    change = json.dumps({**subscribe, "event_types": ["job.*"]})
+                    inbox.put_nowait({"type": "websocket.receive", "text": change})
+        inbox.put_nowait({"type": "websocket.disconnect", "code": 1000})
+        await server
+        assert sorted(seen) == sorted(keys)
+
+    scene(act)
 
 
 @pytest.mark.requirement("RT-R005")

@@ -77,12 +77,13 @@ def _not_due(job: Job) -> NotRunning:
     values = {"duration": _duration(abs(late or 0)), "time": _time(job.due_at)}
     if late is None or late <= 0:
         is_rescheduled = job.state == State.SCHEDULED and job.enqueued_at is not None
-        text = _("It is due in %(duration)s, at %(time)s.")
+        text, due = _("It is due in %(duration)s, at %(time)s."), _("It is due in %(duration)s.")
         if is_rescheduled:
             text = _("At its limit it was rescheduled. It is due in %(duration)s, at %(time)s.")
+            due = _("At its limit it was rescheduled. It is due in %(duration)s.")
         if blocked is None:
             return NotRunning(kind="due", sentence=text % values)
-        due = _("It is due in %(duration)s.") % values
+        due %= values
     else:
         if blocked is None:
             text = _(

@@ -17,6 +17,5 @@
   centre();
   window.addEventListener("resize", mark);
   document.addEventListener("ojs-refreshed", mark);
-  document.addEventListener("ojs-refreshed", centre);
   document.addEventListener("toggle", mark, true); // A table within <details> has no size while closed.
 })();

@@ -27,6 +27,22 @@ def long_ago(key: UUID) -> None:
     )
 
 
+def test_reports_of_earlier_runs_do_not_hide_a_run_that_stalls(
+    settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings.OJS = {**settings.OJS, "KEEP_EVENTS": ["progress.stalled"]}
+    monkeypatch.setattr(stalled, "BATCH", 2)
+    stored = [active() for _ in range(4)]
+    for each in stored:
+        report(each.id, Report(progress=0.5))
+        long_ago(each.id)
+    for each in stored[:3]:
+        jobs().filter(pk=each.id).update(progress={**read(each.id).progress, "run": -1})
+    assert sum(stalled.tell_stalled() for _ in range(3)) == 1
+    (event,) = log.read().events
+    assert event["subject"] == str(stored[3].id)
+
+
 @pytest.mark.requirement("PRG-R006")
 def test_a_run_whose_reports_stop_is_told_once_until_it_reports_again(settings: Any) -> None:
     settings.OJS = {**settings.OJS, "KEEP_EVENTS": ["progress.stalled"]}

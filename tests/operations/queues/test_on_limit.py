@@ -98,7 +98,7 @@ def test_rescheduled_jobs_of_a_running_limit_are_due_at_intervals() -> None:
     assert len(found) == 3
     reason = why_not_running(jobs().filter(state="scheduled")[0])
     assert reason is not None
-    assert "rescheduled it. It is due in" in reason.sentence
+    assert "At its limit it was rescheduled. It is due in" in reason.sentence
     assert all(SECOND * 0.5 < at < SECOND * 3 for at in found)
     gaps = [b - a for a, b in pairwise(found)]
     assert all(SECOND * 0.4 < gap < SECOND * 0.6 for gap in gaps)
