@@ -23,14 +23,14 @@ from django_ojs.storage.dialects.base import Session
 class Registration:
     """What a worker registers with (worker-protocol §3.1).
 
-    A worker that enforces the timeouts of its jobs has some seconds to do so, before maintenance
-    does.
+    A `pool` of None leaves the one that it named before, and an empty one is none. A worker that
+    enforces the timeouts of its jobs has some seconds to do so, before maintenance does.
     """
 
     hostname: str = ""
     pid: int | None = None
     queues: tuple[str, ...] = ()
-    pool: str = ""
+    pool: str | None = None
     labels: tuple[str, ...] = ()
     job_types: tuple[str, ...] = ()
     concurrency: int | None = None
@@ -156,6 +156,8 @@ def _record(
     if registration is not None:
         # What it leaves out stays as an earlier BEAT reported it.
         values |= {name: value for name, value in asdict(registration).items() if value}
+        if registration.pool is not None:
+            values["pool"] = registration.pool
     # A session that the worker no longer sends has ended, and does not mean that it died.
     values["session_pid"], values["session_started_at"] = session or (None, None)
     workers = Worker.objects.using(alias)

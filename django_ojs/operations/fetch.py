@@ -283,9 +283,9 @@ def fetch_remotely(
     """FETCH of a worker over HTTP, which is a sign of life of the worker that it names.
 
     The default length of a lease is HTTP_VISIBILITY_TIMEOUT. `pool` is the pool that the worker
-    names; None leaves the one that it named before. The order of a pool's queues is that of the
-    pool, and `order` that of others. Raises InvalidRequest for an unknown pool, and for queues
-    that it does not have.
+    names; None leaves the one that it named before, and an empty one is none. The order of a pool's
+    queues is that of the pool, and `order` that of others. Raises InvalidRequest for an unknown
+    pool, and for queues that it does not have.
     """
     _check(queues, count, worker_id, visibility_timeout)
     found = _pool_of(worker_id, pool, queues, principal)
@@ -314,20 +314,23 @@ def _pool_of(
     worker_id: str | None, pool: str | None, queues: Sequence[str], principal: Principal
 ) -> Pool | None:
     """Return the pool of a worker that fetches these queues. Raises InvalidRequest."""
-    if pool is not None:
+    if pool:
         check_pool(pool)
         if worker_id is None:
             raise InvalidRequest.of("worker_id", "is required with a pool: it is the member")
-    if worker_id is None or not settings().pools:
+    if worker_id is None or not (settings().pools or pool is not None):
         return None
+    before = liveness.pool_of(worker_id, principal)
     # A worker may have named a pool that the settings have no more.
-    found = settings().pool(liveness.pool_of(worker_id, pool, queues, principal))
+    found = settings().pool((before or "") if pool is None else pool)
     if found is not None and not all(map(found.takes, queues)):
         raise InvalidRequest.of(
             "queues",
             f"must be queues of the pool {found.name}, to which this worker belongs",
             hint="OJS['POOLS'] of the server has the queues of a pool.",
         )
+    if pool is not None and pool != (before or ""):
+        liveness.join_pool(worker_id, pool, queues, principal, is_known=before is not None)
     return found
 
 

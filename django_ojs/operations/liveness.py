@@ -109,25 +109,28 @@ def after_beat(worker_id: str, interval: timedelta | None) -> dict[str, Any]:
     return seen | {"dead_after_ms": _silence(worker_id) // _MILLISECOND}
 
 
-def pool_of(worker_id: str, pool: str | None, queues: Sequence[str], principal: Principal) -> str:
-    """Return the pool of a worker before it fetches: the one that it named last, empty for none.
+def pool_of(worker_id: str, principal: Principal) -> str | None:
+    """Return the pool that a worker named last, empty for none; None for an unknown worker.
 
-    `pool` is the one that it names now; None is no word of it. Raises PermissionDenied if the
-    principal may not write the worker.
+    Raises PermissionDenied if the principal may not write the worker.
     """
     worker = Worker.primary.filter(pk=worker_id)
     known = worker.values_list("owner", "pool").first()
-    if known is not None:
-        principal.check(known[0])
-    if pool is None or (known is not None and known[1] == pool):
-        return "" if known is None else str(known[1])
     if known is None:
-        # Before its first claim, which counts the jobs of the pool's workers.
+        return None
+    principal.check(known[0])
+    return str(known[1])
+
+
+def join_pool(
+    worker_id: str, pool: str, queues: Sequence[str], principal: Principal, *, is_known: bool
+) -> None:
+    """Store the pool of a worker before it fetches: its claim counts the jobs of the members."""
+    if is_known:
+        _update(Worker.primary.filter(pk=worker_id), pool=pool)
+    else:
         silence = settings().http_visibility_timeout // _MILLISECOND
         _register_fetching(worker_id, queues, silence, principal, pool)
-    else:
-        _update(worker, pool=pool)
-    return pool
 
 
 def after_fetch(

@@ -80,6 +80,7 @@ STATE_CHANGED: Final = "job.state_changed"
 TRANSITIONS: Final = frozenset(
     {
         EventType.JOB_ENQUEUED,
+        EventType.JOB_SCHEDULED,
         EventType.JOB_STARTED,
         EventType.JOB_COMPLETED,
         EventType.JOB_RETRYING,

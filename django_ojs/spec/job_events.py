@@ -28,10 +28,10 @@ def enqueued(job: StoredJob, before: State | None = None) -> NewEvent:
     return _event(EventType.JOB_ENQUEUED, job, State.AVAILABLE, data, before)
 
 
-def scheduled(job: StoredJob) -> NewEvent:
-    """The job was accepted for later."""
+def scheduled(job: StoredJob, before: State | None = None) -> NewEvent:
+    """The job was accepted for later; `before` is its state until then, None for a new job."""
     data = {"scheduled_at": _time(job.due_at)}
-    return _event(EventType.JOB_SCHEDULED, job, State.SCHEDULED, data)
+    return _event(EventType.JOB_SCHEDULED, job, State.SCHEDULED, data, before)
 
 
 def started(job: StoredJob) -> NewEvent:

@@ -31,6 +31,7 @@ from uuid import UUID
 from django.db.models import Exists, Q
 from django.db.models.functions import Now
 
+from django_ojs.conf import settings
 from django_ojs.models import Job, LimitCheck, LimitKey, Queue
 from django_ojs.spec import json
 from django_ojs.spec.envelope import Envelope
@@ -216,6 +217,10 @@ class _Round:
     held: list[UUID] = field(default_factory=list)
     rescheduled: dict[UUID, int] = field(default_factory=dict)
     dropped: list[Dropped] = field(default_factory=list)
+    #: The sum of the sizes of the dropped jobs, those of the rounds before included.
+    dropped_size: int = 0
+    #: The next job is one that would be dropped, and is too large to be dropped with the others.
+    is_cut: bool = False
     busy: set[str] = field(default_factory=set)
     #: The limit that the first refused job of each key met.
     exceeded: dict[str, tuple[str, int | None, int | None]] = field(default_factory=dict)
@@ -242,6 +247,7 @@ class _Round:
                 self.rescheduled[job.id] = self.rescheduled_until[job.key] = at
             case OnLimit.DROP:
                 self.dropped.append(Dropped(id=job.id, key=job.key))
+                self.dropped_size += job.size
             case _:
                 self.held.append(job.id)
 
@@ -268,7 +274,7 @@ def claim(
     effects = Effects(crossings=crossings)
     connection = database.connection()
     dialect = database.dialect_of(connection)
-    found, busy, limited, is_cut = _Round(), set[str](), limit, False
+    found, busy, limited, is_cut, dropped_size = _Round(), set[str](), limit, False, 0
     for _ in range(ROUNDS):
         if find is not None:
             candidates = find(limited, busy)
@@ -281,12 +287,15 @@ def claim(
                 busy=busy,
                 isolation=isolation,
             )
-        found = _choose(candidates, limit, max_bytes, at_least_one=at_least_one)
+        found = _choose(
+            candidates, limit, max_bytes, at_least_one=at_least_one, dropped_size=dropped_size
+        )
+        dropped_size = found.dropped_size
         busy |= found.busy
         _set_aside(found, effects)
         if len(found.chosen) >= limit or not (found.has_refused or found.busy):
             break
-        if len(effects.dropped) >= HELD_AT_ONCE:
+        if found.is_cut or len(effects.dropped) + len(effects.rescheduled) >= HELD_AT_ONCE:
             is_cut = True
             break  # Each is stored with its events, which takes longer than to hold it.
         limited = max(limit, HELD_AT_ONCE)
@@ -316,9 +325,17 @@ def claim(
 
 
 def _choose(
-    candidates: Sequence[Candidate], limit: int, max_bytes: int, *, at_least_one: bool
+    candidates: Sequence[Candidate],
+    limit: int,
+    max_bytes: int,
+    *,
+    at_least_one: bool,
+    dropped_size: int,
 ) -> _Round:
-    found = _Round(uses=_uses({each.key for each in candidates if each.key and each.is_locked}))
+    keys = {each.key for each in candidates if each.key and each.is_locked}
+    found = _Round(uses=_uses(keys), dropped_size=dropped_size)
+    # The receivers of the signal get the jobs that are dropped, which are in memory for them.
+    most_dropped = settings().max_fetch_bytes
     uses = dict(found.uses)
     size = 0
     for job in candidates:
@@ -333,6 +350,10 @@ def _choose(
             policy = _parsed(job.policy)
             use = uses[job.key].under(policy)
             if not use.room:
+                if policy.get("on_limit") == OnLimit.DROP and found.dropped_size:
+                    found.is_cut = found.dropped_size + job.size > most_dropped
+                    if found.is_cut:
+                        break
                 found.refuse(job, policy, use)
                 continue
         size += job.size

@@ -1,7 +1,8 @@
 """The limit of a pool on the jobs that all of its workers have in flight (fair-scheduling §6.1).
 
 A claim of a worker whose pool has a `concurrency` is a transaction that holds a lock of the pool:
-it counts the active jobs of the pool's workers, and claims no more than there is room for.
+it counts the active jobs that the pool's workers have of its queues, and claims no more than there
+is room for.
 """
 
 from django_ojs.spec.rate_limit import RateLimit, Starts
@@ -26,7 +27,7 @@ def try_lock(pool: Pool) -> bool:
 def use(pool: Pool) -> Use:
     """Return how many jobs the pool has in flight, and its limit; exact under the lock."""
     connection = database.connection()
-    active, is_exact = database.dialect_of(connection).pool_use(connection, pool.name)
+    active, is_exact = database.dialect_of(connection).pool_use(connection, pool.name, pool.queues)
     return Use(
         limit=RateLimit(concurrency=pool.concurrency),
         active=active,

@@ -102,7 +102,7 @@ class DatabaseStore:
         early_once: set[UUID] = set()
         while True:
             claimed = fetch(queues, count=1, worker_id=WORKER_ID, pool=None)
-            if not claimed and next_starts.unread:
+            if not claimed and next_starts.unread.intersection(queues):
                 continue  # It dropped or rescheduled as many jobs as one claim may.
             left = waiting.exclude(pk__in=early_once).order_by("due_at", "pk")
             first = None if claimed else left.first()

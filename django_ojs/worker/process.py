@@ -259,7 +259,7 @@ class WorkerProcess:
             self._lost_claims_due = 0.0
             return False
         self._backoff.reset()
-        self._found_none = not (jobs or next_starts.unread)
+        self._found_none = not (jobs or next_starts.unread.intersection(queues))
         self._claimed += len(jobs)
         if self._config.max_jobs is not None and self._claimed >= self._config.max_jobs:
             self._replace = True

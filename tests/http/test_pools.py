@@ -74,7 +74,7 @@ def test_a_worker_says_how_its_queues_share_it() -> None:
 def test_a_fetch_that_cannot_be_served_names_its_field(body: dict[str, Any], field: str) -> None:
     sent = {"queues": ["a"], "worker_id": "w", **body}
     api.post("workers/fetch", sent).error(400, "invalid_request", field=field)
-    assert not Worker.objects.filter(pool="gpu").exists()
+    assert not Worker.objects.exclude(pool="").exists()
 
 
 @pytest.mark.requirement("FS-R006")
@@ -123,6 +123,37 @@ def test_a_key_gets_the_queues_of_a_pool_that_it_is_for() -> None:
     assert (pool["name"], pool["queues"], pool["active_jobs"]) == ("critical", ["mail"], 5)
     (shares,) = mine.get("admin/scheduling/stats").ok()["pools"]
     assert [share["name"] for share in shares["queues"]] == ["mail"]
+
+
+@override_settings(OJS={"POOLS": POOLS})
+def test_a_key_for_other_queues_takes_nothing_from_a_pool() -> None:
+    push_many(3, queue="a")
+    push_many(9, queue="pay")
+    other = Api(make_key("worker", queues=("a",)))
+    of_a = {"queues": ["a"], "worker_id": "other"}
+    assert len(other.post("workers/fetch", of_a | {"count": 3}).ok()["jobs"]) == 3
+    named = of_a | {"pool": "critical"}
+    other.post("workers/fetch", named).error(400, "invalid_request", field="queues")
+    other.post("workers/heartbeat", named).error(403, "PERMISSION_DENIED", field="pool")
+    assert Worker.objects.get().pool == ""
+    # A worker of another queue that joins does not take the room for the jobs of the pool.
+    Worker.objects.update(pool="critical")
+    mine = Api(make_key("worker", queues=("pay",)))
+    body = {"pool": "critical", "worker_id": "mine", "count": 9}
+    assert len(mine.post("workers/fetch", body).ok()["jobs"]) == 6
+
+
+@with_pools
+def test_a_worker_leaves_its_pool_with_an_empty_name() -> None:
+    push_many(4, queue="a")
+    for path in ("workers/fetch", "workers/heartbeat"):
+        api.post("workers/fetch", {"pool": "rest", "worker_id": "w"}).ok()
+        api.post("workers/fetch", {"queues": ["a"], "worker_id": "w"}).error(
+            400, "invalid_request", field="queues"
+        )
+        api.post(path, {"queues": ["a"], "worker_id": "w", "pool": ""}).ok()
+        assert Worker.objects.get().pool == ""
+        assert fetched(queues=["a"]) == {"a": 1}
 
 
 @pytest.mark.requirement("FS-004")

@@ -12,7 +12,10 @@ from django.test import override_settings
 import django_ojs
 from django_ojs import handlers, signals
 from django_ojs.models import Job
+from django_ojs.operations.fetch import fetch
+from django_ojs.storage import key_limits
 from django_ojs.testing import Drained, DrainTimeout, TestContext
+from tests.factories import push_many
 from tests.testapp.models import Thing
 from tests.testapp.testing_jobs import (
     asave,
@@ -155,6 +158,14 @@ def test_jobs_that_their_limit_does_not_let_start_do_not_keep_the_others(
     assert ojs.drain(with_scheduled=True).completed == 1
     assert ojs.drain(with_scheduled=True).completed == 0
     assert sorted(job.state for job in Job.objects.all()) == ["completed", "discarded", "scheduled"]
+
+
+def test_a_drain_passes_what_a_claim_of_another_queue_left(ojs: TestContext) -> None:
+    closed = {"key": "closed", "concurrency": 0, "on_limit": "drop"}
+    push_many(2 * key_limits.HELD_AT_ONCE, queue="elsewhere", rate_limit=closed)
+    assert fetch(["elsewhere"], pool=None) == []
+    send.enqueue("ada")
+    assert ojs.drain("email").completed == 1
 
 
 def test_a_job_that_its_handler_cancels(context: TestContext) -> None:

@@ -17,7 +17,7 @@ import django_ojs as ojs
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import queues
-from django_ojs.storage import notify, queue_limits
+from django_ojs.storage import key_limits, notify, queue_limits
 from django_ojs.storage.backoff import Backoff
 from django_ojs.worker import heartbeat as heartbeats
 from django_ojs.worker import process as processes
@@ -107,6 +107,13 @@ def test_once_passes_thousands_of_jobs_that_it_drops_and_runs_those_behind() -> 
     assert WorkerProcess(configured(once=True, queues=("limited",))).run() is Exit.OK
     assert becomes(job, "completed")
     assert Job.objects.filter(discard_reason="rate_limited").count() == 1000
+
+
+def test_once_ends_when_it_has_dropped_all_jobs_of_a_queue_that_it_did_not_name() -> None:
+    closed = {"key": "closed", "concurrency": 0, "on_limit": "drop"}
+    factories.push_many(key_limits.HELD_AT_ONCE + 1, queue="limited", rate_limit=closed)
+    assert WorkerProcess(configured(once=True, queues=("*",))).run() is Exit.OK
+    assert not Job.objects.exclude(discard_reason="rate_limited").exists()
 
 
 def test_a_type_without_a_handler_is_held_and_the_others_go_on() -> None:

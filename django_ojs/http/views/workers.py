@@ -9,6 +9,7 @@ from rest_framework.request import Request
 
 from django_ojs.conf import settings
 from django_ojs.http import fields, long_poll
+from django_ojs.http.access import Access
 from django_ojs.http.views.base import OJSView
 from django_ojs.http.views.jobs import JobView, job_id
 from django_ojs.models import Attempt, Job
@@ -21,7 +22,7 @@ from django_ojs.operations.workflows import advance_after_commit
 from django_ojs.spec import envelope, ids, scheduling, times
 from django_ojs.spec.errors import InvalidRequest, PermissionDenied
 from django_ojs.spec.failure import Failure
-from django_ojs.spec.scheduling import ALL, QueueOrder
+from django_ojs.spec.scheduling import ALL, Pool, QueueOrder
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
 from django_ojs.storage.claims import Claimed
@@ -74,15 +75,11 @@ class Fetch(OJSView):
 
     def queues_of(self, data: dict[str, Any], pool: str | None) -> list[str]:
         """Return the queues of a FETCH; without any, those of its pool that the caller may use."""
-        if pool is not None:
+        if pool:
             check_pool(pool)
-        known = settings().pool(pool) if pool is not None else None
+        known = settings().pool(pool) if pool else None
         if data.get("queues") is None and known is not None and ALL not in known.queues:
-            within = self.access.queues
-            queues = [name for name in known.queues if within is None or name in within]
-            if not queues:
-                raise PermissionDenied.of("pool", "has no queue that these credentials are for.")
-            return queues
+            return _queues_of_pool(known, self.access)
         fields.required(data, "queues")
         return fields.strings(data, "queues") or []
 
@@ -165,6 +162,8 @@ class Beat(OJSView):
         registration = _registration(data)
         for queue in registration.queues if registration is not None else ():
             self.access.check_queue(queue)
+        if registration is not None and registration.pool:
+            _check_member(registration.pool, self.access)
         number = data.get("active_jobs")
         result = beat(
             fields.string(data, "worker_id") or "",
@@ -189,6 +188,22 @@ class Beat(OJSView):
             held = Job.primary.filter(pk__in=holding).values_list("queue", flat=True)
             for queue in held.distinct():
                 self.access.check_queue(queue)
+
+
+def _queues_of_pool(pool: Pool, access: Access) -> list[str]:
+    """Return the queues of a pool that a caller may use. Raises PermissionDenied if it has none."""
+    queues = [name for name in pool.queues if access.queues is None or name in access.queues]
+    if not queues:
+        raise PermissionDenied.of("pool", "has no queue that these credentials are for.")
+    return queues
+
+
+def _check_member(name: str, access: Access) -> None:
+    """Raise InvalidRequest or PermissionDenied unless the caller's workers may be in a pool."""
+    check_pool(name)
+    pool = settings().pool(name)
+    if pool is not None and ALL not in pool.queues:
+        _queues_of_pool(pool, access)
 
 
 def _queue_order(data: dict[str, Any], queues: Sequence[str]) -> QueueOrder:
@@ -235,13 +250,11 @@ def _registration(data: dict[str, Any]) -> Registration | None:
     names = {"hostname", "pid", "queues", "pool", "labels", "concurrency", "version", "started_at"}
     if not any(data.get(name) is not None for name in names):
         return None
-    if (pool := fields.text(data, "pool", scheduling.MAX_NAME)) or data.get("pool") is not None:
-        check_pool(pool)
     return Registration(
         hostname=fields.text(data, "hostname"),
         pid=fields.integer(data, "pid"),
         queues=fields.texts(data, "queues", _MAX_NAMES),
-        pool=pool,
+        pool=None if data.get("pool") is None else fields.text(data, "pool", scheduling.MAX_NAME),
         labels=fields.texts(data, "labels", _MAX_NAMES),
         concurrency=fields.integer(data, "concurrency"),
         version=fields.text(data, "version", 64),

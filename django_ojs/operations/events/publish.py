@@ -252,7 +252,12 @@ def queue_event(type: EventType, name: str, **data: Any) -> None:
 def limits(effects: Effects) -> None:
     """Keys reached a limit, or left it; jobs were rescheduled, or dropped."""
     _crossed(effects.crossings)
-    _read_and_publish(effects.rescheduled, job_events.scheduled, (EventType.JOB_SCHEDULED,), None)
+    _read_and_publish(
+        effects.rescheduled,
+        lambda job: job_events.scheduled(job, State.AVAILABLE),
+        (EventType.JOB_SCHEDULED,),
+        None,
+    )
     if effects.dropped:
         _dropped(effects.dropped)
 
@@ -320,7 +325,11 @@ def _read_and_publish(
     recorded = is_recorded(*types)
     if not keys or not (recorded or receivers):
         return
-    jobs = list(Job.primary.filter(OneOf("pk", keys)))
+    rows = Job.primary.filter(OneOf("pk", keys))
+    if not receivers:
+        # No event has them, and they are most of a large job.
+        rows = rows.defer("args", "options", "progress", "result")
+    jobs = list(rows)
     if recorded:
         record(map(event, jobs))
     if signal is not None and receivers:

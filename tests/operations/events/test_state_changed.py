@@ -44,6 +44,11 @@ def full() -> Any:
     return push(queue="full")
 
 
+def limited(on_limit: str) -> Any:
+    policy = {"key": "acme", "concurrency": 0, "on_limit": on_limit}
+    return push(queue="limited", rate_limit=policy)
+
+
 #: Of each transition: what is before, and what makes it. Two ways where its operation has two.
 Move = tuple[Callable[[], Any], Callable[[Any], object]]
 MOVES: dict[tuple[Trigger, str, str], list[Move]] = {
@@ -99,7 +104,13 @@ MOVES |= {
     (Trigger.RETRY, "discarded", "available"): [
         (lambda: in_state("discarded"), lambda job: ojs.retry(job.pk))
     ],
-    (Trigger.DROP, "available", "discarded"): [(full, lambda _: push(queue="full"))],
+    (Trigger.DROP, "available", "discarded"): [
+        (full, lambda _: push(queue="full")),
+        (lambda: limited("drop"), lambda job: fetch.fetch([job.queue])),
+    ],
+    (Trigger.RESCHEDULE, "available", "scheduled"): [
+        (lambda: limited("reschedule"), lambda job: fetch.fetch([job.queue]))
+    ],
 }
 
 

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from django.db import connection
 from django.db.models import F
+from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from django_ojs import signals
 from django_ojs.models import Event, Job, LimitCheck, LimitKey
 from django_ojs.operations import ack, fetch, limit_keys, limits, promotion, queues, retry
 from django_ojs.operations.figures.not_running import why_not_running
@@ -205,6 +207,36 @@ def test_thousands_of_jobs_of_an_exhausted_key_do_not_keep_a_claim(on_limit: str
         assert claim() == []
     (other,) = add(1, key="other", concurrency=1)
     assert [job.id for job in claim()] == [other.pk]
+
+
+@override_settings(OJS={"MAX_FETCH_BYTES": 100_000, "KEEP_EVENTS": ["job.discarded"]})
+def test_a_claim_drops_no_more_bytes_than_it_may_claim_and_reads_no_arguments() -> None:
+    args, policy = ["x" * 30_000], {"key": "acme", "concurrency": 0, "on_limit": "drop"}
+    push_many(7, queue="carrier", args=args, rate_limit=policy)
+    push_many(1, queue="carrier", args=["x" * 200_000], rate_limit=policy)
+    (open_one,) = add(1, key="other", concurrency=1)
+    left = []
+    for _ in range(4):
+        with CaptureQueriesContext(connection) as captured:
+            found = claim()
+        left.append(jobs().filter(state="available").count())
+        assert not any('"ojs_job"."args"' in query["sql"] for query in captured)
+    # Three of 30 kB each; one that is larger than the limit goes alone.
+    assert left == [6, 3, 2, 0]
+    assert [job.id for job in found] == [open_one.pk]
+    assert len(events("job.discarded")) == 8
+
+    def received(job: Job, **kwargs: Any) -> None:
+        assert "args" not in job.get_deferred_fields()
+
+    signals.job_discarded.connect(received)
+    try:
+        push_many(1, queue="carrier", args=args, rate_limit=policy)
+        with CaptureQueriesContext(connection) as captured:
+            claim()
+        assert any('"ojs_job"."args"' in query["sql"] for query in captured)
+    finally:
+        signals.job_discarded.disconnect(received)
 
 
 def test_a_claim_of_a_queue_without_limits_is_one_statement() -> None:
