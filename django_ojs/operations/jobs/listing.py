@@ -27,7 +27,7 @@ SCAN_LIMIT: Final = 100_000
 
 #: The same for jobs that are due, cancelled or discarded. Neighbours in their index are far apart
 #: in the table, so that each costs a page.
-SCATTERED_LIMIT: Final = 25_000
+SCATTERED_LIMIT: Final = 20_000
 
 #: Jobs of a filter are counted up to this: about 20 ms.
 COUNT_LIMIT: Final = 10_000
