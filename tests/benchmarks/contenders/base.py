@@ -19,6 +19,9 @@ VARIABLE = "OJS_BENCH_CONTENDER"
 #: Jobs in one call of the batch measure.
 BATCH = 1000
 
+#: Jobs of each chain, of the kind of work "chains".
+IN_A_CHAIN = 5
+
 Command = Sequence[str]
 
 
@@ -42,6 +45,8 @@ class Contender(ABC):
     needs_redis: ClassVar[bool] = False
     joins_transactions: ClassVar[bool] = True
     has_batches: ClassVar[bool] = True
+    #: The kinds of work that have the steps of workflows: "group", "chains".
+    workflows: ClassVar[frozenset[str]] = frozenset()
     #: About what one worker process does in three seconds.
     drain_jobs: ClassVar[int]
     #: The setting with which its worker is at its best, and with which it reacts at its best.

@@ -6,14 +6,11 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
-from tests.benchmarks.contenders.base import Command, Contender, Work, truncate
+from tests.benchmarks.contenders.base import IN_A_CHAIN, Command, Contender, Work, truncate
 
 _TYPES = {"noop": "bench.noop", "async": "bench.async_noop", "nap": "bench.nap"}
 #: "off" has producers announce nothing.
 NOTIFY_VARIABLE = "OJS_BENCH_NOTIFY"
-
-#: Jobs of each chain, of the kind of work "chains".
-IN_A_CHAIN = 5
 
 TABLES = ("ojs_job", "ojs_attempt", "ojs_workflow", "ojs_workflow_step")
 
@@ -23,6 +20,7 @@ class OpenJobSpec(Contender):
 
     name: ClassVar[str] = "django_ojs"
     drain_jobs: ClassVar[int] = 40_000
+    workflows: ClassVar[frozenset[str]] = frozenset({"group", "chains"})
 
     def django_settings(self) -> dict[str, Any]:
         """Install the app and the handlers."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import Any, ClassVar
 
-from tests.benchmarks.contenders.base import Command, Contender, Work
+from tests.benchmarks.contenders.base import IN_A_CHAIN, Command, Contender, Work
 from tests.benchmarks.redis_server import SOCKET_VARIABLE
 
 
@@ -19,6 +19,7 @@ class Celery(Contender):
     needs_redis: ClassVar[bool] = True
     joins_transactions: ClassVar[bool] = False
     drain_jobs: ClassVar[int] = 3_000
+    workflows: ClassVar[frozenset[str]] = frozenset({"group", "chains"})
     drain_setting: ClassVar[str] = "prefork 2, acks late, results ignored"
     pickup_setting: ClassVar[str] = "prefork 2, acks late"
 
@@ -26,6 +27,7 @@ class Celery(Contender):
         """Name the broker."""
         return {
             "CELERY_BROKER_URL": f"redis+socket://{os.environ.get(SOCKET_VARIABLE)}",
+            "CELERY_RESULT_BACKEND": f"redis+socket://{os.environ.get(SOCKET_VARIABLE)}",
             "CELERY_TASK_IGNORE_RESULT": True,
             "CELERY_TASK_ACKS_LATE": True,
             "CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP": True,
@@ -63,6 +65,21 @@ class Celery(Contender):
         from tests.benchmarks.contenders.peers.tasks_celery import noop
 
         group(noop.s(number) for number in numbers).apply_async()
+
+    def fill(self, numbers: Sequence[int], work: Work) -> None:
+        """Send jobs of the wanted kind; a group has a callback, without which nothing waits."""
+        from celery import chain, chord
+
+        from tests.benchmarks.contenders.peers.tasks_celery import ended, member, noop
+
+        if work.kind == "group":
+            chord((member.s(number) for number in numbers), ended.si()).apply_async()
+        elif work.kind == "chains":
+            for start in range(0, len(numbers), IN_A_CHAIN):
+                some = numbers[start : start + IN_A_CHAIN]
+                chain(*(noop.si(number) for number in some)).apply_async()
+        else:
+            super().fill(numbers, work)
 
     def committed_at(self, number: int) -> float:
         """Send one message; it is there when the call returns."""
