@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -17,6 +18,7 @@ import django_ojs as ojs
 from django_ojs.models import AuditEntry, LimitKey
 from django_ojs.operations import fail, fetch, limits
 from django_ojs.operations.beat import Registration
+from django_ojs.registry import registry
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.times import format_timestamp
 from tests.admin.users import root, staff
@@ -145,7 +147,7 @@ def test_a_pause_is_ended_by_those_who_may() -> None:
 
 
 @pytest.fixture
-def report() -> Any:
+def report() -> Iterator[Any]:
     """A handler whose key has an argument, and a job of it at its limit."""
     policy = ojs.RateLimitPolicy(key="customer:{customer}:{type}", concurrency=1)
 
@@ -154,7 +156,8 @@ def report() -> Any:
 
     for _ in range(3):
         build.options(queue="carrier").enqueue("secret-7")
-    return build
+    yield build
+    registry.remove("report.build")
 
 
 KEY = "customer:secret-7:report.build"
