@@ -12,12 +12,11 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext
 
-from django_ojs.admin.names_field import QueueNameField
+from django_ojs.admin.form_fields import PriorityField, QueueNameField
 from django_ojs.conf import settings
 from django_ojs.handlers import Handler, get_handler
 from django_ojs.keyword_handlers import KeywordHandler
 from django_ojs.spec import json
-from django_ojs.spec.envelope import MAX_PRIORITY, MIN_PRIORITY
 from django_ojs.spec.errors import OJSError
 
 _POSITIONAL: Final = (
@@ -83,12 +82,7 @@ class EnqueueForm(forms.Form):
     """
 
     queue = QueueNameField()
-    priority = forms.IntegerField(
-        label=gettext_lazy("Priority"),
-        required=False,
-        min_value=MIN_PRIORITY,
-        max_value=MAX_PRIORITY,
-    )
+    priority = PriorityField()
     scheduled_at = forms.DateTimeField(
         required=False,
         label=gettext_lazy("Run at"),

@@ -1,4 +1,4 @@
-"""Fields of the names of queues, types and hosts."""
+"""Fields that several forms have: names of queues, types and hosts, and a priority."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from django import forms
 from django.utils.translation import gettext_lazy
 
 from django_ojs.conf import settings
-from django_ojs.spec.envelope import check_queue
+from django_ojs.spec.envelope import MAX_PRIORITY, MIN_PRIORITY, check_queue
 from django_ojs.spec.errors import OJSError
 
 
@@ -20,6 +20,14 @@ class NamesField(forms.CharField):
 
     def to_python(self, value: Any) -> Any:
         return (super().to_python(value) or "").split()
+
+
+class PriorityField(forms.IntegerField):
+    """The priority of a job, or nothing."""
+
+    def __init__(self, **kwargs: Any) -> None:
+        kwargs.setdefault("label", gettext_lazy("Priority"))
+        super().__init__(required=False, min_value=MIN_PRIORITY, max_value=MAX_PRIORITY, **kwargs)
 
 
 class QueueNameField(forms.CharField):

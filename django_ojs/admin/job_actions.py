@@ -10,13 +10,12 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
 
 from django_ojs.admin.actions import Action, Skipped
-from django_ojs.admin.names_field import QueueNameField
+from django_ojs.admin.form_fields import PriorityField, QueueNameField
 from django_ojs.formatting import lazy_sentence
 from django_ojs.models import Job
 from django_ojs.operations import activate, cancel, delete, retry, run_again, run_now
 from django_ojs.operations.enqueue.result import Outcome
 from django_ojs.operations.jobs import dead_letters, execution_history
-from django_ojs.spec.envelope import MAX_PRIORITY, MIN_PRIORITY
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import TERMINAL, State, Trigger, sources
 
@@ -27,12 +26,7 @@ class ChangesForm(forms.Form):
     """What a retry of a dead letter changes (ojs-dead-letter §6.3); empty fields change nothing."""
 
     queue = QueueNameField()
-    priority = forms.IntegerField(
-        label=gettext_lazy("Priority"),
-        required=False,
-        min_value=MIN_PRIORITY,
-        max_value=MAX_PRIORITY,
-    )
+    priority = PriorityField()
     max_attempts = forms.IntegerField(
         required=False,
         min_value=1,

@@ -193,10 +193,10 @@ class LimitKeyAdmin(OperatorViews, _Admin):
                 check_key(object_id, "key")
                 limit_keys.get(object_id)
                 found = LimitKey(pk=object_id)
-        if found is not None and not limit_key_text.visible(request, [found.pk]):
-            # As one that does not exist: the response would tell whether there is such a key.
-            return None
         if found is not None:
+            if not limit_key_text.is_visible(request, found.pk):
+                # As one that does not exist: the response would tell whether there is such a key.
+                return None
             (found.status,) = key_limits.status_of([found.pk], most=_MAX_WAITING + 1)  # type: ignore[union-attr]  # for the columns
         return found
 

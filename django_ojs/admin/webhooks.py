@@ -14,7 +14,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_ojs.admin.base import granted_scopes
-from django_ojs.admin.names_field import NamesField
+from django_ojs.admin.form_fields import NamesField
 from django_ojs.admin.secret_page import SecretPageAdmin
 from django_ojs.models import Webhook
 from django_ojs.operations.webhooks import deliveries, subscriptions

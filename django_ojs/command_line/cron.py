@@ -13,14 +13,20 @@ from django_ojs import schedules
 from django_ojs.command_line import celery_beat
 from django_ojs.command_line.console import NONE, Cell, Console, TableColumn
 from django_ojs.command_line.operator import operator
-from django_ojs.command_line.subcommand import FAILED, OK, Options, Subcommand, usage_error
+from django_ojs.command_line.subcommand import (
+    FAILED,
+    OK,
+    Options,
+    Subcommand,
+    unknown_name,
+    usage_error,
+)
 from django_ojs.formatting import grouped
 from django_ojs.models import CronJob
 from django_ojs.operations import cron
 from django_ojs.operations.access import audit
 from django_ojs.operations.cron.schedule import describe
 from django_ojs.spec.errors import Conflict, NotFound
-from django_ojs.spec.suggestions import nearest
 from django_ojs.spec.times import format_timestamp
 
 #: Cron jobs that one query reads.
@@ -60,15 +66,13 @@ def _get(name: str) -> CronJob:
     try:
         return cron.get(name)
     except NotFound:
-        known = [job.name for job in cron.page(limit=_MOST_NAMES).cron_jobs]
-        near = nearest(name, known)
-        if not known:
-            text = _("There is no cron job %(name)r. None is registered.")
-        elif near is None:
-            text = _("There is no cron job %(name)r. The names are %(known)s.")
-        else:
-            text = _("There is no cron job %(name)r. Did you mean %(near)s?")
-        raise usage_error(text % {"name": name, "near": near, "known": ", ".join(known)}) from None
+        raise unknown_name(
+            name,
+            [job.name for job in cron.page(limit=_MOST_NAMES).cron_jobs],
+            none=_("There is no cron job %(name)r. None is registered."),
+            nothing_like_it=_("There is no cron job %(name)r. The names are %(known)s."),
+            near=_("There is no cron job %(name)r. Did you mean %(near)s?"),
+        ) from None
 
 
 def _list(console: Console, options: Options) -> int:

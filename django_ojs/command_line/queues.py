@@ -9,12 +9,11 @@ from django.utils.translation import gettext_lazy
 
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.operator import operator
-from django_ojs.command_line.subcommand import OK, Options, Subcommand, usage_error
+from django_ojs.command_line.subcommand import OK, Options, Subcommand, unknown_name, usage_error
 from django_ojs.formatting import StrOrPromise
 from django_ojs.operations import queues
 from django_ojs.operations.access import audit
 from django_ojs.spec.errors import NotFound, OJSError
-from django_ojs.spec.suggestions import nearest
 
 #: Known queues that a message about an unknown one chooses from.
 _MOST_NAMES: Final = 200
@@ -25,16 +24,13 @@ def known_queue(name: str) -> queues.QueueStatus:
     try:
         return queues.get(name)
     except NotFound:
-        names = [each.name for each in queues.busiest(limit=_MOST_NAMES).queues]
-        near = nearest(name, names)
-        if not names:
-            text = _("There is no queue %(name)r. No queue has had a job yet.")
-        elif near is None:
-            text = _("There is no queue %(name)r. The names are %(known)s.")
-        else:
-            text = _("There is no queue %(name)r. Did you mean %(near)s?")
-        values = {"name": name, "near": near, "known": ", ".join(names)}
-        raise usage_error(text % values) from None
+        raise unknown_name(
+            name,
+            [each.name for each in queues.busiest(limit=_MOST_NAMES).queues],
+            none=_("There is no queue %(name)r. No queue has had a job yet."),
+            nothing_like_it=_("There is no queue %(name)r. The names are %(known)s."),
+            near=_("There is no queue %(name)r. Did you mean %(near)s?"),
+        ) from None
     except OJSError as error:
         raise usage_error(error.message) from None
 

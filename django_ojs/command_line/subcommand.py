@@ -1,7 +1,7 @@
 """What a subcommand of `manage.py ojs` is, and its exit codes."""
 
 from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -13,6 +13,7 @@ from django_ojs.command_line.console import Console
 from django_ojs.formatting import StrOrPromise
 from django_ojs.spec import times
 from django_ojs.spec.errors import OJSError
+from django_ojs.spec.suggestions import nearest
 
 OK: Final = 0
 FAILED: Final = 1
@@ -39,6 +40,20 @@ class Subcommand:
 def usage_error(message: str) -> CommandError:
     """Return the error for arguments that are wrong; it ends the command with exit code 2."""
     return CommandError(message, returncode=USAGE)
+
+
+def unknown_name(
+    name: str, known: Collection[str], *, none: str, nothing_like_it: str, near: str
+) -> CommandError:
+    """Return the error for a name that is not known, which is probably misspelt.
+
+    The texts are those without any known name, without a name that is like it, and with one. They
+    may have `name`, `near` and `known`.
+    """
+    found = nearest(name, known)
+    text = nothing_like_it if found is None else near
+    values = {"name": name, "near": found, "known": ", ".join(known)}
+    return usage_error((text if known else none) % values)
 
 
 def add_confirmation(parser: ArgumentParser) -> None:

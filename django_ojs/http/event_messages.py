@@ -155,9 +155,8 @@ def ended(jobs: Collection[UUID], within: Collection[str] | None = None) -> dict
     """
     which = Job.primary.filter(pk__in=jobs, state__in=TERMINAL)
     if within is not None:
-        names = sorted(within)
         # A dead letter may be in another queue than that where it ran.
-        which = which.filter(Q(queue__in=names) | Q(original_queue__in=names))
+        which = which.filter(Job.in_queues(sorted(within)))
     return {job.pk: _ending(job) for job in which}
 
 

@@ -7,7 +7,6 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.db import DatabaseError, InterfaceError
-from django.db.models import Q
 
 from django_ojs.http import event_messages
 from django_ojs.http.event_messages import Message, finished_ms
@@ -64,8 +63,7 @@ def progress_of(key: UUID, within: Collection[str] | None, last_id: str) -> Step
 def _read(key: UUID, within: Collection[str] | None) -> Job | None:
     which = Job.primary.filter(pk=key)
     if within is not None:
-        names = sorted(within)
-        which = which.filter(Q(queue__in=names) | Q(original_queue__in=names))
+        which = which.filter(Job.in_queues(sorted(within)))
     return which.only("state", "progress", "run", "attempt", "finished_at").first()
 
 

@@ -1,6 +1,6 @@
 """The job: its envelope, its state and its claim, one row."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from datetime import timedelta
 from typing import Any, ClassVar
 
@@ -280,6 +280,11 @@ class Job(StoredModel):
     def queues(self) -> set[str]:
         """Its queue, and that to which a retry would return it: who changes it may use both."""
         return {self.queue, self.original_queue or self.queue}
+
+    @staticmethod
+    def in_queues(names: Collection[str]) -> models.Q:
+        """Return the condition that one of the `queues` of a job is among these."""
+        return models.Q(queue__in=names) | models.Q(original_queue__in=names)
 
     @property
     def spent(self) -> int:

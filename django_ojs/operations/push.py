@@ -172,7 +172,7 @@ def _admit_and_insert(envelopes: Sequence[Envelope], options: PushOptions) -> li
     if not jobs:
         return _in_order(envelopes, admitted, [])
     try:
-        draining.check([job.queue for job in jobs])
+        draining.check(job.queue for job in jobs)
     except QueuePaused as error:
         if options.batch:
             queues = [envelope and envelope.queue for envelope in admitted]

@@ -136,8 +136,8 @@ def _of_class(node: ast.ClassDef, name: str) -> Iterator[str]:
 def _is_field_without_label(value: ast.expr) -> bool:
     if not isinstance(value, ast.Call) or not _name(value.func).endswith("Field"):
         return False
-    # The field of a queue's name has a label of its own.
-    has_own = _name(value.func) == "QueueNameField"
+    # These set a label themselves, which `form_fields.py` marks.
+    has_own = _name(value.func) in ("QueueNameField", "PriorityField")
     return not has_own and "label" not in {keyword.arg for keyword in value.keywords}
 
 

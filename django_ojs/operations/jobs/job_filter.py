@@ -167,9 +167,9 @@ class JobFilter:
     def _narrow_names(self, found: QuerySet[Job]) -> QuerySet[Job]:
         if self.dead_letter and self.queue is not None:
             # It originated from there (ojs-dead-letter §9.1).
-            found = found.filter(Q(queue=self.queue) | Q(original_queue=self.queue))
+            found = found.filter(Job.in_queues([self.queue]))
         if self.queues and self.dead_letter:
-            found = found.filter(Q(queue__in=self.queues) | Q(original_queue__in=self.queues))
+            found = found.filter(Job.in_queues(self.queues))
         elif self.queues:
             found = found.filter(queue__in=self.queues)
         if self.not_queues:

@@ -226,8 +226,8 @@ def list_jobs(
     if len(ranked) > limit:
         end, scanned = cursor.of(page[-1], order), None
     else:
-        limits = [min(scan_limit, scan.limit) for scan in scans]
-        end, scanned = nearest, None if nearest is None else min(limits)
+        read = min(scan_limit, *(scan.limit for scan in scans))
+        end, scanned = nearest, None if nearest is None else read
     return JobPage(jobs=page[::-1] if backwards else page, end=end, scanned=scanned)
 
 
