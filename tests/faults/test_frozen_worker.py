@@ -47,11 +47,11 @@ def test_promise_4_a_worker_thawed_after_its_lease_cannot_change_the_job(
         if thawed == "when the other is done":
             site.drained()
     finally:
-        # The timeout of its handler has passed: it reports at once.
         os.kill(frozen, signal.SIGCONT)
-    eventually(lambda: ledger.count("done") == 2, "both came to their end")
-    site.drained()
+    # Either its handler ends and the result is refused, or a heartbeat that was due before tells
+    # that the claim is gone, and the handler is interrupted: then it never notes that it is done.
     eventually(lambda: "its claim is gone" in first.log, "the continued worker logged it")
+    site.drained()
     job.refresh_from_db()
     assert (job.state, job.attempt, job.run, job.result) == ("completed", 2, 2, "run 2")
     assert [(a.run, a.outcome) for a in job.attempts.all()] == [(1, "lapsed")]
@@ -60,6 +60,5 @@ def test_promise_4_a_worker_thawed_after_its_lease_cannot_change_the_job(
     # It is as good as new.
     again = stored(handlers.effect.options(queue="default").enqueue())
     site.drained()
-    assert ledger.count("done") == 3
     again.refresh_from_db()
-    assert again.attempt == 1
+    assert (again.state, again.attempt) == ("completed", 1)
