@@ -246,10 +246,7 @@ class JobRules(RuleBasedStateMachine):
 
     @rule(worker=WORKERS)
     def rescue(self, worker: str) -> None:
-        orphans = [job for job in self.model.of("active") if job.worker == worker]
-        assert rescue.rescue([worker]) == len(orphans)
-        for job in orphans:
-            self.model.lose(job, "lapse", "available")
+        assert rescue.rescue([worker]) == self.model.rescue(worker)
 
     @rule()
     def prune(self) -> None:

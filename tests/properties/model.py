@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from django_ojs.spec.isolation import ISOLATED_AFTER
 from tests.spec.test_states import ROWS
 
 HOUR = 3_600
@@ -33,6 +34,9 @@ class Entry:
     finished: int = 0
     dead: bool = False
     traces: int = 0
+    #: The workers that died with it; how often beside other jobs.
+    killed: set[str] = field(default_factory=set)
+    lost_with_others: int = 0
 
 
 class Model:
@@ -78,6 +82,25 @@ class Model:
             self.move(job, event, again, due=self.now + HOUR)
         else:
             self.move(job, event, "discarded", dead=True)
+
+    def rescue(self, worker: str) -> int:
+        """Of jobs that were lost together, the first losses spend no attempt."""
+        orphans = [job for job in self.of("active") if job.worker == worker]
+        is_alone = len(orphans) == 1
+        for job in orphans:
+            job.killed.add(worker)
+            if is_alone or job.lost_with_others >= ISOLATED_AFTER:
+                self.lose(job, "lapse", "available")
+            else:
+                job.traces += 1
+                job.lost_with_others += 1
+                self.move(job, "lapse", "available", returned=job.returned + 1)
+        if is_alone and (cause := orphans[0]).lost_with_others >= ISOLATED_AFTER:
+            for job in self.of("available"):
+                if job is not cause and job.lost_with_others >= ISOLATED_AFTER:
+                    if job.killed & cause.killed:
+                        job.lost_with_others = ISOLATED_AFTER - 1
+        return len(orphans)
 
     def prune(self) -> None:
         for job in self.of(*ENDED):
