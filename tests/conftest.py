@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import threading
 from collections.abc import Iterator
@@ -43,6 +44,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for kind in ("postgresql", "sqlite"):
             if item.get_closest_marker(kind) and kind != KIND:
                 item.add_marker(pytest.mark.skip(reason=f"only on {kind}"))
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_finish() -> None:
+    """Keep what was collected, half a million objects that stay, out of the garbage collections."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 100)
 
 
 @pytest.fixture(scope="session")

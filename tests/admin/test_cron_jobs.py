@@ -18,7 +18,7 @@ from tests.admin.users import root, staff
 from tests.factories import jobs
 from tests.operations.cron.scenes import definition, register, tick
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 LIST = f"{BASE}cronjob/"
 FORM = {

@@ -22,7 +22,7 @@ from tests import factories
 from tests.admin.markup import HOSTILE, structure
 from tests.admin.users import VIEW, root, staff
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 BASE = "/admin/django_ojs/job/"
 FORM = f"{BASE}enqueue/"

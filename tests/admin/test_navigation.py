@@ -14,7 +14,7 @@ from django_ojs.storage import database
 from tests.admin.users import VIEW, root, staff
 from tests.factories import BOOM, active, hourly, push
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 BASE = "/admin/django_ojs/"
 

@@ -18,7 +18,7 @@ from tests.admin.test_pages import BASE
 from tests.admin.users import root
 from tests.factories import jobs
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 DO = f"{BASE}queue/action/"
 CONFIGURE = {"key": "alpha", "confirmed": "1", "strategy": ""}

@@ -13,7 +13,7 @@ from tests.admin.markup import HOSTILE, structure
 from tests.admin.test_jobs import LIST, text
 from tests.admin.users import VIEW, root, staff
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 ADDRESS = f"{LIST}saved/"
 

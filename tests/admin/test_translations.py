@@ -20,7 +20,7 @@ from tests.admin.test_pages import BASE
 from tests.admin.users import root
 from tests.browser.test_accessibility import incident
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 LANGUAGE = "xx"
 _READ = re.compile(r"title|alt|placeholder|label|aria-(label|valuetext)|data-(label|text-.*)")

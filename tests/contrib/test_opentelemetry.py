@@ -37,7 +37,7 @@ from tests.worker.processes import ROOT, Tree
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 Capture = Callable[..., AbstractContextManager[Any]]
 

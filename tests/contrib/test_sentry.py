@@ -30,7 +30,7 @@ from tests.worker.processes import Tree
 
 SECRET = "4111-1111-1111-1111"
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 Event = dict[str, Any]
 

@@ -20,7 +20,7 @@ from django_ojs.spec import ids, json
 from tests.factories import own_connections
 from tests.http.api import Api, ApiResponse, stored
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once]
 
 NAME = "bounded"
 GENEROUS = 20

@@ -28,6 +28,7 @@ PAGE = ROOT / "docs/how-to/secure-the-api.md"
 SLOW = 150
 
 pytestmark = [
+    pytest.mark.once,
     pytest.mark.django_db(transaction=True, databases=["default", "other"]),
     pytest.mark.slow,
 ]

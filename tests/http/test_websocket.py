@@ -23,7 +23,7 @@ from tests.http.api import Api, make_key
 from tests.http.test_event_stream import happen
 from tests.worker.waiting import BOUND, eventually
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once]
 
 api = Api()
 

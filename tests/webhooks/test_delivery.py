@@ -40,7 +40,7 @@ from tests.worker.waiting import eventually
 
 DAY = timedelta(days=1)
 
-pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("loopback")]
+pytestmark = [pytest.mark.once, pytest.mark.django_db, pytest.mark.usefixtures("loopback")]
 
 
 def subscribe(url: str = "https://hooks.test/a", *events: str, **values: Any) -> Webhook:

@@ -14,7 +14,7 @@ from django_ojs.testing import TestContext
 from tests.http.api import NOBODY, Api, make_key
 from tests.webhooks.conftest import Receiver
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 api = Api()
 

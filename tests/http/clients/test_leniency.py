@@ -10,7 +10,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from tests.http.clients.wire import Wire
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once]
 
 ARGS = [{"user": 1, "text": "a"}]
 

@@ -17,7 +17,7 @@ from pytest_django.live_server_helper import LiveServer
 from tests.factories import HOUR, age_all
 from tests.http.clients.wire import OJS_JSON, Wire, pass_time
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once]
 
 WORKER = "worker_019414d4-aaaa-7000-8000-111111111111"
 

@@ -10,7 +10,7 @@ from tests.factories import HOUR, age_all
 from tests.http.clients.wire import Wire
 from tests.http.test_jobs import TIMESTAMP
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once]
 
 ERROR = {"type": "SMTPError", "message": "refused"}
 

@@ -14,7 +14,7 @@ from django_ojs.worker.maintenance import MaintenanceThread
 from tests.http.clients.wire import Wire
 from tests.worker.waiting import eventually
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once]
 
 TIMEOUT = timedelta(seconds=1)
 #: About a second, and what a busy machine adds to it.
