@@ -97,9 +97,9 @@ class Model:
                 self.move(job, "lapse", "available", returned=job.returned + 1)
         if is_alone and (cause := orphans[0]).lost_with_others >= ISOLATED_AFTER:
             for job in self.of("available"):
-                if job is not cause and job.lost_with_others >= ISOLATED_AFTER:
-                    if job.killed & cause.killed:
-                        job.lost_with_others = ISOLATED_AFTER - 1
+                is_beside = job is not cause and job.killed & cause.killed
+                if is_beside and job.lost_with_others >= ISOLATED_AFTER:
+                    job.lost_with_others = ISOLATED_AFTER - 1
         return len(orphans)
 
     def prune(self) -> None:
