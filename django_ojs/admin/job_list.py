@@ -147,10 +147,6 @@ def page(
     if total is None:
         total = query(gettext_noop("number of jobs"), lambda: listing.count(which))
     jobs = found.jobs if found else []
-    arguments = None
-    if payload and jobs:
-        arguments = query(gettext_noop("arguments"), lambda: previews(jobs))
-    running = shares(query, jobs)
     older = newer = ""
     if back and jobs:
         older = cursor.write(cursor.of(jobs[-1], order))
@@ -159,10 +155,7 @@ def page(
     if jobs and start and not (back and found and found.end is None):
         newer = cursor.write(cursor.of(jobs[0], order))
     return {
-        "rows": [
-            _row(job, (arguments or {}).get(job.pk, ""), payload, running.get(job.pk))
-            for job in jobs
-        ],
+        "rows": rows(query, jobs, payload=payload),
         "known": found is not None,
         "scanned": found.scanned if found else None,
         "started": start is not None,
@@ -174,6 +167,17 @@ def page(
         "scan_limit": min(scan.limit for scan in scans),
         "complete": all(scan.whole for scan in scans),
     }
+
+
+def rows(query: TimedQueries, jobs: Sequence[Job], *, payload: bool) -> list[JobRow]:
+    """Return a row for each job. `payload`: with the beginning of its arguments."""
+    arguments = None
+    if payload and jobs:
+        arguments = query(gettext_noop("arguments"), lambda: previews(jobs))
+    running = shares(query, jobs)
+    return [
+        _row(job, (arguments or {}).get(job.pk, ""), payload, running.get(job.pk)) for job in jobs
+    ]
 
 
 def _row(job: Job, preview: str, payload: bool, share: float | None) -> JobRow:

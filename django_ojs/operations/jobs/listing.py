@@ -20,6 +20,7 @@ from django_ojs.spec.rate_limit import Hold
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import database, queue_configs
 from django_ojs.storage.dialects.expressions import Moment, RetriedBy
+from django_ojs.storage.figures import counts
 from django_ojs.storage.first_rows import first_rows
 
 #: Jobs that one scan reads to find those of a filter.
@@ -82,12 +83,9 @@ class IndexScan:
         self, which: JobFilter, after: Cursor | None, scan_limit: int
     ) -> tuple[QuerySet[Job], Cursor | None]:
         """Return the matching jobs of one scan, and the cursor at its end (None: no more)."""
-        rest = Job.primary.filter(**self.rows).order_by(*self.order)
+        rest = self._rest(after)
         if self.retried_by is not None:
-            rest = rest.filter(RetriedBy(self.retried_by))
             which = replace(which, retried_by=None)
-        if after is not None:
-            rest = cursor.beyond(rest, after, self.order)
         if self.whole:
             return rest, None
         # An index-only scan of at most `scan_limit` entries, so its cost is bounded.
@@ -98,6 +96,16 @@ class IndexScan:
             return which.narrow(first_rows(rest, scan_limit)), end
         wanted = which.narrow(rest)
         return (wanted if end is None else cursor.until(wanted, end, self.order)), end
+
+    def rows_left(self, after: Cursor | None, limit: int) -> int:
+        """Return how many rows come after a cursor, up to a limit; an index-only scan."""
+        return self._rest(after).order_by()[:limit].count()
+
+    def _rest(self, after: Cursor | None) -> QuerySet[Job]:
+        rest = Job.primary.filter(**self.rows).order_by(*self.order)
+        if self.retried_by is not None:
+            rest = rest.filter(RetriedBy(self.retried_by))
+        return rest if after is None else cursor.beyond(rest, after, self.order)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -244,6 +252,21 @@ def count(which: JobFilter, *, scan_limit: int = SCAN_LIMIT) -> tuple[int, bool]
         found, capped = count_up_to(wanted)
         seen, more = seen + found, more or capped or end is not None
     return min(seen, COUNT_LIMIT), more or seen > COUNT_LIMIT
+
+
+def about(which: JobFilter) -> int:
+    """Return about how many jobs the scans of a filter read from their first job to their last one.
+
+    By the counts, so that it reads no job. Some may be too new for the filter, or no dead letters.
+    """
+    rows = index_scans(which, in_steps=True)[0].rows
+    if "pk__in" in rows:
+        return len(rows["pk__in"])
+    states = {rows["state"]} if "state" in rows else set(rows.get("state__in", State))
+    if rows.get("dead_letter"):
+        states = {State.DISCARDED}
+    by_state = counts.totals([rows["queue"]] if "queue" in rows else None)
+    return sum(number for state, number in by_state.items() if state in states)
 
 
 def count_up_to(jobs: QuerySet[Job], limit: int = COUNT_LIMIT) -> tuple[int, bool]:
