@@ -165,7 +165,7 @@ def page(
         "more": total[1] if total else False,
         "errors": errors,
         "scan_limit": min(scan.limit for scan in scans),
-        "complete": all(scan.whole for scan in scans),
+        "complete": found.is_complete if found else all(scan.whole for scan in scans),
     }
 
 

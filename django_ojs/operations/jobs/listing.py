@@ -13,13 +13,13 @@ from uuid import UUID
 from django.db.models import QuerySet, Value
 
 from django_ojs.models import Job
-from django_ojs.operations.jobs import cursor
+from django_ojs.operations.jobs import cursor, search_index
 from django_ojs.operations.jobs.cursor import Cursor, Order
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.rate_limit import Hold
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import database, queue_configs
-from django_ojs.storage.dialects.expressions import Moment, RetriedBy
+from django_ojs.storage.dialects.expressions import Moment, OneOf, RetriedBy
 from django_ojs.storage.figures import counts
 from django_ojs.storage.first_rows import first_rows
 
@@ -78,6 +78,8 @@ class IndexScan:
     limit: int = SCAN_LIMIT
     #: The jobs that a bulk operation retried, of these rows.
     retried_by: int | None = None
+    #: The jobs that an index of what jobs carry found.
+    found: tuple[UUID, ...] | None = None
 
     def jobs_of(
         self, which: JobFilter, after: Cursor | None, scan_limit: int
@@ -88,6 +90,9 @@ class IndexScan:
             which = replace(which, retried_by=None)
         if self.whole:
             return rest, None
+        if self.found is not None:
+            # These first: in the order of an index, it could read all jobs to find them.
+            return which.narrow(first_rows(rest, len(self.found) or 1)), None
         # An index-only scan of at most `scan_limit` entries, so its cost is bounded.
         scan_limit = min(scan_limit, self.limit)
         names = [name.removeprefix("-") for name in self.order]
@@ -105,6 +110,8 @@ class IndexScan:
         rest = Job.primary.filter(**self.rows).order_by(*self.order)
         if self.retried_by is not None:
             rest = rest.filter(RetriedBy(self.retried_by))
+        if self.found is not None:
+            rest = rest.filter(OneOf("pk", self.found))
         return rest if after is None else cursor.beyond(rest, after, self.order)
 
 
@@ -113,11 +120,13 @@ class JobPage:
     """Jobs in the order of their index. `end`: the cursor of the next page; None: it is the last.
 
     `scanned`: the page is not full because the scan ended after so many jobs; there may be more.
+    `is_complete`: no scan of this filter ends before its last job.
     """
 
     jobs: list[Job]
     end: Cursor | None = None
     scanned: int | None = None
+    is_complete: bool = False
 
     @property
     def total(self) -> tuple[int, bool] | None:
@@ -185,6 +194,16 @@ def index_scans(which: JobFilter, *, in_steps: bool = False) -> list[IndexScan]:
     return [IndexScan(rows=newest, order=_NEWEST_FIRST, whole=_only(which))]
 
 
+def _scans(which: JobFilter) -> list[IndexScan]:
+    """Return the index scans of a page; one that has all jobs, where an index finds them."""
+    scans = index_scans(which)
+    found = search_index.find(which)
+    if found is None:
+        return scans
+    # In the same order, so that a cursor is valid with the index and without it.
+    return [IndexScan(rows={}, order=scans[0].order, found=tuple(found))]
+
+
 def _ended(which: JobFilter) -> dict[str, Any]:
     # It bounds the range of the index, and not only its rows.
     if which.ended_until is None:
@@ -215,7 +234,7 @@ def list_jobs(
 
     `backwards`: the page that ends at the cursor, in the same order.
     """
-    scans = index_scans(which)
+    scans = _scans(which)
     if backwards:
         scans = [replace(scan, order=_reversed(scan.order)) for scan in scans]
     order = scans[0].order
@@ -236,7 +255,12 @@ def list_jobs(
     else:
         read = min(scan_limit, *(scan.limit for scan in scans))
         end, scanned = nearest, None if nearest is None else read
-    return JobPage(jobs=page[::-1] if backwards else page, end=end, scanned=scanned)
+    return JobPage(
+        jobs=page[::-1] if backwards else page,
+        end=end,
+        scanned=scanned,
+        is_complete=all(scan.whole or scan.found is not None for scan in scans),
+    )
 
 
 def count(which: JobFilter, *, scan_limit: int = SCAN_LIMIT) -> tuple[int, bool]:
@@ -247,7 +271,7 @@ def count(which: JobFilter, *, scan_limit: int = SCAN_LIMIT) -> tuple[int, bool]
     if which.counted:
         return which.number(), False
     seen, more = 0, False
-    for scan in index_scans(which):
+    for scan in _scans(which):
         wanted, end = scan.jobs_of(which, None, scan_limit)
         found, capped = count_up_to(wanted)
         seen, more = seen + found, more or capped or end is not None
