@@ -41,7 +41,7 @@ def start_url(page: OperatorModelAdmin, which: JobFilter) -> str:
 
 
 def start_view(page: OperatorModelAdmin, request: HttpRequest) -> HttpResponse:
-    """Start the search of a text, and redirect to its page. Whoever may see jobs may do this."""
+    """Start the search of a text, and redirect to its page. Every user who may see jobs may."""
     if not page.has_view_permission(request):
         raise PermissionDenied
     if request.method != "POST":

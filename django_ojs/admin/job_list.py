@@ -145,7 +145,8 @@ def page(
     # A rare match is not looked for twice.
     total = found.total if found and start is None and not which.counted else None
     if total is None:
-        total = query(gettext_noop("number of jobs"), lambda: listing.count(which))
+        read = found.scans if found else None
+        total = query(gettext_noop("number of jobs"), lambda: listing.count(which, scans=read))
     jobs = found.jobs if found else []
     older = newer = ""
     if back and jobs:

@@ -85,21 +85,32 @@ def _search(client: object, text: str) -> None:
         raise RuntimeError(text)
 
 
-def _figures(jobs: int) -> dict[str, float]:
-    """Return milliseconds per job of one round in the database that is connected."""
+def _wal() -> int:
+    """Return how many bytes of WAL the server has written."""
     from django.db import connection
 
     with connection.cursor() as cursor:
-        cursor.execute("CHECKPOINT")
+        cursor.execute("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
+        return int(cursor.fetchone()[0])
+
+
+def _figures(jobs: int) -> dict[str, tuple[float, float]]:
+    """Return the microseconds and the bytes of WAL per job, of one round in this database."""
     _one_by_one(50)  # A connection, and the plans of its statements.
     _drain()
-    found = {"enqueue, one by one": _seconds(lambda: _one_by_one(jobs)) / jobs}
-    found["enqueue, batches of 500"] = _seconds(lambda: _in_batches(10 * jobs)) / (10 * jobs)
-    found["FETCH and ACK of 100"] = _seconds(_drain) / (11 * jobs)
-    return {name: seconds * 1000 for name, seconds in found.items()}
+    found = {}
+    for name, action, number in (
+        ("enqueue, one by one", lambda: _one_by_one(jobs), jobs),
+        ("enqueue, batches of 500", lambda: _in_batches(10 * jobs), 10 * jobs),
+        ("FETCH and ACK of 100", _drain, 11 * jobs),
+    ):
+        before = _wal()
+        took = _seconds(action)
+        found[name] = (took / number * 1e6, (_wal() - before) / number)
+    return found
 
 
-def _searches(rounds: int) -> dict[str, float]:
+def _searches(times: int) -> dict[str, float]:
     """Return the median milliseconds of a page of the admin for each search."""
     from django.contrib.auth.models import User
     from django.test import Client
@@ -110,8 +121,8 @@ def _searches(rounds: int) -> dict[str, float]:
     found = {}
     for text in _SEARCHES:
         _search(client, text)
-        times = [_seconds(lambda text=text: _search(client, text)) for _ in range(rounds)]  # type: ignore[misc]
-        found[text] = statistics.median(times) * 1000
+        took = [_seconds(lambda text=text: _search(client, text)) for _ in range(times)]  # type: ignore[misc]
+        found[text] = statistics.median(took) * 1000
     return found
 
 
@@ -130,8 +141,8 @@ def main() -> None:
     """Read the arguments, fill, copy and measure."""
     parser = argparse.ArgumentParser(prog="tests.benchmarks.search_index", description=__doc__)
     parser.add_argument("--rows", type=int, default=1_000_000)
-    parser.add_argument("--jobs", type=int, default=1_000, help="jobs enqueued one by one")
-    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--jobs", type=int, default=100, help="jobs enqueued one by one")
+    parser.add_argument("--rounds", type=int, default=31)
     arguments = parser.parse_args()
     prepare(arguments.rows, 0.02)
     from django.db import connection
@@ -151,28 +162,31 @@ def main() -> None:
 
 
 def _compare(rounds: int, jobs: int) -> None:
-    measured: dict[str, list[dict[str, float]]] = {WITHOUT: [], WITH: []}
+    measured: dict[str, list[dict[str, tuple[float, float]]]] = {WITHOUT: [], WITH: []}
     for number in range(rounds):
         # Each is the first one in every second round.
         for name in sorted(measured, reverse=bool(number % 2)):
             with _database(name):
                 measured[name].append(_figures(jobs))
-    print(f"{'ms per job; median of the ratios':46}{'without':>10}{'with':>10}{'ratio':>8}")
-    for what in measured[WITH][0]:
-        ratios = [
-            one[what] / other[what]
-            for one, other in zip(measured[WITH], measured[WITHOUT], strict=True)
-        ]
-        values = [statistics.median(each[what] for each in measured[n]) for n in (WITHOUT, WITH)]
-        spread = f"{min(ratios):.2f} to {max(ratios):.2f}"
-        print(
-            f"{what:46}{values[0]:10.3f}{values[1]:10.3f}{statistics.median(ratios):8.2f}"
-            f"   {spread}"
-        )
+    titles = f"{'without':>10}{'with':>10}{'ratio':>8}{'quartiles':>16}"
+    for index, unit in enumerate(("µs per job", "bytes of WAL per job")):
+        print(f"\n{unit:40}{titles}")
+        for what in measured[WITH][0]:
+            pairs = zip(measured[WITHOUT], measured[WITH], strict=True)
+            ratios = [other[what][index] / one[what][index] for one, other in pairs]
+            without, with_ = (
+                statistics.median(each[what][index] for each in measured[name])
+                for name in (WITHOUT, WITH)
+            )
+            low, middle, high = statistics.quantiles(ratios, n=4)
+            print(
+                f"{what:40}{without:10.0f}{with_:10.0f}{middle:8.2f}"
+                f"{f'{low:.2f} to {high:.2f}':>16}"
+            )
     pages = {}
     for name in measured:
         with _database(name):
-            pages[name] = _searches(rounds)
+            pages[name] = _searches(7)
     print(f"\n{'a page of the admin, ms':46}{'without':>10}{'with':>10}")
     for text in _SEARCHES:
         print(f"{text:46}{pages[WITHOUT][text]:10.0f}{pages[WITH][text]:10.0f}")

@@ -5,6 +5,7 @@ other conditions of a filter are checked along the scan, among `SCAN_LIMIT` jobs
 the page has the cursor at which the scan ended, and the next one begins there.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -120,13 +121,18 @@ class JobPage:
     """Jobs in the order of their index. `end`: the cursor of the next page; None: it is the last.
 
     `scanned`: the page is not full because the scan ended after so many jobs; there may be more.
-    `is_complete`: no scan of this filter ends before its last job.
+    `scans` found them.
     """
 
     jobs: list[Job]
     end: Cursor | None = None
     scanned: int | None = None
-    is_complete: bool = False
+    scans: tuple[IndexScan, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no scan ends before its last job."""
+        return all(scan.whole or scan.found is not None for scan in self.scans)
 
     @property
     def total(self) -> tuple[int, bool] | None:
@@ -234,7 +240,7 @@ def list_jobs(
 
     `backwards`: the page that ends at the cursor, in the same order.
     """
-    scans = _scans(which)
+    forwards = scans = _scans(which)
     if backwards:
         scans = [replace(scan, order=_reversed(scan.order)) for scan in scans]
     order = scans[0].order
@@ -259,19 +265,25 @@ def list_jobs(
         jobs=page[::-1] if backwards else page,
         end=end,
         scanned=scanned,
-        is_complete=all(scan.whole or scan.found is not None for scan in scans),
+        scans=tuple(forwards),
     )
 
 
-def count(which: JobFilter, *, scan_limit: int = SCAN_LIMIT) -> tuple[int, bool]:
+def count(
+    which: JobFilter,
+    *,
+    scans: Sequence[IndexScan] | None = None,
+    scan_limit: int = SCAN_LIMIT,
+) -> tuple[int, bool]:
     """Return how many jobs match a filter, and whether there may be more.
 
     Exact where the counts have it, and otherwise those that the first scan finds, up to 10,000.
+    `scans`: those of a page of these jobs.
     """
     if which.counted:
         return which.number(), False
     seen, more = 0, False
-    for scan in _scans(which):
+    for scan in _scans(which) if scans is None else scans:
         wanted, end = scan.jobs_of(which, None, scan_limit)
         found, capped = count_up_to(wanted)
         seen, more = seen + found, more or capped or end is not None

@@ -57,7 +57,7 @@ class RetriedBy(Func):
     """
 
     output_field = BooleanField()
-    # Of a retry only: which jobs a search has found is not for everybody who may see jobs.
+    # Of a retry only: not every user who may see jobs may see what a search has found.
     _jobs = (
         "(SELECT job_id FROM ojs_bulk_operation_job WHERE operation_id = "
         "(SELECT id FROM ojs_bulk_operation WHERE action = 'retry' AND id = "
