@@ -1,7 +1,7 @@
 """`python -m tests.benchmarks.search_index`: the price of the indexes of `manage.py ojs index`.
 
 Two copies of a database with made-up jobs, one with the indexes: each round does the same in both,
-one after the other, and the ratio is of the two times of a round. PostgreSQL only.
+one after the other. PostgreSQL only.
 """
 
 from __future__ import annotations
@@ -12,11 +12,18 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from tests.benchmarks import processes
 from tests.benchmarks.admin import prepare
 from tests.benchmarks.server import Server
 
 WITHOUT, WITH = "ojs_bench_index_without", "ojs_bench_index_with"
 _QUEUE = "bench"
+#: The processor's time is counted in ticks of 10 ms, so that only the mean of many rounds is known.
+_UNITS: dict[str, Callable[[list[float]], float]] = {
+    "µs per job, median": statistics.median,
+    "µs of the server's processor per job, mean": statistics.mean,
+    "bytes of WAL per job, median": statistics.median,
+}
 _SEARCHES = (
     *("args.user_id:42", "args.0.user_id:42 state:completed", "args:none"),
     *("meta.tenant_id:t7", "meta.tenant_id:none", "args.user_id:42 state:discarded"),
@@ -85,17 +92,18 @@ def _search(client: object, text: str) -> None:
         raise RuntimeError(text)
 
 
-def _wal() -> int:
-    """Return how many bytes of WAL the server has written."""
+def _spent() -> tuple[float, float, float]:
+    """Return the time, the seconds this session has computed, and the bytes of WAL, each so far."""
     from django.db import connection
 
     with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn")
-        return int(cursor.fetchone()[0])
+        cursor.execute("SELECT pg_current_wal_insert_lsn() - '0/0'::pg_lsn, pg_backend_pid()")
+        wal, process = cursor.fetchone()
+    return time.perf_counter() * 1e6, processes.cpu(process) * 1e6, float(wal)
 
 
-def _figures(jobs: int) -> dict[str, tuple[float, float]]:
-    """Return the microseconds and the bytes of WAL per job, of one round in this database."""
+def _figures(jobs: int) -> dict[str, list[float]]:
+    """Return what `_UNITS` names, per job, of one round in this database."""
     _one_by_one(50)  # A connection, and the plans of its statements.
     _drain()
     found = {}
@@ -104,9 +112,11 @@ def _figures(jobs: int) -> dict[str, tuple[float, float]]:
         ("enqueue, batches of 500", lambda: _in_batches(10 * jobs), 10 * jobs),
         ("FETCH and ACK of 100", _drain, 11 * jobs),
     ):
-        before = _wal()
-        took = _seconds(action)
-        found[name] = (took / number * 1e6, (_wal() - before) / number)
+        before = _spent()
+        action()
+        found[name] = [
+            (after - start) / number for start, after in zip(before, _spent(), strict=True)
+        ]
     return found
 
 
@@ -162,27 +172,19 @@ def main() -> None:
 
 
 def _compare(rounds: int, jobs: int) -> None:
-    measured: dict[str, list[dict[str, tuple[float, float]]]] = {WITHOUT: [], WITH: []}
+    measured: dict[str, list[dict[str, list[float]]]] = {WITHOUT: [], WITH: []}
     for number in range(rounds):
         # Each is the first one in every second round.
         for name in sorted(measured, reverse=bool(number % 2)):
             with _database(name):
                 measured[name].append(_figures(jobs))
-    titles = f"{'without':>10}{'with':>10}{'ratio':>8}{'quartiles':>16}"
-    for index, unit in enumerate(("µs per job", "bytes of WAL per job")):
-        print(f"\n{unit:40}{titles}")
+    for index, (unit, average) in enumerate(_UNITS.items()):
+        print(f"\n{unit:46}{'without':>10}{'with':>10}{'ratio':>8}")
         for what in measured[WITH][0]:
-            pairs = zip(measured[WITHOUT], measured[WITH], strict=True)
-            ratios = [other[what][index] / one[what][index] for one, other in pairs]
             without, with_ = (
-                statistics.median(each[what][index] for each in measured[name])
-                for name in (WITHOUT, WITH)
+                average([each[what][index] for each in measured[name]]) for name in (WITHOUT, WITH)
             )
-            low, middle, high = statistics.quantiles(ratios, n=4)
-            print(
-                f"{what:40}{without:10.0f}{with_:10.0f}{middle:8.2f}"
-                f"{f'{low:.2f} to {high:.2f}':>16}"
-            )
+            print(f"{what:46}{without:10.0f}{with_:10.0f}{with_ / without:8.2f}")
     pages = {}
     for name in measured:
         with _database(name):

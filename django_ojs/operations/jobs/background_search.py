@@ -17,9 +17,8 @@ from django_ojs.operations.jobs import bulk_operations, filter_json, listing
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.storage import database
 
-#: Searches of one user that have not ended, and those that are kept for the user.
+#: Searches of one user that have not ended.
 MAX_OPEN: Final = 3
-MAX_KEPT: Final = 20
 
 
 class NotStarted(Exception):
@@ -34,7 +33,7 @@ def searches() -> QuerySet[BulkOperation]:
 def start(which: JobFilter, *, by: str) -> BulkOperation:
     """Start a search, and return it; or the one of this user that is open for the same filter.
 
-    The user's oldest searches are deleted, beyond `MAX_KEPT`. Raises NotStarted.
+    Raises NotStarted.
     """
     if which.empty:
         raise NotStarted(_("Write a search first: without one, the list has all jobs."))
@@ -58,9 +57,6 @@ def _start(which: JobFilter, by: str) -> tuple[BulkOperation, bool]:
             _("You have %(count)d searches that have not ended. Stop one of them first.")
             % {"count": len(running)}
         )
-    old = mine.filter(state__in=bulk_operations.OVER).order_by("-pk")
-    kept = MAX_KEPT - len(running) - 1
-    mine.filter(pk__in=list(old.values_list("pk", flat=True)[kept:])).delete()
     values: dict[str, Any] = {"filter": wanted, "expected": listing.about(which)}
     return searches().create(action=BulkActionName.SEARCH, ordered_by=by, **values), True
 

@@ -48,6 +48,8 @@ FOLLOWED_FOR: Final = timedelta(days=7)
 
 #: Seconds that one step takes, so that it does not delay the other steps of maintenance.
 _STEP: Final = 0.25
+#: Searches that are kept of one user, besides those that have not ended.
+MAX_KEPT: Final = 20
 #: Jobs that one step of a search reads. SQLite has its write lock for as long.
 _SEARCHED: Final = 20_000
 
@@ -302,6 +304,8 @@ def _move(operation: BulkOperation, end: str | None) -> None:
 
 def _search(operation: BulkOperation, which: JobFilter, limit: int) -> int:
     """Read the next jobs, and store those that match. Return how many it has read."""
+    if operation.started_at is None:
+        _delete_old_searches(operation.ordered_by)
     wanted = _existing(which, operation)
     scans = index_scans(wanted, in_steps=True)
     step, _, text = (operation.cursor or "0|").partition("|")
@@ -330,6 +334,14 @@ def _search(operation: BulkOperation, which: JobFilter, limit: int) -> int:
             following = f"{at + 1}|"
     _move(operation, following)
     return read
+
+
+def _delete_old_searches(by: str) -> None:
+    """Delete the oldest searches of a user, beyond those that are kept."""
+    ended = operations().filter(action=BulkActionName.SEARCH, ordered_by=by, state__in=OVER)
+    old = list(ended.order_by("-pk").values_list("pk", flat=True)[MAX_KEPT:])
+    if old:
+        operations().filter(pk__in=old).delete()
 
 
 def _follow(operation: BulkOperation, changed: list[Any]) -> None:

@@ -158,11 +158,11 @@ def test_a_user_has_few_searches() -> None:
     with pytest.raises(NotStarted, match="You have 3 searches that have not ended"):
         started("tag:one-more")
     to_the_end()
-    for number in range(background_search.MAX_KEPT):
+    for number in range(bulk_operations.MAX_KEPT):
         started(f"tag:later-{number}")
         to_the_end()
     mine = background_search.searches().filter(ordered_by="ann")
-    assert mine.count() == background_search.MAX_KEPT
+    assert mine.count() == bulk_operations.MAX_KEPT + 1
     assert not mine.filter(pk=first.pk).exists()
     assert not BulkOperationJob.primary.filter(operation_id=first.pk).exists()
     assert background_search.searches().filter(ordered_by="bob").count() == 1
