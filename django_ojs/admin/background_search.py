@@ -127,7 +127,7 @@ def object_page(
                 replace(which, states=(), states_excluded=None, dead_letter=None)
             ),
             "buttons": [stop] if may_stop else [],
-            "bulk_buttons": for_all if search.done and not context["hidden"] else [],
+            "bulk_buttons": for_all,
             "timed_out": query.timed_out,
         },
     )
