@@ -116,8 +116,10 @@ def test_the_planner_uses_it_whatever_it_expects(monkeypatch: pytest.MonkeyPatch
         assert which is not None
         with CaptureQueriesContext(connection) as captured:
             listing.list_jobs(which)
-        (probe,) = (
-            query["sql"] for query in captured.captured_queries if "LIMIT 5001" in query["sql"]
+        statements = [query["sql"] for query in captured.captured_queries]
+        (probe,) = (each for each in statements if "LIMIT 5001" in each)
+        assert (
+            "set_config('enable_seqscan', 'off', true)" in statements[statements.index(probe) - 1]
         )
         with database.atomic(), database.connection().cursor() as cursor:
             cursor.execute("SET LOCAL enable_seqscan = off")
@@ -127,7 +129,7 @@ def test_the_planner_uses_it_whatever_it_expects(monkeypatch: pytest.MonkeyPatch
             plan = "\n".join(row[0] for row in cursor.fetchall())
         assert f"Bitmap Index Scan on {used}" in plan, plan
         with database.connection().cursor() as cursor:
-            for statement in (query["sql"] for query in captured.captured_queries):
+            for statement in statements:
                 if "ANY" in statement and "ojs_job" in statement:
                     cursor.execute("EXPLAIN " + statement.replace("%", "%%"), [])
                     plan = "\n".join(row[0] for row in cursor.fetchall())
