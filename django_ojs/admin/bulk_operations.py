@@ -10,7 +10,7 @@ from django.urls import URLPattern
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, gettext_noop, ngettext_lazy, pgettext
 
-from django_ojs.admin import payloads
+from django_ojs.admin import background_search, payloads
 from django_ojs.admin.actions import Action, Skipped
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.bulk_actions import BULK_ACTIONS, BulkAction
@@ -19,10 +19,11 @@ from django_ojs.admin.job_list import filter_query
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.formatting import lazy_sentence
 from django_ojs.models import BulkOperation
-from django_ojs.models.bulk_operation import BulkState
+from django_ojs.models.bulk_operation import BulkActionName, BulkState
 from django_ojs.operations.jobs import bulk_operations, filter_json, listing, search_query
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.search_access import permitted
+from django_ojs.operations.jobs.search_query import Search
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import TERMINAL, State
@@ -53,8 +54,20 @@ class BulkOperationAdmin(OperatorModelAdmin):
     )
 
     def get_urls(self) -> list[URLPattern]:
-        create = self.pattern("create/<slug:name>/", self.create_view, "create")
-        return [create, *super().get_urls()]
+        return [
+            self.pattern("create/<slug:name>/", self.create_view, "create"),
+            self.pattern("search/", self.search_view, "search"),
+            self.pattern("search/stop/", self.stop_search_view, "stop_search"),
+            *super().get_urls(),
+        ]
+
+    def search_view(self, request: HttpRequest) -> HttpResponse:
+        """Start a search of all jobs in the background."""
+        return background_search.start_view(self, request)
+
+    def stop_search_view(self, request: HttpRequest) -> HttpResponse:
+        """Stop a search."""
+        return background_search.stop_view(self, request)
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
         rows: QuerySet[BulkOperation] = self.get_queryset(request).order_by("-pk").defer("errors")
@@ -66,7 +79,7 @@ class BulkOperationAdmin(OperatorModelAdmin):
             "bulk_operations",
             _("Bulk operations"),
             {
-                "rows": [_context(operation) for operation in shown[:PER_PAGE]],
+                "rows": [_context(request, operation) for operation in shown[:PER_PAGE]],
                 "older": shown[PER_PAGE - 1].pk if len(shown) > PER_PAGE else None,
                 "running": any(row.state in bulk_operations.OPEN for row in shown),
             },
@@ -76,11 +89,14 @@ class BulkOperationAdmin(OperatorModelAdmin):
         operation = self.get_object(request, key)
         if operation is None:
             raise Http404(_("There is no such bulk operation; old ones are pruned."))
+        shared = _context(request, operation)
+        if operation.action == BulkActionName.SEARCH:
+            return background_search.object_page(self, request, operation, shared)
         with timed_queries() as query:
             retried = query(
                 gettext_noop("retried jobs"), lambda: bulk_operations.retried(operation)
             )
-        context = _context(operation) | {
+        context = shared | {
             "retried": retried,
             "retried_links": _links(operation, retried),
             "timed_out": query.timed_out,
@@ -153,13 +169,20 @@ class BulkOperationAdmin(OperatorModelAdmin):
         )
 
 
-def _context(operation: BulkOperation) -> dict[str, Any]:
+def _context(request: HttpRequest, operation: BulkOperation) -> dict[str, Any]:
     which = filter_json.read(operation.filter)
+    # What a search is for, and what it found, reveals what jobs carry.
+    search = permitted(Search(filter=which), payload=payloads.has_permission(request))
     done = operation.state == BulkState.DONE
     total = max(operation.expected or 0, operation.matched)
     share = operation.matched / total if total and operation.expected is not None else None
+    if operation.action == BulkActionName.SEARCH:
+        share = min(1.0, operation.jobs_read / (operation.expected or 1))
     return {
         "operation": operation,
+        "which": which,
+        "hidden": " ".join(search.errors),
+        "is_search": operation.action == BulkActionName.SEARCH,
         "q": search_query.render(which),
         "jobs_query": filter_query(which),
         "changes": describe(operation.changes),

@@ -145,12 +145,9 @@ def page(
     # A rare match is not looked for twice.
     total = found.total if found and start is None and not which.counted else None
     if total is None:
-        total = query(gettext_noop("number of jobs"), lambda: listing.count(which))
+        read = found.scans if found else None
+        total = query(gettext_noop("number of jobs"), lambda: listing.count(which, scans=read))
     jobs = found.jobs if found else []
-    arguments = None
-    if payload and jobs:
-        arguments = query(gettext_noop("arguments"), lambda: previews(jobs))
-    running = shares(query, jobs)
     older = newer = ""
     if back and jobs:
         older = cursor.write(cursor.of(jobs[-1], order))
@@ -159,10 +156,7 @@ def page(
     if jobs and start and not (back and found and found.end is None):
         newer = cursor.write(cursor.of(jobs[0], order))
     return {
-        "rows": [
-            _row(job, (arguments or {}).get(job.pk, ""), payload, running.get(job.pk))
-            for job in jobs
-        ],
+        "rows": rows(query, jobs, payload=payload),
         "known": found is not None,
         "scanned": found.scanned if found else None,
         "started": start is not None,
@@ -172,8 +166,19 @@ def page(
         "more": total[1] if total else False,
         "errors": errors,
         "scan_limit": min(scan.limit for scan in scans),
-        "complete": all(scan.whole for scan in scans),
+        "complete": found.is_complete if found else all(scan.whole for scan in scans),
     }
+
+
+def rows(query: TimedQueries, jobs: Sequence[Job], *, payload: bool) -> list[JobRow]:
+    """Return a row for each job. `payload`: with the beginning of its arguments."""
+    arguments = None
+    if payload and jobs:
+        arguments = query(gettext_noop("arguments"), lambda: previews(jobs))
+    running = shares(query, jobs)
+    return [
+        _row(job, (arguments or {}).get(job.pk, ""), payload, running.get(job.pk)) for job in jobs
+    ]
 
 
 def _row(job: Job, preview: str, payload: bool, share: float | None) -> JobRow:

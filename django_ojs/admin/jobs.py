@@ -21,6 +21,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from django_ojs.admin import (
+    background_search,
     enqueue,
     job_list,
     job_type_page,
@@ -184,6 +185,7 @@ class JobAdmin(OperatorModelAdmin):
                 "buttons": [] if all_selected else self.selection_buttons(request, examples),
                 "bulk_buttons": for_all,
                 "all_selected": all_selected,
+                "search_url": background_search.start_url(self, which),
                 "timed_out": query.timed_out,
             },
         )

@@ -164,7 +164,7 @@ def _dry_run(
         console.json({"action": action, "dry_run": True, "matched": number, "more": more})
         return OK
     console.line(_would(action) % {"jobs": number_of_jobs(number, more)})
-    if jobs := first_of(which, SAMPLE).jobs:
+    if jobs := first_of(console, which, SAMPLE).jobs:
         table_of(console, jobs)
     return OK
 

@@ -80,9 +80,14 @@ class Console:
         """Write a line to stderr, which is not part of the result."""
         self._err.write(printable(text), ending="\n")
 
+    @property
+    def shows_progress(self) -> bool:
+        """Whether stderr is a terminal."""
+        return bool(self._err.isatty())
+
     def progress(self, text: str) -> None:
         """Show how far a long operation is, where stderr is a terminal; "" removes it."""
-        if self._err.isatty():
+        if self.shows_progress:
             self._err.write(f"\r{text}{_CLEAR_LINE}", ending="")
             self._err.flush()
 

@@ -99,15 +99,34 @@ def _summary(job: Job) -> dict[str, Any]:
     }
 
 
-def first_of(which: JobFilter, limit: int, after: cursor.Cursor | None = None) -> listing.JobPage:
-    """Return the first jobs of a filter, whatever the number of jobs between them."""
+def first_of(
+    console: Console, which: JobFilter, limit: int, after: cursor.Cursor | None = None
+) -> listing.JobPage:
+    """Return the first jobs of a filter, whatever the number of jobs between them.
+
+    It shows how many it has read, where one scan is not enough.
+    """
     found: list[Job] = []
-    while True:
-        page = listing.list_jobs(which, after=after, limit=limit - len(found))
-        found += page.jobs
-        if page.end is None or len(found) >= limit:
-            return listing.JobPage(jobs=found, end=page.end)
-        after = page.end
+    read, whole = 0, None
+    try:
+        while True:
+            page = listing.list_jobs(which, after=after, limit=limit - len(found))
+            found += page.jobs
+            if page.end is None or len(found) >= limit:
+                return listing.JobPage(jobs=found, end=page.end)
+            after = page.end
+            read += page.scanned or 0
+            whole = max(read, listing.about(which) if whole is None else whole)
+            _show_progress(console, read, whole, len(found))
+    finally:
+        if read:
+            console.progress("")
+
+
+def _show_progress(console: Console, read: int, whole: int, found: int) -> None:
+    text = _("%(read)s of about %(whole)s jobs read, %(found)s found")
+    values = {"read": grouped(read), "whole": grouped(whole), "found": grouped(found)}
+    console.progress(text % values)
 
 
 def _jobs(console: Console, options: Options) -> int:
@@ -118,7 +137,7 @@ def _jobs(console: Console, options: Options) -> int:
             after = cursor.read(options["after"], listing.order_of(which))
         except OJSError:
             raise usage_error(_("--after must be the `next` of the same search.")) from None
-    page = read_replica(console, lambda: first_of(which, options["limit"], after))
+    page = read_replica(console, lambda: first_of(console, which, options["limit"], after))
     end = None if page.end is None else cursor.write(page.end)
     if console.as_json:
         console.json({"jobs": [_summary(job) for job in page.jobs], "next": end})
@@ -294,7 +313,11 @@ SUBCOMMANDS: Final = (
         name="jobs",
         help=gettext_lazy("find jobs"),
         description=with_search_help(
-            gettext_lazy("List jobs, the newest or the most urgent first, without their arguments.")
+            gettext_lazy(
+                "List jobs, the newest or the most urgent first, without their arguments.\n"
+                "It reads all jobs until it has found as many as --limit; on a terminal it shows "
+                "how many\nit has read."
+            )
         ),
         examples="""\
   manage.py ojs jobs state:discarded queue:email

@@ -143,7 +143,7 @@ def measure_pages(rounds: int) -> Iterator[tuple[str, float, float, int]]:
     yield from measure(pages(), rounds)
 
 
-def _prepare(rows: int, dead: float) -> Server:
+def prepare(rows: int, dead: float) -> Server:
     server = Server()
     name = f"ojs_bench_admin_{rows}"
     known = server.run("postgres", "SELECT 1 FROM pg_database WHERE datname = %s", [name])
@@ -182,7 +182,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--searches", action="store_true", help="each qualifier with each state")
     arguments = parser.parse_args()
-    _prepare(arguments.rows, arguments.dead)
+    prepare(arguments.rows, arguments.dead)
     slow = 0
     print(f"{arguments.rows:,} jobs; median and slowest of {arguments.rounds}\n")
     print(f"{'page':60}{'median ms':>10}{'slowest':>10}{'queries':>9}")

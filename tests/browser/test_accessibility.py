@@ -12,6 +12,8 @@ from django_ojs.models import ActorKind
 from django_ojs.operations import ack, beat, fail, limit_keys, queues
 from django_ojs.operations.access import api_keys, audit_trail
 from django_ojs.operations.access.audit_trail import Actor
+from django_ojs.operations.jobs import background_search, bulk_operations
+from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.failure import Failure
 from tests.factories import active, claim, hourly, in_state, push, push_many, silence, worker
 from tests.operations.cron.scenes import register
@@ -53,11 +55,14 @@ def incident() -> list[str]:
         name="order",
     ).enqueue()
     limit_keys.override("acme", {"concurrency": 3})
+    search = background_search.start(JobFilter(queue="email"), by="root")
+    bulk_operations.work_once()
     return [
         *("overview/", "queue/", "queue/email/change/", "queue/action/configure/?key=email"),
         *("job/", "job/?q=is:active", "job/?q=user@example.com", f"job/{dead.id}/change/"),
         "job/type/?type=email.send",
         *("job/gone/change/", "deadletterjob/", "bulkoperation/"),
+        f"bulkoperation/{search.pk}/change/",
         *("bulkoperation/create/retry/?q=is:dead", "event/", "outboxentry/"),
         *("worker/", "worker/web-1/change/", "worker/action/quiet/?key=web-1"),
         *("cronjob/", "cronjob/weekdays/change/", "cronjob/create/"),

@@ -28,9 +28,9 @@ class Run:
         return json.loads(self.out)
 
 
-def ojs(*arguments: object, out: io.StringIO | None = None) -> Run:
+def ojs(*arguments: object, out: io.StringIO | None = None, err: io.StringIO | None = None) -> Run:
     """Run `manage.py ojs` with these arguments; `err` has the message that ends it as well."""
-    out, err, code = out or io.StringIO(), io.StringIO(), 0
+    out, err, code = out or io.StringIO(), err or io.StringIO(), 0
     try:
         call_command("ojs", *map(str, arguments), stdout=out, stderr=err)
     except CommandError as error:

@@ -10,7 +10,7 @@ from django_ojs.operations.jobs import listing
 from django_ojs.operations.jobs.redaction import HIDDEN
 from django_ojs.spec import ids
 from django_ojs.spec.failure import Failure
-from tests.command_line.run import ojs
+from tests.command_line.run import Terminal, ojs
 from tests.factories import active, hourly, in_state, push, push_many
 
 pytestmark = pytest.mark.django_db
@@ -82,6 +82,13 @@ def test_a_page_is_full_however_few_of_the_jobs_match(monkeypatch: pytest.Monkey
     wanted = [str(push(queue="mail", tags=["rare"]).pk)]
     push_many(9, queue="mail")
     assert [job["id"] for job in ojs("jobs", "tag:rare", "--json").json["jobs"]] == wanted
+    # A search that takes long says how far it is, beside its result.
+    run = ojs("jobs", "tag:rare", err=Terminal())
+    assert "\r2 of about 10 jobs read, 0 found" in run.err
+    assert "\r10 of about 10 jobs read, 1 found" in run.err
+    assert run.err.rpartition("\r")[2].strip("\x1b[K") == ""
+    assert "read" not in run.out
+    assert not ojs("jobs", "tag:rare").err
 
 
 @pytest.mark.parametrize(

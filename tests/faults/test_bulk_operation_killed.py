@@ -1,4 +1,5 @@
-"""A bulk operation whose workers are killed again and again does each job once, and says so.
+"""A bulk operation whose workers are killed again and again does each job once, and says so; a
+search finds each once.
 
 20,000 jobs; 100,000 with OJS_FAULTS=full.
 """
@@ -11,8 +12,9 @@ import time
 
 import pytest
 
+from django_ojs.models import BulkOperationJob
 from django_ojs.models.bulk_operation import BulkActionName, BulkState
-from django_ojs.operations.jobs import bulk_operations
+from django_ojs.operations.jobs import background_search, bulk_operations
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.states import State
 from django_ojs.storage import database
@@ -32,6 +34,10 @@ print("ready", flush=True)
 while bulk_operations.work():
     pass
 """
+
+_SEARCH = _WORK.replace(
+    "while bulk_operations.work():", "while bulk_operations.work_once(scan_limit=100) is not None:"
+)
 
 _DISCARDED = """
 INSERT INTO ojs_job (id, type, queue, state, priority, args, meta, options, attempt, max_attempts,
@@ -87,3 +93,37 @@ def test_every_job_is_retried_once_by_workers_that_are_killed(
     assert (done.state, done.matched, done.done) == (BulkState.DONE, JOBS, JOBS)
     assert (done.skipped, done.failed, done.errors) == (0, 0, [])
     assert counts.by_queue(["q"]) == {"q": {State.AVAILABLE: JOBS}}
+
+
+@pytest.mark.postgresql
+@pytest.mark.timeout(120)
+def test_a_search_goes_on_where_a_killed_worker_left_it(
+    process_environment: dict[str, str],
+) -> None:
+    with database.connection().cursor() as cursor:
+        cursor.execute(_DISCARDED, [8_000])
+    which = JobFilter(dead_letter=True, type="shop.*")
+    search = background_search.start(which, by="ann")
+    worker = fork_server.popen(
+        [sys.executable, "-c", _SEARCH], env=process_environment, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        until = time.monotonic() + 60
+        while bulk_operations.get(search.pk).jobs_read < 1_000:
+            assert time.monotonic() < until
+            time.sleep(0.003)
+    finally:
+        worker.kill()
+        worker.wait(20)
+        if worker.stdout is not None:
+            worker.stdout.close()
+    left = bulk_operations.get(search.pk)
+    assert 1_000 <= left.jobs_read < 4_000
+    assert left.state == BulkState.RUNNING
+    while bulk_operations.work():
+        pass
+    done = bulk_operations.get(search.pk)
+    assert (done.state, done.jobs_read, done.done) == (BulkState.DONE, 4_000, 4_000)
+    found = list(BulkOperationJob.primary.filter(operation=done).values_list("job_id", flat=True))
+    assert len(found) == 4_000
+    assert set(found) == set(jobs().filter(dead_letter=True).values_list("pk", flat=True))

@@ -15,6 +15,7 @@ from django_ojs.command_line import (
     deletion,
     doctor,
     figures,
+    indexes,
     jobs,
     other_queues,
     queues,
@@ -63,6 +64,7 @@ SUBCOMMANDS: Final[dict[str, Subcommand]] = {
         *deletion.SUBCOMMANDS,
         *transfer.SUBCOMMANDS,
         *other_queues.SUBCOMMANDS,
+        *indexes.SUBCOMMANDS,
         *doctor.SUBCOMMANDS,
     )
 }

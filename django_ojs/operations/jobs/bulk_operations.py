@@ -2,7 +2,8 @@
 
 Maintenance executes them five hundred jobs at a time. The jobs and the figures of the operation
 change in one transaction that locks the operation's row: only one process executes it at a time,
-and the unfinished step of a killed process is rolled back.
+and the unfinished step of a killed process is rolled back. A search (`background_search`) is an
+operation that changes nothing: its steps store the jobs they find.
 """
 
 import logging
@@ -13,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
 
-from django.db.models import Count, QuerySet, Subquery
+from django.db.models import Case, Count, QuerySet, Subquery, Value, When
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -41,12 +42,16 @@ MAX_ERRORS: Final = 100
 _MAX_REASONS: Final = 20
 _OTHER: Final = "Another reason."
 
-#: Jobs of one retry that are followed, and for how long after its end.
+#: Jobs of one retry that are followed, or that one search finds, and for how long after its end.
 MAX_FOLLOWED: Final = 10_000
 FOLLOWED_FOR: Final = timedelta(days=7)
 
 #: Seconds that one step takes, so that it does not delay the other steps of maintenance.
 _STEP: Final = 0.25
+#: Searches that are kept of one user, besides those that have not ended.
+MAX_KEPT: Final = 20
+#: Jobs that one step of a search reads. SQLite has its write lock for as long.
+_SEARCHED: Final = 20_000
 
 _ACTIONS: Final[dict[str, StepAction]] = {
     BulkActionName.RETRY: bulk_step.RETRY,
@@ -140,7 +145,8 @@ def _stop(key: int, by: str) -> bool:
     found = operations().filter(pk=key, state__in=OPEN)
     if not found.update(state=BulkState.STOPPED, stopped_by=by, finished_at=Now()):
         return False
-    audit_trail.record("bulk.stopped", key, object_type="bulk_operation")
+    if not operations().filter(pk=key, action=BulkActionName.SEARCH).exists():
+        audit_trail.record("bulk.stopped", key, object_type="bulk_operation")
     return True
 
 
@@ -220,8 +226,8 @@ def prune(limit: int = database.BATCH) -> int:
 
 
 def prune_followed(limit: int = database.BATCH) -> int:
-    """Delete what is known of the jobs of the oldest retry, a week after it ended, as a step of
-    maintenance. Return how many.
+    """Delete what is known of the jobs of the oldest retry or search, a week after it ended, as a
+    step of maintenance. Return how many.
     """
     oldest = BulkOperationJob.primary.order_by("pk").values("operation_id")[:1]
     over = operations().filter(
@@ -247,7 +253,9 @@ def work_once(
 
 
 def _execute(chunk: int, scan_limit: int, only: int | None) -> int | None:
-    mine = operations().filter(state__in=OPEN).order_by("pk")
+    # Changes first: a search reads for minutes, and a cancellation does not wait for it.
+    last = Case(When(action=BulkActionName.SEARCH, then=Value(1)), default=Value(0))
+    mine = operations().filter(state__in=OPEN).order_by(last, "pk")
     if only is not None:
         mine = mine.filter(pk=only)
     # If another process is executing it, this one does not wait.
@@ -270,6 +278,8 @@ def _execute(chunk: int, scan_limit: int, only: int | None) -> int | None:
 
 def _execute_step(operation: BulkOperation, chunk: int, scan_limit: int) -> int:
     which = filter_json.read(operation.filter)
+    if operation.action == BulkActionName.SEARCH:
+        return _search(operation, which, min(scan_limit, _SEARCHED))
     bulk_action = bulk_step.with_changes(_ACTIONS[operation.action], operation.changes)
     keys, end = _next(operation, which, chunk, scan_limit)
     if keys:
@@ -277,6 +287,12 @@ def _execute_step(operation: BulkOperation, chunk: int, scan_limit: int) -> int:
         result = step.run(keys)
         _follow(operation, [key for key in keys if key not in result.unchanged])
         _count(operation, len(keys), result)
+    _move(operation, end)
+    return len(keys)
+
+
+def _move(operation: BulkOperation, end: str | None) -> None:
+    """Save the operation with the position that its step has reached; None: it is done."""
     now = timezone.now()
     operation.started_at = operation.started_at or now
     operation.state = BulkState.RUNNING
@@ -284,16 +300,61 @@ def _execute_step(operation: BulkOperation, chunk: int, scan_limit: int) -> int:
     if end is None:
         operation.state, operation.finished_at = BulkState.DONE, now
     operation.save(using=database.alias())
-    return len(keys)
+
+
+def _search(operation: BulkOperation, which: JobFilter, limit: int) -> int:
+    """Read the next jobs, and store those that match. Return how many it has read."""
+    if operation.started_at is None:
+        _delete_old_searches(operation.ordered_by)
+    wanted = _existing(which, operation)
+    scans = index_scans(wanted, in_steps=True)
+    step, _, text = (operation.cursor or "0|").partition("|")
+    at = int(step)
+    scan = scans[at]
+    after = _after(text, scan)
+    if text and after is None:
+        # It begins again, because the order is another one now.
+        BulkOperationJob.primary.filter(operation=operation).delete()
+        operation.jobs_read = operation.matched = operation.done = 0
+    found, end = scan.jobs_of(wanted, after, limit)
+    room = MAX_FOLLOWED - operation.done
+    keys = list(found.values_list("pk", flat=True)[:room])
+    read = min(limit, scan.limit) if end else len(keys)
+    if end is None and not scan.whole:
+        read = scan.rows_left(after, limit)
+    _store(operation, keys)
+    operation.jobs_read += read
+    operation.matched += len(keys)
+    operation.done += len(keys)
+    following = None
+    if len(keys) < room:
+        if end is not None:
+            following = f"{at}|{cursor.write(end)}"
+        elif at + 1 < len(scans):
+            following = f"{at + 1}|"
+    _move(operation, following)
+    return read
+
+
+def _delete_old_searches(by: str) -> None:
+    """Delete the oldest searches of a user, beyond those that are kept."""
+    ended = operations().filter(action=BulkActionName.SEARCH, ordered_by=by, state__in=OVER)
+    old = list(ended.order_by("-pk").values_list("pk", flat=True)[MAX_KEPT:])
+    if old:
+        operations().filter(pk__in=old).delete()
 
 
 def _follow(operation: BulkOperation, changed: list[Any]) -> None:
     """Store which jobs a retry made available, of the first ones; before they are counted."""
     room = MAX_FOLLOWED - operation.done
     if operation.action == BulkActionName.RETRY and changed and room > 0:
-        BulkOperationJob.primary.bulk_create(
-            [BulkOperationJob(operation=operation, job_id=key) for key in changed[:room]]
-        )
+        _store(operation, changed[:room])
+
+
+def _store(operation: BulkOperation, keys: list[Any]) -> None:
+    BulkOperationJob.primary.bulk_create(
+        [BulkOperationJob(operation=operation, job_id=key) for key in keys]
+    )
 
 
 def _next(
@@ -336,7 +397,7 @@ def _existing(which: JobFilter, operation: BulkOperation) -> JobFilter:
     # A job that waits or runs comes over a duration meanwhile.
     which = replace(which, at=operation.created_at)
     until = made if which.until is None else min(which.until, made)
-    if operation.action in (BulkActionName.CANCEL, BulkActionName.RUN_NOW):
+    if operation.action in (BulkActionName.CANCEL, BulkActionName.RUN_NOW, BulkActionName.SEARCH):
         return replace(which, until=until)
     ended = made if which.ended_until is None else min(which.ended_until, made)
     return replace(which, ended_until=ended)

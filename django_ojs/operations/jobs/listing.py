@@ -5,6 +5,7 @@ other conditions of a filter are checked along the scan, among `SCAN_LIMIT` jobs
 the page has the cursor at which the scan ended, and the next one begins there.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -13,13 +14,14 @@ from uuid import UUID
 from django.db.models import QuerySet, Value
 
 from django_ojs.models import Job
-from django_ojs.operations.jobs import cursor
+from django_ojs.operations.jobs import cursor, search_index
 from django_ojs.operations.jobs.cursor import Cursor, Order
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.rate_limit import Hold
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import database, queue_configs
-from django_ojs.storage.dialects.expressions import Moment, RetriedBy
+from django_ojs.storage.dialects.expressions import Moment, OneOf, RetriedBy
+from django_ojs.storage.figures import counts
 from django_ojs.storage.first_rows import first_rows
 
 #: Jobs that one scan reads to find those of a filter.
@@ -77,19 +79,21 @@ class IndexScan:
     limit: int = SCAN_LIMIT
     #: The jobs that a bulk operation retried, of these rows.
     retried_by: int | None = None
+    #: The jobs that an index of what jobs carry found.
+    found: tuple[UUID, ...] | None = None
 
     def jobs_of(
         self, which: JobFilter, after: Cursor | None, scan_limit: int
     ) -> tuple[QuerySet[Job], Cursor | None]:
         """Return the matching jobs of one scan, and the cursor at its end (None: no more)."""
-        rest = Job.primary.filter(**self.rows).order_by(*self.order)
+        rest = self._rest(after)
         if self.retried_by is not None:
-            rest = rest.filter(RetriedBy(self.retried_by))
             which = replace(which, retried_by=None)
-        if after is not None:
-            rest = cursor.beyond(rest, after, self.order)
         if self.whole:
             return rest, None
+        if self.found is not None:
+            # These first: in the order of an index, it could read all jobs to find them.
+            return which.narrow(first_rows(rest, len(self.found) or 1)), None
         # An index-only scan of at most `scan_limit` entries, so its cost is bounded.
         scan_limit = min(scan_limit, self.limit)
         names = [name.removeprefix("-") for name in self.order]
@@ -99,17 +103,36 @@ class IndexScan:
         wanted = which.narrow(rest)
         return (wanted if end is None else cursor.until(wanted, end, self.order)), end
 
+    def rows_left(self, after: Cursor | None, limit: int) -> int:
+        """Return how many rows come after a cursor, up to a limit; an index-only scan."""
+        return self._rest(after).order_by()[:limit].count()
+
+    def _rest(self, after: Cursor | None) -> QuerySet[Job]:
+        rest = Job.primary.filter(**self.rows).order_by(*self.order)
+        if self.retried_by is not None:
+            rest = rest.filter(RetriedBy(self.retried_by))
+        if self.found is not None:
+            rest = rest.filter(OneOf("pk", self.found))
+        return rest if after is None else cursor.beyond(rest, after, self.order)
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobPage:
     """Jobs in the order of their index. `end`: the cursor of the next page; None: it is the last.
 
     `scanned`: the page is not full because the scan ended after so many jobs; there may be more.
+    `scans` found them.
     """
 
     jobs: list[Job]
     end: Cursor | None = None
     scanned: int | None = None
+    scans: tuple[IndexScan, ...] = ()
+
+    @property
+    def is_complete(self) -> bool:
+        """Whether no scan ends before its last job."""
+        return all(scan.whole or scan.found is not None for scan in self.scans)
 
     @property
     def total(self) -> tuple[int, bool] | None:
@@ -177,6 +200,16 @@ def index_scans(which: JobFilter, *, in_steps: bool = False) -> list[IndexScan]:
     return [IndexScan(rows=newest, order=_NEWEST_FIRST, whole=_only(which))]
 
 
+def _scans(which: JobFilter) -> list[IndexScan]:
+    """Return the index scans of a page; one that has all jobs, where an index finds them."""
+    scans = index_scans(which)
+    found = search_index.find(which)
+    if found is None:
+        return scans
+    # In the same order, so that a cursor is valid with the index and without it.
+    return [IndexScan(rows={}, order=scans[0].order, found=tuple(found))]
+
+
 def _ended(which: JobFilter) -> dict[str, Any]:
     # It bounds the range of the index, and not only its rows.
     if which.ended_until is None:
@@ -207,7 +240,7 @@ def list_jobs(
 
     `backwards`: the page that ends at the cursor, in the same order.
     """
-    scans = index_scans(which)
+    forwards = scans = _scans(which)
     if backwards:
         scans = [replace(scan, order=_reversed(scan.order)) for scan in scans]
     order = scans[0].order
@@ -228,22 +261,48 @@ def list_jobs(
     else:
         read = min(scan_limit, *(scan.limit for scan in scans))
         end, scanned = nearest, None if nearest is None else read
-    return JobPage(jobs=page[::-1] if backwards else page, end=end, scanned=scanned)
+    return JobPage(
+        jobs=page[::-1] if backwards else page,
+        end=end,
+        scanned=scanned,
+        scans=tuple(forwards),
+    )
 
 
-def count(which: JobFilter, *, scan_limit: int = SCAN_LIMIT) -> tuple[int, bool]:
+def count(
+    which: JobFilter,
+    *,
+    scans: Sequence[IndexScan] | None = None,
+    scan_limit: int = SCAN_LIMIT,
+) -> tuple[int, bool]:
     """Return how many jobs match a filter, and whether there may be more.
 
     Exact where the counts have it, and otherwise those that the first scan finds, up to 10,000.
+    `scans`: those of a page of these jobs.
     """
     if which.counted:
         return which.number(), False
     seen, more = 0, False
-    for scan in index_scans(which):
+    for scan in _scans(which) if scans is None else scans:
         wanted, end = scan.jobs_of(which, None, scan_limit)
         found, capped = count_up_to(wanted)
         seen, more = seen + found, more or capped or end is not None
     return min(seen, COUNT_LIMIT), more or seen > COUNT_LIMIT
+
+
+def about(which: JobFilter) -> int:
+    """Return about how many jobs the scans of a filter read from their first job to their last one.
+
+    By the counts, so that it reads no job. Some may be too new for the filter, or no dead letters.
+    """
+    rows = index_scans(which, in_steps=True)[0].rows
+    if "pk__in" in rows:
+        return len(rows["pk__in"])
+    states = {rows["state"]} if "state" in rows else set(rows.get("state__in", State))
+    if rows.get("dead_letter"):
+        states = {State.DISCARDED}
+    by_state = counts.totals([rows["queue"]] if "queue" in rows else None)
+    return sum(number for state, number in by_state.items() if state in states)
 
 
 def count_up_to(jobs: QuerySet[Job], limit: int = COUNT_LIMIT) -> tuple[int, bool]:

@@ -65,6 +65,23 @@ ALL_QUEUES = "*"
 #: A wrong count: queue, state, jobs as counted and as they are, bytes as counted and as they are.
 Difference = tuple[str, str, int, int, int, int]
 
+
+@dataclass(frozen=True, slots=True)
+class SearchIndex:
+    """An index of what jobs carry. One that is not valid was not built to its end."""
+
+    is_valid: bool
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class IndexBuild:
+    """An index that is being created: the phase, and the share of it that is done, if known."""
+
+    phase: str
+    share: float | None
+
+
 #: Limits one query to the timeout of `Dialect.query_timeout`.
 QueryLimit = Callable[[], AbstractContextManager[None]]
 
@@ -218,6 +235,8 @@ class Dialect(ABC):
     has_one_writer: ClassVar[bool]
     #: Does a query of an ordered subquery keep its order, and stop when it has enough rows?
     keeps_subquery_order: ClassVar[bool]
+    #: Can an index find the rows whose JSON contains a value?
+    has_json_indexes: ClassVar[bool]
 
     def _rows(
         self, connection: BaseDatabaseWrapper, name: str, values: Any = None, **parts: str
@@ -229,10 +248,13 @@ class Dialect(ABC):
             rows: list[Any] = cursor.fetchall()
             return rows
 
-    def _run(self, connection: BaseDatabaseWrapper, name: str, values: Any = None) -> None:
-        """Execute the statement of a file."""
+    def _run(
+        self, connection: BaseDatabaseWrapper, name: str, values: Any = None, **parts: str
+    ) -> None:
+        """Execute the statement of a file, completed with `parts`."""
+        statement = self.sql[name]
         with connection.cursor() as cursor:
-            cursor.execute(self.sql[name], values)
+            cursor.execute(statement.format(**parts) if parts else statement, values)
 
     @abstractmethod
     def insert_jobs(
@@ -749,6 +771,36 @@ class Dialect(ABC):
     def invalid_indexes(self, connection: BaseDatabaseWrapper) -> list[str]:
         """Return the indexes on tables of django_ojs that were not built to their end."""
         return []
+
+    def search_indexes(
+        self, connection: BaseDatabaseWrapper, names: Collection[str]
+    ) -> dict[str, SearchIndex]:
+        """Return those of these indexes on jobs that exist. None where not `has_json_indexes`."""
+        return {}
+
+    def index_builds(self, connection: BaseDatabaseWrapper) -> dict[str, IndexBuild]:
+        """Return the indexes on jobs that are being created now. Only where `has_json_indexes`."""
+        raise NotImplementedError
+
+    def create_search_index(self, connection: BaseDatabaseWrapper, name: str, column: str) -> None:
+        """Create an index of what a column of jobs contains, without locking out the writers.
+
+        Outside a transaction. A failure leaves an index that is not valid. Only where
+        `has_json_indexes`.
+        """
+        raise NotImplementedError
+
+    def drop_search_index(self, connection: BaseDatabaseWrapper, name: str) -> None:
+        """Drop such an index, if there is one, outside a transaction."""
+        raise NotImplementedError
+
+    def by_index(self, connection: BaseDatabaseWrapper) -> AbstractContextManager[None]:
+        """Open a block, in a transaction, whose queries find rows by the index of a condition.
+
+        PostgreSQL estimates how many rows contain a value, and reads the table instead where it
+        expects many. Only where `has_json_indexes`.
+        """
+        raise NotImplementedError
 
     def table_use(self, connection: BaseDatabaseWrapper) -> list[TableUse]:
         """Return the rows and the size of each table of django_ojs. Only where `is_server`."""

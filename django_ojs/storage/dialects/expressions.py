@@ -57,9 +57,13 @@ class RetriedBy(Func):
     """
 
     output_field = BooleanField()
-    _jobs = "(SELECT job_id FROM ojs_bulk_operation_job WHERE operation_id = "
+    # Of a retry only: not every user who may see jobs may see what a search has found.
+    _jobs = (
+        "(SELECT job_id FROM ojs_bulk_operation_job WHERE operation_id = "
+        "(SELECT id FROM ojs_bulk_operation WHERE action = 'retry' AND id = "
+    )
 
-    template = "%(expressions)s))"
+    template = "%(expressions)s)))"
     arg_joiner = f" = ANY(ARRAY{_jobs}"
 
     def __init__(self, operation: int) -> None:
@@ -70,7 +74,7 @@ class RetriedBy(Func):
         return self.as_sql(
             compiler,
             connection,
-            template="%(expressions)s)",
+            template="%(expressions)s))",
             arg_joiner=f" IN {self._jobs}",
             **extra,
         )

@@ -1,5 +1,6 @@
 """JSON containment: whether a JSON column has a value at a path, as SQL of each database."""
 
+import re
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -9,6 +10,7 @@ from django_ojs.spec import json
 
 Scalar = str | int | float | bool | None
 
+_is_index = re.compile(r"[+-]?\d+").fullmatch
 _TYPES = {str: ("text",), int: ("integer", "real"), float: ("integer", "real")}
 
 
@@ -30,10 +32,18 @@ class JSONMatch:
         first = self.path[0] if self.path else ""
         return self.column == "args" and first.isascii() and first.isdecimal() and len(first) < 7
 
+    @property
+    def is_containment(self) -> bool:
+        """Whether a column with the value contains the `document` of it.
+
+        Not where a part of the path may be the index of a list in an argument.
+        """
+        return not self.has_index or not any(map(_is_index, self.path[1:]))
+
     def document(self, value: Scalar) -> str:
         """Return the smallest document that has a value at the path, as JSON."""
         found: Any = value
-        for key in reversed(self.path):
+        for key in reversed(self.path[1:] if self.has_index else self.path):
             found = {key: found}
         if self.column == "tags":
             return json.dumps({"tags": [found]})
@@ -54,17 +64,22 @@ class JSONContains(Func):
         return f"JSONContains({self._match!r})"
 
     def as_sql(self, compiler: Any, connection: Any, *args: Any, **extra: Any) -> Any:
-        """Use the containment operator; it does not extract the value (PostgreSQL)."""
+        """Use the containment operator; it does not extract the value (PostgreSQL).
+
+        At an index in `args`, the value is extracted of those that contain it.
+        """
         column, given = compiler.compile(self.source_expressions[0])
         parts: list[str] = []
         params: list[Any] = []
         for value in self._match.values:
-            if self._match.has_index:
-                parts.append(f"{column} #> %s::text[] = %s::jsonb")
-                params += [*given, list(self._match.path), json.dumps(value)]
-            else:
-                parts.append(f"{column} @> %s::jsonb")
+            tests: list[str] = []
+            if self._match.is_containment:  # What an index of the column finds.
+                tests.append(f"{column} @> %s::jsonb")
                 params += [*given, self._match.document(value)]
+            if self._match.has_index:
+                tests.append(f"{column} #> %s::text[] = %s::jsonb")
+                params += [*given, list(self._match.path), json.dumps(value)]
+            parts.append(" AND ".join(tests))
         return f"({' OR '.join(parts)})", params
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
