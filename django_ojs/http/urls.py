@@ -57,6 +57,7 @@ urlpatterns: list[URLPattern] = [
     route(f"{_JOB}/progress", progress.JobProgress, "ojs-job-progress"),
     route(f"{_JOB}/progress/stream", progress.JobProgressStream, "ojs-job-progress-stream"),
     route(f"{_JOB}/history", history.JobHistory, "ojs-job-history"),
+    route(f"{_JOB}/lineage", history.JobLineage, "ojs-job-lineage"),
     route(f"{_JOB}/checkpoint", checkpoint.JobCheckpoint, "ojs-job-checkpoint"),
     # Workers
     route("v1/workers/fetch", workers.Fetch, "ojs-fetch"),

@@ -699,6 +699,7 @@ DOCUMENTS: Final[tuple[Section, ...]] = (
             "EH-12": "GET /jobs/{id}/history returns it in pages.",
             "EH-13": "DELETE /jobs/{id}/history deletes it.",
             "EH-14": "A history that cannot be recorded stops no job.",
+            "EH-15": "parent_id and root_id of a job are kept, and are in its responses.",
         },
         may={
             "EH-S01": "Lineage can be queried.",
@@ -836,7 +837,7 @@ NOTES: Final[dict[str, str]] = {
     "EH-11": "As long as its job, with the latest 400 unsuccessful attempts.",
     "EH-13": "With the `errors` of the job, and not with its last `error`.",
     "EH-14": "Where an attempt cannot be stored, its transaction is repeated without it.",
-    "EH-S01": "Not there.",
+    "EH-15": "A copy that an operator makes has the job that it copies as its parent.",
     "EH-S02": "Not there.",
     "EH-S03": "Not there: a history is read from the job itself.",
     "QC-05": "A request without a strategy means `reject`.",

@@ -66,6 +66,7 @@ TABLE = [
     Line("PUT", "ojs-job-progress", WORKER, DENIED, {"progress": 0.5}),
     Line("GET", "ojs-job-history", READ, DENIED),
     Line("DELETE", "ojs-job-history", ADMIN, DENIED),
+    Line("GET", "ojs-job-lineage", READ, DENIED),
     Line("GET", "ojs-job-checkpoint", READ, DENIED),
     Line("POST", "ojs-job-checkpoint", WORKER, DENIED, {"state": 1}),
     Line("DELETE", "ojs-job-checkpoint", OPERATOR, DENIED),

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Protocol, TypeVar
+from uuid import UUID
 
 from rest_framework.request import Request
 
@@ -11,7 +12,9 @@ from django_ojs.http.pagination import CursorPage
 from django_ojs.http.views.jobs import JobView, job_id
 from django_ojs.http.views.workflows import WorkflowView
 from django_ojs.operations import workflows
-from django_ojs.operations.jobs import execution_history
+from django_ojs.operations.enqueue.lineage import root_of
+from django_ojs.operations.jobs import execution_history, lineage
+from django_ojs.operations.jobs.lineage import Descendant
 from django_ojs.spec import times
 from django_ojs.spec.scopes import Scope
 
@@ -45,6 +48,39 @@ class JobHistory(JobView):
         wanted = job_id(key)
         self.check_queue_of(wanted)
         return {"deleted": True, "events_deleted": execution_history.delete(wanted)}
+
+
+class JobLineage(JobView):
+    """The parent of a job and its descendants (§7.2), as far as they are there."""
+
+    needs = {"GET": Scope.READ}
+
+    def get(self, request: Request, key: str) -> dict[str, Any]:
+        job = self.info(job_id(key))
+        children, more = lineage.descendants(job.pk, queues=self.access.queues)
+        return {
+            "job_id": str(job.pk),
+            "parent_id": _text(job.parent_id),
+            "workflow_id": _text(job.workflow_id),
+            "root_id": str(root_of(job)),
+            "children": [_rendered(each) for each in children],
+            "has_more": more,
+        }
+
+
+def _text(key: UUID | None) -> str | None:
+    return None if key is None else str(key)
+
+
+def _rendered(descendant: Descendant) -> dict[str, Any]:
+    job = descendant.job
+    return {
+        "job_id": str(job.pk),
+        "type": job.type,
+        "queue": job.queue,
+        "state": job.state,
+        "children": [_rendered(each) for each in descendant.children],
+    }
 
 
 class WorkflowHistory(WorkflowView):
