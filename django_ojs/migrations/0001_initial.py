@@ -685,6 +685,9 @@ class Migration(migrations.Migration):
                 "db_table": "ojs_attempt",
                 "default_permissions": (),
                 "ordering": ["id"],
+                "indexes": [
+                    models.Index(models.F("finished_at"), name="ojs_attempt_finished"),
+                ],
             },
         ),
         migrations.CreateModel(

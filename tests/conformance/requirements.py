@@ -703,8 +703,10 @@ DOCUMENTS: Final[tuple[Section, ...]] = (
         },
         may={
             "EH-S01": "Lineage can be queried.",
-            "EH-S02": "All histories can be searched, summed up and purged.",
+            "EH-S02": "All histories can be searched.",
             "EH-S03": "A lost history is rebuilt from the job.",
+            "EH-S04": "The events of each period are counted.",
+            "EH-S05": "Old events of all histories are deleted.",
         },
         of_servers=False,
     ),
@@ -754,7 +756,8 @@ NOTES: Final[dict[str, str]] = {
     "WH-008": "Deliveries are jobs of a queue of their own.",
     "WH-009": "Redirects are not followed.",
     "LOG-001": "Where `LOGGING` uses `django_ojs.logging.JSONFormatter`.",
-    "LOG-R002": "The ends of runs. The others are events.",
+    "LOG-R002": "With `LOG_TRANSITIONS`, except that a job became due; without, the ends of runs.",
+    "DT-009": "Of a worker, where it changed something; not the retry policy, a part of the run.",
     "LOG-R005": "By `django_ojs.logging.SampleFilter`; errors and ends of runs are kept.",
     "LOG-R006": "The worker logs each run, without a middleware.",
     "L0-ENV-003": "Lower case only, as the core document says; a hyphen is accepted in a word too.",
@@ -838,8 +841,8 @@ NOTES: Final[dict[str, str]] = {
     "EH-13": "With the `errors` of the job, and not with its last `error`.",
     "EH-14": "Where an attempt cannot be stored, its transaction is repeated without it.",
     "EH-15": "A copy that an operator makes has the job that it copies as its parent.",
-    "EH-S02": "Not there.",
-    "EH-S03": "Not there: a history is read from the job itself.",
+    "EH-S03": "Not there: a history is read from the job at each request, so none can be rebuilt.",
+    "EH-S05": "A page of 10,000 jobs at a time, whole histories only.",
     "QC-05": "A request without a strategy means `reject`.",
     "QC-09": (
         "They are discarded there, as ojs-dead-letter says: no worker runs them, and a retry "

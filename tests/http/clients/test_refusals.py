@@ -31,7 +31,7 @@ class TestFeaturesThatAreNotServed:
             ("bulk", "POST", "dead-letter/retry"),
             ("results", "POST", "jobs/results"),
             ("results", "GET", f"jobs/{ID}/result"),
-            ("history", "GET", f"jobs/{ID}/lineage"),
+            ("history", "POST", f"history/rebuild?job_id={ID}"),
             ("queue_jobs", "GET", "queues/default/jobs"),
         ],
     )
