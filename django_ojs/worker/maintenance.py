@@ -18,7 +18,7 @@ from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.operations.cron.pruning import WALK, RunPruner
 from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.events import log
-from django_ojs.operations.figures import stats
+from django_ojs.operations.figures import pool_watch, stats
 from django_ojs.operations.jobs import bulk_operations
 from django_ojs.operations.maintenance import checkpoints, lease, pruning, stalled, starts, timeouts
 from django_ojs.operations.webhooks import dispatch
@@ -101,6 +101,7 @@ class MaintenanceThread:
             Step(rescue.LapseCheck().lapse, 1.0, task="ojs.visibility.check"),
             Step(timeouts.enforce_for_a_moment, TICK, timeouts.BATCH),
             Step(stalled.tell_stalled, 5.0, stalled.BATCH),
+            Step(pool_watch.PoolWatch().check, 5.0, _ALL),
             Step(keeper.fold, 1.0, _ALL),
             Step(keeper.vacuum_counts, 10.0),
             Step(stats.fold_rollups, 10.0),

@@ -379,6 +379,9 @@ EXTENSIONS: Final[dict[str, Section]] = {
             "FS-R004": "GET /admin/scheduling/stats shows how queues are served.",
             "FS-R005": "Tenants share a queue fairly.",
             "FS-R006": "A queue is kept for the workers of its pool.",
+            "FS-R007": "A queue that is not served is an event.",
+            "FS-R008": "A pool without a free worker is an event.",
+            "FS-R009": "How queues and pools are served is measured.",
         },
     ),
     "framework-adapters": Section(
@@ -861,6 +864,9 @@ NOTES: Final[dict[str, str]] = {
     "FS-R004": "Runs count when they end, as in all statistics.",
     "FS-R005": "Where `tenant_fairness` of a queue is enabled: by turns within a priority.",
     "BP-R006": "By `tenant_limits` of a queue (§9.2).",
+    "FS-R007": "By maintenance, after a minute at the earliest.",
+    "FS-R008": "No `scheduling.rebalanced`: pools are a setting, and change with a release.",
+    "FS-R009": "The wait is `ojs_job_queue_time_seconds`; runs by pool are not counted.",
     "FS-R006": "`exclusive` of a pool; in a response it is `isolated`.",
 }
 

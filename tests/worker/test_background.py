@@ -178,7 +178,7 @@ def test_a_worker_without_the_lease_helps_with_what_is_overdue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(lease, "take", lambda holder: False)
-    monkeypatch.setattr(maintenances, "Step", lambda run, every, *_: Step(run, 0.05))
+    monkeypatch.setattr(maintenances, "Step", lambda run, every, *_, **__: Step(run, 0.05))
     due, overdue = (factories.push(scheduled_at=factories.HOUR) for _ in range(2))
     lapsed, old = factories.active(), factories.in_state("completed")
     factories.age(overdue.pk, timedelta(hours=2))

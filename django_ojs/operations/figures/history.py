@@ -70,7 +70,8 @@ def history(
     By default the last hour of all queues and types; `types` are several of these. The first period
     is the one that contains `since`. `within` are the queues that the caller may use. Figures of
     other processes may be missing for the last ten seconds; beyond two days, the figures of an
-    hour are in its first period. Raises InvalidRequest for an empty range, or more than 3,000 periods.
+    hour are in its first period. Raises InvalidRequest for an empty range, or more than 3,000
+    periods.
     """
     width = PERIODS[period]
     end = until if until is not None else timezone.now()
