@@ -408,6 +408,7 @@ EXTENSIONS: Final[dict[str, Section]] = {
             "DUR-006": "A checkpoint over one mebibyte is refused.",
             "DUR-007": "A job that is not active gets no checkpoint, but a conflict.",
             "DUR-008": "The checkpoints of a job are numbered.",
+            "DUR-009": "A checkpoint that is not there is not found.",
         },
         may={
             "DUR-R001": "A checkpoint is kept over retries.",
@@ -426,6 +427,7 @@ EXTENSIONS: Final[dict[str, Section]] = {
             "PRG-006": "A job that failed keeps its last progress.",
             "PRG-007": "A report of a job that is not active changes nothing, without an error.",
             "PRG-008": "A report extends the lease as a heartbeat does.",
+            "PRG-009": "A report has progress, or data.",
         },
         may={
             "PRG-R001": "A report may have data of the project.",
@@ -490,6 +492,11 @@ EXTENSIONS: Final[dict[str, Section]] = {
             "RT-R004": "Events are filtered by type.",
             "RT-R005": "There are WebSockets.",
             "RT-R006": "The rate of events is limited.",
+            "RT-R007": "A WebSocket uses the subprotocol ojs.v1 where the client offers it.",
+            "RT-R008": "Over a WebSocket, a subscription is confirmed with its filter.",
+            "RT-R009": "A message that is wrong is an error, and the WebSocket stays open.",
+            "RT-R010": "A WebSocket goes on after an event that the client names.",
+            "RT-R011": "A new filter replaces the one before, and no event is lost.",
         },
     ),
     "rate-limiting": Section(
@@ -535,6 +542,8 @@ EXTENSIONS: Final[dict[str, Section]] = {
             "WH-007": "The secret is in the response to the creation, and in no other.",
             "WH-008": "A delivery that fails does not keep jobs from running.",
             "WH-009": "URLs are https, and lead where they may.",
+            "WH-010": "A delivery is JSON, and says which implementation sends it.",
+            "WH-011": "There are at least five attempts, with delays that grow.",
         },
         may={
             "WH-R001": "Events are filtered by queue and by job type.",
@@ -543,6 +552,7 @@ EXTENSIONS: Final[dict[str, Section]] = {
             "WH-R004": "The latest deliveries are listed.",
             "WH-R005": "A dead delivery can be sent again.",
             "WH-R006": "A test event can be sent.",
+            "WH-R007": "After a rotation, the secret before signs as well for a day.",
         },
     ),
     "distributed-tracing": Section(
