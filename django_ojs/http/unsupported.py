@@ -17,6 +17,7 @@ _QUEUE: Final = r"queues/[^/]+"
 _PATHS: Final = {
     "schemas": rf"schemas{_BELOW}",
     "history": rf"history/(?:rebuild|purge-status{_BELOW})",
+    "debug": rf"debug{_BELOW}",
     "bulk": rf"jobs/bulk{_BELOW}|dead-letter/retry",
     "results": rf"jobs/results|{_JOB}/result(?:/stream)?",
     "queue_jobs": rf"{_QUEUE}/(?:jobs|priority-stats)",

@@ -720,6 +720,7 @@ DOCUMENTS: Final[tuple[Section, ...]] = (
             "EH-S03": "A lost history is rebuilt from the job.",
             "EH-S04": "The events of each period are counted.",
             "EH-S05": "Old events of all histories are deleted.",
+            "EH-S06": "Failures to record a history are counted by a metric.",
         },
         of_servers=False,
     ),
@@ -855,6 +856,7 @@ NOTES: Final[dict[str, str]] = {
     "EH-14": "Where an attempt cannot be stored, its transaction is repeated without it.",
     "EH-15": "A copy that an operator makes has the job that it copies as its parent.",
     "EH-S03": "Not there: a history is read from the job at each request, so none can be rebuilt.",
+    "EH-S06": "Not there: the metrics come from the database that failed. It is logged.",
     "EH-S05": "A page of 10,000 jobs at a time, whole histories only.",
     "QC-05": "A request without a strategy means `reject`.",
     "QC-09": (
