@@ -12,11 +12,10 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
-from django_ojs.operations.enqueue import lineage
 from django_ojs.spec.errors import Conflict, JobNotFound, OJSError
 from django_ojs.spec.json import JSON
 from django_ojs.spec.progress import Report
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claims import Claimed, running
 
 logger = logging.getLogger("django_ojs.job")
 
@@ -276,4 +275,4 @@ def log_fields(context: JobContext) -> dict[str, Any]:
 def enter(context: JobContext | None) -> None:
     """Make a context the current one. The worker calls this before and after each run."""
     _current.set(context)
-    lineage.running.set(None if context is None else context.job)
+    running.set(None if context is None else context.job)

@@ -1,17 +1,13 @@
 """Which job enqueued which (ojs-execution-history §5): the parent and the root of new jobs."""
 
 from collections.abc import Collection, Mapping, Sequence
-from contextvars import ContextVar
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
 from django_ojs.models import Job
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.ids import parse_id
-from django_ojs.storage.claims import Claimed
-
-#: The job whose handler runs here.
-running: Final[ContextVar[Claimed | None]] = ContextVar("django_ojs_running", default=None)
+from django_ojs.storage.claims import Claimed, running
 
 
 def fill_in(envelopes: Sequence[Envelope]) -> None:
