@@ -44,6 +44,10 @@ class DjangoOJSConfig(AppConfig):
             return  # The check E001 reports them; without settings no handler can be declared.
         if settings().opentelemetry:
             _instrument()
+        if settings().log_transitions:
+            from django_ojs.logging import log_transitions
+
+            log_transitions()
         autodiscover_modules("jobs")
         if _has_tasks():
             from django_ojs.tasks import discovery

@@ -241,6 +241,7 @@ class Settings:
     backtraces: bool = _setting(True, _boolean, BOOLEAN)
     log_error_messages: bool = _setting(True, _boolean, BOOLEAN)
     log_tracebacks: bool = _setting(True, _boolean, BOOLEAN)
+    log_transitions: bool = _setting(False, _boolean, BOOLEAN)
 
     http_authentication: tuple[str, ...] = _setting(AUTHENTICATION, payload_config.strings, PATHS)
 

@@ -15,7 +15,7 @@ from asgiref.sync import sync_to_async
 from django_ojs.spec.errors import Conflict, JobNotFound, OJSError
 from django_ojs.spec.json import JSON
 from django_ojs.spec.progress import Report
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claims import Claimed, running
 
 logger = logging.getLogger("django_ojs.job")
 
@@ -275,3 +275,4 @@ def log_fields(context: JobContext) -> dict[str, Any]:
 def enter(context: JobContext | None) -> None:
     """Make a context the current one. The worker calls this before and after each run."""
     _current.set(context)
+    running.set(None if context is None else context.job)

@@ -11,8 +11,10 @@ import traceback
 from collections.abc import Collection, Iterator, Mapping, Set
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any, Final
 
+from django_ojs import signals
 from django_ojs.conf import settings
 from django_ojs.spec import json
 from django_ojs.spec.failure import clean
@@ -52,6 +54,22 @@ MAX_CHARACTERS: Final = 10_000
 _STANDARD: Final = frozenset(
     {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "status", "reported"}
 )
+
+#: The level and the message of each change of state (§6.1), by its signal. The worker logs the
+#: runs that end in it, those of the second half, with more than a signal knows.
+_TRANSITIONS: Final = {
+    "job_enqueued": (logging.INFO, "%s %s: enqueued"),
+    "job_started": (logging.DEBUG, "%s %s: fetched by a worker"),
+    "job_cancelled": (logging.INFO, "%s %s: cancelled"),
+    "job_returned": (logging.WARNING, "%s %s: returned, its claim lapsed or was given back"),
+    "job_activated": (logging.INFO, "%s %s: activated"),
+    "job_retried": (logging.INFO, "%s %s: retried by hand"),
+    "job_completed": (logging.INFO, "%s %s: completed"),
+    "job_retrying": (logging.WARNING, "%s %s: failed, it will be retried"),
+    "job_discarded": (logging.ERROR, "%s %s: discarded"),
+}
+_OF_RUNS: Final = frozenset({"job_completed", "job_retrying", "job_discarded"})
+_logger = logging.getLogger("django_ojs.transitions")
 
 _component = "server"
 
@@ -216,7 +234,8 @@ def _severity(level: int) -> tuple[str, int]:
 def _category(record: logging.LogRecord) -> str | None:
     if not record.name.startswith("django_ojs"):
         return None
-    if hasattr(record, "status"):  # The end of a run; see `worker.job_log`.
+    # The end of a run (see `worker.job_log`), or a change of state.
+    if hasattr(record, "status") or record.name == _logger.name:
         return "lifecycle"
     return "worker" if _component == "worker" else None
 
@@ -228,3 +247,39 @@ def _timestamp(seconds: float) -> str:
 
 def _text(text: str) -> str:
     return clean(text, MAX_CHARACTERS)
+
+
+def log_transitions() -> None:
+    """Log each change of state from now on, after its commit (§6.1)."""
+    for name in _TRANSITIONS:
+        receiver = partial(_log_transition, name)
+        getattr(signals, name).connect(
+            receiver, weak=False, dispatch_uid=f"django_ojs.log_transitions.{name}"
+        )
+
+
+def stop_logging_transitions() -> None:
+    """Undo `log_transitions`."""
+    for name in _TRANSITIONS:
+        getattr(signals, name).disconnect(dispatch_uid=f"django_ojs.log_transitions.{name}")
+
+
+def _log_transition(name: str, job: Any, failure: Any = None, **_: Any) -> None:
+    if name in _OF_RUNS and _component == "worker" and (failure or name == "job_completed"):
+        return
+    level, message = _TRANSITIONS[name]
+    if not _logger.isEnabledFor(level):
+        return
+    fields = {
+        "job_id": str(job.pk),
+        "job_type": job.type,
+        "queue": job.queue,
+        "attempt": job.attempt,
+        "state": str(job.state),
+    }
+    correlation = (job.meta or {}).get("correlation_id")
+    if isinstance(correlation, str):
+        fields["correlation_id"] = correlation
+    if failure is not None:
+        fields["error"] = failure.type
+    _logger.log(level, message, job.type, job.pk, extra=fields)

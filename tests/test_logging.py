@@ -12,13 +12,23 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.utils.module_loading import import_string
 
 import django_ojs as ojs
 from django_ojs import context as contexts
-from django_ojs.logging import JobContextFilter, JSONFormatter, SampleFilter, component
+from django_ojs.logging import (
+    JobContextFilter,
+    JSONFormatter,
+    SampleFilter,
+    component,
+    log_transitions,
+    stop_logging_transitions,
+)
+from django_ojs.operations import ack, cancel, fail, fetch, retry
 from django_ojs.spec import ids
 from tests.docs.pages import ROOT, blocks
+from tests.factories import BOOM, HOUR, active, age, hourly, push
 from tests.testapp.jobs import add, shout
 from tests.worker.parts import claimed
 from tests.worker.processes import Tree
@@ -254,7 +264,73 @@ def test_the_running_job_decides_about_the_records_of_its_handler(
         assert chosen.filter(record()) is chosen.filter(own)
 
 
-@pytest.mark.requirement("LOG-R003")
+@pytest.mark.requirement("LOG-R002")
+@pytest.mark.django_db(transaction=True)
+def test_each_change_of_state_is_logged_after_its_commit(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    caplog.set_level(logging.DEBUG, "django_ojs.transitions")
+    log_transitions()
+    try:
+        with transaction.atomic():
+            push(args=["s3cret"])
+            transaction.set_rollback(True)
+        assert caplog.records == []
+        failing = active(args=["s3cret"], retry=hourly(2), meta={"correlation_id": "req_1"})
+        fail.fail(failing.id, BOOM)
+        age(failing.id, 2 * HOUR)
+        fetch.fetch([failing.queue])
+        fail.fail(failing.id, BOOM)
+        retry.retry(failing.id)
+        cancel.cancel(failing.id)
+        ack.ack(active().id)
+        given_back = active()
+        fail.requeue(given_back.id, BOOM)
+    finally:
+        stop_logging_transitions()
+    push()
+    found = [written(made) for made in caplog.records]
+    of_job = [each for each in found if each["ojs"]["job_id"] == str(failing.id)]
+    assert [each["message"].partition(": ")[2] for each in of_job] == [
+        "enqueued",
+        "fetched by a worker",
+        "failed, it will be retried",
+        "fetched by a worker",
+        "discarded",
+        "retried by hand",
+        "cancelled",
+    ]
+    assert [each["severity"] for each in of_job[2:]] == ["WARN", "DEBUG", "ERROR", "INFO", "INFO"]
+    assert (of_job[2]["error"], of_job[2]["category"]) == ({"type": "Boom"}, "lifecycle")
+    assert of_job[0]["ojs"] == {
+        "job_id": str(failing.id),
+        "job_type": failing.type,
+        "queue": failing.queue,
+        "state": "available",
+        "correlation_id": "req_1",
+    }
+    rest = [each["message"].partition(": ")[2] for each in found if each not in of_job]
+    assert rest[2] == "completed"
+    assert rest[-1] == "returned, its claim lapsed or was given back"
+    assert "s3cret" not in str(found)
+
+
+def test_a_worker_logs_the_end_of_a_run_once(
+    caplog: pytest.LogCaptureFixture, db: None, django_capture_on_commit_callbacks: Any
+) -> None:
+    caplog.set_level(logging.INFO, "django_ojs.transitions")
+    log_transitions()
+    try:
+        with component("worker"), django_capture_on_commit_callbacks(execute=True):
+            ack.ack(active().id)
+            fail.fail(active(retry=hourly(1)).id, BOOM)
+    finally:
+        stop_logging_transitions()
+    said = {each.getMessage().partition(": ")[2] for each in caplog.records}
+    assert said == {"enqueued"}
+
+
+@pytest.mark.requirement("LOG-R003", "LOG-R006")
 @pytest.mark.smoke
 def test_a_real_worker_with_the_documented_logging_writes_json_lines(
     process_environment: dict[str, str], tmp_path: Path

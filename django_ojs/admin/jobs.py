@@ -42,7 +42,7 @@ from django_ojs.handlers import job_types
 from django_ojs.models import Attempt, Job
 from django_ojs.operations.access import audit_trail
 from django_ojs.operations.figures.not_running import why_not_running
-from django_ojs.operations.jobs import search_query, search_suggestions
+from django_ojs.operations.jobs import lineage, search_query, search_suggestions
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.operations.jobs.search_access import permitted
@@ -71,6 +71,7 @@ _LIBRARY_FRAME: Final = re.compile(
 _MAX_ATTEMPTS: Final = 200
 _MAX_EVENTS: Final = 50
 _MAX_LOG_ENTRIES: Final = 20
+_MAX_CHILDREN: Final = 10
 
 
 class JobAdmin(OperatorModelAdmin):
@@ -216,6 +217,7 @@ class JobAdmin(OperatorModelAdmin):
             recorded = query(gettext_noop("events"), lambda: list(newest))
             checkpoint = query(gettext_noop("checkpoint"), lambda: job.checkpoint)
             done = query(gettext_noop("history"), lambda: _done(job))
+            family = query(gettext_noop("lineage"), lambda: _family(job)) or {}
             limit = job.limit_key and limit_key_text.shown(request, job.limit_key)
             not_running = query(
                 gettext_noop("why it does not run"), lambda: why_not_running(job, key=limit)
@@ -240,6 +242,7 @@ class JobAdmin(OperatorModelAdmin):
                 "more_attempts": len(attempts) >= _MAX_ATTEMPTS,
                 "values": _values(job, reported.data, checkpoint) if payload else (),
                 "checkpoint": checkpoint,
+                **family,
                 "policies": _pretty(_policies(job, limit)),
                 "error": error,
                 "frame": _own_frame(error),
@@ -261,6 +264,20 @@ def _named(form: saved_searches.SavedSearchForm) -> dict[str, str]:
 def _attempts(job: Job) -> list[Attempt]:
     newest = Attempt.primary.filter(job_id=job.pk).order_by("-id")
     return list(newest[:_MAX_ATTEMPTS])[::-1]
+
+
+def _family(job: Job) -> dict[str, Any]:
+    """Return the parent of a job and its first children, as far as they are there."""
+    found = list(lineage.children_of([job.pk])[: _MAX_CHILDREN + 1])
+    parent = None
+    if job.parent_id is not None:
+        parent = Job.primary.filter(pk=job.parent_id).only("type").first()
+    return {
+        "parent": parent,
+        "children": found[:_MAX_CHILDREN],
+        "more_children": len(found) > _MAX_CHILDREN,
+        "children_query": job_list.filter_query(JobFilter(parent_id=job.pk)),
+    }
 
 
 def _own_frame(error: Any) -> str | None:

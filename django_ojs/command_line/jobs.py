@@ -16,7 +16,7 @@ from django_ojs.formatting import grouped
 from django_ojs.models import Attempt, Job
 from django_ojs.operations.figures.not_running import why_not_running
 from django_ojs.operations.info import info
-from django_ojs.operations.jobs import cursor, listing
+from django_ojs.operations.jobs import cursor, lineage, listing
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.spec import json
@@ -52,6 +52,8 @@ _COLUMNS: Final = (
     TableColumn(gettext_lazy("TIME")),
     TableColumn(gettext_lazy("ERROR"), shrinks=True),
 )
+#: Children of a job in its JSON.
+_MAX_CHILDREN: Final = 100
 #: What a job carries; shown with --args only.
 _PAYLOAD: Final = ("args", "meta", "result", "error", "errors", "last_checkpoint", "checkpoint")
 
@@ -174,7 +176,9 @@ def _show(console: Console, options: Options) -> int:
     if console.as_json:
         reason = why_not_running(job)
         not_running = {"kind": reason.kind, "sentence": reason.sentence} if reason else None
-        console.json({**_as_json(job, with_payload=options["payload"]), "not_running": not_running})
+        children = [str(child.pk) for child in lineage.children_of([key])[:_MAX_CHILDREN]]
+        found = _as_json(job, with_payload=options["payload"])
+        console.json({**found, "children": children, "not_running": not_running})
         return OK
     now = timezone.now()
     state = State(job.state)
@@ -193,6 +197,8 @@ def _show(console: Console, options: Options) -> int:
         (pgettext("before a time", "discarded"), job.discard_reason),
         (_("worker"), job.worker_id),
         (_("tags"), ", ".join(job.tags)),
+        (pgettext("the job that enqueued this one", "parent"), job.parent_id),
+        (_("children"), _children(job)),
         (pgettext("before a time", "created"), _moment(job.created_at)),
         (pgettext("before a time", "enqueued"), _moment(job.enqueued_at)),
         (pgettext("before a time", "due"), _moment(job.due_at)),
@@ -221,6 +227,18 @@ def _show(console: Console, options: Options) -> int:
         console.line()
         console.line(_("Arguments, metadata and result: --args."))
     return OK
+
+
+def _children(job: Job) -> str:
+    number, more = listing.count(JobFilter(parent_id=job.pk))
+    if not number:
+        return ""
+    text = ngettext(
+        "%(number)s job: manage.py ojs jobs parent:%(id)s",
+        "%(number)s jobs: manage.py ojs jobs parent:%(id)s",
+        number,
+    )
+    return text % {"number": grouped(number) + "+" * more, "id": job.pk}
 
 
 def _show_attempts(console: Console, job: Job, *, with_payload: bool) -> None:

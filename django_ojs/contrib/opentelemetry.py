@@ -32,6 +32,7 @@ from django_ojs.storage.figures import rollups
 from django_ojs.version import VERSION
 from django_ojs.worker import process_end
 from django_ojs.worker.handler_call import Interrupted, has_timed_out
+from django_ojs.worker.observers import observers
 
 SCOPE: Final = "django_ojs"
 
@@ -217,6 +218,14 @@ class _Instrumentation:
         if ran is not None:
             self._duration.record(ran, {**attributes, "state": State.COMPLETED.value})
 
+    def maintained(self, name: str, began: int, ended: int, changed: int) -> None:
+        """Record a span for work of the server itself (ojs-distributed-tracing §4.2)."""
+        attributes = {"ojs.worker.changed_rows": changed}
+        span = self._tracer.start_span(
+            name, otel_context.Context(), SpanKind.INTERNAL, attributes, start_time=began
+        )
+        span.end(end_time=ended)
+
     def flush(self) -> None:
         """Export what the SDK has collected."""
         tracer_provider, meter_provider = self._providers
@@ -243,6 +252,7 @@ def instrument(
     instrumentation.install(_active.enqueue, _active.step_meta)
     middleware.instrument(_active.run)
     rollups.observers.append(_active.count)
+    observers.append(_active.maintained)
     process_end.register(_active.flush)
 
 
@@ -254,6 +264,7 @@ def uninstrument() -> None:
     instrumentation.install(None)
     middleware.uninstrument(_active.run)
     rollups.observers.remove(_active.count)
+    observers.remove(_active.maintained)
     process_end.unregister(_active.flush)
     _active = None
 

@@ -17,8 +17,9 @@ from prometheus_client.core import (
 )
 from prometheus_client.registry import Collector
 
+from django_ojs.conf import settings
 from django_ojs.operations import limit_keys
-from django_ojs.operations.figures import stats
+from django_ojs.operations.figures import pool_watch, scheduling, stats
 from django_ojs.operations.workers import registry as workers
 from django_ojs.spec.states import State
 from django_ojs.storage import bounds
@@ -61,6 +62,7 @@ class _DatabaseCollector(Collector):
         yield from _queues(self._within)
         yield from _bounds(self._within)
         yield from _limit_keys(self._within)
+        yield from _pools(self._within)
 
 
 def _jobs(within: Collection[str] | None) -> Iterator[Metric]:
@@ -157,3 +159,29 @@ def _limit_keys(within: Collection[str] | None) -> Iterator[Metric]:
         for strategy, number in limit_keys.at_limit().items():
             keys.add_metric([strategy], number)
         yield keys
+
+
+def _pools(within: Collection[str] | None) -> Iterator[Metric]:
+    """Yield how the queues and the pools are served (ojs-fair-scheduling §11.2), if there are any.
+
+    The workers of a pool may have jobs of any queue, so a caller of some queues gets no pools.
+    """
+    if not settings().pools:
+        return
+    ratio = GaugeMetricFamily(
+        "ojs_scheduling_dispatch_ratio",
+        "The part of a queue in the runs of the last minute.",
+        labels=["queue"],
+    )
+    for figures in scheduling.scheduling(within=within).queues[:MAX_SERIES]:
+        ratio.add_metric([figures.queue], figures.ratio)
+    yield ratio
+    if within is None:
+        share = GaugeMetricFamily(
+            "ojs_scheduling_pool_utilization",
+            "Jobs in flight divided by the places of the workers of a pool.",
+            labels=["pool"],
+        )
+        for name, (active, places) in pool_watch.utilization().items():
+            share.add_metric([name], active / places)
+        yield share

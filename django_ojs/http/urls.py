@@ -57,6 +57,7 @@ urlpatterns: list[URLPattern] = [
     route(f"{_JOB}/progress", progress.JobProgress, "ojs-job-progress"),
     route(f"{_JOB}/progress/stream", progress.JobProgressStream, "ojs-job-progress-stream"),
     route(f"{_JOB}/history", history.JobHistory, "ojs-job-history"),
+    route(f"{_JOB}/lineage", history.JobLineage, "ojs-job-lineage"),
     route(f"{_JOB}/checkpoint", checkpoint.JobCheckpoint, "ojs-job-checkpoint"),
     # Workers
     route("v1/workers/fetch", workers.Fetch, "ojs-fetch"),
@@ -91,6 +92,9 @@ urlpatterns: list[URLPattern] = [
         "v1/workflows/<str:key>/progress", workflows.WorkflowProgressDetail, "ojs-workflow-progress"
     ),
     route("v1/workflows/<str:key>/history", history.WorkflowHistory, "ojs-workflow-history"),
+    # The histories of all jobs
+    route("v1/history", history.Histories, "ojs-histories"),
+    route("v1/history/stats", history.HistoryStatistics, "ojs-history-stats"),
     # Events
     route("v1/events", events.Events, "ojs-events"),
     route("v1/events/stream", events.EventStream, "ojs-event-stream"),

@@ -358,6 +358,7 @@ class Migration(migrations.Migration):
                 ),
                 ("discard_reason", models.CharField(blank=True, max_length=16, null=True)),
                 ("workflow_id", models.UUIDField(blank=True, editable=False, null=True)),
+                ("parent_id", models.UUIDField(blank=True, editable=False, null=True)),
                 ("progress", django_ojs.models.fields.StoredJSONField(blank=True, null=True)),
                 (
                     "has_checkpoint",
@@ -482,6 +483,12 @@ class Migration(migrations.Migration):
                         models.F("unique_key"),
                         condition=models.Q(("unique_key__isnull", False)),
                         name="ojs_job_unique",
+                    ),
+                    models.Index(
+                        models.F("parent_id"),
+                        models.F("id"),
+                        condition=models.Q(("parent_id__isnull", False)),
+                        name="ojs_job_parent",
                     ),
                     models.Index(
                         models.F("id"),
@@ -678,6 +685,9 @@ class Migration(migrations.Migration):
                 "db_table": "ojs_attempt",
                 "default_permissions": (),
                 "ordering": ["id"],
+                "indexes": [
+                    models.Index(models.F("finished_at"), name="ojs_attempt_finished"),
+                ],
             },
         ),
         migrations.CreateModel(

@@ -45,6 +45,8 @@ class Attempt(StoredModel):
         db_table = "ojs_attempt"
         default_permissions = ()
         ordering = ["id"]
+        # The search of all histories, newest first.
+        indexes = [models.Index("finished_at", name="ojs_attempt_finished")]
 
     def __str__(self) -> str:
         return f"attempt {self.attempt} of {self.job_id}: {self.outcome}"

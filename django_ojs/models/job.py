@@ -117,6 +117,9 @@ class Job(StoredModel):
     #: The workflow of which it is a step.
     workflow_id = models.UUIDField(null=True, blank=True, editable=False)
 
+    #: The job that enqueued it (ojs-execution-history §5), which may be pruned; in `options` too.
+    parent_id = models.UUIDField(null=True, blank=True, editable=False)
+
     #: The key of its rate limit policy, and whether a claim considers it (`spec.rate_limit.Hold`).
     limit_key = models.CharField(max_length=255, null=True, blank=True, editable=False)  # noqa: DJ001  # NULL: no policy
     limit_hold = models.PositiveSmallIntegerField(
@@ -207,6 +210,10 @@ class Job(StoredModel):
             # Uniqueness: few jobs have a policy, and a key has few jobs.
             models.Index(
                 "unique_key", name="ojs_job_unique", condition=Q(unique_key__isnull=False)
+            ),
+            # Lineage: the children of a job, oldest first. Most jobs have no parent.
+            models.Index(
+                "parent_id", "id", name="ojs_job_parent", condition=Q(parent_id__isnull=False)
             ),
             # Limits by key: the running and the waiting jobs of a key.
             models.Index(

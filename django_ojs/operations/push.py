@@ -23,6 +23,7 @@ from django_ojs.operations.backpressure.wait_policy import WaitPolicy, wait_for_
 from django_ojs.operations.enqueue import (
     defaults,
     instrumentation,
+    lineage,
     outbox,
     transaction_check,
     unique,
@@ -84,6 +85,7 @@ def push_batch(envelopes: Sequence[Envelope], options: PushOptions = BATCH) -> l
         raise InvalidRequest("jobs must hold at least one job.", details={"field": "jobs"})
     if options.admitted:
         return _route(envelopes, options)
+    lineage.fill_in(envelopes)
     store = partial(_route, envelopes, options)
     if (instrument := instrumentation.current()) is not None:
         store = partial(instrument, envelopes, store)

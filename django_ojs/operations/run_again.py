@@ -5,6 +5,7 @@ from uuid import UUID
 
 from django_ojs.conf import settings
 from django_ojs.models import Job
+from django_ojs.operations.enqueue import lineage
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.operations.operator_push import push_by_operator
 from django_ojs.spec.envelope import Envelope, parse, render
@@ -53,9 +54,10 @@ def ended(job_id: UUID) -> Job:
 def copy(job: Job, **changes: Any) -> Envelope:
     """Return the envelope of a new job like another one, with some attributes changed.
 
-    Raises InvalidRequest and its subclasses.
+    That one is its parent. Raises InvalidRequest and its subclasses.
     """
     values = settings()
     copied = {name: value for name, value in render(job).items() if name not in _NOT_COPIED}
     copied["queue"] = job.original_queue or job.queue
+    copied |= {"parent_id": str(job.pk), "root_id": str(lineage.root_of(job))}
     return parse({**copied, **changes}, default_retry=values.default_retry, limits=values.limits)

@@ -3,9 +3,10 @@
 Its JSON is parsed on access, because FETCH creates hundreds of them.
 """
 
+from contextvars import ContextVar
 from datetime import datetime, timedelta
 from functools import cached_property
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from django_ojs.spec import envelope, json
@@ -149,3 +150,7 @@ class Claimed:
     def envelope(self) -> dict[str, Any]:
         """Render the job as its OJS envelope."""
         return envelope.render(self, checkpoint=self.checkpoint)
+
+
+#: The job whose handler runs here: the parent of the jobs that it enqueues.
+running: Final[ContextVar[Claimed | None]] = ContextVar("django_ojs_running", default=None)

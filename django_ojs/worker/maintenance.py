@@ -18,7 +18,7 @@ from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.operations.cron.pruning import WALK, RunPruner
 from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.events import log
-from django_ojs.operations.figures import stats
+from django_ojs.operations.figures import pool_watch, stats
 from django_ojs.operations.jobs import bulk_operations
 from django_ojs.operations.maintenance import checkpoints, lease, pruning, stalled, starts, timeouts
 from django_ojs.operations.webhooks import dispatch
@@ -30,7 +30,9 @@ from django_ojs.payloads import sweep
 from django_ojs.storage import database, tenants
 from django_ojs.storage.backoff import Backoff
 from django_ojs.storage.figures import rollups
+from django_ojs.worker import observers
 from django_ojs.worker.job_log import JobLog
+from django_ojs.worker.workflow_advancer import ADVANCE
 
 logger = logging.getLogger("django_ojs")
 
@@ -56,12 +58,21 @@ PRUNING_BEHIND = timedelta(minutes=1)
 class Step:
     """A bounded task and its interval in seconds. It returns how many rows it changed.
 
-    When it changed `batch` rows or more, there may be more to do.
+    When it changed `batch` rows or more, there may be more to do. `task` is its name for observers.
     """
 
     run: Callable[[], int]
     interval: float
     batch: int = database.BATCH
+    task: str = ""
+
+    def run_once(self) -> bool:
+        """Run it, and return whether there may be more to do."""
+        if not self.task or not observers.observers:
+            return self.run() >= self.batch
+        with observers.observed(self.task) as task:
+            task.changed = self.run()
+        return task.changed >= self.batch
 
 
 class MaintenanceThread:
@@ -78,18 +89,19 @@ class MaintenanceThread:
         behind = promotion.DueCheck(since=BEHIND)
         self._dead_workers = rescue.DeadWorkers(worker_id)
         self._steps = [
-            Step(passing.promote, TICK),
+            Step(passing.promote, TICK, task="ojs.scheduler.poll"),
             Step(passing.expire, TICK),
-            Step(passing.fire_cron, TICK),
-            Step(passing.advance_workflows, TICK, WORKFLOWS_AT_ONCE),
+            Step(passing.fire_cron, TICK, task="ojs.cron.trigger"),
+            Step(passing.advance_workflows, TICK, WORKFLOWS_AT_ONCE, ADVANCE),
             Step(limits.open_due, TICK, limits.AT_ONCE),
             Step(limits.recheck, 60.0, _ALL),
             Step(limits.prune, 60.0, _ALL),
             Step(tenants.assign_all, 60.0, _ALL),
-            Step(self._dead_workers.take_back, TICK),
-            Step(rescue.LapseCheck().lapse, 1.0),
+            Step(self._dead_workers.take_back, TICK, task="ojs.reaper.check"),
+            Step(rescue.LapseCheck().lapse, 1.0, task="ojs.visibility.check"),
             Step(timeouts.enforce_for_a_moment, TICK, timeouts.BATCH),
             Step(stalled.tell_stalled, 5.0, stalled.BATCH),
+            Step(pool_watch.PoolWatch().check, 5.0, _ALL),
             Step(keeper.fold, 1.0, _ALL),
             Step(keeper.vacuum_counts, 10.0),
             Step(stats.fold_rollups, 10.0),
@@ -118,11 +130,11 @@ class MaintenanceThread:
         ]
         # What workers do that have not the lease, if its holder is too slow.
         self._helping = [
-            Step(behind.promote, 5.0),
+            Step(behind.promote, 5.0, task="ojs.scheduler.poll"),
             Step(behind.expire, 5.0),
-            Step(behind.fire_cron, 5.0),
-            Step(behind.advance_workflows, 5.0, WORKFLOWS_AT_ONCE),
-            Step(rescue.LapseCheck(since=BEHIND).lapse, 5.0),
+            Step(behind.fire_cron, 5.0, task="ojs.cron.trigger"),
+            Step(behind.advance_workflows, 5.0, WORKFLOWS_AT_ONCE, ADVANCE),
+            Step(rescue.LapseCheck(since=BEHIND).lapse, 5.0, task="ojs.visibility.check"),
             Step(partial(pruning.prune, since=PRUNING_BEHIND), 10.0, pruning.PRUNED),
         ]
         self._stop = threading.Event()
@@ -189,7 +201,7 @@ class MaintenanceThread:
         """
         until = time.monotonic() + BURST
         try:
-            while step.run() >= step.batch:
+            while step.run_once():
                 gap = GAP if database.dialect().has_one_writer else 0
                 if self._stop.wait(gap) or time.monotonic() >= until:
                     return True

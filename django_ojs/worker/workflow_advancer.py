@@ -11,6 +11,10 @@ from uuid import UUID
 from django.db import connections
 
 from django_ojs.operations.workflows.advance import TOGETHER, advance_all
+from django_ojs.worker.observers import observed
+
+#: Its name for observers.
+ADVANCE = "ojs.workflow.advance"
 
 #: How long it rests after a round of few workflows, as a multiple of what that took, and at most,
 #: in seconds.
@@ -69,7 +73,9 @@ class WorkflowAdvancer:
                         return
                     some, self._waiting = self._waiting, {}
                 began = time.monotonic()
-                advance_all(some)
+                with observed(ADVANCE) as task:
+                    advance_all(some)
+                    task.changed = len(some)
                 if len(some) < TOGETHER:
                     self._rest(time.monotonic() - began)
         finally:

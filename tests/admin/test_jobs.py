@@ -252,6 +252,24 @@ class TestJob:
         assert "9007199254740991" in page
         assert "worker-a" in page
 
+    def test_its_parent_and_its_children_are_linked(self) -> None:
+        client = root()
+        job = push(parent_id=push(type="order.place").pk)
+        for number in range(10):
+            push(parent_id=job.pk, type=f"order.label{number}")
+        page = text(client, page_of(job.pk))
+        assert f'parent <a href="{page_of(job.parent_id)}">order.place</a>' in page
+        assert "10 child jobs:" in page
+        newest = push(parent_id=job.pk, type="order.last")
+        page = text(client, page_of(job.pk))
+        assert "More than 10 child jobs:" in page
+        assert "order.label9" in page
+        assert "order.last" not in page
+        assert (found := re.search(r'href="../../(\?q=[^"]+)">All child jobs', page))
+        assert f'value="{newest.pk}"' in text(client, LIST + found[1])
+        jobs().filter(pk=job.parent_id).delete()
+        assert f"parent {job.parent_id}, which is no longer there" in text(client, page_of(job.pk))
+
     def test_a_retryable_job_has_gone_round(self) -> None:
         job = in_state("retryable")
         assert "available → active → retryable" in text(root(), page_of(job.pk))

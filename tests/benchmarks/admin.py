@@ -32,6 +32,7 @@ _SEARCHES: dict[str, tuple[str, ...]] = {
     "type": ("type:report.*", "type:report.daily", "-type:report.daily", "type:none.such"),
     "tag": ("tag:vip", "tag:none"),
     "id": ("id:{id}",),
+    "parent": ("parent:{id}",),
     "error": ("error:502", 'error:"no such error"'),
     "error_type": ("error_type:Timeout", "error_type:None"),
     "args": ("args.user_id:42", "args.0:42", "args:42", "args.none:1"),

@@ -135,6 +135,20 @@ def test_show_as_json_is_the_envelope() -> None:
     assert ojs("show", job, "--json", "--args").json["args"] == [SECRET]
 
 
+def test_show_names_the_parent_and_finds_the_children() -> None:
+    parent = push()
+    job = push(parent_id=parent.pk)
+    children = [str(push(parent_id=job.pk).pk) for _ in range(2)]
+    run = ojs("show", str(job.pk))
+    assert f"parent     {parent.pk}" in run.out
+    assert f"children   2 jobs: manage.py ojs jobs parent:{job.pk}" in run.out
+    shown = ojs("show", str(job.pk), "--json").json
+    assert (shown["parent_id"], shown["children"]) == (str(parent.pk), children)
+    found = ojs("jobs", f"parent:{job.pk}", "--json").json["jobs"]
+    assert sorted(each["id"] for each in found) == children
+    assert "children" not in ojs("show", children[0]).out
+
+
 def test_what_the_settings_hide_is_not_shown_and_not_searched() -> None:
     job = failed(args=[SECRET, {"order": 7}])
     with override_settings(OJS={"ADMIN_REDACT": ["card"]}):

@@ -379,6 +379,9 @@ EXTENSIONS: Final[dict[str, Section]] = {
             "FS-R004": "GET /admin/scheduling/stats shows how queues are served.",
             "FS-R005": "Tenants share a queue fairly.",
             "FS-R006": "A queue is kept for the workers of its pool.",
+            "FS-R007": "A queue that is not served is an event.",
+            "FS-R008": "A pool without a free worker is an event.",
+            "FS-R009": "How queues and pools are served is measured.",
         },
     ),
     "framework-adapters": Section(
@@ -405,6 +408,7 @@ EXTENSIONS: Final[dict[str, Section]] = {
             "DUR-006": "A checkpoint over one mebibyte is refused.",
             "DUR-007": "A job that is not active gets no checkpoint, but a conflict.",
             "DUR-008": "The checkpoints of a job are numbered.",
+            "DUR-009": "A checkpoint that is not there is not found.",
         },
         may={
             "DUR-R001": "A checkpoint is kept over retries.",
@@ -423,6 +427,7 @@ EXTENSIONS: Final[dict[str, Section]] = {
             "PRG-006": "A job that failed keeps its last progress.",
             "PRG-007": "A report of a job that is not active changes nothing, without an error.",
             "PRG-008": "A report extends the lease as a heartbeat does.",
+            "PRG-009": "A report has progress, or data.",
         },
         may={
             "PRG-R001": "A report may have data of the project.",
@@ -487,6 +492,11 @@ EXTENSIONS: Final[dict[str, Section]] = {
             "RT-R004": "Events are filtered by type.",
             "RT-R005": "There are WebSockets.",
             "RT-R006": "The rate of events is limited.",
+            "RT-R007": "A WebSocket uses the subprotocol ojs.v1 where the client offers it.",
+            "RT-R008": "Over a WebSocket, a subscription is confirmed with its filter.",
+            "RT-R009": "A message that is wrong is an error, and the WebSocket stays open.",
+            "RT-R010": "A WebSocket goes on after an event that the client names.",
+            "RT-R011": "A new filter replaces the one before, and no event is lost.",
         },
     ),
     "rate-limiting": Section(
@@ -532,6 +542,8 @@ EXTENSIONS: Final[dict[str, Section]] = {
             "WH-007": "The secret is in the response to the creation, and in no other.",
             "WH-008": "A delivery that fails does not keep jobs from running.",
             "WH-009": "URLs are https, and lead where they may.",
+            "WH-010": "A delivery is JSON, and says which implementation sends it.",
+            "WH-011": "There are at least five attempts, with delays that grow.",
         },
         may={
             "WH-R001": "Events are filtered by queue and by job type.",
@@ -540,6 +552,7 @@ EXTENSIONS: Final[dict[str, Section]] = {
             "WH-R004": "The latest deliveries are listed.",
             "WH-R005": "A dead delivery can be sent again.",
             "WH-R006": "A test event can be sent.",
+            "WH-R007": "After a rotation, the secret before signs as well for a day.",
         },
     ),
     "distributed-tracing": Section(
@@ -699,11 +712,15 @@ DOCUMENTS: Final[tuple[Section, ...]] = (
             "EH-12": "GET /jobs/{id}/history returns it in pages.",
             "EH-13": "DELETE /jobs/{id}/history deletes it.",
             "EH-14": "A history that cannot be recorded stops no job.",
+            "EH-15": "parent_id and root_id of a job are kept, and are in its responses.",
         },
         may={
             "EH-S01": "Lineage can be queried.",
-            "EH-S02": "All histories can be searched, summed up and purged.",
+            "EH-S02": "All histories can be searched.",
             "EH-S03": "A lost history is rebuilt from the job.",
+            "EH-S04": "The events of each period are counted.",
+            "EH-S05": "Old events of all histories are deleted.",
+            "EH-S06": "Failures to record a history are counted by a metric.",
         },
         of_servers=False,
     ),
@@ -753,7 +770,8 @@ NOTES: Final[dict[str, str]] = {
     "WH-008": "Deliveries are jobs of a queue of their own.",
     "WH-009": "Redirects are not followed.",
     "LOG-001": "Where `LOGGING` uses `django_ojs.logging.JSONFormatter`.",
-    "LOG-R002": "The ends of runs. The others are events.",
+    "LOG-R002": "With `LOG_TRANSITIONS`, except that a job became due; without, the ends of runs.",
+    "DT-009": "Of a worker, where it changed something; not the retry policy, a part of the run.",
     "LOG-R005": "By `django_ojs.logging.SampleFilter`; errors and ends of runs are kept.",
     "LOG-R006": "The worker logs each run, without a middleware.",
     "L0-ENV-003": "Lower case only, as the core document says; a hyphen is accepted in a word too.",
@@ -836,9 +854,10 @@ NOTES: Final[dict[str, str]] = {
     "EH-11": "As long as its job, with the latest 400 unsuccessful attempts.",
     "EH-13": "With the `errors` of the job, and not with its last `error`.",
     "EH-14": "Where an attempt cannot be stored, its transaction is repeated without it.",
-    "EH-S01": "Not there.",
-    "EH-S02": "Not there.",
-    "EH-S03": "Not there: a history is read from the job itself.",
+    "EH-15": "A copy that an operator makes has the job that it copies as its parent.",
+    "EH-S03": "Not there: a history is read from the job at each request, so none can be rebuilt.",
+    "EH-S06": "Not there: the metrics come from the database that failed. It is logged.",
+    "EH-S05": "A page of 10,000 jobs at a time, whole histories only.",
     "QC-05": "A request without a strategy means `reject`.",
     "QC-09": (
         "They are discarded there, as ojs-dead-letter says: no worker runs them, and a retry "
@@ -857,6 +876,9 @@ NOTES: Final[dict[str, str]] = {
     "FS-R004": "Runs count when they end, as in all statistics.",
     "FS-R005": "Where `tenant_fairness` of a queue is enabled: by turns within a priority.",
     "BP-R006": "By `tenant_limits` of a queue (§9.2).",
+    "FS-R007": "By maintenance, after a minute at the earliest.",
+    "FS-R008": "No `scheduling.rebalanced`: pools are a setting, and change with a release.",
+    "FS-R009": "The wait is `ojs_job_queue_time_seconds`; runs by pool are not counted.",
     "FS-R006": "`exclusive` of a pool; in a response it is `isolated`.",
 }
 

@@ -31,9 +31,13 @@ from django_ojs.spec.errors import DuplicateJob
 from django_ojs.storage.figures import rollups
 from django_ojs.testing import TestContext
 from django_ojs.worker.handler_call import Interrupted
+from django_ojs.worker.job_log import JobLog
+from django_ojs.worker.maintenance import MaintenanceThread
+from tests.factories import HOUR, active, age, push, read
 from tests.http.api import Api
 from tests.testapp.jobs import echo, shout
 from tests.worker.processes import ROOT, Tree
+from tests.worker.waiting import eventually
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
@@ -412,6 +416,27 @@ def test_the_metrics_of_the_documents(
     assert [dict(each.attributes) for each in found["ojs.job.enqueue_duration"]] == [
         {"queue": "default"}
     ]
+
+
+@pytest.mark.requirement("DT-009")
+@pytest.mark.django_db(transaction=True)
+def test_work_of_the_server_has_spans_where_it_changed_something(telemetry: Telemetry) -> None:
+    due = push(scheduled_at=HOUR)
+    age([due.pk], 2 * HOUR)
+    lapsed = active(worker_id=None)
+    age(lapsed.id, HOUR)
+    running = MaintenanceThread("maintenance", JobLog())
+    try:
+        eventually(
+            lambda: {read(due.pk).state, read(lapsed.id).state} == {"available"}, "it is done"
+        )
+    finally:
+        running.close()
+    found = {span.name: span for span in telemetry.spans if span.name.startswith("ojs.")}
+    assert found.keys() == {"ojs.scheduler.poll", "ojs.visibility.check"}
+    span = found["ojs.scheduler.poll"]
+    assert (span.kind, attributes(span)) == (SpanKind.INTERNAL, {"ojs.worker.changed_rows": 1})
+    assert (span.start_time or 0) <= (span.end_time or 0)
 
 
 def test_without_an_sdk_jobs_run_and_carry_nothing(ojs: TestContext) -> None:

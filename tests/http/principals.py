@@ -66,6 +66,7 @@ TABLE = [
     Line("PUT", "ojs-job-progress", WORKER, DENIED, {"progress": 0.5}),
     Line("GET", "ojs-job-history", READ, DENIED),
     Line("DELETE", "ojs-job-history", ADMIN, DENIED),
+    Line("GET", "ojs-job-lineage", READ, DENIED),
     Line("GET", "ojs-job-checkpoint", READ, DENIED),
     Line("POST", "ojs-job-checkpoint", WORKER, DENIED, {"state": 1}),
     Line("DELETE", "ojs-job-checkpoint", OPERATOR, DENIED),
@@ -106,6 +107,10 @@ TABLE = [
     Line("DELETE", "ojs-workflow", OPERATOR, DENIED),
     Line("GET", "ojs-workflow-progress", READ, DENIED),
     Line("GET", "ojs-workflow-history", READ, DENIED),
+    # Histories
+    Line("GET", "ojs-histories", READ, HIDDEN),
+    Line("DELETE", "ojs-histories", ADMIN, HIDDEN, query="?before=2100-01-01T00:00:00Z"),
+    Line("GET", "ojs-history-stats", READ, HIDDEN),
     # Events
     Line("GET", "ojs-events", READ, HIDDEN),
     Line("GET", "ojs-event-stream", READ, DENIED, query="?channel=queue:other"),

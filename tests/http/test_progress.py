@@ -65,6 +65,7 @@ def test_a_share_is_clamped_and_never_goes_back() -> None:
     assert report(api.active(), progress=-1).ok()["progress"] == 0.0
 
 
+@pytest.mark.requirement("PRG-009")
 @pytest.mark.parametrize(
     ("body", "field"),
     [

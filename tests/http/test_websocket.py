@@ -106,6 +106,7 @@ async def do(function: Callable[..., Any], *arguments: Any, **values: Any) -> An
     return await asyncio.to_thread(call)
 
 
+@pytest.mark.requirement("RT-R011")
 def test_a_client_that_changes_its_types_in_the_middle_of_a_page_misses_nothing(
     settings: Any,
 ) -> None:
@@ -146,7 +147,7 @@ def test_a_client_that_changes_its_types_in_the_middle_of_a_page_misses_nothing(
     scene(act)
 
 
-@pytest.mark.requirement("RT-R005")
+@pytest.mark.requirement("RT-R005", "RT-R007", "RT-R008")
 def test_a_client_subscribes_gets_events_and_unsubscribes(settings: Any) -> None:
     settings.OJS = {**settings.OJS, "KEEP_EVENTS": ["*"]}
     api.push(queue="mail")
@@ -204,7 +205,7 @@ def test_a_job_is_followed_to_its_end_whatever_is_recorded(settings: Any) -> Non
     scene(act)
 
 
-@pytest.mark.requirement("RT-R005")
+@pytest.mark.requirement("RT-R005", "RT-R010")
 def test_a_client_that_connects_again_resumes(settings: Any) -> None:
     async def act() -> None:
         async with Socket() as socket:
@@ -293,6 +294,7 @@ def test_only_pages_of_trusted_sites_may_open_a_connection(settings: Any) -> Non
     scene(act)
 
 
+@pytest.mark.requirement("RT-R009")
 @pytest.mark.parametrize(
     ("sent", "code"),
     [

@@ -130,6 +130,7 @@ def test_a_run_that_lost_its_claim_meanwhile_replaces_no_later_checkpoint() -> N
     assert checkpoint.read(job.id).state == {"row": 8}
 
 
+@pytest.mark.requirement("DUR-009")
 def test_there_is_no_checkpoint_of_what_is_no_job_or_has_saved_none() -> None:
     for call in (checkpoint.read, checkpoint.delete):
         with pytest.raises(JobNotFound):

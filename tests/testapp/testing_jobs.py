@@ -85,3 +85,15 @@ def import_rows(ctx: ojs.JobContext, rows: int) -> int:
         if ctx.attempt == 1 and row == rows // 2:
             raise ValueError("the connection is lost")
     return first
+
+
+@ojs.job("testing.family")
+def family() -> None:
+    chain.enqueue(1)
+    ojs.enqueue_batch([send.s("ada"), send.s("eve")])
+    ojs.chain(save.s("first"), collect.s("second")).enqueue()
+
+
+@ojs.job("testing.afamily")
+async def afamily() -> None:
+    await send.aenqueue("ada")

@@ -210,7 +210,7 @@ def test_more_events_than_one_batch_are_all_delivered() -> None:
     assert len(jobs()) == dispatch.BATCH + 1
 
 
-@pytest.mark.requirement("WH-003", "WH-005", "WH-006", "EV-13")
+@pytest.mark.requirement("WH-003", "WH-005", "WH-006", "WH-010", "EV-13")
 def test_a_delivery_is_the_event_signed_as_the_document_says(receiver: Receiver, ojs: Any) -> None:
     webhook = subscribe(receiver.url)
     happen("a")
@@ -232,7 +232,7 @@ def test_a_delivery_is_the_event_signed_as_the_document_says(receiver: Receiver,
     assert (job.state, job.result["status_code"]) == (State.COMPLETED, 200)
 
 
-@pytest.mark.requirement("WH-004", "WH-005")
+@pytest.mark.requirement("WH-004", "WH-005", "WH-011")
 def test_a_receiver_that_fails_gets_the_same_delivery_again_later(
     receiver: Receiver, ojs: Any
 ) -> None:
@@ -252,6 +252,8 @@ def test_a_receiver_that_fails_gets_the_same_delivery_again_later(
     assert deliveries.latest()[0].status == DeliveryStatus.DELIVERED
     first, *rest = [each.headers["X-OJS-Delivery-ID"] for each in receiver.received]
     assert rest == [first, first]
+    assert len(webhooks.DELAYS) >= 5
+    assert list(webhooks.DELAYS) == sorted(set(webhooks.DELAYS))
 
 
 @pytest.mark.parametrize("is_out_of_time", [False, True])
@@ -429,6 +431,7 @@ def test_http_is_for_development(settings: Any, receiver: Receiver, ojs: Any) ->
     assert receiver.received == []
 
 
+@pytest.mark.requirement("WH-R007")
 def test_a_secret_is_not_stored_and_the_one_before_signs_for_a_day() -> None:
     webhook = subscribe()
     old = subscriptions.secret_of(webhook)

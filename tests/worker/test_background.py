@@ -130,7 +130,7 @@ def test_a_step_that_found_a_full_batch_comes_again_at_once(
         return next(counts, 0)
 
     monkeypatch.setattr(pruning, "prune", step)
-    monkeypatch.setattr(maintenances, "Step", lambda run, every, *_: Step(run, 3600.0))
+    monkeypatch.setattr(maintenances, "Step", lambda run, every, *_, **__: Step(run, 3600.0))
     with maintaining():
         # Five full ones and the one that is not; the seventh would be due in an hour.
         for _ in range(6):
@@ -178,7 +178,7 @@ def test_a_worker_without_the_lease_helps_with_what_is_overdue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(lease, "take", lambda holder: False)
-    monkeypatch.setattr(maintenances, "Step", lambda run, every, *_: Step(run, 0.05))
+    monkeypatch.setattr(maintenances, "Step", lambda run, every, *_, **__: Step(run, 0.05))
     due, overdue = (factories.push(scheduled_at=factories.HOUR) for _ in range(2))
     lapsed, old = factories.active(), factories.in_state("completed")
     factories.age(overdue.pk, timedelta(hours=2))

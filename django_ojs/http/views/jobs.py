@@ -15,6 +15,7 @@ from django_ojs.http.views.base import OJSView
 from django_ojs.models import Job
 from django_ojs.operations.activate import activate
 from django_ojs.operations.cancel import cancel
+from django_ojs.operations.enqueue import lineage
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.info import info
 from django_ojs.operations.push import push, push_batch
@@ -75,6 +76,7 @@ class Jobs(OJSView):
         wanted = _read(data)
         check_access(wanted, self.access)
         self.make_known(queues=[wanted.queue], types=[wanted.type])
+        lineage.find_roots([wanted], self.access.queues)
         options = backpressure.push_options(
             request, [wanted.type], generated_ids=data.get("id") is None
         )
@@ -110,6 +112,7 @@ class JobBatch(OJSView):
         self.make_known(
             queues=[item.queue for item in wanted], types=[item.type for item in wanted]
         )
+        lineage.find_roots(wanted, self.access.queues)
         options = backpressure.push_options(
             request,
             [item.type for item in wanted],

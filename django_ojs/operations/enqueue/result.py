@@ -134,6 +134,7 @@ def _model(envelope: Envelope, stored: Stored) -> Job:
         "dead_letter": False,
         "has_checkpoint": False,
         "workflow_id": envelope.workflow_id,
+        "parent_id": envelope.parent_id,
         "limit_key": envelope.limit_key,
         "limit_hold": Hold.of(envelope.limit_key),
         "tenant_id": envelope.tenant_id,

@@ -62,14 +62,16 @@ def history(
     until: datetime | None = None,
     queue: str | None = None,
     type: str | None = None,
+    types: Collection[str] = (),
     within: Collection[str] | None = None,
 ) -> list[Point]:
     """Return one point for each period, oldest first, periods without activity included.
 
-    By default the last hour of all queues and types. The first period is the one that contains
-    `since`. `within` are the queues that the caller may use. Figures of other processes may be
-    missing for the last ten seconds; beyond two days, the figures of an hour are in its first
-    period. Raises InvalidRequest for an empty range, or more than 3,000 periods.
+    By default the last hour of all queues and types; `types` are several of these. The first period
+    is the one that contains `since`. `within` are the queues that the caller may use. Figures of
+    other processes may be missing for the last ten seconds; beyond two days, the figures of an
+    hour are in its first period. Raises InvalidRequest for an empty range, or more than 3,000
+    periods.
     """
     width = PERIODS[period]
     end = until if until is not None else timezone.now()
@@ -88,6 +90,8 @@ def history(
         rows = rows.filter(queue=queue)
     if type is not None:
         rows = rows.filter(type=type)
+    if types:
+        rows = rows.filter(type__in=sorted(types))
     if within is not None:
         rows = rows.filter(queue__in=sorted(within))
     found = {start + width * n: _Sums() for n in range(-(-(end - start) // width))}

@@ -4,7 +4,7 @@ Nothing is recorded for it: a job has no row more. It lives as long as the job, 
 before.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -24,7 +24,7 @@ from django_ojs.storage import database, transitions
 #: The latest unsuccessful runs that are in a history, which keeps it below 1,000 events (§6).
 MAX_RUNS: Final = 400
 
-_RETURNED: Final = frozenset({AttemptOutcome.RETURNED, AttemptOutcome.SHUTDOWN})
+RETURNED: Final = frozenset({AttemptOutcome.RETURNED, AttemptOutcome.SHUTDOWN})
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
 
@@ -64,15 +64,21 @@ _START, _END, _JOB_END = range(3)
 def read(job: Job) -> list[HistoryEvent]:
     """Return the events of a job, oldest first."""
     newest = Attempt.primary.filter(job_id=job.pk).order_by("-id")[:MAX_RUNS]
-    attempts = list(newest)[::-1]
-    size = len(json.dumps(job.args).encode())
-    data = {"queue": job.queue, "type": job.type, "args_size_bytes": size}
-    found = [HistoryEvent(run=0, step=0, type="job.created", time=job.created_at, data=data)]
+    found = events_of(job, list(newest)[::-1])
+    for event in found:
+        if event.type == "job.created":
+            event.data["args_size_bytes"] = len(json.dumps(job.args).encode())
+    return found
+
+
+def events_of(job: Job, attempts: Sequence[Attempt]) -> list[HistoryEvent]:
+    """Return the events of a job, given its attempts, without the size of its arguments."""
+    found = list(of_creation(job))
     for attempt in attempts:
-        found += _of_attempt(job, attempt)
+        found += of_attempt(job, attempt)
     if job.started_at is not None and job.run > (attempts[-1].run if attempts else 0):
-        found += _of_latest_run(job)
-    found += _end(job)
+        found += of_latest_run(job)
+    found += of_end(job)
     deleted = job.history_deleted_at
     return found if deleted is None else [event for event in found if event.time > deleted]
 
@@ -110,7 +116,14 @@ def _start(
     ]
 
 
-def _of_attempt(job: Job, attempt: Attempt) -> Iterator[HistoryEvent]:
+def of_creation(job: Job) -> Iterator[HistoryEvent]:
+    """Yield the creation of a job, without the size of its arguments."""
+    data = {"queue": job.queue, "type": job.type}
+    yield HistoryEvent(run=0, step=0, type="job.created", time=job.created_at, data=data)
+
+
+def of_attempt(job: Job, attempt: Attempt) -> Iterator[HistoryEvent]:
+    """Yield the start and the end of an unsuccessful run."""
     yield from _start(attempt.run, attempt.attempt, attempt.started_at, attempt.worker_id)
     data: dict[str, Any] = {"attempt": attempt.attempt, "outcome": attempt.outcome}
     if attempt.started_at is not None:
@@ -123,7 +136,7 @@ def _of_attempt(job: Job, attempt: Attempt) -> Iterator[HistoryEvent]:
     type = "job.attempt_failed"
     if attempt.outcome == AttemptOutcome.CANCELLED:
         return  # The end of the job says so.
-    if attempt.outcome in _RETURNED:
+    if attempt.outcome in RETURNED:
         type = "job.state_changed"
         waits = attempt.retry_delay_ms is not None
         after = State.RETRYABLE if waits else State.AVAILABLE
@@ -140,7 +153,8 @@ def _of_attempt(job: Job, attempt: Attempt) -> Iterator[HistoryEvent]:
     )
 
 
-def _of_latest_run(job: Job) -> Iterator[HistoryEvent]:
+def of_latest_run(job: Job) -> Iterator[HistoryEvent]:
+    """Yield the start, and the end, of a run that has not been unsuccessful."""
     yield from _start(job.run, job.attempt, job.started_at, job.worker_id)
     if job.state == State.COMPLETED and job.started_at and job.finished_at:
         duration = _milliseconds(job.started_at, job.finished_at)
@@ -154,7 +168,8 @@ def _of_latest_run(job: Job) -> Iterator[HistoryEvent]:
         )
 
 
-def _end(job: Job) -> Iterator[HistoryEvent]:
+def of_end(job: Job) -> Iterator[HistoryEvent]:
+    """Yield the end of a job that was cancelled or discarded."""
     if job.finished_at is None or job.state == State.COMPLETED:
         return
     data: dict[str, Any] = {}

@@ -53,6 +53,8 @@ def read(rendered: dict[str, Any]) -> JobFilter:
         values["states"] = tuple(State(state) for state in values["states"])
     if "ids" in values:
         values["ids"] = tuple(UUID(key) for key in values["ids"])
+    if "parent_id" in values:
+        values["parent_id"] = UUID(values["parent_id"])
     for name in _NAMES & values.keys():
         values[name] = tuple(values[name])
     if "within" in values:

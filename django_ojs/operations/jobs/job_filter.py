@@ -44,6 +44,7 @@ class JobFilter:
     `until` bound `created_at`, `ended_since` and `ended_until` the time at which a job ended; the
     first of each pair is inclusive, the second exclusive. `error_type` is the type of the latest
     failure, `error` its type or a part of its message. `host` is the host of a registered worker.
+    `parent_id` is the job that enqueued them.
     `retried_by` is a bulk operation of the last week.
     `ran` is the duration of the last run, and of an active job the time so far; `waited` the time
     from available to that run, and of an available job the time so far. `attempts` are those that
@@ -66,6 +67,7 @@ class JobFilter:
     dead_letter: bool | None = None
     ids: tuple[UUID, ...] = ()
     worker_id: str | None = None
+    parent_id: UUID | None = None
     queues: tuple[str, ...] = ()
     not_queues: tuple[str, ...] = ()
     not_types: tuple[str, ...] = ()
@@ -204,6 +206,7 @@ class JobFilter:
             "priority": self.priority,
             "dead_letter": self.dead_letter,
             "worker_id": self.worker_id,
+            "parent_id": self.parent_id,
         }
         if len(self.states) == 1:
             values["state"] = self.states[0]

@@ -152,6 +152,9 @@ def index_scans(which: JobFilter, *, in_steps: bool = False) -> list[IndexScan]:
         return [IndexScan(rows={"pk__in": ()}, order=_NEWEST_FIRST, whole=True)]
     if which.ids:
         return [IndexScan(rows={"pk__in": which.ids}, order=_NEWEST_FIRST)]
+    if which.parent_id is not None:
+        children = {"parent_id": which.parent_id}
+        return [IndexScan(rows=children, order=_NEWEST_FIRST, whole=_only(which, "parent_id"))]
     if which.retried_by is not None:
         return [IndexScan(rows={}, order=_NEWEST_FIRST, retried_by=which.retried_by)]
     if which.dead_letter and state in (None, State.DISCARDED):

@@ -34,6 +34,7 @@ QUALIFIERS: Final[dict[str, StrOrPromise]] = {
     "type": gettext_lazy("type:email.send, type:email.* or -type:email.send (of another type)"),
     "tag": "tag:vip",
     "id": "id:0192…",
+    "parent": gettext_lazy("parent:0192… (enqueued by this job)"),
     "error": gettext_lazy('error:Timeout or error:"card was declined"'),
     "error_type": gettext_lazy("error_type:Timeout (the exact type)"),
     "args": gettext_lazy("args.user_id:42, args.0:42 or args:42"),
@@ -320,6 +321,13 @@ def _id(values: dict[str, Any], value: str, now: datetime) -> None:
     values["ids"] = keys
 
 
+def _parent(values: dict[str, Any], value: str, now: datetime) -> None:
+    try:
+        values["parent_id"] = UUID(value)
+    except ValueError:
+        raise _Invalid(_("parent must be the complete id of a job.")) from None
+
+
 def _priority(values: dict[str, Any], value: str, now: datetime) -> None:
     is_short = re.fullmatch(r"-?\d{1,3}", value)
     if not is_short or not MIN_PRIORITY <= int(value) <= MAX_PRIORITY:
@@ -422,6 +430,7 @@ _QUALIFIER_OF: Final = {
     "states": "state",
     "dead_letter": "is",
     "queues": "queue",
+    "parent_id": "parent",
     "attempts_from": "attempt",
     "attempts_to": "attempt",
     **{f"{name}_{end}": name for name in _ELAPSED for end in ("over", "under")},
@@ -432,6 +441,7 @@ _QUALIFIER_OF: Final = {
 _PARSERS: Final[dict[str, _Parser]] = {
     "state": _state,
     "id": _id,
+    "parent": _parent,
     "priority": _priority,
     "tag": _tag,
     "is": _is,
@@ -493,6 +503,7 @@ def render(which: JobFilter) -> str:
         *((name, getattr(which, attribute)) for name, attribute in _TEXTS.items()),
         ("priority", which.priority),
         ("retried_by", which.retried_by),
+        ("parent", which.parent_id),
         *(("tag", tag) for tag in which.tags),
     ):
         if value is not None:

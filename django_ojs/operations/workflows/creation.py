@@ -10,7 +10,7 @@ from django.db import connections
 from django_ojs.conf import settings
 from django_ojs.models import Workflow, WorkflowStep
 from django_ojs.models.workflow import StepState
-from django_ojs.operations.enqueue import instrumentation, transaction_check
+from django_ojs.operations.enqueue import instrumentation, lineage, transaction_check
 from django_ojs.operations.enqueue.result import Outcome
 from django_ojs.operations.events import publish
 from django_ojs.operations.workflows import starting
@@ -46,6 +46,7 @@ def create(graph: Graph) -> Workflow:
     Raises as `check` does, QueueFull when there is no room for the first jobs, and Conflict when
     the unique policy of one of them finds another job.
     """
+    graph = _with_parent(graph)
     queues = sorted({job.queue for job in check(graph)})
     active = interceptor.current()
     kept = None if active is None else active.create_workflow(graph, queues)
@@ -55,6 +56,18 @@ def create(graph: Graph) -> Workflow:
         # A workflow is followed here: it cannot go through an outbox.
         transaction_check.alias_for_caller(may_use_outbox=False)
     return _create(_marked(graph), queues)
+
+
+def _with_parent(graph: Graph) -> Graph:
+    """Return the graph with the running job, if there is one, as the parent of all its jobs."""
+    parent = lineage.of_running_job()
+    if not parent:
+        return graph
+    steps = [
+        step if step.job is None else replace(step, job={**parent, **step.job})
+        for step in graph.steps
+    ]
+    return replace(graph, steps=tuple(steps))
 
 
 def _marked(graph: Graph) -> Graph:

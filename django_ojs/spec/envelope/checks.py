@@ -6,9 +6,11 @@ Each returns an upper bound of the bytes that the value adds.
 import re
 from datetime import datetime, timedelta
 from typing import Final
+from uuid import UUID
 
 from django_ojs.spec.envelope.model import MAX_TIMEOUT_MS, Limits
 from django_ojs.spec.errors import InvalidRequest, InvalidRetryPolicy, OJSError, UniqueKeyInvalid
+from django_ojs.spec.ids import parse_id
 from django_ojs.spec.json import check
 from django_ojs.spec.rate_limit_policy import check as check_rate_limit
 from django_ojs.spec.retry_policy import RetryPolicy
@@ -52,6 +54,14 @@ def unique(value: object, field: str, limits: Limits) -> int:
     if not isinstance(value, UniquePolicy):
         raise UniqueKeyInvalid.of(field, "must be a unique policy")
     return _measure(value.render(), field, limits, UniqueKeyInvalid)
+
+
+def identifier(value: object, field: str, limits: Limits) -> int:
+    """Check that a value is the id of a job."""
+    if not isinstance(value, UUID):
+        raise InvalidRequest.of(field, "must be a UUIDv7")
+    parse_id(value, field)
+    return 0
 
 
 def schema(value: object, field: str, limits: Limits) -> int:

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
+from uuid import UUID
 
 from django_ojs.spec import retry_policy
 from django_ojs.spec.envelope import checks
 from django_ojs.spec.envelope.model import MAX_TIMEOUT_MS, SPECVERSION, Envelope, Limits
 from django_ojs.spec.errors import InvalidRequest
+from django_ojs.spec.ids import parse_id
 from django_ojs.spec.times import parse_duration, parse_when
 from django_ojs.spec.unique_policy import parse as parse_unique
 
@@ -46,6 +48,10 @@ def _retry(value: Any, spelling: str, envelope: Envelope) -> Any:
 
 def _unique(value: Any, spelling: str, envelope: Envelope) -> Any:
     return parse_unique(value, args=envelope.args)
+
+
+def _id(value: Any, spelling: str, envelope: Envelope) -> UUID:
+    return parse_id(value, spelling)
 
 
 def _object(value: Any, spelling: str, envelope: Envelope) -> Any:
@@ -175,6 +181,17 @@ FIELDS: Final = (
         check=checks.rate_limit,
     ),
     Field(name="pending", default=False, columns=("state",), read=_as_given),
+    # The column finds the children of a job; a response reads both from the column `options`, so
+    # that a claim returns no column more.
+    Field(
+        name="parent_id",
+        columns=("parent_id",),
+        stored="parent_id",
+        read=_id,
+        check=checks.identifier,
+        render=str,
+    ),
+    Field(name="root_id", stored="root_id", read=_id, check=checks.identifier, render=str),
 )
 
 #: Kept for a job, and not sent under a name of their own: the names of the objects that hold large

@@ -46,8 +46,9 @@ class Envelope:
     responses repeat: the absolute timestamp as the client wrote it. `timeout_ms` and `retry` are
     None where the defaults apply. `unique_key` is what PUSH makes of `unique`, `document` the JSON
     object that a client sent: its size counts. `offloaded` are the objects that hold large
-    arguments. `workflow_id` and `parent_results` belong to a step of a workflow. `tenant_id`
-    is what PUSH makes of `meta`, in a queue whose configuration names tenants.
+    arguments. `workflow_id` and `parent_results` belong to a step of a workflow. `parent_id` is the
+    job that enqueued it, and `root_id` the first of its ancestors. `tenant_id` is what PUSH makes
+    of `meta`, in a queue whose configuration names tenants.
     """
 
     id: UUID = field(default_factory=uuid7)
@@ -73,6 +74,8 @@ class Envelope:
     unique_key: str | None = None
     offloaded: tuple[str, ...] = ()
     workflow_id: UUID | None = None
+    parent_id: UUID | None = None
+    root_id: UUID | None = None
     parent_results: list[JSON] | None = None
     tenant_id: str | None = None
     document: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)

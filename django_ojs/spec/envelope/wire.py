@@ -8,7 +8,7 @@ from django_ojs.spec.envelope.model import Envelope
 from django_ojs.spec.times import format_duration, format_timestamp
 
 #: Attributes of the job itself; the others are sent in `options`.
-_TOP_LEVEL: Final = frozenset({"meta", "schema"})
+_TOP_LEVEL: Final = frozenset({"meta", "schema", "parent_id", "root_id"})
 _OPTIONS: Final = tuple(
     (field, field.name, field.default, field.text)
     for field in FIELDS
@@ -34,6 +34,10 @@ def wire(envelope: Envelope, now: datetime) -> dict[str, Any]:
         out["meta"] = envelope.meta
     if envelope.schema is not None:
         out["schema"] = envelope.schema
+    if envelope.parent_id is not None:
+        out["parent_id"] = str(envelope.parent_id)
+    if envelope.root_id is not None:
+        out["root_id"] = str(envelope.root_id)
     extra = dict(envelope.extra)
     unknown = extra.pop("options", None)
     out["options"] = {**(unknown if isinstance(unknown, dict) else {}), **_options(envelope, now)}

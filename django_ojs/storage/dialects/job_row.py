@@ -37,6 +37,8 @@ def row_of(envelope: Envelope) -> JobRow:
         row["unique_key"] = envelope.unique_key
     if envelope.workflow_id is not None:
         row["workflow_id"] = str(envelope.workflow_id)
+    if envelope.parent_id is not None:
+        row["parent_id"] = str(envelope.parent_id)
     if envelope.limit_key is not None:
         row["limit_key"] = envelope.limit_key
     if envelope.tenant_id is not None:

@@ -133,6 +133,8 @@ def _push_arguments(job: Envelope) -> tuple[list[Any], dict[str, Any]]:
             more[name] = json.dumps(value)
         text += more.get(name, "{}")
     size = len(text) if text.isascii() else len(text.encode())
+    if job.parent_id is not None:
+        more["parent_id"] = str(job.parent_id)
     attempts = (job.retry or retry_policy.DEFAULT).max_attempts
     return [str(job.id), job.type, job.queue, args, size, attempts], more
 

@@ -1,8 +1,8 @@
 -- The reverse of the other files: Django drops the tables of the models itself.
 
 DROP PROCEDURE ojs_push(
-    uuid, text, text, jsonb, bigint, integer, integer, jsonb, jsonb, bigint, bigint, boolean,
-    boolean
+    uuid, text, text, jsonb, bigint, integer, integer, jsonb, jsonb, bigint, bigint, uuid,
+    boolean, boolean
 );
 
 DROP FUNCTION ojs_admit_all(text[], bigint[], bigint[], boolean);

@@ -11,6 +11,7 @@ CREATE OR REPLACE PROCEDURE ojs_push(
     id uuid, type text, queue text, args jsonb, size_bytes bigint, max_attempts integer,
     priority integer DEFAULT 0, meta jsonb DEFAULT '{}', options jsonb DEFAULT '{}',
     timeout_ms bigint DEFAULT NULL, visibility_timeout_ms bigint DEFAULT NULL,
+    parent_id uuid DEFAULT NULL,
     new boolean DEFAULT true, alone boolean DEFAULT NULL
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
@@ -28,19 +29,21 @@ BEGIN
     IF new THEN
         INSERT INTO ojs_job (
             id, type, queue, state, priority, args, meta, options, attempt, max_attempts, returned,
-            run, timeout_ms, visibility_timeout_ms, size_bytes, created_at, enqueued_at, dead_letter
+            run, timeout_ms, visibility_timeout_ms, parent_id, size_bytes, created_at, enqueued_at,
+            dead_letter
         ) VALUES (
             id, type, queue, 'available', priority, args, meta, options, 0, max_attempts, 0,
-            0, timeout_ms, visibility_timeout_ms, size_bytes, statement_timestamp(),
+            0, timeout_ms, visibility_timeout_ms, parent_id, size_bytes, statement_timestamp(),
             statement_timestamp(), false
         );
     ELSE
         INSERT INTO ojs_job (
             id, type, queue, state, priority, args, meta, options, attempt, max_attempts, returned,
-            run, timeout_ms, visibility_timeout_ms, size_bytes, created_at, enqueued_at, dead_letter
+            run, timeout_ms, visibility_timeout_ms, parent_id, size_bytes, created_at, enqueued_at,
+            dead_letter
         ) VALUES (
             id, type, queue, 'available', priority, args, meta, options, 0, max_attempts, 0,
-            0, timeout_ms, visibility_timeout_ms, size_bytes, statement_timestamp(),
+            0, timeout_ms, visibility_timeout_ms, parent_id, size_bytes, statement_timestamp(),
             statement_timestamp(), false
         )
         ON CONFLICT (id) DO NOTHING;

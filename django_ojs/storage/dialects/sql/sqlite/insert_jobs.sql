@@ -7,7 +7,7 @@
 -- {room} is the condition under which the jobs are stored (see no_bound.sql).
 INSERT INTO ojs_job (id, type, queue, state, priority, args, meta, options, attempt, max_attempts,
                      returned, run, timeout_ms, visibility_timeout_ms, created_at, enqueued_at,
-                     due_at, expires_at, unique_key, workflow_id, size_bytes,
+                     due_at, expires_at, unique_key, workflow_id, parent_id, size_bytes,
                      limit_key, limit_hold, tenant_id, dead_letter)
 SELECT replace(v ->> 'id', '-', ''), v ->> 'type', v ->> 'queue', state, v ->> 'priority',
        v -> 'args', v -> 'meta',
@@ -25,6 +25,7 @@ SELECT replace(v ->> 'id', '-', ''), v ->> 'type', v ->> 'queue', state, v ->> '
        0, v ->> 'max_attempts', 0, 0, v ->> 'timeout_ms', v ->> 'visibility_timeout_ms',
        v ->> 'now', CASE WHEN state = {available} THEN v ->> 'now' END, due, expires,
        v ->> 'unique_key', replace(v ->> 'workflow_id', '-', ''),
+       replace(v ->> 'parent_id', '-', ''),
        length(CAST(v ->> 'type' AS BLOB)) + length(CAST(v ->> 'queue' AS BLOB))
            + length(CAST(v -> 'args' AS BLOB)) + length(CAST(v -> 'meta' AS BLOB))
            + length(CAST(v -> 'options' AS BLOB)),

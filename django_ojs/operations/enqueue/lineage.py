@@ -1,0 +1,49 @@
+"""Which job enqueued which (ojs-execution-history §5): the parent and the root of new jobs."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+from uuid import UUID
+
+from django_ojs.models import Job
+from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.ids import parse_id
+from django_ojs.storage.claims import Claimed, running
+
+
+def fill_in(envelopes: Sequence[Envelope]) -> None:
+    """Make the running job the parent of jobs that name none."""
+    job = running.get()
+    if job is None:
+        return
+    for envelope in envelopes:
+        if envelope.parent_id is None:
+            envelope.parent_id, envelope.root_id = job.id, root_of(job)
+
+
+def of_running_job() -> Mapping[str, str]:
+    """Return the attributes of the jobs that the running job enqueues later; none without one."""
+    job = running.get()
+    return {} if job is None else {"parent_id": str(job.id), "root_id": str(root_of(job))}
+
+
+def root_of(job: Claimed | Job) -> UUID:
+    """Return the first ancestor of a job: itself, if it has no parent."""
+    known: Any = job.options.get("root_id") or job.options.get("parent_id")
+    return job.id if known is None else parse_id(known)
+
+
+def find_roots(envelopes: Sequence[Envelope], queues: Collection[str] | None) -> None:
+    """Set the root of jobs whose client named the parent alone, in one query if there are any.
+
+    `queues` are those of the caller, which learns nothing of the jobs of others; None: all.
+    """
+    wanted = {e.parent_id for e in envelopes if e.root_id is None and e.parent_id is not None}
+    if not wanted:
+        return
+    parents = Job.primary.filter(pk__in=wanted).only("options")
+    if queues is not None:
+        parents = parents.filter(Job.in_queues(queues))
+    roots = {parent.pk: root_of(parent) for parent in parents}
+    for envelope in envelopes:
+        if envelope.root_id is None and envelope.parent_id is not None:
+            envelope.root_id = roots.get(envelope.parent_id)
