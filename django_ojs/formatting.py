@@ -10,6 +10,9 @@ from django.utils.functional import lazy
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext_lazy
 
+from django_ojs.spec.errors import OJSError
+from django_ojs.spec.texts import Translatable
+
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise as StrOrPromise
 else:
@@ -49,6 +52,31 @@ def lazy_sentence(text: Any, **values: Any) -> str:
     A message is shown in the language of the reader, and stored in English; see `in_english`.
     """
     return _format_lazily(text, values)
+
+
+def localized(text: str) -> str:
+    """Translate a text of an error; its numbers have the separators of the language.
+
+    A text that is stored already is returned as it is.
+    """
+    if not isinstance(text, Translatable) or translation.get_language() is None:
+        return str(text)
+    template = _(text.template)  # Marked where the text was made.
+    if not text.values:
+        return template
+    return template % {name: _localized_value(value) for name, value in text.values.items()}
+
+
+def _localized_value(value: Any) -> str:
+    if isinstance(value, str):
+        return localized(value)
+    return grouped(value) if isinstance(value, int) else decimal(str(value))
+
+
+def error_message(error: OJSError, *, hint: bool = False) -> str:
+    """Return what an error says, and what helps, in the language of the reader."""
+    message = localized(error.text)
+    return f"{message} {localized(error.hint)}" if hint and error.hint else message
 
 
 def grouped(value: int) -> str:

@@ -20,6 +20,7 @@ from django_ojs.admin.base import granted_scopes
 from django_ojs.admin.form_fields import NamesField
 from django_ojs.admin.operator_views import with_operator
 from django_ojs.admin.secret_page import SecretPageAdmin
+from django_ojs.formatting import error_message
 from django_ojs.models import ApiKey
 from django_ojs.operations.access import api_keys, audit, audit_trail, key_expiry
 from django_ojs.spec.errors import InvalidRequest, OJSError
@@ -47,7 +48,7 @@ class QueueNamesField(NamesField):
         try:
             return api_keys.checked_queues(super().to_python(value))
         except InvalidRequest as error:
-            raise forms.ValidationError(error.message) from None
+            raise forms.ValidationError(error_message(error)) from None
 
 
 class ApiKeyForm(_Form):
@@ -248,7 +249,7 @@ class ApiKeyAdmin(SecretPageAdmin):
             try:
                 return self._replace(request, key, form.cleaned_data["grace"])
             except OJSError as error:
-                form.add_error(None, error.message)
+                form.add_error(None, error_message(error))
         request.current_app = self.admin_site.name
         context = {
             **self.admin_site.each_context(request),

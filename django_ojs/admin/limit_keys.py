@@ -19,7 +19,7 @@ from django.utils.translation import gettext_lazy, ngettext, pgettext
 from django_ojs.admin import limit_key_text
 from django_ojs.admin.base import granted_scopes
 from django_ojs.admin.operator_views import OperatorViews
-from django_ojs.formatting import duration, grouped, lazy_grouped, lazy_sentence
+from django_ojs.formatting import duration, error_message, grouped, lazy_grouped, lazy_sentence
 from django_ojs.models import LimitKey
 from django_ojs.operations import limit_keys
 from django_ojs.operations.access import audit
@@ -139,7 +139,7 @@ class OverrideForm(_Form):
                 if not found and "key" in self.fields:  # The form of a new override.
                     raise forms.ValidationError(_("Give one of the limits."))
             except OJSError as error:
-                text = error.message.replace("expires_at", "override until")
+                text = error_message(error).replace("expires_at", _("override until"))
                 raise forms.ValidationError(f"{text}.") from None
         return values
 

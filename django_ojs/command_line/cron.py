@@ -21,7 +21,7 @@ from django_ojs.command_line.subcommand import (
     unknown_name,
     usage_error,
 )
-from django_ojs.formatting import grouped
+from django_ojs.formatting import error_message, grouped
 from django_ojs.models import CronJob
 from django_ojs.operations import cron
 from django_ojs.operations.access import audit
@@ -159,8 +159,8 @@ def _run(console: Console, options: Options) -> int:
             enqueued = cron.trigger(job.name, by=operator())
         except Conflict as error:
             code = FAILED
-            results[job.name] = {"error": error.message, **error.details}
-            console.note(f"{job.name}: {error.message}")
+            results[job.name] = {"error": error_message(error), **error.details}
+            console.note(f"{job.name}: {error_message(error)}")
             continue
         audit.note("cron.run", principal=operator(), cron_job=job.name, job=str(enqueued.id))
         results[job.name] = {"job_id": str(enqueued.id)}

@@ -12,7 +12,7 @@ from django_ojs.command_line.console import NONE, Cell, Console, TableColumn
 from django_ojs.command_line.figures import age, read_replica, short_duration
 from django_ojs.command_line.searching import add_search, filter_of, with_search_help
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, usage_error, whole_number
-from django_ojs.formatting import grouped
+from django_ojs.formatting import error_message, grouped
 from django_ojs.models import Attempt, Job
 from django_ojs.operations.figures.not_running import why_not_running
 from django_ojs.operations.info import info
@@ -150,7 +150,7 @@ def _show(console: Console, options: Options) -> int:
     try:
         key = parse_id(options["id"])
     except OJSError as error:
-        raise usage_error(error.message) from None
+        raise usage_error(error_message(error)) from None
     job = info(key)
     if console.as_json:
         reason = why_not_running(job)

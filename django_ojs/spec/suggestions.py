@@ -4,6 +4,8 @@ import difflib
 import re
 from collections.abc import Collection
 
+from django_ojs.spec.texts import Translatable as _
+
 
 def nearest(name: object, known: Collection[str]) -> str | None:
     """Return the known name that is most like a name; None where none is."""
@@ -14,7 +16,9 @@ def nearest(name: object, known: Collection[str]) -> str | None:
 def did_you_mean(name: object, known: Collection[str]) -> str:
     """Return "Did you mean …?" for the nearest known name; without one, list them all."""
     near = nearest(name, known)
-    return f"The names are {', '.join(known)}." if near is None else f"Did you mean {near}?"
+    if near is None:
+        return _("The names are %(names)s.", names=", ".join(known))
+    return _("Did you mean %(name)s?", name=near)
 
 
 def allowed_name(text: object) -> str:
