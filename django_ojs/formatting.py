@@ -61,15 +61,18 @@ def localized(text: str) -> str:
     """
     if not isinstance(text, Translatable) or translation.get_language() is None:
         return str(text)
-    template = _(text.template)  # Marked where the text was made.
+    template = text.template
+    translated = _(template)  # Marked where the text was made.
     if not text.values:
-        return template
-    return template % {name: _localized_value(value) for name, value in text.values.items()}
+        return translated
+    return translated % {name: _localized_value(value) for name, value in text.values.items()}
 
 
 def _localized_value(value: Any) -> str:
-    if isinstance(value, str):
+    if isinstance(value, Translatable):
         return localized(value)
+    if isinstance(value, str):
+        return value
     return grouped(value) if isinstance(value, int) else decimal(str(value))
 
 

@@ -19,7 +19,6 @@ from django_ojs.spec.json import JSON
 from django_ojs.spec.rate_limit_policy import RateLimitPolicy
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.suggestions import did_you_mean
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.spec.unique_policy import UniquePolicy
 
 When = datetime | timedelta | str
@@ -130,11 +129,7 @@ def read_options(given: OptionArguments) -> Options:
     unknown = sorted(set(given).difference(_OPTION_NAMES))
     if unknown:
         raise InvalidRequest(
-            _(
-                "%(unknown)s is not an option of a job. %(suggestion)s",
-                unknown=unknown[0],
-                suggestion=did_you_mean(unknown[0], _OPTION_NAMES),
-            ),
+            f"{unknown[0]} is not an option of a job. {did_you_mean(unknown[0], _OPTION_NAMES)}",
             details={"field": unknown[0]},
             hint=_FOREIGN_OPTIONS.get(unknown[0]),
         )
@@ -160,11 +155,11 @@ def envelope_of(
     """
     given = item.options
     if not isinstance(given, Options):
-        raise InvalidRequest.of("options", _("must be an Options."))
+        raise InvalidRequest.of("options", "must be an Options.")
     handler = registry.handlers.get(item.type) if isinstance(item.type, str) else None
     options = given if handler is None else given.over(handler.defaults)
     if not isinstance(item.args, (list, tuple)):
-        raise InvalidArgs.of("args", _("must be a list of the handler's positional arguments."))
+        raise InvalidArgs.of("args", "must be a list of the handler's positional arguments.")
     envelope = Envelope(
         id=(new_id or ids.uuid7()) if options.id is None else ids.parse_id(options.id),
         type=item.type,
@@ -213,8 +208,7 @@ def push_options_of_batch(
         policy = policies[0]
         if any(other is not policy and other != policy for other in policies):
             raise InvalidRequest.of(
-                "on_full",
-                _("must be the same for all jobs of a batch; enqueue_batch takes it too."),
+                "on_full", "must be the same for all jobs of a batch; enqueue_batch takes it too."
             )
     return replace(
         policy,
@@ -238,9 +232,7 @@ def full_policy(type: str, given: Options = NO_OPTIONS) -> PushOptions:
     if wanted is None and timeout is None:
         return _RAISE
     if wanted not in _ON_FULL:
-        raise InvalidRequest.of(
-            "on_full", _("must be one of %(names)s.", names=", ".join(_ON_FULL))
-        )
+        raise InvalidRequest.of("on_full", f"must be one of {', '.join(_ON_FULL)}.")
     if timeout is not None:
         _milliseconds(timeout, "block_timeout")
     if wanted == "block":
@@ -269,7 +261,7 @@ def _apply(options: Options, envelope: Envelope) -> None:
         )
     if options.tags is not None:
         if isinstance(options.tags, str) or not isinstance(options.tags, Sequence):
-            raise InvalidRequest.of("tags", _("must be a list of strings."))
+            raise InvalidRequest.of("tags", "must be a list of strings.")
         envelope.tags = list(options.tags)
     if options.meta is not None:
         _check_meta(options.meta)
@@ -296,8 +288,8 @@ def _when(value: When, name: str) -> datetime | timedelta:
         return times.parse_when(value, name)
     raise InvalidRequest.of(
         name,
-        _("must be a datetime with a time zone, a timedelta from now, or a string such as +PT5M"),
-        hint=_("For seconds from now, use %(name)s=timedelta(seconds=...).", name=name),
+        "must be a datetime with a time zone, a timedelta from now, or a string such as +PT5M",
+        hint=f"For seconds from now, use {name}=timedelta(seconds=...).",
     )
 
 
@@ -311,14 +303,12 @@ def _milliseconds(value: Duration, name: str) -> int:
     if isinstance(value, timedelta):
         value = value.total_seconds()
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < math.inf:
-        raise InvalidRequest.of(name, _("must be a positive number of seconds or a timedelta."))
+        raise InvalidRequest.of(name, "must be a positive number of seconds or a timedelta.")
     if value > MAX_TIMEOUT_MS / 1000:
-        raise InvalidRequest.of(
-            name, _("must be at most %(limit)s seconds.", limit=MAX_TIMEOUT_MS // 1000)
-        )
+        raise InvalidRequest.of(name, f"must be at most {MAX_TIMEOUT_MS // 1000} seconds.")
     return max(1, round(value * 1000))
 
 
 def _check_meta(meta: object) -> None:
     if not isinstance(meta, Mapping):
-        raise InvalidMetadata.of("meta", _("must be a mapping of strings to JSON values."))
+        raise InvalidMetadata.of("meta", "must be a mapping of strings to JSON values.")

@@ -9,7 +9,6 @@ from typing import Any, Final
 from django_ojs.spec import json
 from django_ojs.spec.errors import OJSError, UniqueKeyInvalid
 from django_ojs.spec.suggestions import did_you_mean
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.spec.unique_policy import UniquePolicy, is_position
 
 #: Annotations of these names alone never stand for a JSON object.
@@ -55,27 +54,17 @@ class UniqueArguments:
             if unknown:
                 raise UniqueKeyInvalid.of(
                     "unique.args_keys",
-                    _(
-                        "names %(name)r, which is not a parameter of %(label)s. %(suggestion)s",
-                        name=name,
-                        label=self._label,
-                        suggestion=did_you_mean(name, tuple(self._positions)),
-                    ),
-                    hint=_(
-                        "To select a member of an object, annotate its parameter, as in "
-                        "order: dict."
-                    ),
+                    f"names {name!r}, which is not a parameter of {self._label}. "
+                    f"{did_you_mean(name, tuple(self._positions))}",
+                    hint="To select a member of an object, annotate its parameter, as in "
+                    "order: dict.",
                 )
         for parameter in self._parameters[: self._last(self.at(policy))]:
             if policy.args_keys and not has_json_default(parameter):
                 raise UniqueKeyInvalid.of(
                     "unique.args_keys",
-                    _(
-                        "needs the default of %(name)r of %(label)s in the job, and JSON "
-                        "cannot carry it",
-                        name=parameter.name,
-                        label=self._label,
-                    ),
+                    f"needs the default of {parameter.name!r} of {self._label} in the job, and "
+                    "JSON cannot carry it",
                 )
 
     def complete(self, args: Sequence[Any], policy: UniquePolicy) -> list[Any]:

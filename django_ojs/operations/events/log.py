@@ -12,7 +12,6 @@ from django_ojs.conf import settings
 from django_ojs.models import Event
 from django_ojs.spec import events
 from django_ojs.spec.errors import InvalidRequest
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import events as stored
 from django_ojs.storage.database import BATCH
 
@@ -151,9 +150,7 @@ def matching_types(patterns: Collection[str]) -> Collection[str]:
     try:
         return events.matching(patterns)
     except ValueError as error:
-        raise InvalidRequest(
-            _("types: %(error)s.", error=error), details={"field": "types"}
-        ) from None
+        raise InvalidRequest(f"types: {error}.", details={"field": "types"}) from None
 
 
 def selecting(
@@ -187,7 +184,7 @@ def _position(after: str, within: Collection[str] | None) -> int:
     found = _position_of(_event_id(after), within)
     if found is None:
         raise InvalidRequest(
-            _("after names an event that is not kept (any more)."), details={"field": "after"}
+            "after names an event that is not kept (any more).", details={"field": "after"}
         )
     return found
 
@@ -197,7 +194,7 @@ def _event_id(after: str) -> UUID:
         return events.parse_event_id(after, "after")
     except InvalidRequest:
         raise InvalidRequest(
-            _("after must be the cursor of an earlier page, or the id of an event."),
+            "after must be the cursor of an earlier page, or the id of an event.",
             details={"field": "after"},
         ) from None
 

@@ -11,7 +11,6 @@ from django.utils import timezone
 
 from django_ojs.models import Rollup
 from django_ojs.spec.errors import InvalidRequest
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage.figures import rollups
 from django_ojs.storage.figures.rollup_queries import bucket_sums
 from django_ojs.storage.figures.rollups import BUCKETS
@@ -76,10 +75,10 @@ def history(
     end = until if until is not None else timezone.now()
     start = _floor(since if since is not None else end - timedelta(hours=1), width)
     if start >= end:
-        raise InvalidRequest(_("since must be before until."), details={"field": "since"})
+        raise InvalidRequest("since must be before until.", details={"field": "since"})
     if (end - start) / width > MAX_POINTS:
         raise InvalidRequest(
-            _("since and until must be at most %(limit)s periods apart.", limit=MAX_POINTS),
+            f"since and until must be at most {MAX_POINTS} periods apart.",
             details={"field": "since", "max_points": MAX_POINTS},
         )
     # Write this process's own figures if they are due: it may be a process that seldom does.

@@ -15,7 +15,6 @@ from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.listing import LISTED_FIELDS, count_up_to
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import State
-from django_ojs.spec.texts import Translatable as _
 
 Sort = Literal["created_at", "scheduled_at", "priority", "discarded_at"]
 SORTS: tuple[Sort, ...] = ("created_at", "scheduled_at", "priority", "discarded_at")
@@ -76,12 +75,11 @@ def search(
 def _check(page: int, per_page: int) -> None:
     if not 1 <= per_page <= MAX_PER_PAGE:
         raise InvalidRequest(
-            _("per_page must be an integer from 1 to %(most)s.", most=MAX_PER_PAGE),
-            details={"field": "per_page"},
+            f"per_page must be an integer from 1 to {MAX_PER_PAGE}.", details={"field": "per_page"}
         )
     if not 1 <= page <= MAX_OFFSET // per_page:
         raise InvalidRequest(
-            _("page must be an integer from 1 to %(most)s.", most=MAX_OFFSET // per_page),
+            f"page must be an integer from 1 to {MAX_OFFSET // per_page}.",
             details={"field": "page"},
         )
 

@@ -16,7 +16,6 @@ from django_ojs.operations.fields import check_text
 from django_ojs.spec import times
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import State
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database, notify
 from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.figures import counts
@@ -76,8 +75,7 @@ def check(reason: str | None, estimated_duration: timedelta | None) -> None:
         check_text(reason, "reason", longest=MAX_REASON)
     if estimated_duration is not None and estimated_duration <= timedelta(0):
         raise InvalidRequest(
-            _("estimated_duration must be longer than zero."),
-            details={"field": "estimated_duration"},
+            "estimated_duration must be longer than zero.", details={"field": "estimated_duration"}
         )
 
 

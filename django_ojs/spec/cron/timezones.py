@@ -34,7 +34,7 @@ def check_timezone(name: str) -> ZoneInfo:
         raise _error(_("this machine has no timezone database. Install the package tzdata."))
     cure = did_you_mean(name, known)
     if not cure.startswith("Did"):
-        cure = "Use a name such as Europe/Paris."
+        cure = _("Use a name such as Europe/Paris.")
     raise _error(_("the name is not in the IANA database. %(cure)s", cure=cure))
 
 
