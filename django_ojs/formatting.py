@@ -2,13 +2,13 @@
 
 import signal
 from contextlib import AbstractContextManager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from django.utils import formats, translation
+from django.utils import formats, timezone, translation
 from django.utils.functional import lazy
 from django.utils.translation import gettext as _
-from django.utils.translation import pgettext_lazy
+from django.utils.translation import pgettext, pgettext_lazy
 
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.texts import Translatable
@@ -144,6 +144,15 @@ def duration(value: timedelta | float | None) -> str:
 
 def _in_unit(number: str, unit: Any) -> str:
     return str(unit % {"number": number}).replace(" ", THIN)
+
+
+def absolute_time(moment: datetime | None) -> str:
+    """Show a moment to the second in the current timezone; nothing for None."""
+    if moment is None:
+        return ""
+    # Translators: a format of Django for 2026-01-31 14:05:09 UTC
+    form = pgettext("format of a date", "Y-m-d H:i:s T")
+    return str(formats.date_format(timezone.localtime(moment), form))
 
 
 def exit_code(code: int) -> str:

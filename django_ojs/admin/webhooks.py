@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy
 from django_ojs.admin.base import granted_scopes
 from django_ojs.admin.form_fields import NamesField
 from django_ojs.admin.secret_page import SecretPageAdmin
-from django_ojs.formatting import error_message, localized
+from django_ojs.formatting import absolute_time, error_message, localized
 from django_ojs.models import Webhook
 from django_ojs.operations.webhooks import deliveries, subscriptions
 from django_ojs.operations.webhooks.subscriptions import Subscription
@@ -176,7 +176,7 @@ class WebhookAdmin(SecretPageAdmin):
             return _("none yet")
         rows = [
             (
-                each.row.created_at.strftime("%Y-%m-%d %H:%M:%S"),
+                absolute_time(each.row.created_at),
                 self._job_url(each),
                 each.row.event_type,
                 each.status,
@@ -186,7 +186,7 @@ class WebhookAdmin(SecretPageAdmin):
         ]
         return format_html(
             "<ul>{}</ul>",
-            format_html_join("", '<li>{} UTC <a href="{}">{}</a> {} {}</li>', rows),
+            format_html_join("", '<li>{} <a href="{}">{}</a> {} {}</li>', rows),
         )
 
     def _job_url(self, delivery: deliveries.DeliveryWithJob) -> str:

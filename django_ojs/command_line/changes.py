@@ -125,7 +125,7 @@ class _Change:
             }
             console.line(text)
             for reason, number in operation.reasons.items():
-                console.note(f"{number:,}: {reason}")
+                console.note(f"{grouped(number)}: {reason}")
             if not is_done:
                 console.note(
                     _("The operation was stopped by %(stopped_by)s.")
