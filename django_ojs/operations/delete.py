@@ -7,6 +7,7 @@ from django_ojs.models import Job
 from django_ojs.operations.access import audit_trail
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.states import TERMINAL, State
+from django_ojs.spec.suggestions import one_of
 from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database, transitions
 
@@ -35,7 +36,7 @@ def not_ended(job: Job) -> Conflict:
         _(
             "The job is %(state)s; delete needs it %(names)s.",
             state=job.state,
-            names=" or ".join(expected),
+            names=one_of(expected),
         ),
         details={
             "job_id": str(job.pk),

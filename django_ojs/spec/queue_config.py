@@ -15,7 +15,7 @@ from django_ojs.spec.errors import InvalidRequest, OJSError, UnsupportedFeature
 from django_ojs.spec.rate_limit import RateLimit, check_number, check_on_limit
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import State
-from django_ojs.spec.suggestions import did_you_mean
+from django_ojs.spec.suggestions import did_you_mean, one_of
 from django_ojs.spec.tenants import (
     DEFAULT_TENANT,
     MAX_WEIGHT,
@@ -362,9 +362,7 @@ def _weight(value: object, path: str) -> None:
 
 def _fairness_strategy(value: object, path: str) -> None:
     if value not in FAIRNESS_STRATEGIES:
-        raise InvalidRequest.of(
-            path, _("must be %(names)s", names=" or ".join(FAIRNESS_STRATEGIES))
-        )
+        raise InvalidRequest.of(path, _("must be %(names)s", names=one_of(FAIRNESS_STRATEGIES)))
 
 
 class _ByTenant:

@@ -1,8 +1,8 @@
-"""Propose the name that was probably meant, or one that is allowed."""
+"""Propose the name that was probably meant, or those that are allowed."""
 
 import difflib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 
 from django_ojs.spec.texts import Translatable as _
 
@@ -24,3 +24,12 @@ def did_you_mean(name: object, known: Collection[str]) -> str:
 def allowed_name(text: object) -> str:
     """Return a text as the name of a queue or a cron job: small letters, digits, dots, hyphens."""
     return re.sub(r"[^a-z0-9.]+", "-", str(text).lower()).strip("-.")
+
+
+def one_of(names: Iterable[str]) -> str:
+    """Return names, of which one is meant: "active or available"."""
+    first, *rest = names
+    text: str = first
+    for name in rest:
+        text = _("%(first)s or %(second)s", first=text, second=name)
+    return text

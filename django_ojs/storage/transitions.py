@@ -20,6 +20,7 @@ from django_ojs.spec import json
 from django_ojs.spec.errors import ClaimLost, Conflict, JobNotFound
 from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.states import State, Trigger, sources
+from django_ojs.spec.suggestions import one_of
 from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database, interceptor, raw_queries
 from django_ojs.storage.claim_floors import floors
@@ -214,7 +215,7 @@ def refuse(trigger: Trigger, target: State, job: Job, claim: Claim = ANY_CLAIM) 
             "The job is %(state)s; %(trigger)s needs it %(names)s.",
             state=job.state,
             trigger=trigger,
-            names=" or ".join(expected),
+            names=one_of(expected),
         ),
         details=details,
     )

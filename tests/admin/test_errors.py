@@ -121,7 +121,7 @@ def test_an_error_of_an_operation_is_shown_in_the_language_of_the_page() -> None
     running = factories.active("w-1", queue="runs")
     factories.worker("w-1")
     for action, key, said in (
-        ("delete", running.id, "Der Job ist active; zum Löschen muss er"),
+        ("delete", running.id, "zum Löschen muss er cancelled oder completed oder discarded sein"),
         ("retry", running.id, "Der Job ist active; für"),
         ("run-again", running.id, "nur ein beendeter Job kann erneut ausgeführt werden"),
     ):

@@ -28,6 +28,7 @@ from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.listing import SCAN_LIMIT, IndexScan, count, index_scans
 from django_ojs.spec.errors import InvalidRequest, NotFound
 from django_ojs.spec.states import TERMINAL, State
+from django_ojs.spec.suggestions import one_of
 from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database, raw_queries
 from django_ojs.storage.dialects.expressions import RetriedBy
@@ -113,7 +114,7 @@ def applicable(action: BulkActionName, which: JobFilter) -> JobFilter:
     allowed = bulk_action.default if which.states_excluded else bulk_action.allowed
     states = tuple(each for each in (which.states or bulk_action.default) if each in allowed)
     if not states:
-        wanted = " or ".join(sorted(bulk_action.allowed))
+        wanted = one_of(sorted(bulk_action.allowed))
         raise InvalidRequest(
             _("%(action)s needs jobs that are %(wanted)s.", action=action, wanted=wanted),
             details={"field": "state"},
