@@ -77,7 +77,7 @@ def _queues(text: str) -> dict[str, int | None]:
             queues[name] = None
             if colon:
                 queues[name] = int(weight) if weight.isdecimal() else 0
-                check_weight(queues[name], f"the weight of {name}")
+                check_weight(queues[name], _("the weight of %(queue)s") % {"queue": name})
         except (OJSError, ValueError) as error:
             message = (
                 error_message(error) if isinstance(error, OJSError) else _("a weight is a number")
