@@ -2,13 +2,16 @@
 
 import signal
 from contextlib import AbstractContextManager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
 
-from django.utils import formats, translation
+from django.utils import formats, timezone, translation
 from django.utils.functional import lazy
 from django.utils.translation import gettext as _
-from django.utils.translation import pgettext_lazy
+from django.utils.translation import pgettext, pgettext_lazy
+
+from django_ojs.spec.errors import OJSError
+from django_ojs.spec.texts import Translatable
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise as StrOrPromise
@@ -49,6 +52,34 @@ def lazy_sentence(text: Any, **values: Any) -> str:
     A message is shown in the language of the reader, and stored in English; see `in_english`.
     """
     return _format_lazily(text, values)
+
+
+def localized(text: str) -> str:
+    """Translate a text of an error; its numbers have the separators of the language.
+
+    A text that is stored already is returned as it is.
+    """
+    if not isinstance(text, Translatable) or translation.get_language() is None:
+        return str(text)
+    template = text.template
+    translated = _(template)  # Marked where the text was made.
+    if not text.values:
+        return translated
+    return translated % {name: _localized_value(value) for name, value in text.values.items()}
+
+
+def _localized_value(value: Any) -> str:
+    if isinstance(value, Translatable):
+        return localized(value)
+    if isinstance(value, str):
+        return value
+    return grouped(value) if isinstance(value, int) else decimal(str(value))
+
+
+def error_message(error: OJSError, *, hint: bool = False) -> str:
+    """Return what an error says, and what helps, in the language of the reader."""
+    message = localized(error.text)
+    return f"{message} {localized(error.hint)}" if hint and error.hint else message
 
 
 def grouped(value: int) -> str:
@@ -113,6 +144,15 @@ def duration(value: timedelta | float | None) -> str:
 
 def _in_unit(number: str, unit: Any) -> str:
     return str(unit % {"number": number}).replace(" ", THIN)
+
+
+def absolute_time(moment: datetime | None) -> str:
+    """Show a moment to the second in the current timezone; nothing for None."""
+    if moment is None:
+        return ""
+    # Translators: a format of Django for 2026-01-31 14:05:09 UTC
+    form = pgettext("format of a date", "Y-m-d H:i:s T")
+    return str(formats.date_format(timezone.localtime(moment), form))
 
 
 def exit_code(code: int) -> str:

@@ -15,7 +15,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
-from django_ojs.formatting import StrOrPromise
+from django_ojs.formatting import StrOrPromise, error_message
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.scopes import Scope
 
@@ -126,7 +126,7 @@ def perform(
         try:
             result.done.append((obj, action.run(request, obj, values)))
         except OJSError as error:
-            result.skipped.append((key, error.message))
+            result.skipped.append((key, error_message(error)))
         except Skipped as reason:
             result.skipped.append((key, str(reason)))
         except DatabaseError:

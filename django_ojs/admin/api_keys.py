@@ -20,6 +20,7 @@ from django_ojs.admin.base import granted_scopes
 from django_ojs.admin.form_fields import NamesField
 from django_ojs.admin.operator_views import with_operator
 from django_ojs.admin.secret_page import SecretPageAdmin
+from django_ojs.formatting import absolute_time, error_message
 from django_ojs.models import ApiKey
 from django_ojs.operations.access import api_keys, audit, audit_trail, key_expiry
 from django_ojs.spec.errors import InvalidRequest, OJSError
@@ -47,7 +48,7 @@ class QueueNamesField(NamesField):
         try:
             return api_keys.checked_queues(super().to_python(value))
         except InvalidRequest as error:
-            raise forms.ValidationError(error.message) from None
+            raise forms.ValidationError(error_message(error)) from None
 
 
 class ApiKeyForm(_Form):
@@ -248,7 +249,7 @@ class ApiKeyAdmin(SecretPageAdmin):
             try:
                 return self._replace(request, key, form.cleaned_data["grace"])
             except OJSError as error:
-                form.add_error(None, error.message)
+                form.add_error(None, error_message(error))
         request.current_app = self.admin_site.name
         context = {
             **self.admin_site.each_context(request),
@@ -267,7 +268,7 @@ class ApiKeyAdmin(SecretPageAdmin):
         by = request.user.get_username()
         new, text = api_keys.replace(key.prefix, grace=timedelta(hours=hours), by=by)
         old = api_keys.keys().get(pk=key.pk)
-        until = "" if old.expires_at is None else _moment(old.expires_at)
+        until = "" if old.expires_at is None else absolute_time(old.expires_at)
         self.log_change(request, key, f"Replaced by {new.prefix}; valid until {until}.")
         self.log_addition(request, new, f"Replaces {key.prefix}.")
         self.message_user(
@@ -295,7 +296,7 @@ class ApiKeyAdmin(SecretPageAdmin):
         if replaced and key.expires_at is not None and api_keys.status(key) == api_keys.ACTIVE:
             return _("%(status)s; valid until %(time)s") % {
                 "status": text,
-                "time": _moment(key.expires_at),
+                "time": absolute_time(key.expires_at),
             }
         return text
 
@@ -306,10 +307,6 @@ class ApiKeyAdmin(SecretPageAdmin):
     @admin.display(description=gettext_lazy("queues"))
     def queue_names(self, key: ApiKey) -> str:
         return ", ".join(key.queues) or pgettext("queues", "all")
-
-
-def _moment(moment: datetime) -> str:
-    return f"{timezone.localtime(moment):%Y-%m-%d %H:%M:%S %Z}"
 
 
 def _text(value: Any) -> Any:

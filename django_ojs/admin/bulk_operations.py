@@ -17,7 +17,7 @@ from django_ojs.admin.bulk_actions import BULK_ACTIONS, BulkAction
 from django_ojs.admin.job_actions import ChangesForm, describe, overrides
 from django_ojs.admin.job_list import filter_query
 from django_ojs.admin.query_timeout import timed_queries
-from django_ojs.formatting import lazy_sentence
+from django_ojs.formatting import error_message, lazy_sentence
 from django_ojs.models import BulkOperation
 from django_ojs.models.bulk_operation import BulkActionName, BulkState
 from django_ojs.operations.jobs import bulk_operations, filter_json, listing, search_query
@@ -127,7 +127,7 @@ class BulkOperationAdmin(OperatorModelAdmin):
                     changes=overrides(form.cleaned_data),
                 )
             except OJSError as error:
-                form.add_error(None, error.message)
+                form.add_error(None, error_message(error))
             else:
                 self.log_addition(request, operation, f"For {search_query.render(which)}.")
                 return HttpResponseRedirect(self.url("change", operation.pk))
@@ -141,7 +141,7 @@ class BulkOperationAdmin(OperatorModelAdmin):
             try:
                 bulk_operations.applicable(bulk_action.action, which)
             except OJSError as error:
-                which, errors = None, [error.message]
+                which, errors = None, [error_message(error)]
         for message in errors:
             self.message_user(request, message, "ERROR")
         return which

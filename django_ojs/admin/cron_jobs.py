@@ -19,7 +19,7 @@ from django_ojs.admin.base import OperatorModelAdmin, page_of
 from django_ojs.admin.cron_form import CronJobForm
 from django_ojs.admin.job_list import Badge, badge
 from django_ojs.admin.query_timeout import timed_queries
-from django_ojs.formatting import lazy_sentence
+from django_ojs.formatting import lazy_sentence, localized
 from django_ojs.models import CronJob, CronRun, Job
 from django_ojs.models.cron import CronOwner
 from django_ojs.operations import cron
@@ -29,6 +29,7 @@ from django_ojs.spec import json
 from django_ojs.spec.cron import CronExpressionError, check_timezone
 from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.scopes import Scope
+from django_ojs.spec.texts import Translatable
 
 PER_PAGE: Final = 100
 #: Cron jobs of the list; a search by name finds the others.
@@ -219,7 +220,9 @@ class CronJobAdmin(OperatorModelAdmin):
     def _store(self, request: HttpRequest, form: CronJobForm, job: CronJob | None) -> CronJob:
         definition = form.definition()
         if job is None and self.get_object(request, definition.name) is not None:
-            raise InvalidRequest.of("name", "is taken by another cron job.")
+            raise InvalidRequest.of(
+                "name", Translatable(gettext_noop("is taken by another cron job."))
+            )
         stored, _is_new = cron.register(definition)
         if job is None:
             self.log_addition(request, stored, f"Created: {stored.expression}.")
@@ -245,7 +248,7 @@ def _words(job: CronJob) -> str:
     try:
         return description.describe(schedule.parse_expression(job.expression), job.timezone)
     except CronExpressionError as error:
-        return _("invalid: %(error)s") % {"error": error}
+        return _("invalid: %(error)s") % {"error": localized(error.text)}
 
 
 def _upcoming(job: CronJob) -> list[tuple[datetime, datetime]]:

@@ -9,13 +9,13 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, gettext_noop
 
 from django_ojs.admin import payloads
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.enqueue_form import EnqueueForm
 from django_ojs.conf import settings
-from django_ojs.formatting import lazy_sentence
+from django_ojs.formatting import error_message, lazy_sentence
 from django_ojs.handlers import job_types
 from django_ojs.models import Job
 from django_ojs.operations import run_again
@@ -27,6 +27,7 @@ from django_ojs.spec import json
 from django_ojs.spec.envelope import Envelope, check_type
 from django_ojs.spec.errors import Conflict, OJSError
 from django_ojs.spec.states import TERMINAL
+from django_ojs.spec.texts import Translatable
 from django_ojs.storage import transitions
 
 #: Types that the page links to; another one can be typed in.
@@ -65,7 +66,7 @@ def enqueue_view(page: OperatorModelAdmin, request: HttpRequest) -> HttpResponse
     try:
         check_type(type, settings().limits)
     except OJSError as error:
-        return _types_page(page, request, type, error.message if type else "")
+        return _types_page(page, request, type, error_message(error) if type else "")
     as_json = "json" in given
     form = EnqueueForm(data, type, as_json=as_json)
     context = {
@@ -213,7 +214,9 @@ def _response(
 ) -> HttpResponse | None:
     match result.outcome:
         case Outcome.DROPPED:
-            form.add_operation_error(Conflict(_("An enqueue middleware dropped the job.")))
+            form.add_operation_error(
+                Conflict(Translatable(gettext_noop("An enqueue middleware dropped the job.")))
+            )
             return None
         case Outcome.OUTBOX:
             stored = _("Stored in the outbox for %(destination)s.") % {

@@ -14,6 +14,7 @@ from django.utils.translation import gettext_lazy, pgettext
 
 from django_ojs.admin.form_fields import PriorityField, QueueNameField
 from django_ojs.conf import settings
+from django_ojs.formatting import error_message
 from django_ojs.handlers import Handler, get_handler
 from django_ojs.keyword_handlers import KeywordHandler
 from django_ojs.spec import json
@@ -51,7 +52,7 @@ class JSONArgumentField(forms.CharField):
         try:
             found = json.loads(text, exact_integers=settings().exact_integers)
         except OJSError as error:
-            raise forms.ValidationError(error.message) from None
+            raise forms.ValidationError(error_message(error)) from None
         if self.expected is not None and not isinstance(found, self.expected):
             raise forms.ValidationError(
                 _("Must be an array.") if self.expected is list else _("Must be an object.")
@@ -141,8 +142,7 @@ class EnqueueForm(forms.Form):
     def add_operation_error(self, error: OJSError) -> None:
         """Show an error at the field that it names, or above the form."""
         field = str(error.details.get("field", "")).removeprefix("options.")
-        hint = f" {error.hint}" if error.hint else ""
-        self.add_error(field if field in self.fields else None, f"{error.message}{hint}")
+        self.add_error(field if field in self.fields else None, error_message(error, hint=True))
 
     # --- arguments ----------------------------------------------------------------------------
 

@@ -1,7 +1,6 @@
 """Limit keys: those at their limit, paused or overridden; and the overrides of their limits."""
 
 from contextlib import suppress
-from datetime import datetime
 from typing import TYPE_CHECKING, Any, Final
 
 from django import forms
@@ -19,7 +18,14 @@ from django.utils.translation import gettext_lazy, ngettext, pgettext
 from django_ojs.admin import limit_key_text
 from django_ojs.admin.base import granted_scopes
 from django_ojs.admin.operator_views import OperatorViews
-from django_ojs.formatting import duration, grouped, lazy_grouped, lazy_sentence
+from django_ojs.formatting import (
+    absolute_time,
+    duration,
+    error_message,
+    grouped,
+    lazy_grouped,
+    lazy_sentence,
+)
 from django_ojs.models import LimitKey
 from django_ojs.operations import limit_keys
 from django_ojs.operations.access import audit
@@ -139,7 +145,7 @@ class OverrideForm(_Form):
                 if not found and "key" in self.fields:  # The form of a new override.
                     raise forms.ValidationError(_("Give one of the limits."))
             except OJSError as error:
-                text = error.message.replace("expires_at", "override until")
+                text = error_message(error).replace("expires_at", _("override until"))
                 raise forms.ValidationError(f"{text}.") from None
         return values
 
@@ -325,7 +331,7 @@ class LimitKeyAdmin(OperatorViews, _Admin):
             return limits
         return _("%(limits)s, until %(time)s") % {
             "limits": limits,
-            "time": _clock(row.override_until),
+            "time": absolute_time(row.override_until),
         }
 
     @admin.action(description=gettext_lazy("Open now: end the pause"), permissions=["open"])
@@ -369,7 +375,3 @@ def _limits(policy: Any) -> str:
     if policy.get("max_per_second"):
         parts.append(_("%(count)s a second") % {"count": grouped(policy["max_per_second"])})
     return "; ".join(parts)
-
-
-def _clock(moment: datetime) -> str:
-    return f"{timezone.localtime(moment):%Y-%m-%d %H:%M:%S %Z}"

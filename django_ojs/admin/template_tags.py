@@ -19,7 +19,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import pgettext, pgettext_lazy
 
 from django_ojs.admin import navigation
-from django_ojs.formatting import DASH, THIN, decimal, duration, number, short
+from django_ojs.formatting import DASH, THIN, absolute_time, decimal, duration, number, short
 from django_ojs.spec import times
 
 register = template.Library()
@@ -96,7 +96,7 @@ def ojs_time(moment: datetime | None, form: str = "ago") -> str:
     return format_html(
         '<time datetime="{}" title="{}">{}</time>',
         times.format_timestamp(moment),
-        f"{timezone.localtime(moment):%Y-%m-%d %H:%M:%S %Z}",
+        absolute_time(moment),
         text,
     )
 

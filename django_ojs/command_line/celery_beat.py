@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import OK, Options, usage_error
-from django_ojs.formatting import grouped
+from django_ojs.formatting import error_message, grouped
 from django_ojs.models.cron import OverlapPolicy
 from django_ojs.operations import cron
 from django_ojs.operations.access import audit
@@ -163,7 +163,7 @@ def _check(result: _Result, taken: set[str]) -> None:
     except NotFound:
         taken.add(definition.name)
     except OJSError as error:
-        result.reason = error.message.removesuffix(".")
+        result.reason = error_message(error).removesuffix(".")
     if result.reason:
         result.definition = None
 

@@ -25,7 +25,7 @@ from django_ojs.command_line.subcommand import (
     add_confirmation,
     usage_error,
 )
-from django_ojs.formatting import StrOrPromise, grouped
+from django_ojs.formatting import StrOrPromise, error_message, grouped
 from django_ojs.models import BulkOperation
 from django_ojs.models.bulk_operation import BulkActionName, BulkState
 from django_ojs.operations.access import audit
@@ -53,7 +53,7 @@ class _Change:
             try:
                 which = bulk_operations.applicable(self.action, which)
             except InvalidRequest as error:
-                raise usage_error(error.message) from None
+                raise usage_error(error_message(error)) from None
         number, more = listing.count(which)
         if options["dry_run"]:
             return _dry_run(console, self.action, which, number, more)
@@ -125,7 +125,7 @@ class _Change:
             }
             console.line(text)
             for reason, number in operation.reasons.items():
-                console.note(f"{number:,}: {reason}")
+                console.note(f"{grouped(number)}: {reason}")
             if not is_done:
                 console.note(
                     _("The operation was stopped by %(stopped_by)s.")

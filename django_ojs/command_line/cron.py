@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from datetime import datetime
 from typing import Any, Final
 
-from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, pgettext
 
@@ -21,7 +20,7 @@ from django_ojs.command_line.subcommand import (
     unknown_name,
     usage_error,
 )
-from django_ojs.formatting import grouped
+from django_ojs.formatting import absolute_time, error_message, grouped
 from django_ojs.models import CronJob
 from django_ojs.operations import cron
 from django_ojs.operations.access import audit
@@ -99,7 +98,7 @@ def _row(job: CronJob) -> list[Cell | str]:
 
 
 def _time(at: datetime | None) -> str:
-    return NONE if at is None else f"{timezone.localtime(at):%Y-%m-%d %H:%M:%S %Z}"
+    return absolute_time(at) or NONE
 
 
 def _as_json(job: CronJob) -> dict[str, Any]:
@@ -159,8 +158,8 @@ def _run(console: Console, options: Options) -> int:
             enqueued = cron.trigger(job.name, by=operator())
         except Conflict as error:
             code = FAILED
-            results[job.name] = {"error": error.message, **error.details}
-            console.note(f"{job.name}: {error.message}")
+            results[job.name] = {"error": error_message(error), **error.details}
+            console.note(f"{job.name}: {error_message(error)}")
             continue
         audit.note("cron.run", principal=operator(), cron_job=job.name, job=str(enqueued.id))
         results[job.name] = {"job_id": str(enqueued.id)}

@@ -21,7 +21,7 @@ from django_ojs.command_line.subcommand import (
     duration,
     usage_error,
 )
-from django_ojs.formatting import grouped
+from django_ojs.formatting import error_message, grouped
 from django_ojs.operations.access import audit, audit_trail
 from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.events import log
@@ -39,7 +39,7 @@ def _purge(console: Console, options: Options) -> int:
     try:
         which = bulk.purged(name, states, older_than)
     except InvalidRequest as error:
-        raise usage_error(error.message) from None
+        raise usage_error(error_message(error)) from None
     number, more = listing.count(which)
     what = {"jobs": number_of_jobs(number, more), "queue": name, "states": ", ".join(states)}
     if options["dry_run"]:

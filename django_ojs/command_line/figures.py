@@ -134,7 +134,7 @@ def _show(console: Console, figures: _Figures) -> None:
     workers = figures.listeners
     counted = _("Workers: %(total)d, %(stale)d stale") if workers.stale else _("Workers: %(total)d")
     counted %= {"total": workers.total, "stale": workers.stale}
-    console.line(f"{timezone.localtime(figures.at):%Y-%m-%d %H:%M:%S %Z}", "bold")
+    console.line(formatting.absolute_time(figures.at), "bold")
     console.line(_("Jobs: %(counts)s") % {"counts": jobs})
     console.line(counted, "bold red" if workers.stale else "")
     if figures.maintenance.enabled:

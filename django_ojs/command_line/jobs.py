@@ -12,7 +12,7 @@ from django_ojs.command_line.console import NONE, Cell, Console, TableColumn
 from django_ojs.command_line.figures import age, read_replica, short_duration
 from django_ojs.command_line.searching import add_search, filter_of, with_search_help
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, usage_error, whole_number
-from django_ojs.formatting import grouped
+from django_ojs.formatting import absolute_time, error_message, grouped
 from django_ojs.models import Attempt, Job
 from django_ojs.operations.figures.not_running import why_not_running
 from django_ojs.operations.info import info
@@ -171,7 +171,7 @@ def _show(console: Console, options: Options) -> int:
     try:
         key = parse_id(options["id"])
     except OJSError as error:
-        raise usage_error(error.message) from None
+        raise usage_error(error_message(error)) from None
     job = info(key)
     if console.as_json:
         reason = why_not_running(job)
@@ -199,12 +199,12 @@ def _show(console: Console, options: Options) -> int:
         (_("tags"), ", ".join(job.tags)),
         (pgettext("the job that enqueued this one", "parent"), job.parent_id),
         (_("children"), _children(job)),
-        (pgettext("before a time", "created"), _moment(job.created_at)),
-        (pgettext("before a time", "enqueued"), _moment(job.enqueued_at)),
-        (pgettext("before a time", "due"), _moment(job.due_at)),
-        (pgettext("before a time", "expires"), _moment(job.expires_at)),
-        (pgettext("before a time", "started"), _moment(job.started_at)),
-        (pgettext("before a time", "finished"), _moment(job.finished_at)),
+        (pgettext("before a time", "created"), absolute_time(job.created_at)),
+        (pgettext("before a time", "enqueued"), absolute_time(job.enqueued_at)),
+        (pgettext("before a time", "due"), absolute_time(job.due_at)),
+        (pgettext("before a time", "expires"), absolute_time(job.expires_at)),
+        (pgettext("before a time", "started"), absolute_time(job.started_at)),
+        (pgettext("before a time", "finished"), absolute_time(job.finished_at)),
     ]
     shown = _("%(state)s (dead letter)") % {"state": state} if job.dead_letter else state.value
     name = _("state")
@@ -262,7 +262,7 @@ def _show_attempts(console: Console, job: Job, *, with_payload: bool) -> None:
             [
                 str(each.attempt),
                 str(each.outcome),
-                _moment(each.finished_at),
+                absolute_time(each.finished_at),
                 NONE if ran is None else short_duration(ran.total_seconds()),
                 each.worker_id or NONE,
                 error or NONE,
@@ -296,10 +296,6 @@ def _without_payload(error: Any) -> dict[str, Any]:
     shown = ("type", "code", "attempt", "occurred_at", "retry_delay_ms")
     full = with_code(error)
     return {name: full[name] for name in shown if name in full}
-
-
-def _moment(moment: datetime | None) -> str:
-    return "" if moment is None else f"{timezone.localtime(moment):%Y-%m-%d %H:%M:%S %Z}"
 
 
 def _jobs_arguments(parser: ArgumentParser) -> None:

@@ -17,7 +17,7 @@ from django_ojs.command_line.console import Console
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import FAILED, OK, Options, Subcommand, usage_error
 from django_ojs.conf import settings
-from django_ojs.formatting import grouped
+from django_ojs.formatting import error_message, grouped
 from django_ojs.handlers import Handler, get_handler
 from django_ojs.job_type import job_type_of
 from django_ojs.operations.access import audit, audit_trail
@@ -99,7 +99,7 @@ class _Import:
             with database.atomic():
                 return _Outcome(True, self._move(job))
         except OJSError as error:
-            return _Outcome(False, error.message.removesuffix("."))
+            return _Outcome(False, error_message(error).removesuffix("."))
         except UnreadableArguments:
             return _Outcome(False, _("its arguments have an unknown form"))
         except _Refused as error:

@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, unknown_name, usage_error
-from django_ojs.formatting import StrOrPromise
+from django_ojs.formatting import StrOrPromise, error_message
 from django_ojs.operations import queues
 from django_ojs.operations.access import audit
 from django_ojs.spec.errors import NotFound, OJSError
@@ -32,7 +32,7 @@ def known_queue(name: str) -> queues.QueueStatus:
             near=_("There is no queue %(name)r. Did you mean %(near)s?"),
         ) from None
     except OJSError as error:
-        raise usage_error(error.message) from None
+        raise usage_error(error_message(error)) from None
 
 
 def _each(

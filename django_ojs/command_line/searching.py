@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy
 
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.subcommand import Options, usage_error
-from django_ojs.formatting import StrOrPromise, lazy_sentence
+from django_ojs.formatting import StrOrPromise, error_message, lazy_sentence
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.search_access import permitted
 from django_ojs.operations.jobs.search_hints import unknown_name
@@ -76,7 +76,7 @@ def filter_of(console: Console, options: Options, *, required: bool = False) -> 
         try:
             which = replace(which, queue=options["queue"])
         except OJSError as error:
-            raise usage_error(error.message) from None
+            raise usage_error(error_message(error)) from None
     if required and which.empty:
         raise usage_error(
             _(

@@ -21,7 +21,7 @@ from django_ojs.command_line.operator import operator
 from django_ojs.command_line.searching import add_search, filter_of, with_search_help
 from django_ojs.command_line.subcommand import FAILED, OK, Options, Subcommand, usage_error
 from django_ojs.conf import settings
-from django_ojs.formatting import grouped
+from django_ojs.formatting import error_message, grouped
 from django_ojs.models import Job
 from django_ojs.operations.access import audit, audit_trail
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
@@ -97,7 +97,7 @@ class _Import:
                 if line.strip():
                     self._add(number, line)
             except OJSError as error:
-                self._refuse(number, error.message)
+                self._refuse(number, error_message(error))
             if number % PROGRESS == 0:
                 text = ngettext("%(number)s line", "%(number)s lines", number)
                 self._console.progress(text % {"number": grouped(number)})
@@ -165,7 +165,7 @@ class _Import:
                 if isinstance(error, DuplicateJob) and existing == data.get("id"):
                     self._exists(number, existing)
                 else:
-                    self._refuse(number, error.message)
+                    self._refuse(number, error_message(error))
             else:
                 for result in results:
                     self.counts[result.outcome.value] += 1

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from django_ojs.models import Job
 from django_ojs.spec.errors import InvalidRequest
+from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import queue_configs
 
 
@@ -50,7 +51,10 @@ def check(name: str, target: object) -> None:
         if following in seen:
             raise InvalidRequest.of(
                 "dead_letter_queue",
-                "must be another queue, whose own dead_letter_queue does not lead back to this one",
+                _(
+                    "must be another queue, whose own dead_letter_queue does not lead back to this "
+                    "one"
+                ),
             )
         seen.add(following)
         further = queue_configs.config_of(following).dead_letter_queue

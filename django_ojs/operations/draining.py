@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 
 from django_ojs.spec.errors import QueuePaused
+from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import queue_configs
 
 
@@ -18,7 +19,7 @@ def check(queues: Iterable[str]) -> None:
 def refusal(queue: str) -> QueuePaused:
     """Return the error of a queue that accepts no jobs."""
     return QueuePaused(
-        f"queue {queue} is draining: it accepts no jobs",
+        _("queue %(queue)s is draining: it accepts no jobs", queue=queue),
         details={"queue": queue},
-        hint="Enqueue to another queue, or resume this one.",
+        hint=_("Enqueue to another queue, or resume this one."),
     )

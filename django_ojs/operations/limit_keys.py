@@ -13,6 +13,7 @@ from django_ojs.models import LimitKey
 from django_ojs.operations.access import audit_trail
 from django_ojs.spec.errors import InvalidRequest, NotFound
 from django_ojs.spec.rate_limit_policy import LIMITS, check_key, parse_override
+from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database, key_limits
 from django_ojs.storage.key_limits import STRATEGIES, KeyStatus
 
@@ -36,9 +37,9 @@ def get(key: str) -> KeyStatus:
     (found,) = key_limits.status_of([key], most=MOST_WAITING + 1)
     if not (found.waiting or found.use.active or found.row):
         raise NotFound(
-            "No job with this limit key waits or runs.",
+            _("No job with this limit key waits or runs."),
             details={"resource_type": "rate_limit", "resource_id": key},
-            hint="GET /ojs/v1/rate-limits lists the keys. PUT sets limits before the first job.",
+            hint=_("GET /ojs/v1/rate-limits lists the keys. PUT sets limits before the first job."),
         )
     return found
 
@@ -70,10 +71,10 @@ def check_override(
     check_key(key, "key")
     found = parse_override(limits)
     if until is not None and not found:
-        rule = f"needs a limit that holds until then: one of {', '.join(LIMITS)}"
+        rule = _("needs a limit that holds until then: one of %(names)s", names=", ".join(LIMITS))
         raise InvalidRequest.of("expires_at", rule)
     if until is not None and until <= timezone.now():
-        raise InvalidRequest.of("expires_at", "must be in the future")
+        raise InvalidRequest.of("expires_at", _("must be in the future"))
     return found
 
 

@@ -11,6 +11,7 @@ from django_ojs.operations.operator_push import push_by_operator
 from django_ojs.spec.envelope import Envelope, parse, render
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.states import TERMINAL, State
+from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import transitions
 
 #: What belonged to the first run.
@@ -33,7 +34,7 @@ def ended(job_id: UUID) -> Job:
     job = transitions.get(job_id)
     if State(job.state) not in TERMINAL:
         raise Conflict(
-            f"The job is {job.state}; only a job that has ended can be run again.",
+            _("The job is %(state)s; only a job that has ended can be run again.", state=job.state),
             details={
                 "job_id": str(job_id),
                 "current_state": job.state,
@@ -44,8 +45,10 @@ def ended(job_id: UUID) -> Job:
         # The objects belong to that job: a worker reads them for no other, and they are removed
         # with it.
         raise Conflict(
-            "The job has arguments in the bucket of OFFLOAD, which only this job can read; enqueue "
-            "it anew from your code.",
+            _(
+                "The job has arguments in the bucket of OFFLOAD, which only this job can read; "
+                "enqueue it anew from your code."
+            ),
             details={"job_id": str(job_id), "current_state": job.state},
         )
     return job

@@ -8,6 +8,8 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self
 
+from django_ojs.spec.texts import Translatable as _
+
 #: Seconds to wait before another try, when nothing says how fast the queue is worked.
 RETRY_AFTER: Final = 5
 
@@ -30,16 +32,26 @@ class OJSError(Exception):
     retryable: bool = False
     type: ClassVar[str | None] = None
 
-    message: str
+    #: The message as it was given. A Translatable can be shown in the language of the reader.
+    text: str
     details: dict[str, Any]
 
     def __init__(
         self, message: str, /, *, details: Mapping[str, Any] | None = None, hint: str | None = None
     ) -> None:
-        super().__init__(message)
-        self.message = message
+        super().__init__(str(message))
+        self.text = message
         self.details = dict(details) if details else {}
         self.hint = hint
+
+    @property
+    def message(self) -> str:
+        """The message in English: for responses, logs and what is stored."""
+        return str(self.text)
+
+    @message.setter
+    def message(self, message: str) -> None:
+        self.text = message
 
     @property
     def hint(self) -> str | None:
@@ -55,19 +67,39 @@ class OJSError(Exception):
     @classmethod
     def of(cls, field: str, rule: str, *, hint: str | None = None, **details: Any) -> Self:
         """Return the error of a field that breaks a rule: `of("args", "must be an array")`."""
-        return cls(f"{field} {rule}", details={"field": field, **details}, hint=hint)
+        text = _("%(field)s %(rule)s", field=field, rule=rule)
+        return cls(text, details={"field": field, **details}, hint=hint)
 
     def __str__(self) -> str:
         return self.message
 
     # Exception.__reduce__ calls cls(*args), which would lose the keyword-only arguments.
     def __reduce__(self) -> tuple[Callable[..., "OJSError"], tuple[Any, ...]]:
-        return _rebuild, (self.__class__, self.message, self.details, self.hint)
+        return _rebuild, (self.__class__, self.text, self.details, self.hint)
 
     def with_details(self, **details: Any) -> Self:
         """Add details, such as the `index` in a batch, and return the error."""
         self.details.update(details)
         return self
+
+
+def _full(busy: bool, **values: Any) -> str:
+    if busy:
+        return _(
+            "queue %(queue)s may be full: %(depth)s of %(bound)s, and transactions are open",
+            **values,
+        )
+    return _("queue %(queue)s is full: %(depth)s of %(bound)s", **values)
+
+
+def _full_for_tenant(busy: bool, **values: Any) -> str:
+    if busy:
+        return _(
+            "queue %(queue)s for tenant %(tenant)s may be full: %(depth)s of %(bound)s, "
+            "and transactions are open",
+            **values,
+        )
+    return _("queue %(queue)s for tenant %(tenant)s is full: %(depth)s of %(bound)s", **values)
 
 
 def size_details(actual: int, limit: int) -> dict[str, Any]:
@@ -301,7 +333,7 @@ class JobNotFound(NotFound):
         """Return the error for this id."""
         key = str(job_id)
         details = {"job_id": key, "resource_type": "job", "resource_id": key}
-        return cls("There is no job with this id.", details=details)
+        return cls(_("There is no job with this id."), details=details)
 
 
 class DuplicateJob(OJSError):
@@ -483,10 +515,8 @@ class QueueFull(OJSError):
         `busy`: open transactions may fill the queue, and did not end in time. `tenant`: depth and
         bound are those of one tenant; its bound has the name of multi-tenancy §8.1.
         """
-        subject = f"queue {queue}" if tenant is None else f"queue {queue} for tenant {tenant}"
-        message = f"{subject} is full: {depth} of {bound}"
-        if busy:
-            message = f"{subject} may be full: {depth} of {bound}, and transactions are open"
+        values = {"queue": queue, "tenant": tenant, "depth": depth, "bound": bound}
+        message = _full(busy, **values) if tenant is None else _full_for_tenant(busy, **values)
         details = {"queue": queue, "depth": depth, "bound": bound, "strategy": strategy}
         if tenant is not None:
             details |= {"tenant_id": tenant, "limit": "max_queue_depth"}

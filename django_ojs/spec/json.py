@@ -19,6 +19,7 @@ from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from django_ojs.spec.errors import InvalidArgs, InvalidPayload, OJSError
+from django_ojs.spec.texts import Translatable as _
 
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 
@@ -39,6 +40,7 @@ _NUMBER: Final = 26
 _WORD: Final = 6
 _BRACKETS: Final = 3
 
+_DOCUMENT: Final = _("the document")
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_\-]{1,64}")
 
 #: The limit for a whole request: `args` of MAX_DEPTH levels are three levels deeper in
@@ -169,12 +171,16 @@ def _explain(
             rule = _large(largest)
     elif isinstance(value, float):
         if value - value != 0.0:
-            rule = "is NaN, infinite or too large for a number"
+            rule = _("is NaN, infinite or too large for a number")
     elif isinstance(value, list | tuple | dict):
         if id(value) in above:
-            rule = "contains itself"
+            rule = _("contains itself")
         elif levels <= 0:
-            return f"{_outermost(path)} is nested more than {depth} levels deep"
+            return _(
+                "%(path)s is nested more than %(limit)s levels deep",
+                path=_outermost(path),
+                limit=depth,
+            )
         elif isinstance(value, dict):
             return _explain_object(value, path, levels, largest, depth, (*above, id(value)))
         else:
@@ -188,7 +194,7 @@ def _explain(
         rule = _large(largest)
     else:
         rule = _foreign(value)
-    return f"{path or 'the document'} {rule}" if rule else None
+    return _("%(field)s %(rule)s", field=path or _DOCUMENT, rule=rule) if rule else None
 
 
 def _explain_object(
@@ -202,12 +208,16 @@ def _explain_object(
     for name, item in value.items():
         if not isinstance(name, str):
             kind = name.__class__.__name__
-            return f"{path or 'the document'} has a name that is a {kind}: names are strings"
+            return _(
+                "%(path)s has a name that is a %(kind)s: names are strings",
+                path=path or _DOCUMENT,
+                kind=kind,
+            )
         rule = _text_rule(name)
         if rule is None and len(name) > MAX_NAME:
-            rule = f"is longer than {MAX_NAME} characters"
+            rule = _("is longer than %(limit)s characters", limit=MAX_NAME)
         if rule:
-            return f"{path or 'the document'} has a name that {rule}"
+            return _("%(path)s has a name that %(rule)s", path=path or _DOCUMENT, rule=rule)
         # A name is the client's text: only one that looks like an identifier is repeated.
         shown = name if _PLAIN_NAME.fullmatch(name) else "*"
         found = _explain(
@@ -220,42 +230,42 @@ def _explain_object(
 
 def _outermost(path: str) -> str:
     """Return the outermost name of a path: one of sixty steps is of no use."""
-    return re.split(r"[.\[]", path, maxsplit=1)[0] or "the document"
+    return re.split(r"[.\[]", path, maxsplit=1)[0] or _DOCUMENT
 
 
 def _text_rule(text: str) -> str | None:
     if "\0" in text:
-        return "contains a NUL character"
+        return _("contains a NUL character")
     try:
         text.encode()
     except UnicodeEncodeError:
-        return "contains a lone surrogate"
+        return _("contains a lone surrogate")
     return None
 
 
 def _large(largest: int) -> str:
     bits = largest.bit_length()
-    return f"is an integer beyond ±(2**{bits}-1): send it as a string"
+    return _("is an integer beyond ±(2**%(bits)s-1): send it as a string", bits=bits)
 
 
 def _foreign(value: object) -> str:
     """Return what to send instead of a value that is not JSON."""
     kind = value.__class__.__name__
     if isinstance(value, Enum):
-        return f"is a {kind}: send its value"
+        return _("is a %(kind)s: send its value", kind=kind)
     if isinstance(value, Decimal | UUID):
-        return f"is a {kind}: send a string"
+        return _("is a %(kind)s: send a string", kind=kind)
     if isinstance(value, date | time):  # datetime is a date
-        return f"is a {kind}: send an ISO 8601 string"
+        return _("is a %(kind)s: send an ISO 8601 string", kind=kind)
     if isinstance(value, timedelta):
-        return f"is a {kind}: send an ISO 8601 duration such as PT30S"
+        return _("is a %(kind)s: send an ISO 8601 duration such as PT30S", kind=kind)
     if isinstance(value, set | frozenset):
-        return f"is a {kind}: send a list"
+        return _("is a %(kind)s: send a list", kind=kind)
     if isinstance(value, bytes | bytearray | memoryview):
-        return f"is a {kind}: send base64url text"
+        return _("is a %(kind)s: send base64url text", kind=kind)
     if hasattr(value, "_meta") and hasattr(value, "pk"):
-        return f"is a {kind}: send its primary key"
-    return f"is a {kind}: send a string, a number, a boolean, None, a list or a dict"
+        return _("is a %(kind)s: send its primary key", kind=kind)
+    return _("is a %(kind)s: send a string, a number, a boolean, None, a list or a dict", kind=kind)
 
 
 def dumps(value: Any) -> str:
@@ -274,7 +284,9 @@ def dumps(value: Any) -> str:
             if "\\u0000" not in text:
                 return text
     except (TypeError, ValueError, RecursionError):
-        raise InvalidPayload(explain(value, "") or "the value cannot be written as JSON") from None
+        raise InvalidPayload(
+            explain(value, "") or _("the value cannot be written as JSON")
+        ) from None
     # An escaped backslash before "u0000" looks the same in the text.
     found = explain(value, "", exact_integers=True)
     if found is not None and "NUL" in found:
@@ -301,7 +313,7 @@ def loads(
     """
     text = _decode(data) if isinstance(data, bytes) else data
     if text.startswith("\ufeff"):
-        raise InvalidPayload("the document must not begin with a byte order mark")
+        raise InvalidPayload(_("the document must not begin with a byte order mark"))
     repeated = 0
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -319,17 +331,24 @@ def loads(
     except json.JSONDecodeError as error:
         # Its message is about the grammar and quotes nothing.
         raise InvalidPayload(
-            f"the document is not JSON: {error.msg} at line {error.lineno} column {error.colno}"
+            _(
+                "the document is not JSON: %(msg)s at line %(lineno)s column %(colno)s",
+                msg=error.msg,
+                lineno=error.lineno,
+                colno=error.colno,
+            )
         ) from None
     except RecursionError:
-        raise InvalidPayload(f"the document is nested more than {max_depth} levels deep") from None
+        raise InvalidPayload(
+            _("the document is nested more than %(limit)s levels deep", limit=max_depth)
+        ) from None
     if repeated:
         logger.warning("JSON with %d repeated names: the last value of each was taken", repeated)
     try:
         measure(value, exact_integers=exact_integers, depth=max_depth)
     except Refused:
         found = explain(value, path, exact_integers=exact_integers, depth=max_depth)
-        raise InvalidPayload(found or "the document cannot be stored") from None
+        raise InvalidPayload(found or _("the document cannot be stored")) from None
     return value  # type: ignore[no-any-return]  # json.loads returns Any
 
 
@@ -351,7 +370,7 @@ def _decode(data: bytes) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
-        raise InvalidPayload("the document must be encoded as UTF-8") from None
+        raise InvalidPayload(_("the document must be encoded as UTF-8")) from None
 
 
 def _has_long_integer(text: str) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Final, Self
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.suggestions import did_you_mean
+from django_ojs.spec.texts import Translatable as _
 from django_ojs.spec.times import parse_seconds
 
 STRICT: Final = "strict"
@@ -170,7 +171,7 @@ def parse_queues(value: object, field: str) -> tuple[tuple[str, ...], tuple[tupl
 def check_weight(value: object, field: str) -> None:
     """Check a weight. Raises InvalidRequest."""
     if not _is_integer(value, MAX_WEIGHT):
-        raise InvalidRequest.of(field, f"must be an integer from 1 to {MAX_WEIGHT}")
+        raise InvalidRequest.of(field, _("must be an integer from 1 to %(most)s", most=MAX_WEIGHT))
 
 
 def parse_order(
@@ -188,16 +189,27 @@ def parse_order(
         strategy = WEIGHTED if weights else default
     if strategy == "least-loaded":
         raise InvalidRequest.of(
-            field, f"least-loaded is not supported; it must be one of {', '.join(STRATEGIES)}"
+            field,
+            _(
+                "least-loaded is not supported; it must be one of %(names)s",
+                names=", ".join(STRATEGIES),
+            ),
         )
     if not isinstance(strategy, str) or strategy not in STRATEGIES:
-        raise InvalidRequest.of(field, f"must be one of {', '.join(STRATEGIES)}")
+        raise InvalidRequest.of(field, _("must be one of %(names)s", names=", ".join(STRATEGIES)))
     if weights and strategy != WEIGHTED:
         raise InvalidRequest.of(
-            field, f"{strategy} has no weights: leave the weights out, or use {WEIGHTED}"
+            field,
+            _(
+                "%(strategy)s has no weights: leave the weights out, or use %(weighted)s",
+                strategy=strategy,
+                weighted=WEIGHTED,
+            ),
         )
     if strategy == WEIGHTED and not weights:
-        raise InvalidRequest.of(field, f"{WEIGHTED} needs weights of the queues")
+        raise InvalidRequest.of(
+            field, _("%(weighted)s needs weights of the queues", weighted=WEIGHTED)
+        )
     return QueueOrder(strategy=strategy, weights=weights)
 
 

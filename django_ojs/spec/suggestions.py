@@ -1,8 +1,10 @@
-"""Propose the name that was probably meant, or one that is allowed."""
+"""Propose the name that was probably meant, or those that are allowed."""
 
 import difflib
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+
+from django_ojs.spec.texts import Translatable as _
 
 
 def nearest(name: object, known: Collection[str]) -> str | None:
@@ -14,9 +16,20 @@ def nearest(name: object, known: Collection[str]) -> str | None:
 def did_you_mean(name: object, known: Collection[str]) -> str:
     """Return "Did you mean …?" for the nearest known name; without one, list them all."""
     near = nearest(name, known)
-    return f"The names are {', '.join(known)}." if near is None else f"Did you mean {near}?"
+    if near is None:
+        return _("The names are %(names)s.", names=", ".join(known))
+    return _("Did you mean %(name)s?", name=near)
 
 
 def allowed_name(text: object) -> str:
     """Return a text as the name of a queue or a cron job: small letters, digits, dots, hyphens."""
     return re.sub(r"[^a-z0-9.]+", "-", str(text).lower()).strip("-.")
+
+
+def one_of(names: Iterable[str]) -> str:
+    """Return names, of which one is meant: "active or available"."""
+    first, *rest = names
+    text: str = first
+    for name in rest:
+        text = _("%(first)s or %(second)s", first=text, second=name)
+    return text

@@ -19,6 +19,7 @@ from django_ojs.models import OutboxEntry
 from django_ojs.models.outbox import Delivery
 from django_ojs.spec.errors import WrongDatabase
 from django_ojs.spec.failure import clean
+from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import commit_order, database, raw_queries
 
 #: Rows that get their positions in one transaction.
@@ -46,8 +47,12 @@ def add(new: Sequence[OutboxEntry], using: str, *, generated_ids: bool) -> UUID 
         if not _NO_TABLE.search(str(error)):
             raise
         raise WrongDatabase(
-            f"The database {using!r} has no outbox for the job: run `manage.py migrate django_ojs "
-            f"--database {using}`, and let the database router allow it."
+            _(
+                "The database %(using)r has no outbox for the job: run `manage.py "
+                "migrate django_ojs --database %(using)s`, and let the database "
+                "router allow it.",
+                using=using,
+            )
         ) from error
 
 

@@ -58,14 +58,20 @@ def result_of(
     if state in (State.ACTIVE, State.COMPLETED):
         worker_ids.append(job.worker_id or "")
     first = begun[0].started_at if begun else None
+    enqueued_at, started_at, last_at, ended_at = _in_order(
+        job.created_at,
+        first or (job.started_at if worker_ids else None),
+        job.started_at if worker_ids else None,
+        job.finished_at,
+    )
     result: AnyResult = TaskResult(
         task=task,
         id=str(job.pk),
         status=_STATUS.get(state, TaskResultStatus.READY),
-        enqueued_at=job.created_at,
-        started_at=first or (job.started_at if worker_ids else None),
-        last_attempted_at=job.started_at if worker_ids else None,
-        finished_at=job.finished_at,
+        enqueued_at=enqueued_at,
+        started_at=started_at,
+        last_attempted_at=last_at,
+        finished_at=ended_at,
         args=args,
         kwargs=kwargs,
         backend=task.backend,
@@ -74,6 +80,20 @@ def result_of(
     )
     object.__setattr__(result, "_return_value", job.result)
     return result
+
+
+def _in_order(*moments: datetime | None) -> list[datetime | None]:
+    """Return moments, none before an earlier one.
+
+    The clock of SQLite has milliseconds; the moment of an enqueue has microseconds, for the order.
+    """
+    found: list[datetime | None] = []
+    latest = None
+    for moment in moments:
+        if moment is not None:
+            moment = latest = moment if latest is None else max(moment, latest)
+        found.append(moment)
+    return found
 
 
 def _attempts(job: Job | Claimed) -> list[Attempt]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime
 
 import pytest
 from django.contrib.admin.models import LogEntry
@@ -60,6 +61,8 @@ def test_numbers_durations_and_schedules_follow_the_language() -> None:
     assert formatting.number(1_234_567) == "1.234.567"
     assert formatting.number(1.25) == "1,2"
     assert formatting.duration(3.3) == f"3,3{formatting.THIN}s"
+    moment = datetime(2026, 3, 1, 14, 5, 9, tzinfo=UTC)
+    assert formatting.absolute_time(moment) == "01.03.2026 14:05:09 UTC"
     assert formatting.duration(90_000) == f"1{formatting.THIN}d 1{formatting.THIN}h"
     assert (
         schedule.describe("0 9,17 * * MON-FRI", "") == "von Montag bis Freitag um 09:00 und 17:00"
@@ -68,6 +71,7 @@ def test_numbers_durations_and_schedules_follow_the_language() -> None:
     with formatting.in_english():
         assert formatting.number(1_234_567) == "1 234 567".replace(" ", formatting.THIN)
         assert formatting.grouped(1_234_567) == "1,234,567"
+        assert formatting.absolute_time(moment) == "2026-03-01 14:05:09 UTC"
         assert formatting.duration(3.3) == f"3.3{formatting.THIN}s"
         assert schedule.describe("0 9 * * MON-FRI", "") == "every weekday at 09:00"
         assert translation.get_language() is None

@@ -125,6 +125,13 @@ class _Numbers(HTMLParser):
                 self.found.append((name, value or ""))
 
 
+_GERMAN_TIME = re.compile(r"\d\d\.\d\d\.\d{4} \d\d:\d\d:\d\d UTC")
+_ENGLISH_TIMES = (
+    r"\b(January|February|March|May|June|July|October|December)\b",
+    r"\d [ap]\.m\.",
+    r">\s*\d{4}-\d\d-\d\d[ T]\d\d:",
+)
+
 _COORDINATES = {
     *("x", "y", "x1", "x2", "y1", "y2", "rx", "width", "height", "d", "points", "viewbox"),
     *("maxlength", "size", "colspan"),
@@ -145,4 +152,9 @@ def test_numbers_that_programs_read_are_the_same_in_each_language() -> None:
     # A German number has a comma before its fraction, and a full stop between thousands.
     wrong = [each for each in reader.found if re.search(r",|\d\.\d{3}", each[1])]
     assert wrong == []
+    # Moments have the order of the language, and no page an English month or hour.
+    titles = {title for page in pages for title in re.findall(r'<time [^>]*title="([^"]*)"', page)}
+    assert titles
+    assert [each for each in titles if not _GERMAN_TIME.fullmatch(each)] == []
+    assert [name for name in _ENGLISH_TIMES if any(re.search(name, page) for page in pages)] == []
     assert {"d", "viewbox", "x1", "aria-valuenow"} <= {name for name, _ in reader.found}

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from django_ojs.spec import errors
 from tests.architecture.imports import ROOT
 
 PACKAGE = ROOT / "django_ojs"
@@ -65,7 +66,29 @@ NAMES = frozenset({"API", "HTTP"})
 #: What an operator copies: SQL and a setting.
 _CODE = re.compile(r"REINDEX |COMMIT PREPARED |DATABASES\[")
 #: Calls of gettext whose text is marked elsewhere, with `gettext_noop`.
-MARKED_ELSEWHERE = frozenset({"admin/query_timeout.py", "command_line/cron.py"})
+MARKED_ELSEWHERE = frozenset({"admin/query_timeout.py", "command_line/cron.py", "formatting.py"})
+
+#: Where the errors come from that the pages and the commands repeat, which `Translatable` marks.
+REPEATED = (
+    *("spec", "operations", "payloads/offload.py", "storage/transitions.py", "storage/outbox.py"),
+    "keyword_handlers.py",
+)
+#: Only programs read these: clients of the HTTP API, workers, and who writes the code of a site.
+NOT_REPEATED = (
+    *("spec/checkpoint.py", "spec/failure.py", "spec/progress.py", "spec/scheduling.py"),
+    *("spec/workflow/", "operations/access/known_names.py", "operations/beat.py"),
+    *("operations/checkpoint.py", "operations/enqueue/transaction_check.py"),
+    *("operations/events/log.py", "operations/fetch.py", "operations/figures/history.py"),
+    *("operations/jobs/search.py", "operations/liveness.py", "operations/maintenance/mode.py"),
+    *("operations/progress.py", "operations/workflows/creation.py"),
+    "operations/workflows/starting.py",
+)
+#: When code is imported, or a request arrives.
+NOT_REPEATED_ERRORS = frozenset({"InvalidJobType", "TokenExpired", "Unauthenticated"})
+ERRORS = {
+    "CronExpressionError",
+    *(name for name, each in vars(errors).items() if name != "_" and isinstance(each, type)),
+}
 
 _WORD = re.compile(r"[A-Za-z]{2}")
 _PLACEHOLDER = re.compile(r"%(?![(%\s]|$)")
@@ -116,6 +139,32 @@ def _of_gettext(call: ast.Call, called: str, name: str) -> Iterator[str]:
                 yield f"{name}:{value.lineno}: {value.value!r} has a placeholder without a name"
         elif not (name in MARKED_ELSEWHERE and isinstance(value, ast.Name)) and value in texts[:2]:
             yield f"{name}:{value.lineno}: {ast.unparse(value)} is no literal: no tool finds it"
+
+
+def unmarked_errors(tree: ast.Module, name: str) -> Iterator[str]:
+    """Yield the messages and hints of errors that `Translatable` does not mark."""
+    for node in ast.walk(tree):
+        read: list[ast.expr] = []
+        match node:
+            case ast.Assign(targets=[ast.Name(id="rule")], value=value):
+                read = [value]
+            case ast.Call(func=ast.Name(id=error)) if error in ERRORS - NOT_REPEATED_ERRORS:
+                read = node.args[1:] if error == "CronExpressionError" else node.args[:1]
+                read += [each.value for each in node.keywords if each.arg == "hint"]
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=error), attr="of")) if (
+                error in ERRORS - NOT_REPEATED_ERRORS
+            ):
+                read = node.args[1:2]
+                read += [each.value for each in node.keywords if each.arg == "hint"]
+            case ast.Call(func=ast.Attribute(attr="error") | ast.Name(id="_error")):
+                read = node.args[:1] if not _is_logger(node.func) else []
+        for value in read:
+            if (text := _plain(value)) is not None:
+                yield f"{name}:{value.lineno}: {text!r} is not marked"
+
+
+def _is_logger(function: ast.expr) -> bool:
+    return isinstance(function, ast.Attribute) and _name(function.value) in LOGGERS
 
 
 def _of_class(node: ast.ClassDef, name: str) -> Iterator[str]:
@@ -199,6 +248,34 @@ def test_what_a_person_reads_is_marked_for_translation() -> None:
     ]
 
     assert not found, "\n".join(found)
+
+
+def test_the_errors_that_a_person_reads_are_marked_for_translation() -> None:
+    """So `formatting.error_message` can translate them; responses and logs stay English."""
+    found = []
+    for part in REPEATED:
+        place = PACKAGE / part
+        for path in [place] if place.is_file() else sorted(place.rglob("*.py")):
+            name = path.relative_to(PACKAGE).as_posix()
+            if not name.startswith(NOT_REPEATED):
+                found += unmarked_errors(ast.parse(path.read_text()), name)
+
+    assert not found, "\n".join(found)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        'raise Conflict("The job is active.")',
+        'raise InvalidRequest.of("id", f"must be {n} long", hint=_("Shorter."))',
+        'raise InvalidRequest.of("id", _("must be short"), hint="Shorter.")',
+        'rule = "must be short"',
+        'raise self.error("is no value")',
+    ],
+)
+def test_an_error_that_is_not_marked_is_found(code: str) -> None:
+    assert list(unmarked_errors(ast.parse(code), "spec/ids.py"))
+    assert not list(unmarked_errors(ast.parse('logger.error("It failed.")'), "spec/ids.py"))
 
 
 @pytest.mark.parametrize(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from types import ModuleType
 from typing import Any
 
 import pytest
 
 import django_ojs as ojs
-from django_ojs.models import Attempt
+from django_ojs.models import Attempt, Job
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import ack, fail, fetch, promotion, queues
 from django_ojs.spec.failure import Failure
@@ -28,8 +28,20 @@ def test_a_task_that_succeeds(tasks: ModuleType) -> None:
     job = job_of(result)
     assert (result.status, result.return_value, result.errors) == ("SUCCESSFUL", 11, [])
     assert (result.worker_ids, result.attempts) == (["worker-b"], 1)
-    assert (result.started_at, result.last_attempted_at) == (job.started_at, job.started_at)
-    assert result.finished_at == job.finished_at
+    assert result.started_at == result.last_attempted_at == max(job.created_at, job.started_at)
+    assert result.finished_at == max(job.finished_at, result.started_at)
+
+
+def test_no_moment_is_before_an_earlier_one(tasks: ModuleType) -> None:
+    """SQLite's clock has milliseconds; Django's own tests of backends compare the moments."""
+    result = tasks.add.enqueue(1)
+    work()
+    second = datetime(2026, 3, 1, tzinfo=UTC)
+    ended = {"started_at": second, "finished_at": second}
+    later = second + timedelta(microseconds=9)
+    Job.primary.filter(pk=result.id).update(created_at=later, **ended)
+    result.refresh()
+    assert result.enqueued_at == result.started_at == result.finished_at == later
 
 
 def test_a_running_task_sees_itself(tasks: ModuleType) -> None:

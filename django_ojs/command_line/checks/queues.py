@@ -6,16 +6,16 @@ from typing import Any, Final
 from django.conf import settings as django_settings
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
+from django.utils.translation import gettext_lazy, ngettext
 
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.command_line.figures import age
-from django_ojs.formatting import grouped
+from django_ojs.formatting import grouped, localized
 from django_ojs.operations import queues
 from django_ojs.operations.access import key_expiry
 from django_ojs.operations.figures import health, queue_overview
 from django_ojs.operations.maintenance import mode
-from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, message, unbounded
+from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, SHOWN, unbounded
 from django_ojs.storage.figures import oldest_available, rollup_queries
 
 #: Queues that are checked: the configured ones, and of the others those with the most jobs.
@@ -32,9 +32,27 @@ def _bounds() -> Iterator[DoctorFinding]:
     if CHECK_ID in django_settings.SILENCED_SYSTEM_CHECKS:
         return
     if names := unbounded():
-        found, _colon, why = message(names).partition(": ")
+        more = len(names) - SHOWN
+        values = {"queues": ", ".join(names[:SHOWN]), "more": more}
+        if more > 0:
+            found = ngettext(
+                "The queues %(queues)s and %(more)d more have no limit.",
+                "The queues %(queues)s and %(more)d more have no limit.",
+                more,
+            )
+        else:
+            found = ngettext(
+                "The queue %(queues)s has no limit.",
+                "The queues %(queues)s have no limit.",
+                len(names),
+            )
         yield DoctorFinding(
-            found=_("%(found)s.") % {"found": found}, why=why[:1].upper() + why[1:], cure=BOUND_HINT
+            found=found % values,
+            why=_(
+                "If jobs are enqueued faster than workers run them, they fill the disk of the "
+                "database."
+            ),
+            cure=localized(BOUND_HINT),
         )
 
 

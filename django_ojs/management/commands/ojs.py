@@ -25,7 +25,7 @@ from django_ojs.command_line.console import Console, discard_output
 from django_ojs.command_line.database_check import require_database
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import FAILED, USAGE, Subcommand
-from django_ojs.formatting import in_english
+from django_ojs.formatting import error_message, in_english
 from django_ojs.models import ActorKind
 from django_ojs.operations.access import audit_trail
 from django_ojs.operations.access.audit_trail import Actor
@@ -115,7 +115,7 @@ class Command(BaseCommand):
             with audit_trail.acting(actor), language:
                 code = SUBCOMMANDS[subcommand].run(console, options)
         except OJSError as error:
-            raise CommandError(error.message) from error
+            raise CommandError(error_message(error)) from error
         except NotSupportedError as error:
             raise CommandError(str(error)) from error
         except DatabaseError as error:

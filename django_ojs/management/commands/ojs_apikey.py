@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy, pgettext
 
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import duration
+from django_ojs.formatting import error_message
 from django_ojs.models import ActorKind, ApiKey
 from django_ojs.operations.access import api_keys, audit_trail, key_expiry
 from django_ojs.operations.access.audit_trail import Actor
@@ -102,7 +103,7 @@ class Command(BaseCommand):
             with audit_trail.acting(actor):
                 getattr(self, f"_{action}")(options)
         except OJSError as error:
-            raise CommandError(error.message) from error
+            raise CommandError(error_message(error)) from error
 
     def _create(self, options: dict[str, Any]) -> None:
         self._show(

@@ -20,6 +20,7 @@ from django.utils.translation import gettext_lazy
 from django_ojs import schedules
 from django_ojs.command_line.database_check import require_database, with_retries
 from django_ojs.conf import settings
+from django_ojs.formatting import error_message
 from django_ojs.handlers import job_types
 from django_ojs.logging import component
 from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, message, unbounded
@@ -76,9 +77,11 @@ def _queues(text: str) -> dict[str, int | None]:
             queues[name] = None
             if colon:
                 queues[name] = int(weight) if weight.isdecimal() else 0
-                check_weight(queues[name], f"the weight of {name}")
+                check_weight(queues[name], _("the weight of %(queue)s") % {"queue": name})
         except (OJSError, ValueError) as error:
-            message = error.message if isinstance(error, OJSError) else _("a weight is a number")
+            message = (
+                error_message(error) if isinstance(error, OJSError) else _("a weight is a number")
+            )
             raise ArgumentTypeError(message) from None
     if not queues:
         raise ArgumentTypeError(_("name at least one queue, such as default"))
@@ -330,7 +333,7 @@ def _which_jobs(
     try:
         order = parse_order(weights, strategy, default=STRICT, field="--strategy")
     except OJSError as error:
-        raise CommandError(error.message) from None
+        raise CommandError(error_message(error)) from None
     return {
         "queues": tuple(queues),
         "order": order,
@@ -343,7 +346,8 @@ def _sync_schedules() -> None:
         result = with_retries(schedules.sync)
     except OJSError as error:
         raise CommandError(
-            _("A schedule of the code cannot be stored: %(message)s") % {"message": error.message}
+            _("A schedule of the code cannot be stored: %(message)s")
+            % {"message": error_message(error)}
         ) from error
     finally:
         connections.close_all()  # As in _check_database.

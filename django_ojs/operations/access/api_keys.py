@@ -24,6 +24,7 @@ from django_ojs.operations.access import audit, audit_trail
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import InvalidRequest, NotFound, TokenExpired, Unauthenticated
 from django_ojs.spec.scopes import Scope
+from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import api_keys as stored
 from django_ojs.storage import database
 
@@ -68,7 +69,8 @@ def create(
     """
     if not name.strip() or len(name) > _NAME_LENGTH or not name.isprintable():
         raise InvalidRequest(
-            f"name: must be 1 to {_NAME_LENGTH} printable characters.", details={"field": "name"}
+            _("name: must be 1 to %(most)s printable characters.", most=_NAME_LENGTH),
+            details={"field": "name"},
         )
     return _create(name=name, scopes=scopes, queues=queues, expires=expires, by=by, principal=None)
 
@@ -181,7 +183,7 @@ def replace(
     with database.atomic():
         old = _get(prefix)
         if status(old) != ACTIVE:
-            raise InvalidRequest("prefix: the key works no more.", details={"field": "prefix"})
+            raise InvalidRequest(_("prefix: the key works no more."), details={"field": "prefix"})
         # An old key that was replaced before has the end of its grace, and not of its lifetime.
         latest = keys().filter(principal=old.principal).latest("pk")
         if expires is None and latest.expires_at is not None:
@@ -220,7 +222,8 @@ def _checked_scopes(scopes: Iterable[str]) -> list[str]:
     given = set(scopes)
     if not given or not given <= set(Scope):
         raise InvalidRequest(
-            f"scopes: must be at least one of {', '.join(Scope)}.", details={"field": "scopes"}
+            _("scopes: must be at least one of %(names)s.", names=", ".join(Scope)),
+            details={"field": "scopes"},
         )
     return [scope.value for scope in Scope if scope in given]
 
@@ -228,7 +231,7 @@ def _checked_scopes(scopes: Iterable[str]) -> list[str]:
 def _get(prefix: str) -> ApiKey:
     key = keys().filter(prefix=prefix).first()
     if key is None:
-        raise NotFound("There is no API key with this prefix.")
+        raise NotFound(_("There is no API key with this prefix."))
     return key
 
 

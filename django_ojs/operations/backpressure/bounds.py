@@ -18,6 +18,7 @@ from django_ojs.operations.backpressure.drop_oldest import drop_oldest
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.queue_config import Backpressure
+from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import bounds, database, queue_configs
 from django_ojs.storage.bounds import Load
 from django_ojs.storage.dialects import job_row
@@ -225,8 +226,12 @@ def _full(queue: str, bound: Backpressure, found: Load | None, added: Load) -> Q
         error.details["unit"] = "bytes"
     if not added.fits(bound):
         error.can_never_fit, error.retryable = True, False
-        error.message = f"queue {queue} never holds so much at once: its bound is {error.bound}"
-        error.hint = "Waiting does not help: send fewer or smaller jobs at a time."
+        error.message = _(
+            "queue %(queue)s never holds so much at once: its bound is %(bound)s",
+            queue=queue,
+            bound=error.bound,
+        )
+        error.hint = _("Waiting does not help: send fewer or smaller jobs at a time.")
     error.needs = added.jobs, added.size
     return error
 

@@ -23,6 +23,7 @@ from django_ojs.spec import envelope
 from django_ojs.spec.cron import CronExpressionError, check_timezone
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import Conflict, InvalidCronExpression, InvalidRequest
+from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database
 
 MAX_NAME: Final = 255
@@ -70,12 +71,14 @@ def check(definition: Definition) -> Checked:
     """Check a definition. Raises InvalidRequest and its subclasses, which name the field."""
     if not isinstance(definition.name, str) or not _NAME(definition.name):
         raise InvalidRequest.of(
-            "name", "must consist of a-z, 0-9, - and dots, beginning with a letter or a digit."
+            "name", _("must consist of a-z, 0-9, - and dots, beginning with a letter or a digit.")
         )
     if len(definition.name) > MAX_NAME:
-        raise InvalidRequest.of("name", f"must be at most {MAX_NAME} characters long.")
+        raise InvalidRequest.of(
+            "name", _("must be at most %(limit)s characters long.", limit=MAX_NAME)
+        )
     if definition.enabled is not None and not isinstance(definition.enabled, bool):
-        raise InvalidRequest.of("enabled", "must be a boolean.")
+        raise InvalidRequest.of("enabled", _("must be a boolean."))
     _check_schedule(definition.expression, definition.timezone)
     template = {"args": [], **definition.template}
     wanted = _envelope(template)
@@ -200,25 +203,31 @@ def _save(job: CronJob, now: datetime) -> None:
 
 def _owned_by_code(job: CronJob) -> Conflict:
     return Conflict(
-        f"The cron job {job.name} is declared in code ({job.defined_in}).",
+        _(
+            "The cron job %(name)s is declared in code (%(defined_in)s).",
+            name=job.name,
+            defined_in=job.defined_in,
+        ),
         details={"name": job.name, "owner": job.owner},
-        hint="Change it there. It can be disabled and enabled here.",
+        hint=_("Change it there. It can be disabled and enabled here."),
     )
 
 
 def _check_schedule(expression: object, timezone: object) -> None:
     for name, value in (("cron", expression), ("timezone", timezone)):
         if not isinstance(value, str):
-            raise InvalidRequest.of(name, "must be a string.")
+            raise InvalidRequest.of(name, _("must be a string."))
     try:
         check_timezone(str(timezone))
     except CronExpressionError as error:
-        raise InvalidRequest.of("timezone", f"is invalid: {error.message}") from None
+        raise InvalidRequest.of(
+            "timezone", _("is invalid: %(problem)s", problem=error.message)
+        ) from None
     try:
         schedule.parse_expression(str(expression))
     except CronExpressionError as error:
         raise InvalidCronExpression.of(
-            "cron", f"is invalid: {error}", expression_field=error.field
+            "cron", _("is invalid: %(problem)s", problem=error.text), expression_field=error.field
         ) from None
 
 
@@ -229,10 +238,10 @@ def _envelope(template: Mapping[str, Any]) -> Envelope:
     for name in ("scheduled_at", "expires_at"):
         if isinstance(getattr(wanted, name), datetime):
             raise InvalidRequest.of(
-                f"options.{name}", "must be relative, such as +PT5M: each job has its own time."
+                f"options.{name}", _("must be relative, such as +PT5M: each job has its own time.")
             )
     if wanted.pending:
-        raise InvalidRequest.of("options.pending", "cannot be set for the jobs of a cron job.")
+        raise InvalidRequest.of("options.pending", _("cannot be set for the jobs of a cron job."))
     envelope.validate(wanted, values.limits)
     return wanted
 
@@ -244,7 +253,8 @@ def _overlap_policy(given: object) -> OverlapPolicy:
         if given in SYNONYMS:
             return SYNONYMS[given]
     raise InvalidRequest.of(
-        "overlap_policy", f"must be one of {', '.join([*OverlapPolicy.values, *SYNONYMS])}."
+        "overlap_policy",
+        _("must be one of %(names)s.", names=", ".join([*OverlapPolicy.values, *SYNONYMS])),
     )
 
 
@@ -253,6 +263,7 @@ def _description(given: object) -> str | None:
         return None
     if not isinstance(given, str) or len(given) > MAX_DESCRIPTION or "\0" in given:
         raise InvalidRequest.of(
-            "description", f"must be a string of at most {MAX_DESCRIPTION} characters."
+            "description",
+            _("must be a string of at most %(limit)s characters.", limit=MAX_DESCRIPTION),
         )
     return given

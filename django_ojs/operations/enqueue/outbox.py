@@ -19,6 +19,7 @@ from django_ojs.spec.envelope import Envelope, check_size
 from django_ojs.spec.envelope.wire import wire
 from django_ojs.spec.errors import DuplicateJob
 from django_ojs.spec.states import State
+from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database, process_state
 from django_ojs.storage import outbox as stored
 from django_ojs.storage.dialects.base import Stored
@@ -91,7 +92,7 @@ def add(
     taken = stored.add(rows, using, generated_ids=generated_ids)
     if taken is not None:
         raise DuplicateJob(
-            "A job with this id is in the outbox already.",
+            _("A job with this id is in the outbox already."),
             details={"existing_job_id": str(taken)},
         )
     return [

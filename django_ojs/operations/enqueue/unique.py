@@ -18,6 +18,7 @@ from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, of_row
 from django_ojs.spec.envelope import Envelope, when_text
 from django_ojs.spec.errors import BackendError, DuplicateJob, InvalidRequest
 from django_ojs.spec.states import State, Trigger, sources
+from django_ojs.spec.texts import Translatable as _
 from django_ojs.spec.unique_policy import UniquePolicy
 from django_ojs.storage import database, unique
 from django_ojs.storage.unique import Holder
@@ -37,7 +38,9 @@ def store(envelopes: Sequence[Envelope], insert: Insert) -> list[EnqueuedJob]:
     """
     keys = {str(item.unique_key) for item in envelopes if item.unique is not None}
     if len(keys) > MAX_KEYS:
-        raise InvalidRequest(f"jobs may have at most {MAX_KEYS} different unique keys at once")
+        raise InvalidRequest(
+            _("jobs may have at most %(limit)s different unique keys at once", limit=MAX_KEYS)
+        )
 
     def operation() -> list[EnqueuedJob]:
         fresh = unique.lock(keys)
@@ -61,7 +64,7 @@ def store(envelopes: Sequence[Envelope], insert: Insert) -> list[EnqueuedJob]:
         ]
 
     ours = not database.connection().in_atomic_block
-    for _ in range(database.RETRIES if ours else 0):
+    for _attempt in range(database.RETRIES if ours else 0):
         with suppress(_OldSnapshot):  # A new transaction sees more.
             return database.in_write_transaction(operation)
     return database.in_write_transaction(operation)
@@ -139,7 +142,7 @@ def _duplicate(envelope: Envelope, job: Job, index: int) -> DuplicateJob:
         "unique_key": envelope.unique_key,
         "index": index,
     }
-    return DuplicateJob("A job with the same unique key exists already.", details=details)
+    return DuplicateJob(_("A job with the same unique key exists already."), details=details)
 
 
 def _cancel(replaced: Sequence[Holder]) -> dict[UUID, Job]:

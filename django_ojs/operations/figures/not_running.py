@@ -283,7 +283,7 @@ def _since(moment: datetime) -> dict[str, str]:
 def _time(moment: datetime | None) -> str:
     if moment is None:
         return formatting.DASH
-    return f"{timezone.localtime(moment):%Y-%m-%d %H:%M:%S %Z}"
+    return formatting.absolute_time(moment)
 
 
 def _duration(value: timedelta | float) -> str:

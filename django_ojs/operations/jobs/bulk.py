@@ -30,6 +30,7 @@ from django_ojs.operations.jobs.bulk_step import (
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import InvalidRequest, PayloadTooLarge
 from django_ojs.spec.states import TERMINAL, State
+from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database
 
 #: Jobs of one call, which takes a few seconds. For more, the caller calls again.
@@ -138,15 +139,15 @@ def purged(queue: str, states: Sequence[State], older_than: datetime | None) -> 
     for the state active, and for `older_than` with a state that is not terminal.
     """
     if not states:
-        raise InvalidRequest("states must name at least one.", details={"field": "states"})
+        raise InvalidRequest(_("states must name at least one."), details={"field": "states"})
     if State.ACTIVE in states:
         raise InvalidRequest(
-            "states must not hold active: a running job is cancelled, not purged.",
+            _("states must not hold active: a running job is cancelled, not purged."),
             details={"field": "states"},
         )
     if older_than is not None and not TERMINAL.issuperset(states):
         raise InvalidRequest(
-            "older_than is about jobs that have ended; the states hold another.",
+            _("older_than is about jobs that have ended; the states hold another."),
             details={"field": "older_than"},
         )
     return JobFilter(queue=queue, states=tuple(dict.fromkeys(states)), ended_until=older_than)
@@ -156,7 +157,7 @@ def _run(action: StepAction, which: Which, within: frozenset[str] | None, limit:
     if isinstance(which, JobFilter):
         if which.empty:
             raise InvalidRequest(
-                "filter must name something; a state alone selects all jobs in it.",
+                _("filter must name something; a state alone selects all jobs in it."),
                 details={"field": "filter"},
             )
         named = which if which.states else replace(which, states=action.default)
@@ -169,7 +170,7 @@ def _run(action: StepAction, which: Which, within: frozenset[str] | None, limit:
         keys, expected = sorted(set(which)), frozenset(State)
         if len(keys) > limit:
             raise PayloadTooLarge(
-                f"job_ids must hold at most {limit} ids.",
+                _("job_ids must hold at most %(limit)s ids.", limit=limit),
                 details={"field": "job_ids", "max_batch_size": limit},
             )
     entry = _recorded(action, which)

@@ -29,6 +29,8 @@ from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.listing import SCAN_LIMIT, IndexScan, count, index_scans
 from django_ojs.spec.errors import InvalidRequest, NotFound
 from django_ojs.spec.states import TERMINAL, State
+from django_ojs.spec.suggestions import one_of
+from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database, raw_queries
 from django_ojs.storage.dialects.expressions import RetriedBy
 
@@ -78,7 +80,7 @@ def order(
     Raises InvalidRequest for a filter that matches all jobs, or names no state the action allows.
     """
     if changes and action != BulkActionName.RETRY:
-        raise InvalidRequest("Only a retry changes jobs.", details={"field": "changes"})
+        raise InvalidRequest(_("Only a retry changes jobs."), details={"field": "changes"})
     wanted = applicable(action, which)
     if changes:
         wanted = replace(wanted, dead_letter=True)
@@ -110,15 +112,18 @@ def applicable(action: BulkActionName, which: JobFilter) -> JobFilter:
     bulk_action = _ACTIONS[action]
     if which.empty:
         raise InvalidRequest(
-            "filter must name something; a state alone selects all jobs in it.",
+            _("filter must name something; a state alone selects all jobs in it."),
             details={"field": "filter"},
         )
     # What an exclusion leaves is not named: such a search does not cancel active jobs.
     allowed = bulk_action.default if which.states_excluded else bulk_action.allowed
     states = tuple(each for each in (which.states or bulk_action.default) if each in allowed)
     if not states:
-        wanted = " or ".join(sorted(bulk_action.allowed))
-        raise InvalidRequest(f"{action} needs jobs that are {wanted}.", details={"field": "state"})
+        wanted = one_of(sorted(bulk_action.allowed))
+        raise InvalidRequest(
+            _("%(action)s needs jobs that are %(wanted)s.", action=action, wanted=wanted),
+            details={"field": "state"},
+        )
     return replace(which, states=states, states_excluded=None)
 
 
@@ -127,7 +132,7 @@ def get(key: int) -> BulkOperation:
     found = operations().filter(pk=key).first()
     if found is None:
         raise NotFound(
-            "There is no such bulk operation.", details={"resource_type": "bulk_operation"}
+            _("There is no such bulk operation."), details={"resource_type": "bulk_operation"}
         )
     return found
 

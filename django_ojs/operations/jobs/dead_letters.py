@@ -26,6 +26,7 @@ from django_ojs.spec import retry_policy as retries
 from django_ojs.spec import unique_policy
 from django_ojs.spec.envelope import Envelope, validate
 from django_ojs.spec.errors import InvalidRequest, JobNotFound, NotFound
+from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database, queue_configs, transitions
 from django_ojs.storage.dialects import job_row
 from django_ojs.storage.figures.all_time import OTHERS
@@ -184,7 +185,7 @@ def _read(job_id: UUID, read: Callable[[UUID], Job]) -> Job:
         if job.dead_letter:
             return job
     raise NotFound(
-        "There is no dead letter with this id.",
+        _("There is no dead letter with this id."),
         details={"resource_type": "dead_letter_job", "resource_id": str(job_id)},
     )
 
@@ -197,7 +198,8 @@ def change(job: Job, override: Mapping[str, Any]) -> None:
     given = {name: value for name, value in override.items() if value is not None}
     if not given.keys() <= set(OVERRIDES):
         raise InvalidRequest(
-            f"override takes {', '.join(OVERRIDES)} only", details={"field": "override"}
+            _("override takes %(names)s only", names=", ".join(OVERRIDES)),
+            details={"field": "override"},
         )
     put_back([job])
     policy = retries.parse(given.get("retry"), default=job.retry_policy)

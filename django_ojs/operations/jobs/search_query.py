@@ -16,7 +16,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext
 
-from django_ojs.formatting import StrOrPromise
+from django_ojs.formatting import StrOrPromise, error_message
 from django_ojs.operations.jobs.job_filter import JobFilter, is_type_prefix
 from django_ojs.spec import json
 from django_ojs.spec.envelope import MAX_PRIORITY, MIN_PRIORITY
@@ -485,7 +485,7 @@ def _refused(values: dict[str, Any]) -> list[str]:
         try:
             JobFilter(**{name: value})
         except OJSError as error:
-            errors.append(error.message)
+            errors.append(error_message(error))
     return errors
 
 

@@ -24,6 +24,7 @@ from django_ojs.spec.errors import Conflict, InvalidRequest, QueueFull
 from django_ojs.spec.events import EventType
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import WAITING, State, Trigger
+from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database, key_limits, notify, queue_configs, tenants, transitions
 from django_ojs.storage.bounds import remove as remove_bound
 from django_ojs.storage.database import BATCH
@@ -111,20 +112,28 @@ def _check(name: str, strategy: Strategy, target: str | None) -> None:
     check_queue(name, limits)
     if strategy not in STRATEGIES:
         raise InvalidRequest(
-            f"strategy must be one of {', '.join(STRATEGIES)}", details={"field": "strategy"}
+            _("strategy must be one of %(names)s", names=", ".join(STRATEGIES)),
+            details={"field": "strategy"},
         )
     if strategy == "move":
         check_queue(target, limits, field="target_queue")
     if target is not None and (strategy != "move" or target == name):
-        rule = "must be another queue" if strategy == "move" else "goes with the strategy move only"
-        raise InvalidRequest(f"target_queue {rule}", details={"field": "target_queue"})
+        raise InvalidRequest.of(
+            "target_queue",
+            _("must be another queue")
+            if strategy == "move"
+            else _("goes with the strategy move only"),
+        )
 
 
 def _refuse_unfinished(known: QueueStatus) -> None:
     unfinished = sum(known.counts.get(state, 0) for state in (*_LEFT, State.ACTIVE))
     if unfinished:
         raise Conflict(
-            "The queue has jobs that have not ended; discard them, or move them to another queue.",
+            _(
+                "The queue has jobs that have not ended; discard them, or move them to another "
+                "queue."
+            ),
             details={"queue": known.name, "jobs": unfinished},
         )
 

@@ -6,24 +6,25 @@ from typing import Final
 from django_ojs.conf import settings
 from django_ojs.models import Queue
 from django_ojs.spec.queue_config import DEFAULT_POLICY
+from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage.figures import counts
 from django_ojs.storage.queue_configs import DELETED
 
 #: The id of the system check; silencing it also silences the warning of the worker.
 CHECK_ID: Final = "django_ojs.W003"
-BOUND_HINT: Final = (
+BOUND_HINT: Final = _(
     "Set how many jobs may wait, for all queues: OJS = {'QUEUES': {'_default': {'backpressure': "
     "{'max_depth': 100_000}}}}, or under the name of a queue; 0 means no limit. A full queue "
     "rejects new jobs. To keep queues without a limit and without this warning: "
     "SILENCED_SYSTEM_CHECKS = ['django_ojs.W003']."
 )
-_SHOWN: Final = 5
+SHOWN: Final = 5
 
 
 def message(names: Sequence[str]) -> str:
     """Return the warning for these queues."""
-    shown = ", ".join(names[:_SHOWN])
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    shown = ", ".join(names[:SHOWN])
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
     queues, have = ("queue", "has") if len(names) == 1 else ("queues", "have")
     return (
         f"The {queues} {shown}{more} {have} no limit: if jobs are enqueued faster than workers run "

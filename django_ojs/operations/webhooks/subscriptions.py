@@ -21,6 +21,7 @@ from django_ojs.operations.events import log
 from django_ojs.spec import webhooks
 from django_ojs.spec.envelope import check_queue, check_type
 from django_ojs.spec.errors import InvalidRequest, NotFound, UnsupportedFeature
+from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database
 
 _SALT_BYTES = 32
@@ -49,7 +50,7 @@ def get(key: UUID, within: Collection[str] | None = None) -> Webhook:
     """Return a webhook. Raises NotFound, also for one that the caller may not see."""
     found = _rows().filter(pk=key).first()
     if found is None or not _is_within(found, within):
-        raise NotFound("There is no webhook with this id.", details={"resource_type": "webhook"})
+        raise NotFound(_("There is no webhook with this id."), details={"resource_type": "webhook"})
     return found
 
 
@@ -60,7 +61,7 @@ def create(given: Subscription, *, by: str = "") -> tuple[Webhook, str]:
     """
     if given.url is None or given.events is None:
         name = "url" if given.url is None else "events"
-        raise InvalidRequest.of(name, "is required")
+        raise InvalidRequest.of(name, _("is required"))
     values = _checked(given)
     webhook = Webhook(salt=_new_salt(), cursor=log.latest(), **values)
     with database.atomic():
@@ -210,32 +211,35 @@ def _checked_url(url: str) -> str:
     if not webhooks.is_url(url):
         raise InvalidRequest.of(
             "url",
-            f"must be a URL with a host and no user, of at most {webhooks.MAX_URL} characters",
+            _(
+                "must be a URL with a host and no user, of at most %(limit)s characters",
+                limit=webhooks.MAX_URL,
+            ),
         )
     if not url.startswith("https://") and not settings().webhook_http:
-        raise InvalidRequest.of("url", "must begin with https://")
+        raise InvalidRequest.of("url", _("must begin with https://"))
     return url
 
 
 def _names(given: Collection[str], field: str) -> list[str]:
     names = list(dict.fromkeys(given))
     if len(names) > MAX_NAMES:
-        raise InvalidRequest.of(field, f"must hold at most {MAX_NAMES} names")
+        raise InvalidRequest.of(field, _("must hold at most %(limit)s names", limit=MAX_NAMES))
     return names
 
 
 def _checked_events(patterns: list[str]) -> list[str]:
     if not patterns:
-        raise InvalidRequest.of("events", "must hold at least one type")
+        raise InvalidRequest.of("events", _("must hold at least one type"))
     for pattern in patterns:
         try:
             types = set(log.matching_types([pattern]))
         except InvalidRequest as error:
-            raise InvalidRequest(error.message, details={"field": "events"}) from None
+            raise InvalidRequest(error.text, details={"field": "events"}) from None
         if not types & settings().keep_events:
             raise UnsupportedFeature(
-                f"events: no event that {pattern} matches is recorded",
+                _("events: no event that %(pattern)s matches is recorded", pattern=pattern),
                 details={"field": "events"},
-                hint="The setting KEEP_EVENTS names the events that are recorded.",
+                hint=_("The setting KEEP_EVENTS names the events that are recorded."),
             )
     return patterns

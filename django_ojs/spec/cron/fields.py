@@ -5,6 +5,8 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
+from django_ojs.spec.texts import Translatable as _
+
 MONTHS: Final = (
     "January",
     "February",
@@ -22,6 +24,19 @@ MONTHS: Final = (
 WEEKDAYS: Final = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 
 
+_LABELS: Final = {
+    "expression": _("expression"),
+    "interval": _("interval"),
+    "timezone": _("timezone"),
+    "second": _("second"),
+    "minute": _("minute"),
+    "hour": _("hour"),
+    "day_of_month": _("day of month"),
+    "month": _("month"),
+    "day_of_week": _("day of week"),
+}
+
+
 class CronExpressionError(ValueError):
     """An expression or a timezone is invalid; `field` names the part that is.
 
@@ -29,7 +44,8 @@ class CronExpressionError(ValueError):
     """
 
     def __init__(self, field: str, message: str) -> None:
-        super().__init__(f"{field.replace('_', ' ')}: {message}")
+        self.text = _("%(field)s: %(problem)s", field=_LABELS[field], problem=message)
+        super().__init__(str(self.text))
         self.field = field
         self.message = message
 
@@ -51,7 +67,7 @@ class CronField:
         """Return the parts of a list."""
         found = text.split(",")
         if "" in found:
-            raise self.error("a value of the list is missing. Write a list as 1,15.")
+            raise self.error(_("a value of the list is missing. Write a list as 1,15."))
         return found
 
     def item_values(self, item: str) -> Iterable[int]:
@@ -66,8 +82,15 @@ class CronField:
             high = self._last_value(last, low) if dash else self.high if slash else low
         if low > high:
             raise self.error(
-                f"the range {body} ends before it begins. To go on from the start of the field, "
-                f"write {low}-{self.high},{self.low}-{high}."
+                _(
+                    "the range %(body)s ends before it begins. To go on from the start "
+                    "of the field, write %(first)s-%(end)s,%(start)s-%(last)s.",
+                    body=body,
+                    first=low,
+                    end=self.high,
+                    start=self.low,
+                    last=high,
+                )
             )
         return range(low, high + 1, self._step(step) if slash else 1)
 
@@ -77,9 +100,21 @@ class CronField:
         if number is None and text.isascii() and text.isdigit():
             number = int(text[:9])
         if number is None:
-            raise self.error(f"{_shown(text)} is no value. Use {self._allowed()}.")
+            raise self.error(
+                _(
+                    "%(shown)s is no value. Use %(allowed)s.",
+                    shown=_shown(text),
+                    allowed=self._allowed(),
+                )
+            )
         if not self.low <= number <= self._largest():
-            raise self.error(f"{_shown(text)} is out of range. Use {self._allowed()}.")
+            raise self.error(
+                _(
+                    "%(shown)s is out of range. Use %(allowed)s.",
+                    shown=_shown(text),
+                    allowed=self._allowed(),
+                )
+            )
         return number
 
     def error(self, message: str) -> CronExpressionError:
@@ -93,22 +128,28 @@ class CronField:
 
     def _step(self, text: str) -> int:
         if not (text.isascii() and text.isdigit()):
-            raise self.error(f"{_shown(text)} is not a step. Write a step as */15.")
+            raise self.error(
+                _("%(shown)s is not a step. Write a step as */15.", shown=_shown(text))
+            )
         step = int(text[:9])
         size = self.high - self.low + 1
         if not 1 <= step <= size:
             raise self.error(
-                f"the step {_shown(text)} is out of range. Use 1 to {size}, or @every for an "
-                "interval that does not fit into this field."
+                _(
+                    "the step %(shown)s is out of range. Use 1 to %(size)s, or @every "
+                    "for an interval that does not fit into this field.",
+                    shown=_shown(text),
+                    size=size,
+                )
             )
         return step
 
     def _allowed(self) -> str:
-        allowed = f"{self.low} to {self._largest()}"
-        if self.names:
-            names = list(self.names)
-            allowed += f", or {names[0]} to {names[-1]}"
-        return allowed
+        values = {"low": self.low, "high": self._largest()}
+        if not self.names:
+            return _("%(low)s to %(high)s", **values)
+        first, *_names, last = self.names
+        return _("%(low)s to %(high)s, or %(first)s to %(last)s", **values, first=first, last=last)
 
 
 @dataclass(frozen=True, slots=True)
@@ -210,8 +251,10 @@ class Days:
             for first in range(7)
         ):
             raise DAY_OF_MONTH.error(
-                "no chosen month has such a day, so this would never fire. Choose a day that "
-                "exists, or L for the last day of the month."
+                _(
+                    "no chosen month has such a day, so this would never fire. Choose a day that "
+                    "exists, or L for the last day of the month."
+                )
             )
         return found
 
@@ -255,11 +298,13 @@ def _rules_of_week(text: str) -> tuple[DayRule, ...]:
     for item in DAY_OF_WEEK.items(text):
         special = item.upper()
         if special == "L":
-            raise DAY_OF_WEEK.error("L needs a day of the week. Write 5L for the last Friday.")
+            raise DAY_OF_WEEK.error(_("L needs a day of the week. Write 5L for the last Friday."))
         day, sharp, nth = special.partition("#")
         if sharp:
             if nth not in {"1", "2", "3", "4", "5"}:
-                raise DAY_OF_WEEK.error(f"{_shown(nth)} is not a week. Use #1 to #5.")
+                raise DAY_OF_WEEK.error(
+                    _("%(shown)s is not a week. Use #1 to #5.", shown=_shown(nth))
+                )
             found.append(DayRule(DayKind.NTH_WEEKDAY, DAY_OF_WEEK.value(day) % 7, int(nth)))
         elif special.endswith("L"):
             value = DAY_OF_WEEK.value(special[:-1]) % 7
