@@ -26,7 +26,8 @@ from django_ojs.storage import database
 from django_ojs.storage import events as stored
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.figures import rollups
-from django_ojs.storage.key_limits import Crossing, Dropped, Effects
+from django_ojs.storage.key_limits import Dropped, Effects
+from django_ojs.storage.limit_journal import Crossing
 
 #: Becoming available is one event, whatever it was before.
 AVAILABLE = (EventType.JOB_ENQUEUED,)
