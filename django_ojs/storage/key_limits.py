@@ -40,8 +40,9 @@ from django_ojs.spec.rate_limit import Hold, OnLimit
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, queue_configs, transitions
 from django_ojs.storage.claims import Claimed
-from django_ojs.storage.dialects.base import ALL_QUEUES, Candidate
+from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.dialects.expressions import OneOf
+from django_ojs.storage.dialects.rows import Candidate
 from django_ojs.storage.key_use import KeyUse, parsed, uses_of
 from django_ojs.storage.limit_journal import Crossing, check_at, moment, note_room, open_due
 from django_ojs.storage.queue_limits import RETRY_AFTER, next_starts

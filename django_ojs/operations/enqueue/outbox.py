@@ -21,7 +21,7 @@ from django_ojs.spec.errors import DuplicateJob
 from django_ojs.spec.states import State
 from django_ojs.storage import database, process_state
 from django_ojs.storage import outbox as stored
-from django_ojs.storage.dialects.base import Stored
+from django_ojs.storage.dialects.rows import Stored
 
 #: Rows of each kind that one call of `prune` deletes.
 PRUNED_AT_ONCE = 1000

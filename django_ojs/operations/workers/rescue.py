@@ -23,8 +23,8 @@ from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, raw_queries, transitions
 from django_ojs.storage.database import BATCH
-from django_ojs.storage.dialects.base import Session
 from django_ojs.storage.dialects.expressions import OneOf
+from django_ojs.storage.dialects.server import Session
 from django_ojs.storage.figures import rollups
 from django_ojs.storage.transitions import Claim
 

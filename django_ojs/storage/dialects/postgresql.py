@@ -18,21 +18,17 @@ from django_ojs.spec import json, retry_policy
 from django_ojs.spec.envelope import Envelope, options_of
 from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.states import State
-from django_ojs.storage.dialects.base import (
-    ISOLATION,
-    Dialect,
-    Difference,
+from django_ojs.storage.dialects.base import ISOLATION, Dialect
+from django_ojs.storage.dialects.expressions import as_array
+from django_ojs.storage.dialects.job_row import row_of
+from django_ojs.storage.dialects.rows import Difference, Stored, Turn, TurnJob
+from django_ojs.storage.dialects.server import (
     HorizonHolder,
     QueryLimit,
     Replication,
     Session,
-    Stored,
     TableUse,
-    Turn,
-    TurnJob,
 )
-from django_ojs.storage.dialects.expressions import as_array
-from django_ojs.storage.dialects.job_row import row_of
 from django_ojs.storage.dialects.sql_files import load, load_all
 
 _WHERE_ADMITTED = "WHERE (SELECT ojs_admit_all(%s::text[], %s::bigint[], %s::bigint[], %s))"

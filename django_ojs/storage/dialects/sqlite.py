@@ -19,17 +19,11 @@ from django.utils import timezone
 from django_ojs.spec import json
 from django_ojs.spec.envelope import MAX_PRIORITY, Envelope
 from django_ojs.spec.isolation import Isolation
-from django_ojs.storage.dialects.base import (
-    ISOLATION,
-    Dialect,
-    Difference,
-    QueryLimit,
-    Stored,
-    Turn,
-    TurnJob,
-)
+from django_ojs.storage.dialects.base import ISOLATION, Dialect
 from django_ojs.storage.dialects.expressions import as_json
 from django_ojs.storage.dialects.job_row import row_of
+from django_ojs.storage.dialects.rows import Difference, Stored, Turn, TurnJob
+from django_ojs.storage.dialects.server import QueryLimit
 from django_ojs.storage.dialects.sql_files import load, load_all
 
 #: As Django stores times: text, in UTC.
