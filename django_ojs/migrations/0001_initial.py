@@ -979,6 +979,7 @@ class Migration(migrations.Migration):
                 ("destination", models.CharField(verbose_name="destination", max_length=32)),
                 ("type", models.CharField(verbose_name="type", max_length=255)),
                 ("queue", models.CharField(verbose_name="queue", max_length=255)),
+                ("tenant_id", models.CharField(editable=False, max_length=255)),
                 ("unique_key", models.CharField(editable=False, max_length=64, null=True)),
                 ("envelope", models.TextField()),
                 (
@@ -1007,6 +1008,10 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("next_try_at", models.DateTimeField(verbose_name="next try at", null=True)),
+                (
+                    "holds_back",
+                    models.CharField(blank=True, default="", editable=False, max_length=8),
+                ),
                 ("sent_at", models.DateTimeField(verbose_name="sent at", null=True)),
             ],
             options={
@@ -1035,6 +1040,14 @@ class Migration(migrations.Migration):
                         models.F("position"),
                         condition=models.Q(("state", "pending")),
                         name="ojs_outbox_next_of_queue",
+                    ),
+                    models.Index(
+                        models.F("destination"),
+                        models.F("queue"),
+                        condition=models.Q(
+                            ("state", "pending"), models.Q(("holds_back", ""), _negated=True)
+                        ),
+                        name="ojs_outbox_holds_back",
                     ),
                     models.Index(
                         models.F("sent_at"),

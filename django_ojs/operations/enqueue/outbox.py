@@ -19,6 +19,7 @@ from django_ojs.spec.envelope import Envelope, check_size
 from django_ojs.spec.envelope.wire import wire
 from django_ojs.spec.errors import DuplicateJob
 from django_ojs.spec.states import State
+from django_ojs.spec.tenants import tenant_of
 from django_ojs.storage import database, process_state
 from django_ojs.storage import outbox as stored
 from django_ojs.storage.dialects.rows import Stored
@@ -116,6 +117,7 @@ def _entry(envelope: Envelope, destination: str, now: datetime) -> OutboxEntry:
         destination=destination,
         type=envelope.type,
         queue=envelope.queue,
+        tenant_id=tenant_of(envelope.meta),
         unique_key=envelope.unique_key,
         envelope=json.dumps(document),
     )
