@@ -8,7 +8,7 @@ the jobs of one transaction in the order of their enqueues. The order is that of
 import re
 from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from django.db import IntegrityError, OperationalError, ProgrammingError, transaction
@@ -100,7 +100,7 @@ def next_of(
         waiting = waiting.filter(queue=queue)
     holding = waiting.exclude(holds_back=HoldsBack.DESTINATION).filter(due=False)
     held = set(holding.values_list("holds_back", "queue", "tenant_id"))
-    found: list[tuple[int, int, bool, int]] = []
+    found: list[tuple[Any, ...]] = []
     for part in _not_held(waiting, held, queue) if held else [waiting]:
         rows = part.annotate(size=Length("envelope")).order_by("position")
         found += rows.values_list("position", "pk", "due", "size")[:limit]

@@ -85,7 +85,7 @@ class MaintenanceThread:
             Step(limits.open_due, TICK, limits.AT_ONCE),
             Step(limits.recheck, 60.0, _ALL),
             Step(limits.prune, 60.0, _ALL),
-            Step(tenants.assign_all, 60.0, _ALL),
+            Step(tenants.Assigner().assign_all, 60.0, _ALL),
             Step(self._dead_workers.take_back, TICK),
             Step(rescue.LapseCheck().lapse, 1.0),
             Step(timeouts.enforce_for_a_moment, TICK, timeouts.BATCH),
