@@ -479,6 +479,11 @@ class Migration(migrations.Migration):
                         name="ojs_job_dead",
                     ),
                     models.Index(
+                        models.F("original_queue"),
+                        condition=models.Q(("original_queue__isnull", False)),
+                        name="ojs_job_original_queue",
+                    ),
+                    models.Index(
                         models.F("unique_key"),
                         condition=models.Q(("unique_key__isnull", False)),
                         name="ojs_job_unique",

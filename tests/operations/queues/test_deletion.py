@@ -175,7 +175,7 @@ def test_no_batch_reads_the_table_of_jobs() -> None:
         for sql in looks:
             cursor.execute(f"EXPLAIN {sql}")
             plan = "\n".join(line for (line,) in cursor.fetchall())
-            assert "Index Scan" in plan
+            assert "Index Only Scan" in plan or "Index Scan" in plan
             assert "Sort" not in plan
 
 
