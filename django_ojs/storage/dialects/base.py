@@ -369,13 +369,13 @@ class Dialect(Server):
         """Make available jobs, which the caller has locked, due at these times; return how many."""
 
     @abstractmethod
-    def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str]]:
-        """Make due jobs available, earliest first. Return (id, queue) of each."""
+    def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str, str]]:
+        """Make due jobs available, earliest first. Return (id, queue, state before) of each."""
 
     @abstractmethod
     def promote_by_queue(
         self, connection: BaseDatabaseWrapper, queues: Sequence[str], each: int
-    ) -> list[tuple[UUID, str]]:
+    ) -> list[tuple[UUID, str, str]]:
         """Make up to `each` due jobs of each of these queues available; return as `promote`."""
 
     def due_queues(

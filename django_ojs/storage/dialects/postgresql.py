@@ -276,12 +276,12 @@ class PostgreSQL(Dialect):
         given = [{"id": str(key), "due_at": at.isoformat()} for key, at in jobs.items()]
         return len(self._rows(connection, "reschedule", {"jobs": json.dumps(given)}))
 
-    def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str]]:
+    def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str, str]]:
         return self._rows(connection, "promote", [limit])
 
     def promote_by_queue(
         self, connection: BaseDatabaseWrapper, queues: Sequence[str], each: int
-    ) -> list[tuple[UUID, str]]:
+    ) -> list[tuple[UUID, str, str]]:
         values = {"queues": list(queues), "each": each}
         return self._rows(connection, "promote_by_queue", values)
 
