@@ -144,7 +144,7 @@ class MaintenanceThread:
                 is_behind = False
                 try:
                     if self._leads and time.monotonic() >= held_until:
-                        is_held = lease.take(self._worker_id)
+                        is_held = self._dead_workers.take_lease(self._worker_id)
                         now = time.monotonic()
                         if is_away:
                             self._dead_workers.database_was_away(now - written_at)

@@ -560,3 +560,9 @@ class Dialect(Server):
         """
         found = self._rows(connection, "dead_workers", {"away": away, "back_for": back_for})
         return [(key, (pid, since) if pid is not None else None) for key, pid, since in found]
+
+    def ended_holder(
+        self, connection: BaseDatabaseWrapper, lease: str, *, away: float, back_for: float
+    ) -> str | None:
+        """Return the worker that holds a lease, if its session has ended; see `dead_workers`."""
+        return None

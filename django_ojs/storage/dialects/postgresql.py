@@ -392,6 +392,13 @@ class PostgreSQL(Dialect):
     def oldest_transaction(self, connection: BaseDatabaseWrapper) -> timedelta | None:
         return cast("timedelta | None", self._rows(connection, "oldest_transaction")[0][0])
 
+    def ended_holder(
+        self, connection: BaseDatabaseWrapper, lease: str, *, away: float, back_for: float
+    ) -> str | None:
+        values = {"name": lease, "away": away, "back_for": back_for}
+        rows = self._rows(connection, "ended_holder", values)
+        return str(rows[0][0]) if rows else None
+
     def routines(self, connection: BaseDatabaseWrapper) -> set[str]:
         return {name for (name,) in self._rows(connection, "routines")}
 
