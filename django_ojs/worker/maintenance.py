@@ -144,7 +144,9 @@ class MaintenanceThread:
                 is_behind = False
                 try:
                     if self._leads and time.monotonic() >= held_until:
-                        is_held = self._dead_workers.take_lease(self._worker_id)
+                        # After an outage the sessions of all workers have ended.
+                        take = lease.take if is_away else self._dead_workers.take_lease
+                        is_held = take(self._worker_id)
                         now = time.monotonic()
                         if is_away:
                             self._dead_workers.database_was_away(now - written_at)
