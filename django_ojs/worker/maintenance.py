@@ -83,7 +83,8 @@ class MaintenanceThread:
             Step(passing.fire_cron, TICK),
             Step(passing.advance_workflows, TICK, WORKFLOWS_AT_ONCE),
             Step(limits.open_due, TICK, limits.AT_ONCE),
-            Step(limits.recheck, 60.0, _ALL),
+            # It reads all jobs that wait with a limit by key, for what normally does not happen.
+            Step(limits.recheck, 600.0, _ALL),
             Step(limits.prune, 60.0, _ALL),
             Step(tenants.Assigner().assign_all, 60.0, _ALL),
             Step(self._dead_workers.take_back, TICK),
