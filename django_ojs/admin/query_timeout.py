@@ -10,7 +10,7 @@ from django.db import DatabaseError
 from django.utils.translation import gettext
 
 from django_ojs.storage import database
-from django_ojs.storage.dialects.base import QueryLimit
+from django_ojs.storage.dialects.server import QueryLimit
 
 logger = logging.getLogger("django_ojs")
 

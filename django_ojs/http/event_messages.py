@@ -193,12 +193,16 @@ def position_of(last_id: str) -> str:
     return last_id
 
 
-def gap(position: int, channel: str, missed: int | None) -> Message:
-    """Return the message that events before this position are not kept any more."""
-    data: dict[str, Any] = {"channel": channel}
-    if missed is not None:
-        data["estimated_missed_count"] = missed
-    return Message(str(position), "system.gap", data, _now())
+def gap(start: log.Resumed, channel: str) -> Message:
+    """Return the message that events before the one with which a client goes on are not kept."""
+    limits = {"gap_start": start.gap_start, "gap_end": start.gap_end}
+    data: dict[str, Any] = {
+        "channel": channel,
+        **{name: times.format_timestamp(at) for name, at in limits.items() if at is not None},
+    }
+    if start.missed is not None:
+        data["estimated_missed_count"] = start.missed
+    return Message(str(start.position), "system.gap", data, _now())
 
 
 def shutdown(position: int | str) -> Message:

@@ -119,7 +119,7 @@ def events_of(channel: Channel, start: log.Resumed) -> Steps:
     follower = Follower(channel, start.position)
     yield f"retry: {RETRY}\n\n"
     if start.has_gap:
-        yield render(event_messages.gap(start.position, channel.name, start.missed))
+        yield render(event_messages.gap(start, channel.name))
     last_sent = time.monotonic()
     while (left := end - time.monotonic()) > 0:
         if feed.is_stopping:

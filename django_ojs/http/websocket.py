@@ -178,7 +178,7 @@ class Connection:
             confirmed["event_types"] = types
         await self._write(confirmed)
         if start.has_gap:
-            gap = event_messages.gap(start.position, name, start.missed)
+            gap = event_messages.gap(start, name)
             await self._write(_rendered(gap, name))
         self._followers[name] = Follower(channel, start.position)
 
@@ -201,7 +201,7 @@ class Connection:
         async with self._paging:
             for name, follower in list(self._followers.items()):
                 if start.has_gap:
-                    gap = event_messages.gap(start.position, name, start.missed)
+                    gap = event_messages.gap(start, name)
                     await self._write(_rendered(gap, name))
                 self._followers[name] = Follower(follower.channel, start.position)
         self._wake.set()

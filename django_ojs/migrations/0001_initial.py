@@ -480,6 +480,11 @@ class Migration(migrations.Migration):
                         name="ojs_job_dead",
                     ),
                     models.Index(
+                        models.F("original_queue"),
+                        condition=models.Q(("original_queue__isnull", False)),
+                        name="ojs_job_original_queue",
+                    ),
+                    models.Index(
                         models.F("unique_key"),
                         condition=models.Q(("unique_key__isnull", False)),
                         name="ojs_job_unique",
@@ -989,6 +994,7 @@ class Migration(migrations.Migration):
                 ("destination", models.CharField(verbose_name="destination", max_length=32)),
                 ("type", models.CharField(verbose_name="type", max_length=255)),
                 ("queue", models.CharField(verbose_name="queue", max_length=255)),
+                ("tenant_id", models.CharField(editable=False, max_length=255)),
                 ("unique_key", models.CharField(editable=False, max_length=64, null=True)),
                 ("envelope", models.TextField()),
                 (
@@ -1017,6 +1023,10 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("next_try_at", models.DateTimeField(verbose_name="next try at", null=True)),
+                (
+                    "holds_back",
+                    models.CharField(blank=True, default="", editable=False, max_length=8),
+                ),
                 ("sent_at", models.DateTimeField(verbose_name="sent at", null=True)),
             ],
             options={
@@ -1045,6 +1055,14 @@ class Migration(migrations.Migration):
                         models.F("position"),
                         condition=models.Q(("state", "pending")),
                         name="ojs_outbox_next_of_queue",
+                    ),
+                    models.Index(
+                        models.F("destination"),
+                        models.F("queue"),
+                        condition=models.Q(
+                            ("state", "pending"), models.Q(("holds_back", ""), _negated=True)
+                        ),
+                        name="ojs_outbox_holds_back",
                     ),
                     models.Index(
                         models.F("sent_at"),

@@ -205,6 +205,12 @@ class Job(StoredModel):
                 condition=Q(state__in=_FINISHED),
             ),
             models.Index("finished_at", "id", name="ojs_job_dead", condition=Q(dead_letter=True)),
+            # Dead letters in another queue than that where they ran, by that one: few.
+            models.Index(
+                "original_queue",
+                name="ojs_job_original_queue",
+                condition=Q(original_queue__isnull=False),
+            ),
             # Pending jobs: few among many others.
             models.Index("id", name="ojs_job_pending", condition=Q(state="pending")),
             # Uniqueness: few jobs have a policy, and a key has few jobs.

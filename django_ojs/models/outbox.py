@@ -1,5 +1,7 @@
 """The outbox: jobs that are enqueued here and sent to a destination."""
 
+from enum import StrEnum
+
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -12,6 +14,15 @@ class Delivery(models.TextChoices):
     PENDING = "pending", _("Pending")
     SENT = "sent", _("Sent")
     REFUSED = "refused", _("Refused")
+
+
+class HoldsBack(StrEnum):
+    """The jobs that wait behind one that was postponed, because none may overtake it."""
+
+    DESTINATION = ""
+    QUEUE = "queue"
+    #: Those of its tenant in its queue.
+    TENANT = "tenant"
 
 
 class OutboxEntry(StoredModel):
@@ -27,6 +38,7 @@ class OutboxEntry(StoredModel):
     destination = models.CharField(verbose_name=_("destination"), max_length=32)
     type = models.CharField(verbose_name=_("type"), max_length=255)
     queue = models.CharField(verbose_name=_("queue"), max_length=255)
+    tenant_id = models.CharField(max_length=255, editable=False)
     # Computed from the arguments as the caller gave them, before a middleware changed them.
     unique_key = models.CharField(max_length=64, null=True, editable=False)  # noqa: DJ001  # NULL: no policy
     envelope = models.TextField()
@@ -38,6 +50,8 @@ class OutboxEntry(StoredModel):
     error_message = models.CharField(verbose_name=_("error message"), max_length=1000, blank=True)
     created_at = models.DateTimeField(verbose_name=_("created at"), db_default=Now())
     next_try_at = models.DateTimeField(verbose_name=_("next try at"), null=True)
+    # The jobs behind it that wait until then as well.
+    holds_back = models.CharField(max_length=8, blank=True, default="", editable=False)
     sent_at = models.DateTimeField(verbose_name=_("sent at"), null=True)
 
     class Meta:
@@ -59,6 +73,13 @@ class OutboxEntry(StoredModel):
                 "position",
                 name="ojs_outbox_next_of_queue",
                 condition=Q(state="pending"),
+            ),
+            # The few rows that hold back a queue or a tenant.
+            models.Index(
+                "destination",
+                "queue",
+                name="ojs_outbox_holds_back",
+                condition=Q(state="pending") & ~Q(holds_back=""),
             ),
             # Pruning.
             models.Index("sent_at", name="ojs_outbox_sent", condition=Q(state="sent")),

@@ -16,7 +16,7 @@ from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.events import EventType
 from django_ojs.spec.states import State
 from django_ojs.storage import database
-from django_ojs.storage.dialects.base import Session
+from django_ojs.storage.dialects.server import Session
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -24,7 +24,7 @@ from django_ojs.spec.failure import Failure
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.retry_policy import Decision
 from django_ojs.spec.states import State, Trigger
-from django_ojs.storage import database, key_limits, notify, process_state, transitions
+from django_ojs.storage import database, limit_journal, notify, process_state, transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.figures import rollups
 from django_ojs.storage.transitions import ANY_CLAIM, Claim
@@ -234,7 +234,7 @@ def _lock_active(job_id: UUID, trigger: Trigger, target: State, claim: Claim) ->
 
 def _pause_key(job: Job, failure: Failure) -> None:
     if job.limit_key is not None and (pause := failure.pause):
-        is_new = key_limits.pause(job.limit_key, pause)
+        is_new = limit_journal.pause(job.limit_key, pause)
         if is_new:
             publish.key_paused(job.limit_key, pause, reason=failure.type)
 

@@ -14,8 +14,8 @@ from django_ojs.operations.access import audit_trail
 from django_ojs.spec.errors import InvalidRequest, NotFound
 from django_ojs.spec.rate_limit_policy import LIMITS, check_key, parse_override
 from django_ojs.spec.texts import Translatable as _
-from django_ojs.storage import database, key_limits
-from django_ojs.storage.key_limits import STRATEGIES, KeyStatus
+from django_ojs.storage import database, key_use, limit_journal
+from django_ojs.storage.key_use import STRATEGIES, KeyStatus
 
 #: More waiting jobs of a key, and more keys, are not counted.
 MOST_WAITING: Final = 10_000
@@ -34,7 +34,7 @@ class KeyPage:
 def get(key: str) -> KeyStatus:
     """Return the state of a key. Raises InvalidRequest, NotFound for a key without jobs and row."""
     check_key(key, "key")
-    (found,) = key_limits.status_of([key], most=MOST_WAITING + 1)
+    (found,) = key_use.status_of([key], most=MOST_WAITING + 1)
     if not (found.waiting or found.use.active or found.row):
         raise NotFound(
             _("No job with this limit key waits or runs."),
@@ -49,7 +49,7 @@ def listing(*, offset: int, limit: int) -> KeyPage:
     connection = database.connection()
     keys = database.dialect_of(connection).limit_keys(connection, MOST_KEYS + 1)
     return KeyPage(
-        keys=key_limits.status_of(keys[:MOST_KEYS][offset : offset + limit], most=MOST_WAITING + 1),
+        keys=key_use.status_of(keys[:MOST_KEYS][offset : offset + limit], most=MOST_WAITING + 1),
         total=min(len(keys), MOST_KEYS),
         capped=len(keys) > MOST_KEYS,
     )
@@ -85,7 +85,7 @@ def _override(key: str, limits: dict[str, Any], until: datetime | None) -> None:
 
 def _store(key: str, limits: dict[str, Any], until: datetime | None) -> None:
     old = LimitKey.primary.filter(pk=key).values_list("override", flat=True).first() or {}
-    key_limits.override(key, limits, until)
+    limit_journal.override(key, limits, until)
     if not (limits or old):
         return  # There was no override to end.
     audit_trail.record(
@@ -111,7 +111,7 @@ def remove_override(key: str) -> bool:
 @database.write_transaction
 def open_now(keys: Collection[str]) -> int:
     """End the pauses of these keys. Return how many were paused."""
-    opened = key_limits.end_pauses(keys)
+    opened = limit_journal.end_pauses(keys)
     for key in opened:
         audit_trail.record("limit_key.opened", key)
     return len(opened)

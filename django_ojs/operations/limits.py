@@ -6,11 +6,11 @@ from django.db.models.functions import Now
 
 from django_ojs.models import LimitCheck
 from django_ojs.operations.events import publish
-from django_ojs.storage import database, key_limits
+from django_ojs.storage import database, key_limits, limit_journal
 from django_ojs.storage.key_limits import Effects
 
 #: Keys of one step.
-AT_ONCE: Final = key_limits.KEYS_AT_ONCE
+AT_ONCE: Final = limit_journal.KEYS_AT_ONCE
 
 
 def open_due() -> int:
@@ -22,7 +22,7 @@ def open_due() -> int:
 @database.write_transaction
 def _open_due() -> int:
     database.dialect().read_committed(database.connection())
-    number, crossings = key_limits.open_due()
+    number, crossings = limit_journal.open_due()
     publish.limits(Effects(crossings=crossings))
     return number
 

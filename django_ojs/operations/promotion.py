@@ -91,12 +91,13 @@ def promote_by_queue(queues: Sequence[str], limit: int = BATCH) -> int:
 
 
 @database.retry_contention
-def _promote(operation: Callable[[], list[tuple[UUID, str]]]) -> int:
+def _promote(operation: Callable[[], list[tuple[UUID, str, str]]]) -> int:
     with publish.atomic_if_published(*publish.AVAILABLE):
         due = operation()
-        publish.jobs_available([key for key, _ in due], before=publish.before_timer)
+        before = {key: State(state) for key, _, state in due}
+        publish.jobs_available([*before], before=before)
     if due:
-        notify.workers_of(queue for _, queue in due)
+        notify.workers_of(queue for _, queue, _ in due)
     return len(due)
 
 

@@ -37,7 +37,7 @@ from django_ojs.spec.errors import DuplicateJob, InvalidRequest, OJSError, Queue
 from django_ojs.spec.states import State
 from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database, interceptor, key_limits, notify, queue_configs, tenants
-from django_ojs.storage.dialects.base import Stored
+from django_ojs.storage.dialects.rows import Stored
 from django_ojs.storage.figures import rollups
 
 

@@ -13,9 +13,6 @@ from django_ojs.storage import outbox
 #: Consecutive failures that open it, and seconds until it lets one request through.
 THRESHOLD: Final = 5
 COOLDOWN: Final = 10.0
-#: The most seconds of a server's `Retry-After` that are honoured.
-LONGEST_WAIT: Final = outbox.LONGEST_WAIT.total_seconds()
-
 #: 1, 2, 4, 8 seconds, at most the cooldown, each with a jitter of 50 %.
 BACKOFF: Final = RetryPolicy(
     max_attempts=1, initial_interval=timedelta(seconds=1), max_interval=timedelta(seconds=COOLDOWN)
@@ -69,9 +66,18 @@ class Breaker:
         """Note a failure. Return how long to wait."""
         self.failures += 1
         if self.failures >= THRESHOLD:
-            wait = COOLDOWN
+            wait = timedelta(seconds=COOLDOWN)
         else:
-            wait = BACKOFF.delay(self.failures, self._random_).total_seconds()
-        wait = min(max(wait, retry_after or 0.0), LONGEST_WAIT)
-        self.retry_at = self._clock() + wait
-        return timedelta(seconds=wait)
+            wait = BACKOFF.delay(self.failures, self._random_)
+        wait = _at_least(retry_after, wait)
+        self.retry_at = self._clock() + wait.total_seconds()
+        return wait
+
+
+def queue_wait(failures: int, retry_after: float | None) -> timedelta:
+    """Return how long jobs of one queue wait after so many failures; the others do not."""
+    return _at_least(retry_after, BACKOFF.delay(failures, random.random))
+
+
+def _at_least(retry_after: float | None, wait: timedelta) -> timedelta:
+    return min(max(wait, timedelta(seconds=retry_after or 0.0)), outbox.LONGEST_WAIT)

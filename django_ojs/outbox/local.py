@@ -3,11 +3,13 @@
 import logging
 import random
 from collections.abc import Sequence
+from contextlib import suppress
 
 from django.db import Error, connections
 
 from django_ojs.conf import settings
 from django_ojs.models import OutboxEntry
+from django_ojs.models.outbox import HoldsBack
 from django_ojs.operations.enqueue import outbox as operations
 from django_ojs.operations.push import PushOptions, push_batch
 from django_ojs.outbox.breaker import BACKOFF
@@ -30,7 +32,7 @@ def deliver() -> int:
 
     Where the outbox is in the jobs' database, a job leaves it and is stored in one transaction;
     in another database's outbox a job that is stored already counts as arrived. A full
-    queue holds up its own jobs only.
+    queue holds up its own jobs only, and a tenant at its bound those of this tenant in the queue.
     """
     home, count = database.alias(), 0
     for using in operations.aliases():
@@ -61,33 +63,44 @@ def _deliver(queue: str, using: str) -> int:
     entries = outbox.next_of(LOCAL, using, BATCH, queue)
     if not entries:
         return 0
-    try:
+    with suppress(OJSError):
         return _store(entries, using)
-    except OJSError:
-        if len(entries) == 1:
-            return _store_one(entries[0], using)
-    for done, entry in enumerate(entries):
-        if not _store_one(entry, using):
-            return done
-    return len(entries)
+    done, full = 0, set[str]()
+    for entry in entries:
+        if entry.tenant_id in full:
+            continue
+        held_back = _store_one(entry, using)
+        if held_back is HoldsBack.QUEUE:
+            break
+        if held_back is HoldsBack.TENANT:
+            full.add(entry.tenant_id)
+        else:
+            done += 1
+    return done
 
 
-def _store_one(entry: OutboxEntry, using: str) -> int:
-    """Store a job, or note why not. Return 0 when it has to wait, and all jobs after it."""
+def _store_one(entry: OutboxEntry, using: str) -> HoldsBack | None:
+    """Store a job, or note why not. Return which jobs wait with it, if it has to wait."""
     try:
-        return _store([entry], using)
+        _store([entry], using)
     except DuplicateJob as error:
         if error.details.get("existing_job_id") in (None, str(entry.job_id)):
-            return outbox.sent([entry.pk], using)
-        outbox.refused(entry.pk, using, code=error.code, message=error.message)
+            outbox.sent([entry.pk], using)
+        else:
+            outbox.refused(entry.pk, using, code=error.code, message=error.message)
     except OJSError as error:
         # A bound may be raised, so a job waits even where it does not fit now.
         if error.retryable or isinstance(error, QueueFull):
             wait = BACKOFF.delay(entry.attempts + 1, random.random)
-            outbox.postponed([entry.pk], using, code=error.code, message=error.message, wait=wait)
-            return 0
+            of_tenant = isinstance(error, QueueFull) and error.tenant is not None
+            held_back = HoldsBack.TENANT if of_tenant else HoldsBack.QUEUE
+            outbox.postponed(
+                [entry.pk], using,
+                code=error.code, message=error.message, wait=wait, holds_back=held_back,
+            )  # fmt: skip
+            return held_back
         outbox.refused(entry.pk, using, code=error.code, message=error.message)
-    return 1
+    return None
 
 
 def _store(entries: Sequence[OutboxEntry], using: str) -> int:

@@ -9,9 +9,10 @@ from datetime import timedelta
 from typing import Final, Protocol, TypeVar
 
 from django_ojs.models import OutboxEntry
+from django_ojs.models.outbox import HoldsBack
 from django_ojs.operations.maintenance import lease
 from django_ojs.outbox import size_limits
-from django_ojs.outbox.breaker import Breaker, BreakerState
+from django_ojs.outbox.breaker import Breaker, BreakerState, queue_wait
 from django_ojs.outbox.remote_manifest import RemoteManifest
 from django_ojs.outbox.responses import DeliveryOutcome, Result, Unreachable, unreachable
 from django_ojs.spec.destinations import Destination
@@ -118,12 +119,15 @@ class Relay:
                 ))  # fmt: skip
         return fitting
 
-    def _send(self, entries: list[OutboxEntry]) -> None:
+    def _send(self, entries: list[OutboxEntry]) -> bool:
+        """Send jobs in one request, or one by one. Return whether none of them has to wait."""
         result = self._in_request_thread(lambda: self._sender.send(entries))
-        if result.outcome is DeliveryOutcome.LATER and 0 < result.room < len(entries):
+        concerned = [entry for entry in entries if result.concerns(entry)]
+        if result.outcome is DeliveryOutcome.LATER and 0 < result.room < len(concerned):
             # The queue has room for some of them, and Retry-After is about room for all. Only once:
             # another producer may fill the queue in between, again and again.
-            entries = entries[: result.room]
+            without = concerned[result.room :]
+            entries = [entry for entry in entries if entry not in without]
             result = self._in_request_thread(lambda: self._sender.send(entries))
         match result.outcome:
             case DeliveryOutcome.DELIVERED:
@@ -132,12 +136,10 @@ class Relay:
                 self._refuse(entries[0], result)
             case DeliveryOutcome.LATER:
                 self._postpone(entries, result)
+                return False
             case DeliveryOutcome.ONE_BY_ONE:
-                for entry in entries:
-                    failures = self.breaker.failures
-                    self._send([entry])
-                    if self.breaker.failures > failures or not self._keep_lease():
-                        return
+                return all(self._send([entry]) and self._keep_lease() for entry in entries)
+        return True
 
     def _deliver(self, entries: list[OutboxEntry]) -> None:
         self.sent_count += outbox.sent([entry.pk for entry in entries], self.using)
@@ -155,16 +157,30 @@ class Relay:
         )  # fmt: skip
 
     def _postpone(self, entries: list[OutboxEntry], result: Result) -> None:
-        wait = self.breaker.failed(result.retry_after)
+        """Let jobs wait: the first of a queue or tenant, which holds back the others, or all."""
+        subject = self.destination.name
+        first = next(filter(result.concerns, entries), None)
+        if result.queue is None or first is None:
+            holds_back = HoldsBack.DESTINATION
+            wait = self.breaker.failed(result.retry_after)
+            failures = self.breaker.failures
+        else:
+            entries = [first]
+            holds_back = HoldsBack.QUEUE if result.tenant is None else HoldsBack.TENANT
+            subject = f"{subject}, {holds_back} {result.tenant or result.queue},"
+            # The server works: the other queues go on.
+            self.breaker.succeeded()
+            failures = first.attempts + 1
+            wait = queue_wait(failures, result.retry_after)
         self._window = 1
         outbox.postponed(
             [entry.pk for entry in entries], self.using,
-            code=result.code, message=result.message, wait=wait,
+            code=result.code, message=result.message, wait=wait, holds_back=holds_back,
         )  # fmt: skip
         logger.log(
-            logging.WARNING if self.breaker.failures in (1, 5) else logging.DEBUG,
+            logging.WARNING if failures in (1, 5) else logging.DEBUG,
             "%s takes no jobs now (%s); next try in %.1f s, the breaker is %s.",
-            self.destination.name, result.code,
+            subject, result.code,
             wait / timedelta(seconds=1), self.breaker.state,
         )  # fmt: skip
 

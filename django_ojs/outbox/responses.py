@@ -9,8 +9,13 @@ from enum import StrEnum
 from typing import Any, Final
 from uuid import UUID
 
+from django_ojs.models import OutboxEntry
+
 #: Errors of the relay, the path or the moment, and not of the job: it is sent again later.
 _LATER: Final = frozenset({401, 404, 405, 407, 408, 425, 429})
+
+#: Errors of the moment that say in their details which queue takes no jobs; the others may.
+_OF_ONE_QUEUE: Final = frozenset({"QUEUE_FULL", "queue_paused", "QUEUE_PAUSED"})
 
 
 class Unreachable(Exception):
@@ -38,7 +43,8 @@ class DeliveryOutcome(StrEnum):
 class Result:
     """An outcome, and the code and message of the server where it sent some.
 
-    `room`: for how many jobs a full queue has room, which is less than were sent.
+    `queue`, `tenant`: the response concerns only this queue, or only this tenant in it. `room`: for
+    how many jobs a full queue has room, which is less than were sent.
     """
 
     outcome: DeliveryOutcome
@@ -46,6 +52,12 @@ class Result:
     message: str = ""
     retry_after: float | None = None
     room: int = 0
+    queue: str | None = None
+    tenant: str | None = None
+
+    def concerns(self, entry: OutboxEntry) -> bool:
+        """Whether the response concerns this job."""
+        return self.queue in (None, entry.queue) and self.tenant in (None, entry.tenant_id)
 
 
 DELIVERED: Final = Result(outcome=DeliveryOutcome.DELIVERED)
@@ -82,8 +94,11 @@ def read(
     error: Mapping[str, Any] = found if isinstance(found, Mapping) else {}
     code = error.get("code")
     known = isinstance(code, str) and bool(code)
+    queue, tenant = _subject(error)
     result = Result(
         outcome=_outcome(status, error if known else {}, job_ids, batch=batch),
+        queue=queue,
+        tenant=tenant,
         code=str(code) if known else f"http_{status}",
         message=str(error.get("message") or f"The server responded with {status}."),
         retry_after=retry_after(headers),
@@ -96,6 +111,8 @@ def _outcome(
     status: int, error: Mapping[str, Any], job_ids: list[UUID], *, batch: bool
 ) -> DeliveryOutcome:
     if batch:
+        if _subject(error)[0] is not None:
+            return DeliveryOutcome.LATER
         # A server without batches may not know the path.
         split = 400 <= status < 500 and (status not in _LATER or status in (404, 405))
         return DeliveryOutcome.ONE_BY_ONE if split else DeliveryOutcome.LATER
@@ -136,10 +153,23 @@ def _confirms(document: Mapping[str, Any], job_ids: list[UUID], *, batch: bool) 
     return isinstance(job, Mapping) and job.get("id") == str(job_ids[0])
 
 
-def _room(error: Mapping[str, Any]) -> int:
+def _fields(error: Mapping[str, Any]) -> dict[str, Any]:
     found = error.get("details")
     # The backpressure document has the details in the error itself.
-    fields = {**error, **(found if isinstance(found, Mapping) else {})}
+    return {**error, **(found if isinstance(found, Mapping) else {})}
+
+
+def _subject(error: Mapping[str, Any]) -> tuple[str | None, str | None]:
+    """Return the queue that takes no jobs now, and the tenant where it is only that of one."""
+    fields = _fields(error)
+    queue, tenant = fields.get("queue"), fields.get("tenant_id")
+    if error.get("code") not in _OF_ONE_QUEUE or not isinstance(queue, str):
+        return None, None
+    return queue, tenant if isinstance(tenant, str) else None
+
+
+def _room(error: Mapping[str, Any]) -> int:
+    fields = _fields(error)
     depth, bound = fields.get("depth"), fields.get("bound")
     # A bound in bytes is no number of jobs.
     if error.get("code") != "QUEUE_FULL" or fields.get("unit") is not None:

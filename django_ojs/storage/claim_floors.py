@@ -24,7 +24,7 @@ from typing import Final
 from django_ojs.spec.envelope import MIN_PRIORITY
 from django_ojs.storage import database, process_state
 from django_ojs.storage.claims import Claimed
-from django_ojs.storage.dialects.base import Floor
+from django_ojs.storage.dialects.rows import Floor
 
 #: Seconds from which on a claim is slow.
 SLOW: Final = 0.02

@@ -6,9 +6,9 @@ the jobs of one transaction in the order of their enqueues. The order is that of
 """
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from datetime import timedelta
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from django.db import IntegrityError, OperationalError, ProgrammingError, transaction
@@ -16,7 +16,7 @@ from django.db.models import BooleanField, ExpressionWrapper, F, Q, QuerySet
 from django.db.models.functions import Length, Now
 
 from django_ojs.models import OutboxEntry
-from django_ojs.models.outbox import Delivery
+from django_ojs.models.outbox import Delivery, HoldsBack
 from django_ojs.spec.errors import WrongDatabase
 from django_ojs.spec.failure import clean
 from django_ojs.spec.texts import Translatable as _
@@ -89,11 +89,9 @@ def next_of(
 ) -> list[OutboxEntry]:
     """Return the rows to send now, in order; none while the first of them is postponed.
 
-    It returns at least one row, and no more than have `LOADED_AT_ONCE` characters together.
+    Those of a queue or a tenant that a postponed row holds back are left out. It returns at least
+    one row, and no more than have `LOADED_AT_ONCE` characters together.
     """
-    waiting = _waiting(destination, using)
-    if queue is not None:
-        waiting = waiting.filter(queue=queue)
     # Only the first row must be due, because no other may overtake it. A row that is due later than
     # the longest postponement allows was postponed before the clock was set back.
     due = ExpressionWrapper(
@@ -102,10 +100,18 @@ def next_of(
         | Q(next_try_at__gt=Now() + LONGEST_WAIT + timedelta(minutes=1)),
         output_field=BooleanField(),
     )
-    looked_at = waiting.annotate(due=due, size=Length("envelope")).order_by("position")
+    waiting = _waiting(destination, using).annotate(due=due)
+    if queue is not None:
+        waiting = waiting.filter(queue=queue)
+    holding = waiting.exclude(holds_back=HoldsBack.DESTINATION).filter(due=False)
+    held = set(holding.values_list("holds_back", "queue", "tenant_id"))
+    found: list[tuple[Any, ...]] = []
+    for part in _not_held(waiting, held, queue) if held else [waiting]:
+        rows = part.annotate(size=Length("envelope")).order_by("position")
+        found += rows.values_list("position", "pk", "due", "size")[:limit]
     keys: list[int] = []
     total = 0
-    for key, is_due, size in looked_at.values_list("pk", "due", "size")[:limit]:
+    for _due_at, key, is_due, size in sorted(found)[:limit]:
         total += size
         if keys and total > LOADED_AT_ONCE:
             break
@@ -113,6 +119,21 @@ def next_of(
             return []
         keys.append(key)
     return list(entries(using).filter(pk__in=keys).order_by("position"))
+
+
+def _not_held(
+    waiting: QuerySet[OutboxEntry], held: Collection[tuple[str, str, str]], queue: str | None
+) -> Iterator[QuerySet[OutboxEntry]]:
+    """Return the rows of each queue that is not held back, without those of held tenants.
+
+    By queue, so that no query reads the rows of a queue that is held back, of which there may be
+    millions.
+    """
+    whole = {name for kind, name, _ in held if kind == HoldsBack.QUEUE}
+    for each in _queues_of(waiting) if queue is None else [queue]:
+        if each not in whole:
+            tenants = [tenant for _, name, tenant in held if name == each]
+            yield waiting.filter(queue=each).exclude(tenant_id__in=tenants)
 
 
 def has_any(destination: str, using: str) -> bool:
@@ -125,10 +146,12 @@ def has_any(destination: str, using: str) -> bool:
 
 def queues_of(destination: str, using: str) -> list[str]:
     """Return the queues with rows to send, by one index query for each."""
+    return _queues_of(_waiting(destination, using))
+
+
+def _queues_of(waiting: QuerySet[OutboxEntry]) -> list[str]:
     found: list[str] = []
-    ordered = (
-        _waiting(destination, using).order_by("queue", "position").values_list("queue", flat=True)
-    )
+    ordered = waiting.order_by("queue", "position").values_list("queue", flat=True)
     queue = ordered.first()
     while queue is not None:
         found.append(queue)
@@ -159,11 +182,17 @@ def refused(key: int, using: str, *, code: str, message: str) -> int:
 
 
 def postponed(
-    keys: Collection[int], using: str, *, code: str, message: str, wait: timedelta
+    keys: Collection[int],
+    using: str,
+    *,
+    code: str,
+    message: str,
+    wait: timedelta,
+    holds_back: HoldsBack = HoldsBack.DESTINATION,
 ) -> int:
-    """Record a failed attempt, and the time of the next one."""
+    """Record a failed attempt, the time of the next one, and what waits until then."""
     return _mark(
-        keys, using, attempts=F("attempts") + 1, next_try_at=Now() + wait,
+        keys, using, attempts=F("attempts") + 1, next_try_at=Now() + wait, holds_back=holds_back,
         error_code=clean(code, 64), error_message=clean(message, 1000),
     )  # fmt: skip
 
@@ -177,7 +206,8 @@ def requeue(keys: Collection[int], using: str) -> int:
     """Make refused rows pending, after all others. Return how many there were."""
     rows = entries(using).filter(pk__in=list(keys), state=Delivery.REFUSED)
     return database.retried(
-        lambda: rows.update(state=Delivery.PENDING, position=None, next_try_at=None), using
+        lambda: rows.update(state=Delivery.PENDING, position=None, next_try_at=None, holds_back=""),
+        using,
     )
 
 

@@ -27,7 +27,7 @@ from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.tenants import TenantFairness
 from django_ojs.storage import database, key_limits, process_state
 from django_ojs.storage.claims import Claimed
-from django_ojs.storage.dialects.base import Candidate, Turn, TurnJob
+from django_ojs.storage.dialects.rows import Candidate, Turn, TurnJob
 from django_ojs.storage.transitions import ClaimValues
 
 #: Tenants that a claim reads beyond those that it needs: the jobs of some may be locked by other

@@ -2,7 +2,7 @@
 
 `Job.tenant_id` is set in queues whose configuration names tenants, and nowhere else, so that the
 indexes by tenant have no entry for the jobs of other queues. Jobs that were stored before the
-configuration have none until `assign` or `assign_all` sets it.
+configuration have none until `assign` or the maintenance (`Assigner`) sets it.
 
 The bound of a tenant is exact at the bound, and takes no lock alone far from it (as those of
 queues, see `storage.bounds`): a transaction that adds jobs to a tenant holds a shared lock until it
@@ -11,14 +11,15 @@ holder, are more than can be waiting before these transactions end. Near the bou
 the lock alone and sees all jobs. Other tenants have other locks.
 """
 
+import time
 from collections import defaultdict
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 from uuid import UUID
 
 from django_ojs.models import Job
 from django_ojs.spec.envelope import Envelope
-from django_ojs.spec.states import WAITING
+from django_ojs.spec.states import WAITING, State
 from django_ojs.spec.tenants import tenant_of
 from django_ojs.storage import database, queue_configs
 from django_ojs.storage.bounds import LOCK_TIMEOUT
@@ -27,6 +28,16 @@ from django_ojs.storage.figures import known_queues
 
 #: Jobs of a queue that one call of `assign` changes.
 _MOST: Final = 10_000
+
+#: Active ones too: a retry, or a return to the queue, lets them wait again.
+_UNFINISHED: Final = (State.ACTIVE, *sorted(WAITING))
+
+#: Seconds for which jobs without a tenant are expected in a queue: after its configuration names
+#: tenants, and after one was found. Processes that do not know it yet, and transactions that commit
+#: late, add some.
+EXPECTED: Final = 600.0
+#: Seconds between two scans of a queue in which none is expected.
+INTERVAL: Final = 3600.0
 
 
 def fill_in(envelopes: Iterable[Envelope]) -> None:
@@ -67,14 +78,14 @@ def busiest(queue: str, *, limit: int) -> list[tuple[str, int]]:
 
 
 def assign(queue: str) -> int:
-    """Set the tenants of waiting jobs that have none, in a queue that names tenants.
+    """Set the tenants of unfinished jobs that have none, in a queue that names tenants.
 
     Return how many jobs were changed, some thousands at most.
     """
     changed = 0
     if queue_configs.config_of(queue).has_tenants:
         # Each state has an index that begins with the queue.
-        for state in sorted(WAITING):
+        for state in _UNFINISHED:
             while changed < _MOST and (done := _assign_batch(queue, state)):
                 changed += done
     return changed
@@ -99,14 +110,28 @@ def assign_to(keys: Collection[UUID]) -> int:
     return sum(map(len, by_tenant.values()))
 
 
-def assign_all() -> int:
-    """Set the tenants of waiting jobs that have none, in all queues that name tenants.
+class Assigner:
+    """Sets the tenants of unfinished jobs that have none, in all queues that name tenants.
 
-    A process may not know yet that a queue does, and a transaction may commit later. Return how
-    many.
+    No index has these jobs, so each search of them reads the unfinished jobs of a queue: at each
+    call only while some are expected, and otherwise once an hour.
     """
-    configs = queue_configs.current()
-    if configs is None:
-        return 0
-    names = {name for name in known_queues.by_name().names if configs.of(name).has_tenants}
-    return sum(assign(name) for name in sorted(names))
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        #: Of each queue: until when such jobs are expected, and the time of its next scan.
+        self._queues: dict[str, tuple[float, float]] = {}
+
+    def assign_all(self) -> int:
+        """Scan the queues whose time it is. Return how many jobs were changed."""
+        configs, now, changed = queue_configs.current(), self._clock(), 0
+        known = [] if configs is None else known_queues.by_name().names
+        names = {name for name in known if configs and configs.of(name).has_tenants}
+        self._queues = {name: self._queues.get(name, (now + EXPECTED, now)) for name in names}
+        for name, (expected_until, scan_at) in sorted(self._queues.items()):
+            if now >= scan_at:
+                done = assign(name)
+                until = now + EXPECTED if done else expected_until
+                self._queues[name] = until, now if now < until else now + INTERVAL
+                changed += done
+        return changed

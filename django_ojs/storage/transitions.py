@@ -142,13 +142,16 @@ def oldest_available(queue: str, limit: int) -> list[Job]:
     return list(found.only("id", "type", "size_bytes").order_by("enqueued_at", "id"))
 
 
-def promote(limit: int) -> list[tuple[UUID, str]]:
-    """Make scheduled and retryable jobs that are due available. Return (id, queue) of each."""
+def promote(limit: int) -> list[tuple[UUID, str, str]]:
+    """Make scheduled and retryable jobs that are due available.
+
+    Return (id, queue, state before) of each.
+    """
     return database.dialect().promote(database.connection(), limit)
 
 
-def promote_by_queue(queues: Sequence[str], each: int) -> list[tuple[UUID, str]]:
-    """Make up to `each` due jobs of each of these queues available. Return (id, queue) of each."""
+def promote_by_queue(queues: Sequence[str], each: int) -> list[tuple[UUID, str, str]]:
+    """Make up to `each` due jobs of each of these queues available. Return as `promote` does."""
     return database.dialect().promote_by_queue(database.connection(), queues, each)
 
 

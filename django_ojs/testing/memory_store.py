@@ -30,7 +30,8 @@ from django_ojs.spec.unique_policy import UniquePolicy
 from django_ojs.spec.workflow import Graph
 from django_ojs.storage import database, queue_configs
 from django_ojs.storage.claims import Claimed
-from django_ojs.storage.dialects.base import Dialect, Stored
+from django_ojs.storage.dialects.base import Dialect
+from django_ojs.storage.dialects.rows import Stored
 from django_ojs.testing.memory_workflows import MemoryWorkflows
 from django_ojs.testing.store import UNKNOWN_TYPE
 from django_ojs.worker.in_flight import Run

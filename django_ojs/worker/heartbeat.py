@@ -14,7 +14,7 @@ from django_ojs.operations import beat
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.maintenance.timeouts import timeout_failure
 from django_ojs.storage.backoff import Backoff
-from django_ojs.storage.dialects.base import Session
+from django_ojs.storage.dialects.server import Session
 from django_ojs.worker.completer import Completer
 from django_ojs.worker.handler_call import interrupt
 from django_ojs.worker.in_flight import JobsInFlight, Phase, Run

@@ -94,9 +94,10 @@ class MaintenanceThread:
             Step(passing.fire_cron, TICK, task="ojs.cron.trigger"),
             Step(passing.advance_workflows, TICK, WORKFLOWS_AT_ONCE, ADVANCE),
             Step(limits.open_due, TICK, limits.AT_ONCE),
-            Step(limits.recheck, 60.0, _ALL),
+            # It reads all jobs that wait with a limit by key, for what normally does not happen.
+            Step(limits.recheck, 600.0, _ALL),
             Step(limits.prune, 60.0, _ALL),
-            Step(tenants.assign_all, 60.0, _ALL),
+            Step(tenants.Assigner().assign_all, 60.0, _ALL),
             Step(self._dead_workers.take_back, TICK, task="ojs.reaper.check"),
             Step(rescue.LapseCheck().lapse, 1.0, task="ojs.visibility.check"),
             Step(timeouts.enforce_for_a_moment, TICK, timeouts.BATCH),
@@ -156,7 +157,9 @@ class MaintenanceThread:
                 is_behind = False
                 try:
                     if self._leads and time.monotonic() >= held_until:
-                        is_held = lease.take(self._worker_id)
+                        # After an outage the sessions of all workers have ended.
+                        take = lease.take if is_away else self._dead_workers.take_lease
+                        is_held = take(self._worker_id)
                         now = time.monotonic()
                         if is_away:
                             self._dead_workers.database_was_away(now - written_at)

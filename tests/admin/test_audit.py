@@ -23,7 +23,7 @@ from django_ojs.operations.access.audit_trail import Actor
 from django_ojs.operations.cancel import cancel
 from django_ojs.operations.jobs.bulk_step import CANCEL, BulkStep
 from django_ojs.spec import ids
-from django_ojs.storage import database, key_limits
+from django_ojs.storage import database, limit_journal
 from django_ojs.storage.dialects.postgresql import PostgreSQL
 from tests import factories
 from tests.admin.markup import HOSTILE, structure
@@ -191,7 +191,7 @@ def test_every_kind_of_object_and_action_is_recorded() -> None:
     assert ann.post(f"{BASE}limitkey/add/", limit).status_code == 302
     assert changes() == {"concurrency": [None, 2]}
     ann.post(f"{BASE}limitkey/", {"action": "remove_overrides", "_selected_action": "acme"})
-    key_limits.pause("acme", timedelta(minutes=1))
+    limit_journal.pause("acme", timedelta(minutes=1))
     ann.post(f"{BASE}limitkey/", {"action": "open_now", "_selected_action": "acme"})
     factories.push_many(3, queue="bulk")
     create = f"{BASE}bulkoperation/create/cancel/"

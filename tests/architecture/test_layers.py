@@ -83,7 +83,8 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
             "replica",
         },
         {"interceptor", "other_queues", "queue_limits", "queue_turns"},
-        {"pool_limits"},
+        {"pool_limits", "key_use"},
+        {"limit_journal"},
         {
             "transitions",
             "key_limits",

@@ -24,7 +24,7 @@ from django_ojs.operations.beat import Registration
 from django_ojs.operations.maintenance import lease, mode
 from django_ojs.operations.workers import rescue
 from django_ojs.storage import database
-from django_ojs.storage.dialects.base import HorizonHolder
+from django_ojs.storage.dialects.server import HorizonHolder
 from django_ojs.storage.figures import counts
 from tests.command_line.run import Run, ojs
 from tests.databases import ALIASES

@@ -759,7 +759,7 @@ DOCUMENTS: Final[tuple[Section, ...]] = (
 NOTES: Final[dict[str, str]] = {
     "OBS-002": "With `OPENTELEMETRY`. A batch has one span.",
     "OBS-004": "By `/ojs/metrics` and OpenTelemetry; failed jobs are those that were discarded.",
-    "RT-006": "`system.gap`, without the times of the events that are deleted.",
+    "RT-006": "`system.gap`; `gap_start` only where the id of the last event tells it.",
     "RT-007": "The log of events is the buffer, and nothing is dropped.",
     "RT-008": "Where `KEEP_EVENTS` names it; the end of a job that is followed is one by default.",
     "RT-009": "Under ASGI, and under WSGI where the server calls `watch_signals`.",

@@ -25,6 +25,7 @@ from django_ojs.models import Event
 from django_ojs.operations.access import api_keys
 from django_ojs.operations.events import feed as feeds
 from django_ojs.operations.events import log, publish
+from django_ojs.spec import times
 from django_ojs.spec.events import EventType
 from django_ojs.spec.scopes import Scope
 from example_project.site_server import Site
@@ -308,7 +309,11 @@ def test_events_that_are_gone_are_a_gap_with_their_number() -> None:
         gap = next(found)
         assert (gap.event, gap.data) == (
             "system.gap",
-            {"channel": "all", "estimated_missed_count": 2},
+            {
+                "channel": "all",
+                "gap_end": times.format_timestamp(events[3].time),
+                "estimated_missed_count": 2,
+            },
         )
         assert subjects(found, 1) == ["d"]
 
@@ -317,7 +322,12 @@ def test_events_that_are_gone_are_a_gap_with_their_number() -> None:
 def test_a_last_event_that_is_not_known_is_a_gap_and_no_error(unknown: str) -> None:
     happen("before")
     with stream(**{"Last-Event-ID": unknown}) as found:
-        assert next(found).event == "system.gap"
+        gap = next(found)
+        assert gap.event == "system.gap"
+        # The id of an event contains its time.
+        start = "2025-02-24T20:27:30.828Z" if unknown.startswith("evt_") else None
+        assert gap.data.get("gap_start") == start
+        assert gap.data["gap_end"] > "2025-02-24T20:27:30.828Z"
         happen("a")
         assert subjects(found, 1) == ["a"]
 

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from django_ojs.models import Rollup, Worker
 from django_ojs.storage.figures import rollups
-from tests.factories import push, push_many, silence
+from tests.factories import active, push, push_many, silence
 from tests.http.api import Api, make_key
 
 pytestmark = pytest.mark.django_db
@@ -165,6 +165,8 @@ def test_the_pools_are_listed_with_their_workers_and_jobs() -> None:
     silence("stale")
     fetched(worker_id="a", queues=["pay"], count=2)
     fetched(worker_id="b", queues=["pay"])
+    # It took this one before it was a member; the limit of the pool is on the pool's queues.
+    active("b", queue="elsewhere")
     assert api.get("admin/pools").ok() == {
         "items": [
             {

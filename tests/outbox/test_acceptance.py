@@ -89,6 +89,50 @@ def test_jobs_arrive_in_order_with_their_ids(remote: Remote, relay: Relay) -> No
 
 
 @pytest.mark.smoke
+def test_a_queue_that_drains_and_a_tenant_at_its_bound_hold_back_only_their_own_jobs(
+    remote: Remote, relay: Relay
+) -> None:
+    with override_settings(DATABASE_ROUTERS=[PATH]):
+        queues.drain("remote-drains")
+        queues.configure("remote-shared", {"tenant_limits": {"max_queue_depth": 2}})
+
+    def send(queue: str, arg: str, **meta: Any) -> None:
+        ojs.enqueue("test.job", [arg], queue=queue, meta=meta)
+
+    for number in range(3):
+        send("remote-drains", f"drains {number}")
+        send("remote-shared", f"full {number}", tenant_id="full")
+        send("remote-shared", f"small {number % 2}", tenant_id=f"small-{number}")
+        send("remote-a", f"a {number}")
+    run(relay)
+    assert sorted(numbers(remote)) == [
+        *("a 0", "a 1", "a 2", "full 0", "full 1", "small 0", "small 0", "small 1")
+    ]
+    waiting = OutboxEntry.objects.filter(state="pending").order_by("position")
+    codes = ["queue_paused", "QUEUE_FULL", "", ""]
+    assert sorted(waiting.values_list("error_code", flat=True)) == sorted(codes)
+    # Another job for a queue that is held back waits as well, with no request.
+    send("remote-drains", "drains 3")
+    run(relay)
+    assert waiting.count() == 5
+    with override_settings(DATABASE_ROUTERS=[PATH]):
+        queues.resume("remote-drains")
+        queues.configure("remote-shared", {"tenant_limits": {"max_queue_depth": 3}})
+
+    def arrived() -> bool:
+        let_time_pass(relay)
+        run(relay)
+        return not waiting.exists()
+
+    # The remote site may know it a second later.
+    eventually(arrived, "all have arrived", pause=0.1)
+    assert [each for each in numbers(remote) if "drains" in each] == [
+        f"drains {number}" for number in range(4)
+    ]
+    assert [each for each in numbers(remote) if "full" in each] == ["full 0", "full 1", "full 2"]
+
+
+@pytest.mark.smoke
 @pytest.mark.sized
 @pytest.mark.requirement("FA-003")
 def test_each_job_arrives_once_through_deaths_between_sending_and_noting(

@@ -68,6 +68,27 @@ def test_a_full_queue_keeps_its_own_jobs_waiting_and_no_others() -> None:
     assert (stored("full"), waiting()) == ([0, 1, 2, 3, 4], 0)
 
 
+def test_a_tenant_at_its_bound_keeps_its_own_jobs_waiting_and_no_others() -> None:
+    queues.configure("shared", {"tenant_limits": {"max_queue_depth": 3}})
+    # More of it than one transaction stores are before those of the others.
+    put("shared", 150, meta={"tenant_id": "full"})
+    put("shared", 2, meta={"tenant_id": "small"})
+    put("shared", 2)
+    assert local.deliver_all() == 7
+    waits = OutboxEntry.objects.filter(state="pending")
+    assert set(waits.values_list("tenant_id", flat=True)) == {"full"}
+    assert waits.exclude(holds_back="").get().error_code == "QUEUE_FULL"
+    put("shared", 1, meta={"tenant_id": "small"})
+    assert local.deliver_all() == 1
+    queues.configure("shared", {"tenant_limits": {"max_queue_depth": 0}})
+    assert local.deliver_all() == 0, "it waits first"
+    let_time_pass()
+    assert local.deliver_all() == 147
+    full = Job.objects.filter(meta__tenant_id="full").order_by("created_at", "id")
+    assert [job.args[0] for job in full] == list(range(150))
+    assert not waits.exists()
+
+
 def test_a_draining_queue_keeps_its_jobs_waiting_until_it_is_resumed() -> None:
     queues.drain("a")
     put("a", 2)

@@ -259,7 +259,15 @@ def test_a_batch_for_which_there_is_no_room_goes_as_far_as_there_is(
     assert server.ids == keys[:8]
     # Now it is full, and is left alone.
     relay.send_next()
-    assert relay.breaker.wait > 30
+    asked = len(server.requests)
+    run(relay)
+    assert len(server.requests) == asked
+    (first,) = OutboxEntry.objects.exclude(holds_back="")
+    assert (str(first.job_id), first.holds_back) == (keys[8], "queue")
+    assert first.next_try_at is not None
+    assert first.next_try_at - first.created_at > timedelta(seconds=59)
+    # The server works: jobs for another queue of it are sent.
+    assert relay.breaker.wait == 0
     assert (server.ids, states()[8:]) == (keys[:8], ["pending"] * 4)
 
 

@@ -20,7 +20,7 @@ from django_ojs.models import Job
 from django_ojs.operations import queues
 from django_ojs.spec.states import State
 from django_ojs.storage import database, replica
-from django_ojs.storage.dialects.base import Replication
+from django_ojs.storage.dialects.server import Replication
 from tests.admin.users import root
 from tests.command_line.run import ojs
 from tests.databases import ALIASES

@@ -16,7 +16,7 @@ from django_ojs.operations import ack, beat, cancel
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.workers.rescue import DeadWorkers
 from django_ojs.spec.failure import Failure
-from django_ojs.storage.dialects.base import Session
+from django_ojs.storage.dialects.server import Session
 from django_ojs.worker import heartbeat as heartbeats
 from django_ojs.worker.executor import Executor
 from django_ojs.worker.heartbeat import Heartbeat

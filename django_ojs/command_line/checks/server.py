@@ -15,7 +15,7 @@ from django_ojs.conf import settings
 from django_ojs.formatting import grouped
 from django_ojs.operations.figures.health import OLD
 from django_ojs.storage import database, replica
-from django_ojs.storage.dialects.base import HorizonHolder
+from django_ojs.storage.dialects.server import HorizonHolder
 
 #: Dead rows of a table that a healthy autovacuum removes soon.
 DEAD_ROWS: Final = 10_000

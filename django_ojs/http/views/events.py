@@ -99,7 +99,7 @@ class EventView(JobView):
                 return log.resume(position_of(last), self.access.queues)
             except InvalidRequest:
                 # A client cannot correct this header (ojs-realtime §2.5).
-                return log.Resumed(log.latest(), has_gap=True)
+                return log.resume_from_unknown(last)
         if after := self.request.query_params.get("after"):
             return log.resume(after, self.access.queues)
         return log.Resumed(log.latest())

@@ -22,7 +22,7 @@ from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import bounds, database, queue_configs
 from django_ojs.storage.bounds import Load
 from django_ojs.storage.dialects import job_row
-from django_ojs.storage.dialects.base import Stored
+from django_ojs.storage.dialects.rows import Stored
 from django_ojs.storage.queue_configs import config_and_warned, config_of
 
 #: Inserts the jobs of an enqueue. Called with True it returns None, and stores nothing, unless the

@@ -19,10 +19,11 @@ from django_ojs.spec.envelope import Envelope, check_size
 from django_ojs.spec.envelope.wire import wire
 from django_ojs.spec.errors import DuplicateJob
 from django_ojs.spec.states import State
+from django_ojs.spec.tenants import tenant_of
 from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database, process_state
 from django_ojs.storage import outbox as stored
-from django_ojs.storage.dialects.base import Stored
+from django_ojs.storage.dialects.rows import Stored
 
 #: Rows of each kind that one call of `prune` deletes.
 PRUNED_AT_ONCE = 1000
@@ -117,6 +118,7 @@ def _entry(envelope: Envelope, destination: str, now: datetime) -> OutboxEntry:
         destination=destination,
         type=envelope.type,
         queue=envelope.queue,
+        tenant_id=tenant_of(envelope.meta),
         unique_key=envelope.unique_key,
         envelope=json.dumps(document),
     )

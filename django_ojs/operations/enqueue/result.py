@@ -15,7 +15,7 @@ from django_ojs.spec.envelope import Envelope, options_of
 from django_ojs.spec.rate_limit import Hold
 from django_ojs.spec.states import State
 from django_ojs.storage import database, transitions
-from django_ojs.storage.dialects.base import Stored
+from django_ojs.storage.dialects.rows import Stored
 
 _FIELDS = tuple(field.attname for field in Job._meta.concrete_fields)
 _CONTAINERS = (list, tuple, dict)

@@ -1,12 +1,14 @@
 """Read the recorded events, in the order of their commits and without gaps (ojs-events §6.4)."""
 
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
 from django.db.models import Q
+from django.utils import timezone
 
 from django_ojs.conf import settings
 from django_ojs.models import Event
@@ -46,12 +48,15 @@ class Page:
 class Resumed:
     """Where a reader goes on, and whether events after its cursor are not kept any more.
 
-    `missed` is how many they are at most, None where that is not known.
+    `missed` is how many they are at most. They are of the time from `gap_start` to `gap_end`. Each
+    is None where it is not known.
     """
 
     position: int
     has_gap: bool = False
     missed: int | None = None
+    gap_start: datetime | None = None
+    gap_end: datetime | None = None
 
 
 def read(
@@ -130,9 +135,24 @@ def resume(cursor: str, within: Collection[str] | None = None) -> Resumed:
     """Return where a reader goes on that has a cursor. Raises InvalidRequest for an unknown one."""
     last, position = latest(), _position(cursor, within)
     bounds = stored.bounds()
-    missed = 0 if bounds is None else bounds[0] - 1 - position
-    # A database that was restored may be behind the cursor.
-    return Resumed(min(position, last), has_gap=missed > 0, missed=missed if missed > 0 else None)
+    if bounds is None or bounds[0] - 1 <= position:
+        # A database that was restored may be behind the cursor.
+        return Resumed(min(position, last))
+    times = stored.kept().filter(position=bounds[0]).values_list("time", flat=True)
+    missed = bounds[0] - 1 - position
+    return Resumed(position, has_gap=True, missed=missed, gap_end=times.first())
+
+
+def resume_from_unknown(event_id: str) -> Resumed:
+    """Return that a reader goes on now, whose last event is not kept any more.
+
+    The id of an event contains its time.
+    """
+    now = timezone.now()
+    start = None
+    with suppress(InvalidRequest, ValueError, OverflowError):
+        start = min(now, events.made_at(_event_id(event_id)))
+    return Resumed(latest(), has_gap=True, gap_start=start, gap_end=now)
 
 
 def settle() -> int:

@@ -26,7 +26,8 @@ from django_ojs.storage import database
 from django_ojs.storage import events as stored
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.figures import rollups
-from django_ojs.storage.key_limits import Crossing, Dropped, Effects
+from django_ojs.storage.key_limits import Dropped, Effects
+from django_ojs.storage.limit_journal import Crossing
 
 #: Becoming available is one event, whatever it was before.
 AVAILABLE = (EventType.JOB_ENQUEUED,)
@@ -34,8 +35,8 @@ ENQUEUED = (EventType.JOB_ENQUEUED, EventType.JOB_SCHEDULED)
 STARTED = (EventType.JOB_STARTED,)
 COMPLETED = (EventType.JOB_COMPLETED,)
 
-#: The states that jobs have left: one for all, of each job by its id, or from the stored job.
-Before: TypeAlias = State | Mapping[UUID, State] | Callable[[Job], State]
+#: The states that jobs have left: one for all, or of each job by its id.
+Before: TypeAlias = State | Mapping[UUID, State]
 
 
 def is_recorded(*types: EventType) -> bool:
@@ -107,19 +108,10 @@ def jobs_available(keys: Collection[UUID], signal: Signal | None = None, *, befo
     )
 
 
-def before_timer(job: Job) -> State:
-    """Return the state in which a job waited that has become due.
-
-    A job that has run is retryable. A limit may have rescheduled it since, which its row does not
-    tell: its event says retryable nevertheless.
-    """
-    return State.RETRYABLE if job.run else State.SCHEDULED
-
-
 def _state(job: Job, before: Before) -> State:
     if isinstance(before, State):
         return before
-    return before[job.pk] if isinstance(before, Mapping) else before(job)
+    return before[job.pk]
 
 
 def started(claimed: Sequence[StoredJob]) -> None:

@@ -21,7 +21,11 @@ WINDOW: Final = timedelta(minutes=1)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class PoolStatus:
-    """A pool, the queues of it that the caller may use, its workers and their jobs in flight."""
+    """A pool, the queues of it that the caller may use, and its workers.
+
+    `active_jobs` are the jobs of its queues that they have in flight: those that its `concurrency`
+    limits.
+    """
 
     pool: Pool
     queues: list[str]
@@ -75,13 +79,17 @@ def pools(*, within: Collection[str] | None = None) -> list[PoolStatus]:
         if name in members:
             members[name].append(worker_id)
     everyone = [worker_id for ids in members.values() for worker_id in ids]
-    held = registry.held(everyone, within=within) if everyone else {}
+    held = registry.held_by_queue(everyone, within=within) if everyone else {}
     found = [
         PoolStatus(
             pool=pool,
             queues=_visible(pool, within),
             workers=len(members[pool.name]),
-            active_jobs=sum(held.get(worker_id, 0) for worker_id in members[pool.name]),
+            active_jobs=sum(
+                number
+                for (worker_id, queue), number in held.items()
+                if worker_id in members[pool.name] and pool.takes(queue)
+            ),
         )
         for pool in settings().pools
     ]

@@ -163,7 +163,11 @@ def _run(action: StepAction, which: Which, within: frozenset[str] | None, limit:
         named = which if which.states else replace(which, states=action.default)
         if within is not None:
             named = replace(named, within=within)
-        found = named.jobs().order_by("pk").values_list("pk", flat=True)
+        jobs = named.jobs()
+        if within is not None:
+            # It reads the dead letters of its queues that are in others, and does not change them.
+            jobs = jobs.filter(queue__in=within)
+        found = jobs.order_by("pk").values_list("pk", flat=True)
         keys = list(found[: limit + 1])
         expected = frozenset(named.states)
     else:

@@ -124,15 +124,28 @@ class JobFilter:
         ]
 
     def number(self) -> int:
-        """Return the exact number of jobs, where `counted`."""
+        """Return the exact number of jobs, where `counted`.
+
+        The counts are by the queue where a job is.
+        """
         queues = None if self.within is None else set(self.within)
         if self.queue is not None:
             queues = {self.queue} if queues is None else {self.queue} & queues
-        return sum(
+        number = sum(
             number
             for state, number in counts.totals(queues).items()
             if not self.states or state in self.states
         )
+        if self.within is not None and self._may_be_dead:
+            elsewhere = Job.primary.filter(original_queue__in=self.within)
+            if self.queue is not None:
+                elsewhere = elsewhere.filter(queue=self.queue)
+            number += elsewhere.exclude(queue__in=self.within).count()
+        return number
+
+    @property
+    def _may_be_dead(self) -> bool:
+        return self.dead_letter is not False and (not self.states or State.DISCARDED in self.states)
 
     def jobs(self) -> QuerySet[Job]:
         """Return the jobs, without an order."""
@@ -142,7 +155,9 @@ class JobFilter:
         """Add the conditions to a query, and keep its order."""
         found = among.filter(**self._equal(), **self._ranges())
         if self.within is not None:
-            found = found.filter(queue__in=sorted(self.within))
+            names = sorted(self.within)
+            # A dead letter that was moved to another queue is one of that where it ran, too.
+            found = found.filter(Job.in_queues(names) if self._may_be_dead else Q(queue__in=names))
         if self.states and len(self.states) > 1:
             found = found.filter(state__in=self.states)
         if self.error_type is not None:

@@ -31,6 +31,15 @@ def take(holder: str, name: str = MAINTENANCE) -> bool:
     return bool(made) and leases.filter(name=name, holder=holder).exists()
 
 
+def take_from(dead: str, holder: str) -> bool:
+    """Take the lease of the maintenance from its holder, which need not expire then.
+
+    Return False when that has it no longer.
+    """
+    held = Lease.primary.filter(name=MAINTENANCE, holder=dead)
+    return database.retried(lambda: held.update(holder=holder, until=Now() + TERM)) > 0
+
+
 def give(holder: str, name: str = MAINTENANCE) -> None:
     """Release the lease, if this holder has it."""
     database.retried(lambda: Lease.primary.filter(name=name, holder=holder).delete())

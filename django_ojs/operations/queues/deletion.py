@@ -24,10 +24,12 @@ from django_ojs.spec.errors import Conflict, InvalidRequest, QueueFull
 from django_ojs.spec.events import EventType
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import WAITING, State, Trigger
+from django_ojs.spec.tenants import tenant_of
 from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database, key_limits, notify, queue_configs, tenants, transitions
 from django_ojs.storage.bounds import remove as remove_bound
 from django_ojs.storage.database import BATCH
+from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.figures import counts, rollups
 from django_ojs.storage.figures.counts import ByState
 
@@ -76,8 +78,8 @@ def delete(
     Each transaction changes 500 jobs, so that other transactions wait only briefly for their locks.
     Raises NotFound, Conflict when the strategy is `reject` and a job waits or runs, InvalidRequest
     or a subclass, QueuePaused when the target is draining, and QueueFull when it has no room for
-    the next 500: the jobs that were moved before stay in the target, and
-    `details["jobs_affected"]` is their number.
+    the next 500, or for all jobs of a tenant: the jobs that were moved stay in the target, those of
+    other tenants too, and `details["jobs_affected"]` is their number.
     """
     _check(name, strategy, target)
     known = get(name)
@@ -89,7 +91,10 @@ def delete(
     if target is not None:
         draining.check([target])
         database.in_write_transaction(lambda: touch(target))
-        affected = _each_batch(name, most, lambda keys, _: _move(keys, name, target))
+        full: dict[str, QueueFull] = {}
+        affected = _each_batch(name, most, lambda keys, _: _move(keys, name, target, full))
+        for error in full.values():
+            raise error.with_details(jobs_affected=affected)
     elif strategy == "discard":
         affected = _each_batch(name, most, _discard)
     left = counts.by_queue([name]).get(name, {})
@@ -139,46 +144,72 @@ def _refuse_unfinished(known: QueueStatus) -> None:
 
 
 def _each_batch(name: str, most: int, act: _Act) -> int:
-    affected = 0
+    affected, before = 0, -1
     for state in _LEFT:
         try:
-            while affected < most and (done := _batch(name, state, most - affected, act)):
-                affected += done
+            # Again, while jobs are enqueued in the meantime; those that stay end it.
+            while before < affected < most:
+                before = affected
+                keys = _keys(name, state, most - affected)
+                for start in range(0, len(keys), BATCH):
+                    affected += _act_on_batch(name, state, keys[start : start + BATCH], act)
         except QueueFull as full:
             raise full.with_details(jobs_affected=affected) from None
+        before = -1
     return affected
 
 
-def _batch(name: str, state: State, left: int, act: _Act) -> int:
+def _keys(name: str, state: State, limit: int) -> list[UUID]:
     # Only the available jobs of a queue have an index of their own: the others are queried only
     # where the counts are not 0.
     if not counts.by_queue([name]).get(name, {}).get(state):
-        return 0
-    return _act_on_batch(name, state, min(BATCH, left), act)
+        return []
+    found = Job.primary.filter(queue=name, state=state)
+    ordered = found.order_by(*_ORDER.get(state, ("due_at", "pk")))
+    return list(ordered.values_list("pk", flat=True)[:limit])
 
 
 @database.write_transaction
-def _act_on_batch(name: str, state: State, limit: int, act: _Act) -> int:
-    which = Job.primary.filter(queue=name, state=state)
+def _act_on_batch(name: str, state: State, keys: list[UUID], act: _Act) -> int:
+    which = Job.primary.filter(OneOf("pk", keys), queue=name, state=state)
     # A job that a worker is claiming is locked, and stays with that worker.
-    found = which.order_by(*_ORDER.get(state, ("due_at", "pk"))).select_for_update(
-        skip_locked=True, no_key=True
-    )
-    keys = list(found.values_list("pk", flat=True)[:limit])
-    return act(keys, state) if keys else 0
+    found = which.select_for_update(skip_locked=True, no_key=True)
+    locked = list(found.values_list("pk", flat=True))
+    return act(locked, state) if locked else 0
 
 
-def _move(keys: list[UUID], source: str, target: str) -> int:
-    which = Job.primary.filter(pk__in=keys, queue=source, state__in=_LEFT)
+def _move(keys: list[UUID], source: str, target: str, full: dict[str, QueueFull]) -> int:
+    """Move jobs, without those of tenants that are full, to which it adds those that it finds."""
+    which = Job.primary.filter(OneOf("pk", keys), queue=source, state__in=_LEFT)
     waiting = which.exclude(state=State.PENDING)
     has_tenants = queue_configs.of(target).has_tenants
     needed = ["size_bytes", "meta"] if has_tenants else ["size_bytes"]
-    with bounds.entered(target, waiting.only(*needed)):
-        # `enqueued_at` stays, so they keep the order in which they became available.
-        moved = which.update(queue=target)
-    if has_tenants:
+    jobs, left = list(waiting.only(*needed)), set[UUID]()
+    for tenant in full:
+        left.update(_of_tenant(jobs, tenant))
+    while True:
+        try:
+            with bounds.entered(target, [job for job in jobs if job.pk not in left]):
+                return _moved([key for key in keys if key not in left], source, target)
+        except QueueFull as error:
+            if error.tenant is None:
+                raise
+            full[error.tenant] = error
+            room = max(0, error.bound - error.depth)
+            left.update(_of_tenant(jobs, error.tenant)[room:])
+
+
+def _of_tenant(jobs: list[Job], tenant: str) -> list[UUID]:
+    return [job.pk for job in jobs if tenant_of(job.meta) == tenant]
+
+
+def _moved(keys: list[UUID], source: str, target: str) -> int:
+    # `enqueued_at` stays, so they keep the order in which they became available.
+    which = Job.primary.filter(OneOf("pk", keys), queue=source, state__in=_LEFT)
+    moved = which.update(queue=target)
+    if queue_configs.of(target).has_tenants:
         tenants.assign_to(keys)
-    if Job.primary.filter(pk__in=keys, limit_key__isnull=False).exists():
+    if Job.primary.filter(OneOf("pk", keys), limit_key__isnull=False).exists():
         key_limits.mark([target])
     notify.workers_of([target])
     return moved

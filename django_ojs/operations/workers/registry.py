@@ -1,5 +1,6 @@
 """List registered workers, and direct them (ojs-admin-api §9, worker-protocol §2)."""
 
+from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -140,11 +141,21 @@ def takes(worker: Worker, queue: str) -> bool:
 
 def held(worker_ids: Collection[str], *, within: Collection[str] | None = None) -> dict[str, int]:
     """Return how many jobs each of these workers has in flight; those with none are left out."""
+    numbers = Counter[str]()
+    for (worker_id, _queue), number in held_by_queue(worker_ids, within=within).items():
+        numbers[worker_id] += number
+    return dict(numbers)
+
+
+def held_by_queue(
+    worker_ids: Collection[str], *, within: Collection[str] | None = None
+) -> dict[tuple[str, str], int]:
+    """Return how many jobs of each queue each of these workers has in flight."""
     active = Job.primary.filter(state=State.ACTIVE, worker_id__in=worker_ids)
     if within is not None:
         active = active.filter(queue__in=sorted(within))
-    counted = active.values("worker_id").annotate(number=Count("pk")).order_by()
-    return {str(row["worker_id"]): row["number"] for row in counted}
+    counted = active.values_list("worker_id", "queue").annotate(number=Count("pk")).order_by()
+    return {(str(worker_id), queue): number for worker_id, queue, number in counted}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -17,14 +17,15 @@ from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import dead_letter_queue
 from django_ojs.operations.events import publish
 from django_ojs.operations.fail import record
+from django_ojs.operations.maintenance import lease
 from django_ojs.operations.workers.removal import remove_all
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, raw_queries, transitions
 from django_ojs.storage.database import BATCH
-from django_ojs.storage.dialects.base import Session
 from django_ojs.storage.dialects.expressions import OneOf
+from django_ojs.storage.dialects.server import Session
 from django_ojs.storage.figures import rollups
 from django_ojs.storage.transitions import Claim
 
@@ -176,14 +177,28 @@ class DeadWorkers:
         self._away, self._back_at = seconds, time.monotonic()
         self._suspects = set()
 
+    def take_lease(self, holder: str) -> bool:
+        """Take the lease of the maintenance, from a holder whose session has ended too.
+
+        One check is enough for that. If the holder lives, it finds within a second that it does not
+        have the lease any more.
+        """
+        if lease.take(holder):
+            return True
+        ended = database.dialect().ended_holder(
+            database.connection(), lease.MAINTENANCE, **self._outage()
+        )
+        return ended is not None and lease.take_from(ended, holder)
+
+    def _outage(self) -> dict[str, float]:
+        return {"away": self._away, "back_for": time.monotonic() - self._back_at}
+
     def take_back(self) -> int:
         """Check once, and return how many jobs were taken back.
 
         Two checks must be about half a second apart.
         """
-        found = database.dialect().dead_workers(
-            database.connection(), away=self._away, back_for=time.monotonic() - self._back_at
-        )
+        found = database.dialect().dead_workers(database.connection(), **self._outage())
         others = [(worker, session) for worker, session in found if worker != self._own]
         silent = {worker for worker, session in others if session is None}
         gone = {(worker, session) for worker, session in others if session is not None}

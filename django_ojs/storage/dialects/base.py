@@ -1,23 +1,29 @@
-"""What a database must provide: the statements of the hot paths, locks, and what it alone can do.
+"""What a database must provide: the statements of jobs and of what belongs to them.
 
 A job is stored, claimed, completed and promoted by one statement each, for any number of jobs.
 """
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from abc import abstractmethod
+from collections.abc import Collection, Mapping, Sequence
 from datetime import datetime, timedelta
-from typing import Any, ClassVar, Literal, NamedTuple
+from typing import Any, ClassVar
 from uuid import UUID
 
-from django.core.checks import CheckMessage
-from django.db import InterfaceError, OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
 from django_ojs.spec.states import State
+from django_ojs.storage.dialects.rows import (
+    Candidate,
+    Difference,
+    Floor,
+    KeyRow,
+    Stored,
+    Turn,
+    TurnJob,
+)
+from django_ojs.storage.dialects.server import Server, Session
 
 #: The columns of a claimed job, in this order (see `storage.claims.Claimed`).
 CLAIMED = (
@@ -62,199 +68,13 @@ ISOLATION = {
 ALL_QUEUES = "*"
 
 
-#: A wrong count: queue, state, jobs as counted and as they are, bytes as counted and as they are.
-Difference = tuple[str, str, int, int, int, int]
-
-
-@dataclass(frozen=True, slots=True)
-class SearchIndex:
-    """An index of what jobs carry. One that is not valid was not built to its end."""
-
-    is_valid: bool
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class IndexBuild:
-    """An index that is being created: the phase, and the share of it that is done, if known."""
-
-    phase: str
-    share: float | None
-
-
-#: Limits one query to the timeout of `Dialect.query_timeout`.
-QueryLimit = Callable[[], AbstractContextManager[None]]
-
-#: A database session: the server's process id, and when it started. Without the time, which a role
-#: may not be permitted to see, the end of the session cannot be known.
-Session = tuple[int, datetime | None]
-
-
-@dataclass(frozen=True, slots=True)
-class Floor:
-    """Where a claim starts in the order of a queue (see `storage.claim_floors`).
-
-    `since` is a time after which the jobs of higher priorities became available.
-    """
-
-    priority: int
-    enqueued_at: datetime
-    since: datetime
-
-
-@dataclass(frozen=True, slots=True)
-class TableUse:
-    """The rows of a table, whether autovacuum removes the dead ones, and its size.
-
-    `needed` are the bytes that its rows need, as far as that is known.
-    """
-
-    name: str
-    live: int
-    dead: int
-    autovacuum: bool
-    size: int
-    needed: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class HorizonHolder:
-    """What keeps VACUUM from removing rows: a transaction, a prepared one, a slot or a replica.
-
-    `transactions`: how many have begun since the oldest that it keeps. `wal_bytes`: the log that a
-    slot keeps.
-    """
-
-    kind: Literal["transaction", "prepared", "slot", "replica"]
-    name: str
-    detail: str
-    age: timedelta | None
-    transactions: int | None
-    active: bool
-    wal_bytes: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class Replication:
-    """What a connection says about the database of another one.
-
-    `is_replica`: it is a replica of it, or the same database. `lag`: how far it is behind, None
-    where that is not known.
-    """
-
-    is_replica: bool
-    lag: timedelta | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """An available job of a queue that has jobs with a limit by key.
-
-    `policy` is the JSON of its rate limit policy. `is_locked`: its key is locked.
-    """
-
-    id: UUID
-    size: int
-    key: str | None
-    policy: str | None
-    is_locked: bool
-
-
-class KeyRow(NamedTuple):
-    """How much of its limits a key uses; times are in milliseconds since 1970.
-
-    `starts` and `override` are JSON. Of a key of which nothing is kept, most are None.
-    """
-
-    key: str
-    active: int
-    starts: str | None
-    override: str | None
-    paused_until: int | None
-    limited_by: str | None
-    eased_at: int | None
-    rescheduled_until: int | None
-    dropped: int | None
-    dropped_at: int | None
-    now: int
-
-
-@dataclass(frozen=True, slots=True)
-class Turn:
-    """Jobs of a tenant and priority that a claim is to find: `number` after the first `skip`."""
-
-    priority: int
-    tenant: str
-    skip: int
-    number: int
-
-
-@dataclass(frozen=True, slots=True)
-class TurnJob:
-    """An available job that was found for a turn."""
-
-    priority: int
-    tenant: str
-    enqueued_at: datetime
-    candidate: Candidate
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A job that PUSH stored: what the database decided about it."""
-
-    id: UUID
-    state: str
-    created_at: datetime
-    enqueued_at: datetime | None
-    due_at: datetime | None
-    expires_at: datetime | None
-    size_bytes: int
-
-
-class Dialect(ABC):
+class Dialect(Server):
     """The statements of one database."""
 
-    #: Its statements, by the name of the file.
-    sql: ClassVar[Mapping[str, str]]
-    #: The time at which a statement began, in a statement that has parameters.
-    now: ClassVar[str]
-    #: What does the conformance manifest call this database (conformance §4)?
-    backend: ClassVar[str]
     #: A query of the rows that add up to the counts.
     count_rows: ClassVar[str]
-    #: The collation that compares text by its code points.
-    binary_collation: ClassVar[str]
-    #: Is it a process of its own, with sessions of others, a clock, and VACUUM in the background?
-    is_server: ClassVar[bool]
-    #: How does a statement begin that creates an index without locking out the writers?
-    create_index: ClassVar[str]
-    #: Can a session be notified of new work, so that idle workers need not poll for it?
-    can_notify: ClassVar[bool]
-    #: Do writers of different rows wait for each other? Then maintenance leaves them gaps.
-    has_one_writer: ClassVar[bool]
     #: Does a query of an ordered subquery keep its order, and stop when it has enough rows?
     keeps_subquery_order: ClassVar[bool]
-    #: Can an index find the rows whose JSON contains a value?
-    has_json_indexes: ClassVar[bool]
-
-    def _rows(
-        self, connection: BaseDatabaseWrapper, name: str, values: Any = None, **parts: str
-    ) -> list[Any]:
-        """Execute the statement of a file, completed with `parts`, and return its rows."""
-        statement = self.sql[name]
-        with connection.cursor() as cursor:
-            cursor.execute(statement.format(**parts) if parts else statement, values)
-            rows: list[Any] = cursor.fetchall()
-            return rows
-
-    def _run(
-        self, connection: BaseDatabaseWrapper, name: str, values: Any = None, **parts: str
-    ) -> None:
-        """Execute the statement of a file, completed with `parts`."""
-        statement = self.sql[name]
-        with connection.cursor() as cursor:
-            cursor.execute(statement.format(**parts) if parts else statement, values)
 
     @abstractmethod
     def insert_jobs(
@@ -549,13 +369,13 @@ class Dialect(ABC):
         """Make available jobs, which the caller has locked, due at these times; return how many."""
 
     @abstractmethod
-    def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str]]:
-        """Make due jobs available, earliest first. Return (id, queue) of each."""
+    def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str, str]]:
+        """Make due jobs available, earliest first. Return (id, queue, state before) of each."""
 
     @abstractmethod
     def promote_by_queue(
         self, connection: BaseDatabaseWrapper, queues: Sequence[str], each: int
-    ) -> list[tuple[UUID, str]]:
+    ) -> list[tuple[UUID, str, str]]:
         """Make up to `each` due jobs of each of these queues available; return as `promote`."""
 
     def due_queues(
@@ -592,12 +412,8 @@ class Dialect(ABC):
     def repair_counts(self, connection: BaseDatabaseWrapper) -> list[Difference]:
         """Correct the counts, and return what was wrong."""
 
-    def vacuum_counts(self, connection: BaseDatabaseWrapper) -> None:  # noqa: B027  # nothing to do on most
+    def vacuum_counts(self, connection: BaseDatabaseWrapper) -> None:  # nothing to do on most
         """Free the space of changes that were folded into the counts."""
-
-    @abstractmethod
-    def begin_write(self, connection: BaseDatabaseWrapper) -> None:
-        """Take the write lock at the start of a transaction, where the database has just one."""
 
     @abstractmethod
     def lock_unique_keys(self, connection: BaseDatabaseWrapper, keys: Sequence[str]) -> bool:
@@ -605,34 +421,6 @@ class Dialect(ABC):
 
         Return whether the transaction sees what was committed while it waited for them.
         """
-
-    @abstractmethod
-    def lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> None:
-        """Lock a subject, a word such as "events", until the transaction ends.
-
-        Transactions that lock the same subject run one after the other.
-        """
-
-    @abstractmethod
-    def try_lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> bool:
-        """Lock a subject as `lock_subject` does. Return False where another transaction holds it.
-
-        A database with one write lock waits for that instead.
-        """
-
-    def read_committed(self, connection: BaseDatabaseWrapper) -> None:  # noqa: B027  # SQLite has one writer
-        """Let each statement of a transaction that begins see what was committed before it.
-
-        A caller's transaction keeps its isolation level.
-        """
-
-    @contextmanager
-    def lock_timeout(self, connection: BaseDatabaseWrapper, milliseconds: int) -> Iterator[None]:
-        """Let statements in a transaction fail that wait longer for a lock.
-
-        The error is a contention error. A database with one write lock has no other to wait for.
-        """
-        yield
 
     def add_events(self, connection: BaseDatabaseWrapper, events: str) -> None:
         """Store events, given as a JSON array of `{event_id, type, subject, queue, data}`."""
@@ -680,178 +468,11 @@ class Dialect(ABC):
         rows = self._rows(connection, "old_jobs", {**values, "limit": limit})
         return [self.uuid(key) for (key,) in rows]
 
-    @abstractmethod
-    def before(self, age: timedelta) -> Any:
-        """Return a duration that is subtracted from the time now, as a parameter of a statement."""
-
     def erase(self, connection: BaseDatabaseWrapper, keys: Collection[UUID]) -> int:
         """Delete jobs, which the caller has locked, and their attempts. Return how many jobs."""
         with connection.cursor() as cursor:
             cursor.execute(self.sql["erase"], {"keys": self.ids(keys)})
             return int(cursor.rowcount)
-
-    @abstractmethod
-    def ids(self, keys: Collection[UUID]) -> str:
-        """Return ids as one parameter of a statement."""
-
-    @abstractmethod
-    def texts(self, values: Collection[str]) -> Any:
-        """Return texts as one parameter of a statement."""
-
-    def can_write(self, connection: BaseDatabaseWrapper) -> bool:
-        """Say whether the session may write. A replica's may not."""
-        return bool(self._rows(connection, "can_write")[0][0])
-
-    @abstractmethod
-    def is_contention_error(self, error: OperationalError) -> bool:
-        """Say whether the statement failed because of other transactions, so that a retry may pass.
-
-        That is a deadlock, a lock timeout, a serialization failure or a busy database.
-        """
-
-    def is_unavailable_error(self, error: BaseException) -> bool:
-        """Say whether the database cannot be reached or written to now, so that a retry may pass.
-
-        It may be read-only for some seconds, during a failover.
-        """
-        return isinstance(error, (OperationalError, InterfaceError)) or self.is_read_only_error(
-            error
-        )
-
-    def is_read_only_error(self, error: BaseException) -> bool:
-        """Say whether the session takes no writes, though the server responds."""
-        return False
-
-    @abstractmethod
-    def uuid(self, value: Any) -> UUID:
-        """Convert an id of a raw row."""
-
-    @abstractmethod
-    def time(self, value: Any) -> datetime | None:
-        """Convert a timestamp of a raw row."""
-
-    @abstractmethod
-    def notify(
-        self, connection: BaseDatabaseWrapper, payloads: Sequence[str], channel: str
-    ) -> None:
-        """Notify the listeners of a channel; not in the caller's transaction.
-
-        Where `can_notify` is false it does nothing.
-        """
-
-    def listen(self, connection: BaseDatabaseWrapper, channel: str) -> None:
-        """Receive the notifications of a channel on this connection. Only where `can_notify`."""
-        raise NotImplementedError
-
-    def notifications(self, connection: BaseDatabaseWrapper) -> list[str]:
-        """Return the payloads of the notifications that have arrived; it does not wait for any."""
-        raise NotImplementedError
-
-    def session(self, connection: BaseDatabaseWrapper) -> Session | None:
-        """Return the server process of a connection, when no pooler shares it with others."""
-        return None
-
-    def oldest_transaction(self, connection: BaseDatabaseWrapper) -> timedelta | None:
-        """Return how long the oldest other transaction has been open, if there is one.
-
-        While it is open, no row that was changed since can be removed, and claims get slower. None
-        also where the database does not say.
-        """
-        return None
-
-    def triggers(self, connection: BaseDatabaseWrapper) -> dict[tuple[str, str], bool]:
-        """Return whether each trigger on a table of django_ojs fires, by trigger and table."""
-        rows = self._rows(connection, "triggers")
-        return {(trigger, table): bool(fires) for trigger, table, fires in rows}
-
-    def routines(self, connection: BaseDatabaseWrapper) -> set[str]:
-        """Return the names of the functions and procedures of django_ojs."""
-        return set()
-
-    def invalid_indexes(self, connection: BaseDatabaseWrapper) -> list[str]:
-        """Return the indexes on tables of django_ojs that were not built to their end."""
-        return []
-
-    def search_indexes(
-        self, connection: BaseDatabaseWrapper, names: Collection[str]
-    ) -> dict[str, SearchIndex]:
-        """Return those of these indexes on jobs that exist. None where not `has_json_indexes`."""
-        return {}
-
-    def index_builds(self, connection: BaseDatabaseWrapper) -> dict[str, IndexBuild]:
-        """Return the indexes on jobs that are being created now. Only where `has_json_indexes`."""
-        raise NotImplementedError
-
-    def create_search_index(self, connection: BaseDatabaseWrapper, name: str, column: str) -> None:
-        """Create an index of what a column of jobs contains, without locking out the writers.
-
-        Outside a transaction. A failure leaves an index that is not valid. Only where
-        `has_json_indexes`.
-        """
-        raise NotImplementedError
-
-    def drop_search_index(self, connection: BaseDatabaseWrapper, name: str) -> None:
-        """Drop such an index, if there is one, outside a transaction."""
-        raise NotImplementedError
-
-    def by_index(self, connection: BaseDatabaseWrapper) -> AbstractContextManager[None]:
-        """Open a block, in a transaction, whose queries find rows by the index of a condition.
-
-        PostgreSQL estimates how many rows contain a value, and reads the table instead where it
-        expects many. Only where `has_json_indexes`.
-        """
-        raise NotImplementedError
-
-    def table_use(self, connection: BaseDatabaseWrapper) -> list[TableUse]:
-        """Return the rows and the size of each table of django_ojs. Only where `is_server`."""
-        raise NotImplementedError
-
-    def horizon(self, connection: BaseDatabaseWrapper) -> list[HorizonHolder]:
-        """Return what keeps VACUUM from removing rows, the oldest first. Only where `is_server`."""
-        raise NotImplementedError
-
-    def clock(self, connection: BaseDatabaseWrapper) -> datetime:
-        """Return the time of the database. Only where `is_server`."""
-        raise NotImplementedError
-
-    def replication(
-        self,
-        primary: BaseDatabaseWrapper,
-        replica: BaseDatabaseWrapper,
-        at_most: timedelta,
-    ) -> Replication:
-        """Say whether a connection is to a replica of the primary, and how far that is behind.
-
-        A lag above `at_most` is measured again before it is believed. A database without replicas
-        can have two aliases for one file.
-        """
-        is_same = primary.settings_dict["NAME"] == replica.settings_dict["NAME"]
-        return Replication(is_same, timedelta(0)) if is_same else Replication(is_replica=False)
-
-    def is_timeout_error(self, error: BaseException) -> bool:
-        """Say whether a statement was stopped because it took longer than its timeout."""
-        return False
-
-    @abstractmethod
-    def query_timeout(
-        self, connection: BaseDatabaseWrapper, seconds: float
-    ) -> AbstractContextManager[QueryLimit]:
-        """Open a block of queries, each of which is stopped after so many seconds.
-
-        A query runs in a block of the returned limit; it is stopped by a DatabaseError, after which
-        the others still run.
-        """
-
-    @abstractmethod
-    def check(self, connection: BaseDatabaseWrapper) -> list[CheckMessage]:
-        """Return what is wrong with the version or the settings of the database (system checks)."""
-
-    def client_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return options of the driver by which a worker notices that its server is gone.
-
-        `options` are those of the project, which stay as they are.
-        """
-        return {}
 
     def due_work(self, connection: BaseDatabaseWrapper, *, since: float = 0.0) -> tuple[bool, bool]:
         """Say whether a scheduled or retryable job is due, and whether a waiting job expired.
@@ -939,3 +560,9 @@ class Dialect(ABC):
         """
         found = self._rows(connection, "dead_workers", {"away": away, "back_for": back_for})
         return [(key, (pid, since) if pid is not None else None) for key, pid, since in found]
+
+    def ended_holder(
+        self, connection: BaseDatabaseWrapper, lease: str, *, away: float, back_for: float
+    ) -> str | None:
+        """Return the worker that holds a lease, if its session has ended; see `dead_workers`."""
+        return None

@@ -18,23 +18,19 @@ from django_ojs.spec import json, retry_policy
 from django_ojs.spec.envelope import Envelope, options_of
 from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.states import State
-from django_ojs.storage.dialects.base import (
-    ISOLATION,
-    Dialect,
-    Difference,
+from django_ojs.storage.dialects.base import ISOLATION, Dialect
+from django_ojs.storage.dialects.expressions import as_array
+from django_ojs.storage.dialects.job_row import row_of
+from django_ojs.storage.dialects.rows import Difference, Stored, Turn, TurnJob
+from django_ojs.storage.dialects.server import (
     HorizonHolder,
     IndexBuild,
     QueryLimit,
     Replication,
     SearchIndex,
     Session,
-    Stored,
     TableUse,
-    Turn,
-    TurnJob,
 )
-from django_ojs.storage.dialects.expressions import as_array
-from django_ojs.storage.dialects.job_row import row_of
 from django_ojs.storage.dialects.sql_files import load, load_all
 
 _WHERE_ADMITTED = "WHERE (SELECT ojs_admit_all(%s::text[], %s::bigint[], %s::bigint[], %s))"
@@ -287,12 +283,12 @@ class PostgreSQL(Dialect):
         given = [{"id": str(key), "due_at": at.isoformat()} for key, at in jobs.items()]
         return len(self._rows(connection, "reschedule", {"jobs": json.dumps(given)}))
 
-    def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str]]:
+    def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str, str]]:
         return self._rows(connection, "promote", [limit])
 
     def promote_by_queue(
         self, connection: BaseDatabaseWrapper, queues: Sequence[str], each: int
-    ) -> list[tuple[UUID, str]]:
+    ) -> list[tuple[UUID, str, str]]:
         values = {"queues": list(queues), "each": each}
         return self._rows(connection, "promote_by_queue", values)
 
@@ -402,6 +398,13 @@ class PostgreSQL(Dialect):
 
     def oldest_transaction(self, connection: BaseDatabaseWrapper) -> timedelta | None:
         return cast("timedelta | None", self._rows(connection, "oldest_transaction")[0][0])
+
+    def ended_holder(
+        self, connection: BaseDatabaseWrapper, lease: str, *, away: float, back_for: float
+    ) -> str | None:
+        values = {"name": lease, "away": away, "back_for": back_for}
+        rows = self._rows(connection, "ended_holder", values)
+        return str(rows[0][0]) if rows else None
 
     def routines(self, connection: BaseDatabaseWrapper) -> set[str]:
         return {name for (name,) in self._rows(connection, "routines")}

@@ -19,17 +19,11 @@ from django.utils import timezone
 from django_ojs.spec import json
 from django_ojs.spec.envelope import MAX_PRIORITY, Envelope
 from django_ojs.spec.isolation import Isolation
-from django_ojs.storage.dialects.base import (
-    ISOLATION,
-    Dialect,
-    Difference,
-    QueryLimit,
-    Stored,
-    Turn,
-    TurnJob,
-)
+from django_ojs.storage.dialects.base import ISOLATION, Dialect
 from django_ojs.storage.dialects.expressions import as_json
 from django_ojs.storage.dialects.job_row import row_of
+from django_ojs.storage.dialects.rows import Difference, Stored, Turn, TurnJob
+from django_ojs.storage.dialects.server import QueryLimit
 from django_ojs.storage.dialects.sql_files import load, load_all
 
 #: As Django stores times: text, in UTC.
@@ -187,18 +181,32 @@ class SQLite(Dialect):
         ]
         return len(self._rows(connection, "reschedule", {"jobs": json.dumps(given)}))
 
-    def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str]]:
-        rows = self._rows(connection, "promote", {"limit": limit, "now": _next_millisecond()})
-        return [(self.uuid(key), queue) for key, queue in rows]
+    def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str, str]]:
+        if connection.in_atomic_block:
+            # One that reads first and writes then may fail where one that writes first waits.
+            self.begin_write(connection)
+        return self._promote(connection, self._rows(connection, "due_jobs", {"limit": limit}))
+
+    def _promote(
+        self, connection: BaseDatabaseWrapper, due: Sequence[tuple[Any, str]]
+    ) -> list[tuple[UUID, str, str]]:
+        before = dict(due)
+        if not before:
+            return []
+        values = {"keys": json.dumps(list(before)), "now": _next_millisecond()}
+        rows = self._rows(connection, "promote", values)
+        return [(self.uuid(key), queue, before[key]) for key, queue in rows]
 
     def promote_by_queue(
         self, connection: BaseDatabaseWrapper, queues: Sequence[str], each: int
-    ) -> list[tuple[UUID, str]]:
-        rows: list[Any] = []
+    ) -> list[tuple[UUID, str, str]]:
+        if connection.in_atomic_block:
+            self.begin_write(connection)
+        found: list[tuple[UUID, str, str]] = []
         for queue in queues:
-            values = {"queue": queue, "each": each, "now": _next_millisecond()}
-            rows += self._rows(connection, "promote_by_queue", values)
-        return [(self.uuid(key), queue) for key, queue in rows]
+            values = {"queue": queue, "limit": each}
+            found += self._promote(connection, self._rows(connection, "due_jobs_of_queue", values))
+        return found
 
     def counts(
         self, connection: BaseDatabaseWrapper, queues: list[str] | None

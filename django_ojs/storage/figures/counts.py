@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from django_ojs.models import Bound
 from django_ojs.spec.states import WAITING, State
 from django_ojs.storage import database
-from django_ojs.storage.dialects.base import Difference
+from django_ojs.storage.dialects.rows import Difference
 
 #: A queue's jobs by state; states without jobs are left out.
 ByState = dict[State, int]

@@ -21,6 +21,7 @@ from django_ojs.operations.backpressure.wait_policy import WaitPolicy
 from django_ojs.operations.fetch import fetch
 from django_ojs.operations.jobs import bulk
 from django_ojs.operations.push import PushOptions
+from django_ojs.operations.queues import deletion
 from django_ojs.operations.retry import retry
 from django_ojs.spec.errors import InvalidRequest, QueueFull
 from django_ojs.storage import queue_configs, tenants
@@ -139,6 +140,31 @@ def test_whatever_adds_a_job_is_checked_and_whatever_ends_one_makes_room() -> No
     assert depths() == {"acme": 2}
 
 
+def test_a_queue_is_emptied_into_another_past_a_tenant_at_its_bound(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(deletion, "BATCH", 3)
+    bound(4)
+    add("full", 2)
+    tenants_of_jobs = [*["full"] * 8, *["small", None] * 3]
+    for tenant in reversed(tenants_of_jobs):
+        add(tenant, queue="left")
+    add("full", queue="left", pending=True)
+    scheduled = in_state("scheduled", queue="left", meta={"tenant_id": "small"})
+    with pytest.raises(QueueFull, match="for tenant full") as caught:
+        queues.delete("left", strategy="move", target=NAME)
+    # Also the two for which the tenant had room.
+    assert caught.value.details["jobs_affected"] == 2 + 6 + 1 + 1
+    assert depths() == {"full": 4, "small": 4, "_default": 3}
+    assert Job.objects.get(pk=scheduled.pk).queue == NAME
+    assert set(Job.objects.filter(queue="left").values_list("meta__tenant_id", flat=True)) == {
+        "full"
+    }
+    bound(0)
+    assert queues.delete("left", strategy="move", target=NAME).jobs_affected == 6
+    assert not Job.objects.filter(queue="left").exists()
+
+
 def test_jobs_that_waited_before_the_bound_count() -> None:
     before = [of("acme"), of("acme"), of(None), of("not a tenant!")]
     pushing.push_batch(before)
@@ -149,9 +175,24 @@ def test_jobs_that_waited_before_the_bound_count() -> None:
         add("acme")
     # What another process has added that did not know of the bound is found by the maintenance.
     Job.objects.filter(tenant_id="acme").update(tenant_id=None)
-    assert tenants.assign_all() == 2
-    assert tenants.assign_all() == 0
+    now = 0.0
+    assigner = tenants.Assigner(lambda: now)
+    assert assigner.assign_all() == 2
+    assert assigner.assign_all() == 0
     assert depths() == {"acme": 2, "_default": 2}
+    # Later there are none, and the maintenance does not read all jobs of the queue each minute.
+    now = tenants.EXPECTED
+    assigner.assign_all()
+    with CaptureQueriesContext(connection) as captured:
+        assigner.assign_all()
+    assert not [query for query in captured if '"ojs_job"' in query["sql"]]
+    Job.objects.filter(tenant_id="acme").update(tenant_id=None)
+    now += tenants.INTERVAL
+    assert (assigner.assign_all(), assigner.assign_all()) == (2, 0)
+    # One that ran when the queue was configured waits again after a failure.
+    (running,) = fetch([NAME])
+    Job.objects.filter(pk=running.id).update(tenant_id=None)
+    assert assigner.assign_all() == 1
     with pytest.raises(InvalidRequest, match=r"meta\.tenant_id must be a string") as caught:
         add("not a tenant!")
     assert caught.value.details["index"] == 0

@@ -49,6 +49,18 @@ def limited(on_limit: str) -> Any:
     return push(queue="limited", rate_limit=policy)
 
 
+def retried_and_rescheduled() -> Any:
+    policy = {"key": "acme", "concurrency": 1, "on_limit": "reschedule"}
+    job = active(queue="limited", retry=hourly(), rate_limit=policy)
+    fail.fail(job.id, BOOM)
+    active(queue="limited", rate_limit=policy)
+    age(job.id, 2 * HOUR)
+    promotion.promote()
+    fetch.fetch(["limited"], due=False)
+    age(job.id, 2 * HOUR)
+    return job
+
+
 #: Of each transition: what is before, and what makes it. Two ways where its operation has two.
 Move = tuple[Callable[[], Any], Callable[[Any], object]]
 MOVES: dict[tuple[Trigger, str, str], list[Move]] = {
@@ -58,6 +70,11 @@ MOVES: dict[tuple[Trigger, str, str], list[Move]] = {
     ]
     for source in ("scheduled", "retryable")
 }
+# A job that has run is scheduled where a limit has put it off.
+for promote in (promotion.promote, lambda: promotion.promote_by_queue(["limited"])):
+    MOVES[Trigger.TIMER, "scheduled", "available"].append(
+        (retried_and_rescheduled, lambda _, promote=promote: promote())
+    )
 MOVES |= {
     (Trigger.CANCEL, source, "cancelled"): [
         (lambda source=source: in_state(source), lambda job: ojs.cancel(job.pk))

@@ -181,7 +181,24 @@ def test_who_may_use_either_queue_reads_it() -> None:
         for path in ("jobs/{}", "jobs/{}/history", "jobs/{}/progress", "dead-letter/{}"):
             only.get(path.format(job.pk)).ok()
         assert list(event_messages.ended([job.pk], {queue})) == [job.pk]
+        for path in (
+            "dead-letter",
+            "admin/dead-letter",
+            "admin/jobs",
+            "admin/jobs?state=discarded",
+        ):
+            found = only.get(path).ok()
+            assert [each["id"] for each in found.get("jobs") or found["items"]] == [str(job.pk)]
+            assert found["pagination"]["total"] == 1
+        assert only.get(f"dead-letter?queue={queue}").ok()["pagination"]["total"] == 1
+        for path in ("dead-letter/stats", "admin/dead-letter/stats"):
+            assert only.get(path).ok()["total"] == 1
     only = Api(make_key("admin", queues=("pay",)))
+    assert only.get("admin/jobs?state=completed").ok()["pagination"]["total"] == 0
+    # To read it is not to change it.
+    for method, path in (("POST", "admin/dead-letter/retry"), ("DELETE", "admin/dead-letter")):
+        only.ask(method, path, {"confirm": True, "filter": {"type": job.type}}).ok()
+    assert read(job.pk).state == "discarded"
     only.delete(f"dead-letter/{job.pk}").error(403, "PERMISSION_DENIED")
     only.delete(f"admin/dead-letter/{job.pk}").error(403, "PERMISSION_DENIED")
     other = Api(make_key("admin", queues=("other",)))

@@ -165,7 +165,7 @@ def test_no_batch_reads_the_table_of_jobs() -> None:
     looks = [
         query["sql"]
         for query in captured
-        if query["sql"].startswith("SELECT") and "SKIP LOCKED" in query["sql"]
+        if 'FROM "ojs_job"' in query["sql"] and " ORDER BY " in query["sql"]
     ]
     assert len(looks) == 4
     with connection.cursor() as cursor:
@@ -175,7 +175,7 @@ def test_no_batch_reads_the_table_of_jobs() -> None:
         for sql in looks:
             cursor.execute(f"EXPLAIN {sql}")
             plan = "\n".join(line for (line,) in cursor.fetchall())
-            assert "Index Scan" in plan
+            assert "Index Only Scan" in plan or "Index Scan" in plan
             assert "Sort" not in plan
 
 

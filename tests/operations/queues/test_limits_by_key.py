@@ -175,13 +175,13 @@ def test_a_key_is_checked_when_the_first_of_its_rates_has_room() -> None:
 
 def test_a_start_counts_from_when_the_job_was_claimed(monkeypatch: pytest.MonkeyPatch) -> None:
     push(rate_limit={"key": "acme", "rate": {"limit": 1, "period": "PT1H"}}, queue="carrier")
-    uses = key_limits._uses
+    uses = key_limits.uses_of
 
     def read_long_before(keys: Any) -> dict[str, Use]:
         # The process is suspended between its two statements.
         return {key: replace(use, now=use.now - 3_000_000) for key, use in uses(keys).items()}
 
-    monkeypatch.setattr(key_limits, "_uses", read_long_before)
+    monkeypatch.setattr(key_limits, "uses_of", read_long_before)
     assert len(claim()) == 1
     assert LimitKey.primary.get().expires_at - timezone.now() > MINUTE * 58
 

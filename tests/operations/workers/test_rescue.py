@@ -10,6 +10,7 @@ from django.db import connection
 
 from django_ojs.models import Worker
 from django_ojs.operations import ack, beat, fail, fetch, queues
+from django_ojs.operations.maintenance import lease
 from django_ojs.operations.workers import rescue
 from django_ojs.operations.workers.rescue import DeadWorkers
 from django_ojs.spec.errors import Conflict
@@ -403,6 +404,25 @@ def test_after_an_outage_a_session_proves_nothing_until_its_worker_has_sent_a_he
     assert [dead.take_back() for _ in range(3)] == [0, 0, 0]
     beat.beat(WORKER, interval=HOUR, session=(1, GONE))
     assert [dead.take_back() for _ in range(2)] == [0, 1]
+
+
+@pytest.mark.postgresql
+def test_the_lease_of_a_worker_whose_session_has_ended_need_not_expire() -> None:
+    worker(session=(1, GONE))
+    assert lease.take(WORKER)
+    other = DeadWorkers("other")
+    # After an outage of the database the holder may not have its new session yet.
+    other.database_was_away(5)
+    assert not other.take_lease("other")
+    assert DeadWorkers("third").take_lease("third")
+    assert not other.take_lease("other"), "of a holder without a session nothing is known"
+    assert not lease.take(WORKER)
+    assert lease.take_from("third", WORKER)
+    session = beat.attach_session(WORKER)
+    assert session is not None
+    assert not other.take_lease("other")
+    beat.beat(WORKER, interval=HOUR, session=(1, GONE))
+    assert other.take_lease("other")
 
 
 @pytest.mark.postgresql

@@ -1,0 +1,87 @@
+"""The rows and values that the statements of a dialect take and return."""
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import NamedTuple
+from uuid import UUID
+
+#: A wrong count: queue, state, jobs as counted and as they are, bytes as counted and as they are.
+Difference = tuple[str, str, int, int, int, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Floor:
+    """Where a claim starts in the order of a queue (see `storage.claim_floors`).
+
+    `since` is a time after which the jobs of higher priorities became available.
+    """
+
+    priority: int
+    enqueued_at: datetime
+    since: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """An available job of a queue that has jobs with a limit by key.
+
+    `policy` is the JSON of its rate limit policy. `is_locked`: its key is locked.
+    """
+
+    id: UUID
+    size: int
+    key: str | None
+    policy: str | None
+    is_locked: bool
+
+
+class KeyRow(NamedTuple):
+    """How much of its limits a key uses; times are in milliseconds since 1970.
+
+    `starts` and `override` are JSON. Of a key of which nothing is kept, most are None.
+    """
+
+    key: str
+    active: int
+    starts: str | None
+    override: str | None
+    paused_until: int | None
+    limited_by: str | None
+    eased_at: int | None
+    rescheduled_until: int | None
+    dropped: int | None
+    dropped_at: int | None
+    now: int
+
+
+@dataclass(frozen=True, slots=True)
+class Turn:
+    """Jobs of a tenant and priority that a claim is to find: `number` after the first `skip`."""
+
+    priority: int
+    tenant: str
+    skip: int
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
+class TurnJob:
+    """An available job that was found for a turn."""
+
+    priority: int
+    tenant: str
+    enqueued_at: datetime
+    candidate: Candidate
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """A job that PUSH stored: what the database decided about it."""
+
+    id: UUID
+    state: str
+    created_at: datetime
+    enqueued_at: datetime | None
+    due_at: datetime | None
+    expires_at: datetime | None
+    size_bytes: int

@@ -1,0 +1,5 @@
+-- The jobs that are due, earliest first, and their states.
+SELECT id, state FROM ojs_job
+WHERE state {before_timer} AND due_at <= {now}
+  AND NOT EXISTS (SELECT 1 FROM ojs_queue WHERE name = {all_queues} AND paused_at IS NOT NULL)
+ORDER BY due_at, id LIMIT %(limit)s
