@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from django_ojs.models import LimitKey
 from django_ojs.operations.access import audit_trail
+from django_ojs.spec import times
 from django_ojs.spec.errors import InvalidRequest, NotFound
 from django_ojs.spec.rate_limit_policy import LIMITS, check_key, parse_override
 from django_ojs.storage import database, key_limits
@@ -111,8 +112,9 @@ def remove_override(key: str) -> bool:
 def open_now(keys: Collection[str]) -> int:
     """End the pauses of these keys. Return how many were paused."""
     opened = key_limits.end_pauses(keys)
-    for key in opened:
-        audit_trail.record("limit_key.opened", key)
+    for key, until in opened.items():
+        changes = {"paused_until": (times.format_timestamp(until), None)}
+        audit_trail.record("limit_key.opened", key, changes=changes)
     return len(opened)
 
 
