@@ -38,7 +38,12 @@ def capped(value: int | None, has_more: bool) -> str:
 
 @register.filter("ojs_percent")
 def percent(share: float | None) -> str:
-    return DASH if share is None else f"{share * 100:.0f}\u202f%"
+    """Show a share. Some is never shown as none, and not all never as all."""
+    if share is None:
+        return DASH
+    if 0 < share < 0.005:
+        return "<1\u202f%"
+    return ">99\u202f%" if 0.995 <= share < 1 else f"{share * 100:.0f}\u202f%"
 
 
 _SIZES: Final = (

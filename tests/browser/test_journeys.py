@@ -16,6 +16,7 @@ from django_ojs.operations.access.audit_trail import Actor
 from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.operations.figures.health import FEWEST_RUNS
 from django_ojs.operations.jobs import bulk_operations
+from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.failure import Failure
 from django_ojs.storage.figures import rollups
@@ -353,6 +354,9 @@ def test_no_page_is_wider_than_its_window(page: Any) -> None:
     worker_that_beats("w" * 80)
     claim(push(queue="held"), "w" * 80)
     silence("w" * 80, timedelta(hours=37, minutes=44))
+    worker_that_beats("ended")
+    active("ended", type="t" * 60)
+    rescue.rescue(["ended"])
     Rollup.primary.create(
         minute=timezone.now().replace(second=0, microsecond=0) - timedelta(minutes=5),
         queue="q" * 60,
@@ -367,7 +371,13 @@ def test_no_page_is_wider_than_its_window(page: Any) -> None:
     addresses = (
         *("overview/", "queue/", f"queue/{'q' * 60}/change/", "worker/", "event/", "job/"),
         *(f"worker/{'w' * 80}/change/", f"queue/action/configure/?key={'q' * 60}"),
-        *(f"job/{claimed.id}/change/", "job/gone/change/", "deadletterjob/", "bulkoperation/"),
+        *(
+            "worker/ended/change/",
+            f"job/{claimed.id}/change/",
+            "job/gone/change/",
+            "deadletterjob/",
+            "bulkoperation/",
+        ),
         *(
             "bulkoperation/create/retry/?q=is:dead",
             "auditentry/?by=all",
