@@ -256,7 +256,7 @@ class ApiKeyAdmin(SecretPageAdmin):
             except Conflict:
                 text = _(
                     "The key was replaced meanwhile, by %(prefix)s, which was shown once. Replace "
-                    "it again if nobody has that key."
+                    "it again if that key is lost."
                 )
                 form.add_error(None, text % {"prefix": api_keys.latest_of(key).prefix})
             except OJSError as error:
