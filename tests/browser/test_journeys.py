@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from datetime import timedelta
 from typing import Any
 
@@ -41,7 +42,7 @@ CUT_TABLES = """() => [...document.querySelectorAll(".ojs-scroll > table")]
     .map(each => each.innerText.slice(0, 80))"""
 
 
-def shows(found: Any, text: str) -> None:
+def shows(found: Any, text: str | re.Pattern[str]) -> None:
     """Wait until an element contains a text."""
     from playwright.sync_api import expect
 
