@@ -446,7 +446,7 @@ def test_jobs_are_run_now_again_and_anew_and_the_audit_trail_has_who_did_what(
     assert page.url.endswith(f"/job/{edited.pk}/change/")
 
 
-def test_a_key_that_is_about_to_expire_is_replaced_once_by_a_double_click(page: Any) -> None:
+def test_a_key_that_is_about_to_expire_is_replaced_once(page: Any) -> None:
     key, text = api_keys.create(name="billing", scopes=["admin"], expires=timedelta(days=30))
     api_keys.find(text)
     now = timezone.now()
@@ -458,12 +458,31 @@ def test_a_key_that_is_about_to_expire_is_replaced_once_by_a_double_click(page: 
     shows(health, f"The API key billing ({key.prefix}) expires")
     follow(page, health.get_by_role("link", name="Replace…"))
     page.get_by_label("Hours for which the old key stays valid").fill("12")
+    # A colleague has the same form open.
+    colleague = page.context.new_page()
+    colleague.goto(page.url)
+    # A second click while the first waits for its response sends nothing.
+    box = page.get_by_role("button", name="Replace the key").bounding_box()
+    place = (box["x"] + 5, box["y"] + 5)
+    sent: list[Any] = []
+    page.route(
+        "**/replace/",
+        lambda route: sent.append(route) if route.request.method == "POST" else route.continue_(),
+    )
+    with page.expect_request(lambda request: request.method == "POST"):
+        page.mouse.click(*place)
+    page.mouse.click(*place)
     with page.expect_navigation():
-        page.get_by_role("button", name="Replace the key").dblclick()
+        (waiting,) = sent
+        waiting.continue_()
     secret = page.get_by_label("billing").input_value()
     new = ApiKey.primary.exclude(pk=key.pk).get()
     assert secret.startswith(f"ojs_{new.prefix}_")
     shows(page.locator(".messagelist"), f"The old key {key.prefix} is valid until")
+    follow(colleague, colleague.get_by_role("button", name="Replace the key"))
+    shows(body(colleague), f"The key was replaced meanwhile, by {new.prefix}")
+    assert ApiKey.primary.count() == 2
+    colleague.close()
     page.goto(f"{ADMIN}apikey/")
     shows(page.locator("#result_list"), f"active, replaced by {new.prefix}; valid until")
     page.goto(f"{ADMIN}auditentry/")

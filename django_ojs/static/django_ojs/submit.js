@@ -3,7 +3,7 @@
 // A second click before the response arrives must not send a form again: the browser would show
 // the second response, and a secret is only in the first.
 (() => {
-  const WAIT_MS = 5000;
+  const WAIT_MS = 15000;
   const sent = new WeakSet();
 
   document.addEventListener("submit", event => {
