@@ -23,7 +23,7 @@ from django_ojs.admin.secret_page import SecretPageAdmin
 from django_ojs.formatting import absolute_time, error_message
 from django_ojs.models import ApiKey
 from django_ojs.operations.access import api_keys, audit, audit_trail, key_expiry
-from django_ojs.spec.errors import InvalidRequest, OJSError
+from django_ojs.spec.errors import Conflict, InvalidRequest, OJSError
 from django_ojs.spec.scopes import Scope
 from django_ojs.storage import database
 
@@ -190,7 +190,13 @@ class ApiKeyAdmin(SecretPageAdmin):
 
     def delete_model(self, request: HttpRequest, obj: ApiKey) -> None:
         with database.atomic():
-            audit_trail.record("api_key.deleted", obj.pk, name=obj.name, key_prefix=obj.prefix)
+            names = ("name", "scopes", "queues")
+            audit_trail.record(
+                "api_key.deleted",
+                obj.pk,
+                changes={name: (getattr(obj, name), None) for name in names},
+                key_prefix=obj.prefix,
+            )
             super().delete_model(request, obj)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
@@ -248,6 +254,12 @@ class ApiKeyAdmin(SecretPageAdmin):
         if request.method == "POST" and form.is_valid():
             try:
                 return self._replace(request, key, form.cleaned_data["grace"])
+            except Conflict:
+                text = _(
+                    "The key was replaced meanwhile, by %(prefix)s, which was shown once. Replace "
+                    "it again if that key is lost."
+                )
+                form.add_error(None, text % {"prefix": api_keys.latest_of(key).prefix})
             except OJSError as error:
                 form.add_error(None, error_message(error))
         request.current_app = self.admin_site.name
@@ -259,6 +271,7 @@ class ApiKeyAdmin(SecretPageAdmin):
             "object": key,
             "form": form,
             "form_token": self.form_token(),
+            "latest_known": api_keys.latest_of(key).prefix,
             "queried_at": timezone.now(),
             "is_active": api_keys.status(key) == api_keys.ACTIVE,
         }
@@ -266,7 +279,12 @@ class ApiKeyAdmin(SecretPageAdmin):
 
     def _replace(self, request: HttpRequest, key: ApiKey, hours: int) -> HttpResponse:
         by = request.user.get_username()
-        new, text = api_keys.replace(key.prefix, grace=timedelta(hours=hours), by=by)
+        new, text = api_keys.replace(
+            key.prefix,
+            grace=timedelta(hours=hours),
+            by=by,
+            latest_known=request.POST.get("latest_known"),
+        )
         old = api_keys.keys().get(pk=key.pk)
         until = "" if old.expires_at is None else absolute_time(old.expires_at)
         self.log_change(request, key, f"Replaced by {new.prefix}; valid until {until}.")

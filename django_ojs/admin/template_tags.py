@@ -20,6 +20,7 @@ from django.utils.translation import pgettext, pgettext_lazy
 
 from django_ojs.admin import navigation
 from django_ojs.formatting import DASH, THIN, absolute_time, decimal, duration, number, short
+from django_ojs.operations.maintenance import mode
 from django_ojs.spec import times
 
 register = template.Library()
@@ -37,7 +38,12 @@ def capped(value: int | None, has_more: bool) -> str:
 
 @register.filter("ojs_percent")
 def percent(share: float | None) -> str:
-    return DASH if share is None else f"{share * 100:.0f}\u202f%"
+    """Show a share. Some is never shown as none, and not all never as all."""
+    if share is None:
+        return DASH
+    if 0 < share < 0.005:
+        return "<1\u202f%"
+    return ">99\u202f%" if 0.995 <= share < 1 else f"{share * 100:.0f}\u202f%"
 
 
 _SIZES: Final = (
@@ -118,13 +124,25 @@ def ojs_breadcrumbs(
 @register.inclusion_tag("django_ojs/admin/navigation.html", takes_context=True)
 def ojs_navigation(context: RequestContext) -> dict[str, Any]:
     """Show the links to the pages, on those that Django renders too."""
-    view: Any = getattr(context.request.resolver_match, "func", None)
-    model_admin = getattr(view, "model_admin", None)
-    site = context.get("admin_site") or getattr(model_admin, "admin_site", None)
+    site = _site(context)
     opts = context.get("opts")
     if site is None or context.get("is_popup"):
         return {"entries": ()}
     return {"entries": navigation.entries(site, context.request, opts.model if opts else None)}
+
+
+@register.inclusion_tag("django_ojs/admin/maintenance_line.html", takes_context=True)
+def ojs_maintenance(context: RequestContext) -> dict[str, Any]:
+    """Show on a page that Django renders that maintenance mode is on, with a link to its end."""
+    if context.get("is_popup"):
+        return {"status": None}
+    return {"status": mode.status(), "overview_url": ojs_url(context, "overview")}
+
+
+def _site(context: RequestContext) -> Any:
+    view: Any = getattr(context.request.resolver_match, "func", None)
+    model_admin = getattr(view, "model_admin", None)
+    return context.get("admin_site") or getattr(model_admin, "admin_site", None)
 
 
 @register.simple_tag(takes_context=True)
@@ -151,7 +169,9 @@ def ojs_type_link(context: RequestContext, type: str, text: str | None = None) -
 @register.simple_tag(takes_context=True)
 def ojs_url(context: RequestContext, model: str, name: str = "changelist", *args: Any) -> str:
     """Return the URL of a page of a model, or "" if this site or user has none."""
-    site: admin.AdminSite = context["admin_site"]
+    site: admin.AdminSite | None = _site(context)
+    if site is None:
+        return ""
     try:
         model_admin = site.get_model_admin(apps.get_model("django_ojs", model))
     except NotRegistered:

@@ -29,5 +29,6 @@ def activate(job_id: UUID) -> Job:
     job = transitions.get(job_id)
     notify.workers_of([job.queue])
     publish.job_available(job, signals.job_activated, before=State.PENDING)
-    audit_trail.record("job.activated", job_id)
+    changes = {"state": (State.PENDING, State.AVAILABLE)}
+    audit_trail.record("job.activated", job_id, changes=changes)
     return job

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from django_ojs.models import LimitKey
 from django_ojs.operations.access import audit_trail
+from django_ojs.spec import times
 from django_ojs.spec.errors import InvalidRequest, NotFound
 from django_ojs.spec.rate_limit_policy import LIMITS, check_key, parse_override
 from django_ojs.spec.texts import Translatable as _
@@ -112,8 +113,9 @@ def remove_override(key: str) -> bool:
 def open_now(keys: Collection[str]) -> int:
     """End the pauses of these keys. Return how many were paused."""
     opened = limit_journal.end_pauses(keys)
-    for key in opened:
-        audit_trail.record("limit_key.opened", key)
+    for key, until in opened.items():
+        changes = {"paused_until": (times.format_timestamp(until), None)}
+        audit_trail.record("limit_key.opened", key, changes=changes)
     return len(opened)
 
 

@@ -30,7 +30,8 @@ def retry(job_id: UUID) -> Job:
         revived = revive([job])
     if not revived:
         transitions.refuse(Trigger.RETRY, State.AVAILABLE, job)
-    audit_trail.record("job.retried", job_id)
+    changes = {"state": (State.DISCARDED, State.AVAILABLE)}
+    audit_trail.record("job.retried", job_id, changes=changes)
     return transitions.get(job_id)
 
 

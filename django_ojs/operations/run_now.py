@@ -22,7 +22,7 @@ def run_now(job_id: UUID) -> Job:
     if not allows(Trigger.TIMER, State(job.state), State.AVAILABLE):
         transitions.refuse(Trigger.TIMER, State.AVAILABLE, job)
     promote([job])
-    audit_trail.record("job.run_now", job_id)
+    audit_trail.record("job.run_now", job_id, changes={"state": (job.state, State.AVAILABLE)})
     return transitions.get(job_id)
 
 

@@ -225,10 +225,11 @@ def pause(key: str, duration: timedelta) -> bool:
     return is_new
 
 
-def end_pauses(keys: Collection[str]) -> list[str]:
-    """End the pauses of these keys. Return those that were paused."""
+def end_pauses(keys: Collection[str]) -> dict[str, datetime]:
+    """End the pauses of these keys. Return until when each would have been paused."""
     paused = LimitKey.primary.filter(pk__in=keys, paused_until__gt=Now())
-    found = list(paused.select_for_update().values_list("pk", flat=True))
+    locked = paused.select_for_update().values_list("pk", "paused_until")
+    found = {key: until for key, until in locked if until is not None}
     LimitKey.primary.filter(pk__in=found).update(paused_until=None)
     LimitCheck.primary.bulk_create([LimitCheck(limit_key=key, due_at=Now()) for key in found])
     return found

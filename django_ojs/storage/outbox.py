@@ -111,7 +111,7 @@ def next_of(
         found += rows.values_list("position", "pk", "due", "size")[:limit]
     keys: list[int] = []
     total = 0
-    for _due_at, key, is_due, size in sorted(found)[:limit]:
+    for _position, key, is_due, size in sorted(found)[:limit]:
         total += size
         if keys and total > LOADED_AT_ONCE:
             break

@@ -7,6 +7,7 @@ import re
 import subprocess
 import sys
 from datetime import UTC, datetime, timedelta
+from html import unescape
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from django.test import Client
 from django_ojs.models import ApiKey
 from django_ojs.operations.access import api_keys
 from django_ojs.spec.errors import TokenExpired
+from tests.operations.test_races import at_once
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -175,6 +177,29 @@ def test_a_reload_of_the_page_that_shows_a_key_makes_no_second_one() -> None:
     page = client.get(ADD).content.decode()
     (token,) = re.findall(r'name="form_token" value="([^"]+)"', page)
     assert KEY.search(client.post(ADD, FORM | {"form_token": token}).content.decode())
+
+
+@pytest.mark.django_db(transaction=True)
+def test_two_clicks_at_the_same_time_replace_a_key_once() -> None:
+    key, _ = make()
+    client = root()
+    replace = f"{LIST}{key.pk}/replace/"
+    page = client.get(replace).content.decode()
+    fields = dict(re.findall(r'name="(form_token|latest_known)" value="([^"]+)"', page))
+    form = {**fields, "grace": "48"}
+
+    def click() -> str:
+        clicking = Client()
+        clicking.cookies = client.cookies
+        return clicking.post(replace, form).content.decode()
+
+    pages = at_once([click, click])
+    new = ApiKey.objects.exclude(pk=key.pk).get()
+    (refused,) = (each for each in pages if not KEY.search(each))
+    assert f"The key was replaced meanwhile, by {new.prefix}" in unescape(refused)
+    # The form is there again, for an operator who has not seen the new key.
+    fields = dict(re.findall(r'name="(form_token|latest_known)" value="([^"]+)"', refused))
+    assert KEY.search(client.post(replace, {**fields, "grace": "48"}).content.decode())
 
 
 def test_a_key_is_replaced_only_by_who_may_create_one_with_its_scopes() -> None:

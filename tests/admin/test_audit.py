@@ -149,6 +149,7 @@ def test_every_kind_of_object_and_action_is_recorded() -> None:
     dead = factories.in_state("discarded", queue="email", args=["secret-argument"])
     register("report")
     act(ann, "cronjob", "pause", "report")
+    assert changes() == {"enabled": [True, False]}
     act(ann, "cronjob", "run", "report")
     form = {
         "expression": "0 5 * * *",
@@ -164,10 +165,26 @@ def test_every_kind_of_object_and_action_is_recorded() -> None:
     act(ann, "cronjob", "remove", "report")
     act(ann, "worker", "quiet", "w")
     act(ann, "overview", "start-maintenance", "1", reason="a move")
+    assert changes() == {"maintenance": ["off", "on"], "reason": [None, "a move"]}
     act(ann, "overview", "end-maintenance", "1")
+    assert changes() == {"maintenance": ["on", "off"], "reason": ["a move", None]}
     act(ann, "job", "retry-with", dead.pk, queue="slow", priority="5")
-    assert changes() == {"queue": ["email", "slow"], "priority": [0, 5]}
+    assert changes() == {
+        "state": ["discarded", "available"],
+        "queue": ["email", "slow"],
+        "priority": [0, 5],
+    }
     queues.listing()
+    act(ann, "queue", "pause", "slow")
+    assert changes() == {"state": [["active"], ["paused"]]}
+    act(ann, "queue", "drain", "slow")
+    assert changes() == {"state": [["paused"], ["paused", "draining"]]}
+    act(ann, "queue", "resume", "slow")
+    assert changes() == {"state": [["paused", "draining"], ["active"]]}
+    later = factories.in_state("scheduled", queue="slow")
+    act(ann, "job", "run-now", later.pk)
+    assert changes() == {"state": ["scheduled", "available"]}
+    cancel(later.pk)
     act(ann, "queue", "purge", "slow", states=["available"], confirm_name="slow")
     assert AuditEntry.primary.latest("pk").detail["jobs"] == 1
     hook = {"url": "https://hooks.example.com/secret-path", "events": "job.*", "active": "on"}
@@ -185,7 +202,9 @@ def test_every_kind_of_object_and_action_is_recorded() -> None:
     ann.post(f"{BASE}apikey/{stored.pk}/change/", {**key, "name": "bills"})
     assert changes() == {"name": ["billing", "bills"]}
     assert ann.post(f"{BASE}apikey/{stored.pk}/replace/", {"grace": "1"}).status_code == 200
+    assert changes().keys() == {"expires_at"}
     ann.post(f"{BASE}apikey/", {"action": "revoke", "_selected_action": stored.pk})
+    assert changes().keys() == {"revoked_at"}
     ann.post(f"{BASE}apikey/{stored.pk}/delete/", {"post": "yes"})
     limit = {"key": "acme", "concurrency": "2"}
     assert ann.post(f"{BASE}limitkey/add/", limit).status_code == 302
@@ -194,16 +213,24 @@ def test_every_kind_of_object_and_action_is_recorded() -> None:
     limit_journal.pause("acme", timedelta(minutes=1))
     ann.post(f"{BASE}limitkey/", {"action": "open_now", "_selected_action": "acme"})
     factories.push_many(3, queue="bulk")
+    assert changes().keys() == {"paused_until"}
     create = f"{BASE}bulkoperation/create/cancel/"
     assert ann.post(create, {"q": "queue:bulk"}).status_code == 302
+    act(ann, "bulkoperation", "stop", AuditEntry.primary.latest("pk").object_id)
+    assert changes() == {"state": ["pending", "stopped"]}
     recorded = [action for _, action, _ in trail()]
     assert recorded == [
         *("cron.paused", "cron.run", "cron.changed", "cron.removed", "worker.directed"),
-        *("maintenance.started", "maintenance.ended", "job.retried", "queue.purged"),
+        *("maintenance.started", "maintenance.ended", "job.retried", "queue.paused"),
+        *("queue.drained", "queue.resumed", "job.run_now", "queue.purged"),
         *("webhook.created", "webhook.changed", "webhook.secret_rotated", "webhook.removed"),
         *("api_key.created", "api_key.changed", "api_key.created", "api_key.replaced"),
         *("api_key.revoked", "api_key.deleted", "limit_key.overridden"),
-        *("limit_key.override_removed", "limit_key.opened", "bulk.ordered"),
+        *("limit_key.override_removed", "limit_key.opened", "bulk.ordered", "bulk.stopped"),
+    ]
+    # Each says more than its name.
+    assert not [
+        entry.action for entry in AuditEntry.primary.all() if not (entry.changes or entry.detail)
     ]
     assert {*recorded} <= {*audit_trail.ACTIONS}
     kept = list(AuditEntry.primary.values_list("object_type", "changes", "detail"))

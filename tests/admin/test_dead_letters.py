@@ -11,7 +11,7 @@ from django.contrib.admin.models import LogEntry
 from django.db.models.functions import Now
 
 from django_ojs.models import BulkOperation
-from django_ojs.operations import ack, fail, fetch, queues
+from django_ojs.operations import fail, queues
 from django_ojs.operations.jobs import bulk_operations, dead_letter_groups
 from django_ojs.spec.failure import Failure
 from django_ojs.storage.dialects.expressions import Moment
@@ -225,24 +225,3 @@ def test_an_order_for_states_that_do_not_allow_it_is_explained() -> None:
 )
 def test_no_address_is_an_error_of_the_server(address: str) -> None:
     assert root().get(address).status_code in (200, 302, 404)
-
-
-def test_a_retry_of_a_group_leads_to_what_became_of_its_jobs() -> None:
-    made = {dead() for _ in range(3)}
-    age(made, MINUTE)
-    client = root()
-    client.post(f"{BULK}create/retry/", {"q": "is:dead queue:q"})
-    work()
-    first, second, _ = fetch.fetch(["q"], count=3, worker_id="w")
-    ack.ack(first.id)
-    fail.fail(second.id, Failure(type="Boom", message="again"))
-    page = text(client.get(f"{BULK}{BulkOperation.objects.get().pk}/change/"))
-    links = dict(re.findall(r'href="([^"]+)">(\d+ (?:completed|failed again|not ended))</a>', page))
-    assert sorted(links.values()) == ["1 completed", "1 failed again", "1 not ended"]
-    listed = {
-        label: {key for key in made if str(key) in client.get(address).content.decode()}
-        for address, label in links.items()
-    }
-    assert listed["1 completed"] == {first.id}
-    assert listed["1 failed again"] == {second.id}
-    assert listed["1 not ended"] == made - {first.id, second.id}

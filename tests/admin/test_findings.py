@@ -182,15 +182,6 @@ class TestQueues:
         assert "the new disk" in plain(found)
         assert "action/end-maintenance/" in found
 
-    def test_a_paused_queue_is_resumed_from_the_overview(self) -> None:
-        push(queue="email")
-        queues.pause("email")
-        client = root()
-        (found,) = problems(client)
-        url = re.findall(r'action="([^"]+)"', found)[0]
-        client.post(url, {"key": "email", "next": OVERVIEW})
-        assert not Queue.objects.get(name="email").paused
-
     @pytest.mark.django_db(transaction=True)
     @pytest.mark.parametrize(
         ("strategy", "said"), [("reject", "3 jobs refused"), ("drop_oldest", "3 jobs dropped")]

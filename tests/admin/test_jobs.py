@@ -147,36 +147,6 @@ class TestList:
         assert "Search older jobs" in page
         assert '<span class="ojs-total">2 jobs</span>' in page
 
-    @pytest.mark.parametrize(
-        ("search", "meant"),
-        [
-            ("user2666@example.com", "args.NAME:user2666@example.com"),
-            ("state:failed", "There is no state failed. Did you mean discarded?"),
-            ("HTTP502", "error:HTTP502"),
-            ("tenant_id:acme", "Did you mean meta.tenant_id:acme"),
-            ("queue:emial", "There is no queue emial. Did you mean email?"),
-            ("queue:email state:failed", "Did you mean discarded?"),
-        ],
-    )
-    def test_a_search_that_cannot_be_read_finds_nothing_and_says_what_was_meant(
-        self, search: str, meant: str
-    ) -> None:
-        job = in_state("discarded", queue="email")
-        page = text(root(), q=search)
-        assert meant in page
-        assert str(job.pk) not in page
-        assert "bulkoperation/create" not in page
-        assert 'name="key"' not in page
-
-    def test_a_day_is_searched_in_the_zone_that_the_page_shows(self) -> None:
-        with override_settings(TIME_ZONE="Asia/Tokyo"):
-            late, early = push(), push()
-            jobs().filter(pk=late.pk).update(created_at="2099-11-18T16:00Z")
-            jobs().filter(pk=early.pk).update(created_at="2099-11-17T16:00Z")
-            page = text(root(), q="created:2099-11-18")
-        assert str(early.pk) in page
-        assert str(late.pk) not in page
-
     @pytest.mark.parametrize("after", ["x", "\x00", "~~~", "9" * 3000, "2026~1", NOBODY])
     @pytest.mark.parametrize("q", ["", "state:completed", "queue:a state:available"])
     def test_a_garbage_cursor_shows_the_first_page(self, q: str, after: str) -> None:

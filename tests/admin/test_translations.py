@@ -89,7 +89,7 @@ _DATA = re.compile(
     r"|\b(acme|billing|chain|default|email|eu|gone|held|labels|order|payments|report|root|web|weekdays"
     r"|shop|k3v9x0a2bq|worker-a|user|Boom|it broke|code: \S+ message|queues|state|release|changed"
     r"|concurrency|backpressure|admin|operator|producer|read|worker|block|reject|skip|discarded"
-    r"|running|active|True|int)\b"
+    r"|running|active|paused|True|int)\b"
     r"|Search"  # Django's own, as the text of a picture.
 )
 

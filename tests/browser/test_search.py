@@ -1,16 +1,29 @@
-"""A search is typed with suggestions, by keyboard and by mouse, and saved under a name."""
+"""A search is typed with suggestions, says what it cannot read, and is saved under a name."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from django.test import override_settings
 
 from tests.browser.test_accessibility import violations
 from tests.browser.test_journeys import ADMIN, body, counts, follow, shows
-from tests.factories import in_state, push
+from tests.factories import in_state, jobs, push, push_many
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
+
+
+#: Searches that cannot be read, and what the page says was meant.
+UNREADABLE = {
+    "colour:red queue:email": "There is no qualifier colour",
+    "user2666@example.com": "args.NAME:user2666@example.com",
+    "state:failed": "There is no state failed. Did you mean discarded?",
+    "HTTP502": "error:HTTP502",
+    "tenant_id:acme": "Did you mean meta.tenant_id:acme",
+    "queue:emial": "There is no queue emial. Did you mean email?",
+    "queue:email state:failed": "Did you mean discarded?",
+}
 
 
 def test_a_search_is_typed_with_suggestions_and_saved(page: Any) -> None:
@@ -55,3 +68,34 @@ def test_a_search_is_typed_with_suggestions_and_saved(page: Any) -> None:
     assert violations(page) == []
     follow(page, page.get_by_role("link", name="Failed mail"))
     assert box.input_value() == "state:discarded queue:email"
+
+
+def test_a_search_that_cannot_be_read_finds_nothing_and_a_day_is_one_of_the_page(
+    page: Any,
+) -> None:
+    in_state("discarded", queue="email")
+    late, early = push_many(2, queue="email")
+    # In Tokyo the second is an hour old on the 18th.
+    jobs().filter(pk=late.pk).update(created_at="2099-11-18T16:00Z")
+    jobs().filter(pk=early.pk).update(created_at="2099-11-17T16:00Z")
+    page.goto(f"{ADMIN}job/")
+    box = page.get_by_label("Search jobs")
+    counts(page.locator("#ojs-jobs tbody tr"), 3)
+    for search, meant in UNREADABLE.items():
+        box.fill(search)
+        with page.expect_navigation():
+            box.press("Enter")
+        shows(page.locator(".ojs-search-error"), meant)
+        counts(page.locator("#ojs-jobs tbody tr"), 0)
+        # Nothing can be done to jobs that were not searched for.
+        counts(page.locator("#ojs-jobs .ojs-button"), 0)
+    follow(page, page.get_by_role("navigation", name="States").get_by_text("available"))
+    assert box.input_value() == "state:available"
+    with override_settings(TIME_ZONE="Asia/Tokyo"):
+        box.fill("created:2099-11-18")
+        with page.expect_navigation():
+            box.press("Enter")
+        counts(page.locator("#ojs-jobs tbody tr"), 1)
+        follow(page, page.locator("#ojs-jobs tbody th a"))
+        assert page.url.endswith(f"/job/{early.pk}/change/")
+        counts(page.get_by_title("2099-11-18 01:00:00 JST").first, 1)

@@ -21,8 +21,15 @@ from django.utils.translation import pgettext
 from django_ojs.conf import settings
 from django_ojs.models import ApiKey
 from django_ojs.operations.access import audit, audit_trail
+from django_ojs.spec import times
 from django_ojs.spec.envelope import check_queue
-from django_ojs.spec.errors import InvalidRequest, NotFound, TokenExpired, Unauthenticated
+from django_ojs.spec.errors import (
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    TokenExpired,
+    Unauthenticated,
+)
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import api_keys as stored
@@ -72,7 +79,9 @@ def create(
             _("name: must be 1 to %(most)s printable characters.", most=_NAME_LENGTH),
             details={"field": "name"},
         )
-    return _create(name=name, scopes=scopes, queues=queues, expires=expires, by=by, principal=None)
+    key, text = _create(name=name, scopes=scopes, queues=queues, expires=expires, principal=None)
+    _note_created(key, by)
+    return key, text
 
 
 def _create(
@@ -81,7 +90,6 @@ def _create(
     scopes: Iterable[str],
     queues: Iterable[str],
     expires: datetime | timedelta | None,
-    by: str,
     principal: str | None,
 ) -> tuple[ApiKey, str]:
     prefix = _random(_PREFIX, PREFIX_LENGTH)
@@ -96,16 +104,20 @@ def _create(
             expires_at=Now() + expires if isinstance(expires, timedelta) else expires,
             **values,
         )
+        # Again, because the database has computed its times.
+        key = _get(prefix)
         audit_trail.record(
             "api_key.created",
             key.pk,
-            changes=audit_trail.changed({}, {"name": key.name, **values}),
-            expires=str(expires or ""),
+            changes=audit_trail.changed({}, {"name": key.name, **values, **_shown(key)}),
             key_prefix=prefix,
             replaces=principal,
         )
-    audit.note("api_key.created", principal=by, key_prefix=prefix, scopes=key.scopes)
-    return _get(prefix), f"{MARK}{prefix}_{secret}"
+    return key, f"{MARK}{prefix}_{secret}"
+
+
+def _note_created(key: ApiKey, by: str) -> None:
+    audit.note("api_key.created", principal=by, key_prefix=key.prefix, scopes=key.scopes)
 
 
 def find(presented: str) -> Any:
@@ -159,9 +171,11 @@ def revoke(prefix: str, *, by: str = "") -> ApiKey:
     Revoking it again keeps the first time. Raises NotFound.
     """
     with database.atomic():
-        revoked = keys().filter(prefix=prefix, revoked_at=None).update(revoked_at=Now())
-        if revoked:
-            audit_trail.record("api_key.revoked", _get(prefix).pk, key_prefix=prefix)
+        before = keys().filter(prefix=prefix, revoked_at=None).select_for_update().first()
+        revoked = before and keys().filter(pk=before.pk, revoked_at=None).update(revoked_at=Now())
+        if before and revoked:
+            changes = audit_trail.changed(_shown(before), _shown(_get(prefix)))
+            audit_trail.record("api_key.revoked", before.pk, changes=changes, key_prefix=prefix)
     if revoked:
         audit.note("api_key.revoked", principal=by, key_prefix=prefix)
     return _get(prefix)
@@ -173,35 +187,71 @@ def replace(
     grace: timedelta = GRACE,
     expires: datetime | timedelta | None = None,
     by: str = "",
+    latest_known: str | None = None,
 ) -> tuple[ApiKey, str]:
     """Create a key like another one, which expires after `grace`; return as `create` does.
 
     Until then both are valid (ojs-security §6.4). They are the same principal. Without `expires`,
     the new key has the lifetime of the latest key of this principal. Raises NotFound, and
     InvalidRequest for an invalid key.
+
+    `latest_known` is the prefix of the latest key of this principal that the caller knows. Where
+    there is a later one, it raises Conflict: two requests at the same time make one key.
     """
-    with database.atomic():
-        old = _get(prefix)
-        if status(old) != ACTIVE:
-            raise InvalidRequest(_("prefix: the key works no more."), details={"field": "prefix"})
-        # An old key that was replaced before has the end of its grace, and not of its lifetime.
-        latest = keys().filter(principal=old.principal).latest("pk")
-        if expires is None and latest.expires_at is not None:
-            expires = latest.expires_at - latest.created_at
-        new = _create(
-            name=old.name,
-            scopes=old.scopes,
-            queues=old.queues,
-            expires=expires,
-            by=by,
-            principal=old.principal,
+    key, text = _replace(prefix, grace, expires, latest_known)
+    _note_created(key, by)
+    return key, text
+
+
+@database.write_transaction
+def _replace(
+    prefix: str,
+    grace: timedelta,
+    expires: datetime | timedelta | None,
+    latest_known: str | None,
+) -> tuple[ApiKey, str]:
+    # Locked, so that requests for the same key follow each other.
+    old = keys().filter(prefix=prefix).select_for_update().first() or _get(prefix)
+    if status(old) != ACTIVE:
+        raise InvalidRequest(_("prefix: the key works no more."), details={"field": "prefix"})
+    # An old key that was replaced before has the end of its grace, and not of its lifetime.
+    latest = latest_of(old)
+    if latest_known is not None and latest_known != latest.prefix:
+        raise Conflict(
+            _("The key was replaced by %(prefix)s meanwhile.", prefix=latest.prefix),
+            details={"resource_type": "api_key"},
         )
-        ends = Now() + grace
-        keys().filter(pk=old.pk).update(expires_at=Least(Coalesce("expires_at", ends), ends))
-        audit_trail.record(
-            "api_key.replaced", old.pk, key_prefix=old.prefix, replaced_by=new[0].prefix
-        )
+    if expires is None and latest.expires_at is not None:
+        expires = latest.expires_at - latest.created_at
+    new = _create(
+        name=old.name,
+        scopes=old.scopes,
+        queues=old.queues,
+        expires=expires,
+        principal=old.principal,
+    )
+    ends = Now() + grace
+    keys().filter(pk=old.pk).update(expires_at=Least(Coalesce("expires_at", ends), ends))
+    changes = audit_trail.changed(_shown(old), _shown(_get(prefix)))
+    audit_trail.record(
+        "api_key.replaced",
+        old.pk,
+        changes=changes,
+        key_prefix=old.prefix,
+        replaced_by=new[0].prefix,
+    )
     return new
+
+
+def latest_of(key: ApiKey) -> ApiKey:
+    """Return the latest key of the principal of a key: itself, or the last that replaced it."""
+    return keys().filter(principal=key.principal).latest("pk")
+
+
+def _shown(key: ApiKey) -> dict[str, Any]:
+    """Return what the audit trail shows of the time of a key."""
+    times_of = {"expires_at": key.expires_at, "revoked_at": key.revoked_at}
+    return {name: each and times.format_timestamp(each) for name, each in times_of.items()}
 
 
 def scopes_of(key: ApiKey) -> frozenset[Scope]:

@@ -170,7 +170,8 @@ def _set_enabled(name: str, enabled: bool) -> CronJob:
         _set_times(job, now)
         _save(job, now)
         action = "cron.resumed" if enabled else "cron.paused"
-        audit_trail.record(action, name, object_type="cron_job")
+        changes = {"enabled": (not enabled, enabled)}
+        audit_trail.record(action, name, object_type="cron_job", changes=changes)
     return job
 
 
@@ -188,7 +189,8 @@ def _remove(name: str, owner: CronOwner) -> None:
     if job.owner == CronOwner.CODE and owner != CronOwner.CODE:
         raise _owned_by_code(job)
     job.delete(using=database.alias())
-    audit_trail.record("cron.removed", name, object_type="cron_job")
+    changes = audit_trail.changed(_shown(job), {})
+    audit_trail.record("cron.removed", name, object_type="cron_job", changes=changes)
 
 
 def _set_times(job: CronJob, now: datetime) -> None:

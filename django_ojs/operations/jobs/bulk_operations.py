@@ -148,10 +148,12 @@ def stop(key: int, *, by: str) -> bool:
 @database.write_transaction
 def _stop(key: int, by: str) -> bool:
     found = operations().filter(pk=key, state__in=OPEN)
+    before = found.select_for_update().values_list("state", flat=True).first()
     if not found.update(state=BulkState.STOPPED, stopped_by=by, finished_at=Now()):
         return False
     if not operations().filter(pk=key, action=BulkActionName.SEARCH).exists():
-        audit_trail.record("bulk.stopped", key, object_type="bulk_operation")
+        changes = {"state": (before, BulkState.STOPPED)}
+        audit_trail.record("bulk.stopped", key, object_type="bulk_operation", changes=changes)
     return True
 
 

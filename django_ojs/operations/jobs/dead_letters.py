@@ -176,7 +176,12 @@ def delete(job_id: UUID) -> None:
 
 def _shown(job: Job) -> dict[str, Any]:
     """Return what the audit trail shows of a retry's changes: neither arguments nor metadata."""
-    return {"queue": job.queue, "priority": job.priority, "max_attempts": job.max_attempts}
+    return {
+        "state": job.state,
+        "queue": job.queue,
+        "priority": job.priority,
+        "max_attempts": job.max_attempts,
+    }
 
 
 def _read(job_id: UUID, read: Callable[[UUID], Job]) -> Job:

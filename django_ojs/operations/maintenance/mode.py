@@ -6,7 +6,7 @@ that ends active jobs. A queue that was paused on its own is still paused afterw
 
 from dataclasses import dataclass
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from django.db.models.functions import Now
 
@@ -19,6 +19,9 @@ from django_ojs.spec.states import State
 from django_ojs.storage import database, notify
 from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.figures import counts
+
+#: What the audit trail shows of maintenance mode that is off.
+_OFF: Final = {"maintenance": "off"}
 
 #: Characters: a sentence or two, for the pages that show why no job runs.
 MAX_REASON = 1000
@@ -55,9 +58,10 @@ def enable(
 @database.write_transaction
 def _enable(reason: str | None, estimated_duration: timedelta | None) -> MaintenanceStatus:
     queues = Queue.primary.all()
-    queues.get_or_create(name=ALL_QUEUES)
+    _, created = queues.get_or_create(name=ALL_QUEUES)
     queues.filter(pk=ALL_QUEUES, paused_at__isnull=True).update(paused_at=Now())
     row = queues.annotate(now=Now()).select_for_update().get(pk=ALL_QUEUES)
+    before = {} if created else _shown(row)
     config: dict[str, Any] = {}
     if reason is not None:
         config["reason"] = reason
@@ -65,7 +69,8 @@ def _enable(reason: str | None, estimated_duration: timedelta | None) -> Mainten
         config["estimated_end"] = times.format_timestamp(row.now + estimated_duration)
     row.config = config
     row.save(using=database.alias(), update_fields=["config"])
-    audit_trail.record("maintenance.started", **config)
+    changes = audit_trail.changed(before or _OFF, _shown(row))
+    audit_trail.record("maintenance.started", changes=changes)
     return _as_value(row)
 
 
@@ -89,10 +94,17 @@ def disable() -> MaintenanceStatus:
 
 @database.write_transaction
 def _disable() -> bool:
-    deleted, _ = Queue.primary.filter(pk=ALL_QUEUES).delete()
-    if deleted:
-        audit_trail.record("maintenance.ended")
-    return bool(deleted)
+    row = Queue.primary.select_for_update().filter(pk=ALL_QUEUES).first()
+    if row is None:
+        return False
+    Queue.primary.filter(pk=ALL_QUEUES).delete()
+    audit_trail.record("maintenance.ended", changes=audit_trail.changed(_shown(row), _OFF))
+    return True
+
+
+def _shown(row: Queue) -> dict[str, Any]:
+    """Return what the audit trail shows of maintenance mode that is on."""
+    return {"maintenance": "on", **row.config}
 
 
 def _as_value(row: Queue | None) -> MaintenanceStatus:

@@ -12,7 +12,7 @@ from django_ojs.operations import dead_letter_queue
 from django_ojs.operations.access import audit_trail
 from django_ojs.operations.events import publish
 from django_ojs.operations.queues.rows import is_deleted, rows, touch
-from django_ojs.operations.queues.status import QueueStatus, get, stored_default
+from django_ojs.operations.queues.status import QueueState, QueueStatus, get, stored_default
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.events import EventType
@@ -54,7 +54,8 @@ def _create(name: str, given: dict[str, Any]) -> None:
         except IntegrityError:  # Another transaction has created it.
             raise _exists(name) from None
     publish.queue_event(EventType.QUEUE_CREATED, name)
-    audit_trail.record("queue.created", name, changes=_changes({}, merge({}, given)))
+    changes = {"state": (None, QueueState.ACTIVE), **_changes({}, merge({}, given))}
+    audit_trail.record("queue.created", name, changes=changes)
 
 
 def configure(name: str, changes: object, *, path: str = "") -> QueueStatus:

@@ -4,6 +4,8 @@ A paused queue accepts jobs, and FETCH returns none of them. A draining queue ac
 workers finish those that are in it.
 """
 
+from typing import Any
+
 from django.db.models import Q
 from django.db.models.functions import Now
 
@@ -12,6 +14,7 @@ from django_ojs.models import Queue
 from django_ojs.operations.access import audit_trail
 from django_ojs.operations.events import publish
 from django_ojs.operations.queues.rows import rows, touch
+from django_ojs.operations.queues.status import QueueState
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.events import EventType
 from django_ojs.storage import database, notify, queue_configs
@@ -29,10 +32,12 @@ def pause(name: str, *, by: str | None = None) -> Queue:
 @database.write_transaction
 def _pause(name: str, by: str | None) -> Queue:
     queue = touch(name)
-    if rows().filter(pk=name, paused_at__isnull=True).update(paused_at=Now()):
-        publish.queue_event(EventType.QUEUE_PAUSED, name, paused_by=by)
-        audit_trail.record("queue.paused", name)
+    before = _shown(queue)
+    updated = rows().filter(pk=name, paused_at__isnull=True).update(paused_at=Now())
     queue.refresh_from_db()
+    if updated:
+        publish.queue_event(EventType.QUEUE_PAUSED, name, paused_by=by)
+        audit_trail.record("queue.paused", name, changes=audit_trail.changed(before, _shown(queue)))
     return queue
 
 
@@ -49,10 +54,14 @@ def drain(name: str, *, by: str | None = None) -> Queue:
 @database.write_transaction
 def _drain(name: str) -> Queue:
     queue = touch(name)
-    if rows().filter(pk=name, draining_at__isnull=True).update(draining_at=Now()):
-        audit_trail.record("queue.drained", name)
-        queue_configs.changed()
+    before = _shown(queue)
+    updated = rows().filter(pk=name, draining_at__isnull=True).update(draining_at=Now())
     queue.refresh_from_db()
+    if updated:
+        audit_trail.record(
+            "queue.drained", name, changes=audit_trail.changed(before, _shown(queue))
+        )
+        queue_configs.changed()
     return queue
 
 
@@ -70,12 +79,21 @@ def resume(name: str, *, by: str | None = None) -> Queue:
 @database.write_transaction
 def _resume(name: str, by: str | None) -> Queue:
     queue = touch(name)
+    before = _shown(queue)
     stopped = Q(paused_at__isnull=False) | Q(draining_at__isnull=False)
     if rows().filter(stopped, pk=name).update(paused_at=None, draining_at=None):
         if queue.paused:
             publish.queue_event(EventType.QUEUE_RESUMED, name, resumed_by=by)
         if queue.draining_at is not None:
             queue_configs.changed()
-        audit_trail.record("queue.resumed", name)
-    queue.refresh_from_db()
+        queue.refresh_from_db()
+        audit_trail.record(
+            "queue.resumed", name, changes=audit_trail.changed(before, _shown(queue))
+        )
     return queue
+
+
+def _shown(queue: Queue) -> dict[str, Any]:
+    """Return what the audit trail shows: a queue may be paused and draining."""
+    states = {QueueState.PAUSED: queue.paused_at, QueueState.DRAINING: queue.draining_at}
+    return {"state": [state for state, since in states.items() if since] or [QueueState.ACTIVE]}

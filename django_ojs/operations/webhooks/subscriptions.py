@@ -18,7 +18,7 @@ from django_ojs.conf import settings
 from django_ojs.models import Webhook, WebhookDelivery
 from django_ojs.operations.access import audit, audit_trail
 from django_ojs.operations.events import log
-from django_ojs.spec import webhooks
+from django_ojs.spec import times, webhooks
 from django_ojs.spec.envelope import check_queue, check_type
 from django_ojs.spec.errors import InvalidRequest, NotFound, UnsupportedFeature
 from django_ojs.spec.texts import Translatable as _
@@ -143,10 +143,15 @@ def rotate_secret(key: UUID, *, by: str = "") -> tuple[Webhook, str]:
     """Give a webhook a new secret. Deliveries are signed with both for a day (§8.3)."""
     get(key)
     with database.atomic():
-        _rows().filter(pk=key).update(
+        found = _rows().filter(pk=key)
+        found.update(
             previous_salt=F("salt"), previous_until=Now() + webhooks.ROTATION, salt=_new_salt()
         )
-        audit_trail.record("webhook.secret_rotated", key)
+        until = found.values_list("previous_until", flat=True).first()
+        if until is not None:
+            audit_trail.record(
+                "webhook.secret_rotated", key, old_secret_until=times.format_timestamp(until)
+            )
     audit.note("webhook.secret_rotated", principal=by, webhook=str(key))
     webhook = get(key)
     return webhook, secret_of(webhook)

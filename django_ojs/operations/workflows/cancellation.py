@@ -91,5 +91,10 @@ def _cancel(workflow_id: UUID, completes: UUID | None) -> Workflow:
     )
     workflow.refresh_from_db(using=database.alias())
     publish.record([workflow_events.ended(workflow)])
-    audit_trail.record("workflow.cancelled", workflow_id, jobs=len(cancelled))
+    audit_trail.record(
+        "workflow.cancelled",
+        workflow_id,
+        changes={"state": (WorkflowState.RUNNING, WorkflowState.CANCELLED)},
+        jobs=len(cancelled),
+    )
     return workflow
