@@ -18,6 +18,7 @@ from django_ojs.spec import json, retry_policy
 from django_ojs.spec.envelope import Envelope, options_of
 from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.states import State
+from django_ojs.storage.dialects import direct
 from django_ojs.storage.dialects.base import (
     ISOLATION,
     Dialect,
@@ -206,9 +207,8 @@ class PostgreSQL(Dialect):
             more["new"] = False
         if only_if_admitted:
             more["alone"] = _is_whole_transaction(connection)
-        with connection.cursor() as cursor:
-            cursor.execute(_push_statement(*more), [*needed, *more.values()])
-            (microseconds,) = cursor.fetchone()
+        values = [*needed, *more.values()]
+        microseconds = direct.integer(connection, _push_statement(*more), values)
         if microseconds is None:
             # Not admitted, or an id that is taken; the procedure does not say which.
             return None if only_if_admitted else []
@@ -369,8 +369,7 @@ class PostgreSQL(Dialect):
         self, connection: BaseDatabaseWrapper, payloads: Sequence[str], channel: str
     ) -> None:
         calls = ", ".join([f"pg_notify('{channel}', %s)"] * len(payloads))
-        with connection.cursor() as cursor:
-            cursor.execute(_SQL["notify"].format(calls=calls), list(payloads))
+        direct.run(connection, _SQL["notify"].format(calls=calls), list(payloads))
 
     def listen(self, connection: BaseDatabaseWrapper, channel: str) -> None:
         with connection.cursor() as cursor:
