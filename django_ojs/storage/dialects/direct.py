@@ -19,7 +19,7 @@ from psycopg import errors, generators, pq
 _DjangoConnection: Final = django_postgresql.DatabaseWrapper
 _FILE: Final = CursorWrapper.__init__.__code__.co_filename
 #: Other classes are those of instrumentation.
-_CURSORS: Final = (django_postgresql.Cursor, django_postgresql.ServerBindingCursor)
+_CURSORS: Final[tuple[Any, ...]] = (django_postgresql.Cursor, django_postgresql.ServerBindingCursor)
 
 _IDLE, _IN_TRANSACTION = pq.TransactionStatus.IDLE, pq.TransactionStatus.INTRANS
 
@@ -57,7 +57,7 @@ def _link(connection: BaseDatabaseWrapper) -> "psycopg.Connection[Any] | None":
     # As `cursor()` begins; it also raises inside an event loop.
     connection.close_if_health_check_failed()
     connection.ensure_connection()
-    link = connection.connection
+    link: Any = connection.connection
     kind, execute = type(connection), CursorWrapper.execute
     if (
         type(link) is not psycopg.Connection
@@ -80,9 +80,7 @@ def _link(connection: BaseDatabaseWrapper) -> "psycopg.Connection[Any] | None":
     return link if is_ready and server.pipeline_status == pq.PipelineStatus.OFF else None
 
 
-def _send(
-    link: "psycopg.Connection[Any]", statement: str, values: list[Value]
-) -> bytes | None:
+def _send(link: "psycopg.Connection[Any]", statement: str, values: list[Value]) -> bytes | None:
     server = link.pgconn
     quote = pq.Escaping(server).escape_literal
     literals = []
@@ -99,4 +97,5 @@ def _send(
     (result,) = results
     if result.status != pq.ExecStatus.TUPLES_OK:
         raise errors.error_from_result(result, encoding=link.info.encoding)
-    return result.get_value(0, 0)
+    returned: bytes | None = result.get_value(0, 0)
+    return returned
