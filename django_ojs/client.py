@@ -15,7 +15,7 @@ from django_ojs.operations import cancel as _cancel
 from django_ojs.operations import info as _info
 from django_ojs.operations import queues as _queues
 from django_ojs.operations import retry as _retry
-from django_ojs.operations.enqueue import uniform as _uniform
+from django_ojs.operations.enqueue import plain as _plain
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.operations.push import push as _push
 from django_ojs.operations.push import push_batch as _push_batch
@@ -88,9 +88,9 @@ def enqueue_batch(
     wanted = list(requests) if isinstance(requests, Iterable) else []
     if not wanted:
         raise InvalidRequest.of("requests", "must be a list of at least one request.")
-    if on_full is None and block_timeout is None and _uniform.is_open():
+    if on_full is None and block_timeout is None and _plain.is_open():
         same = uniform_of(wanted)
-        if same is not None and (jobs := _uniform.store(*same)) is not None:
+        if same is not None and (jobs := _plain.store_alike(*same)) is not None:
             return jobs
     envelopes = []
     new_ids = ids.many(len(wanted))

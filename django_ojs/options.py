@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django_ojs.conf import settings
 from django_ojs.operations.backpressure.wait_policy import WaitPolicy
-from django_ojs.operations.push import PushOptions
+from django_ojs.operations.push import PLAIN, PushOptions
 from django_ojs.payloads import offload
 from django_ojs.registry import registry
 from django_ojs.spec import ids, rate_limit_policy, retry_policy, times, unique_policy
@@ -215,8 +215,6 @@ def _are_identical(one: Options, other: Options) -> bool:
 #: waits.
 _RAISE: Final = PushOptions()
 _OUTBOX: Final = PushOptions(outbox_when_full=True)
-#: The most common options of a push, made once.
-_PLAIN: Final = PushOptions(generated_ids=True)
 
 
 def push_options_of(item: Request) -> PushOptions:
@@ -224,7 +222,7 @@ def push_options_of(item: Request) -> PushOptions:
     policy = full_policy(item.type, item.options)
     generated = item.options.id is None
     if policy is _RAISE and generated and settings().offload is None:
-        return _PLAIN
+        return PLAIN
     return replace(policy, generated_ids=generated, offloader=offload.offloader())
 
 

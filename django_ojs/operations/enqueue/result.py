@@ -58,8 +58,8 @@ class EnqueuedJob:
     envelope: Envelope | None = field(default=None, compare=False, repr=False)
     stored: Stored | None = field(default=None, compare=False, repr=False)
     row: Job | None = field(default=None, compare=False, repr=False)
-    #: Of a job of a uniform batch: where its values are, until one of them is read.
-    _batch: "UniformBatch | None" = field(default=None, compare=False, repr=False)
+    #: Where the values of a plain job are, until one of them is read.
+    _source: "PlainJob | UniformBatch | None" = field(default=None, compare=False, repr=False)
     _index: int = field(default=0, compare=False, repr=False)
 
     if not TYPE_CHECKING:  # Type checkers would accept any name.
@@ -67,7 +67,7 @@ class EnqueuedJob:
         def __getattr__(self, name: str) -> Any:
             if name not in _LATER:
                 raise AttributeError(f"EnqueuedJob has no attribute {name!r}")
-            for field_name, value in self._batch.values(self._index).items():
+            for field_name, value in self._source.values(self._index).items():
                 object.__setattr__(self, field_name, value)
             return object.__getattribute__(self, name)
 
@@ -91,11 +91,31 @@ class EnqueuedJob:
         return _model(self.envelope, self.stored)
 
 
-_LATER: Final = {"id", "type", "queue", "state", "outcome", "destination"} | {
-    "envelope",
-    "stored",
-    "row",
-}
+#: The attributes that `_values` makes.
+_LATER: Final = frozenset(
+    ("id", "type", "queue", "state", "outcome", "destination", "envelope", "stored", "row")
+)
+
+
+class PlainJob:
+    """A job that was stored alone, available at once."""
+
+    __slots__ = ("_envelope", "_stored")
+
+    def __init__(self, envelope: Envelope, stored: Stored) -> None:
+        self._envelope = envelope
+        self._stored = stored
+
+    def result(self) -> EnqueuedJob:
+        """Return the result, whose values are made when they are read."""
+        result = EnqueuedJob.__new__(EnqueuedJob)
+        object.__setattr__(result, "_source", self)
+        object.__setattr__(result, "_index", 0)
+        return result
+
+    def values(self, index: int) -> dict[str, Any]:
+        """Return the attributes of the result."""
+        return _values(self._envelope, self._stored)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -118,27 +138,34 @@ class UniformBatch:
         make, keep = EnqueuedJob.__new__, object.__setattr__
         for index in range(len(self.ids)):
             result = make(EnqueuedJob)
-            keep(result, "_batch", self)
+            keep(result, "_source", self)
             keep(result, "_index", index)
             results.append(result)
         return results
 
     def values(self, index: int) -> dict[str, Any]:
         """Return the attributes of the result for one job."""
-        key, common = UUID(int=self.ids[index]), self.common
+        key = UUID(int=self.ids[index])
         created_at = self.created_at + timedelta(microseconds=index)
         size = self.sizes[index] + self.other_bytes
-        return {
-            "id": key,
-            "type": common.type,
-            "queue": common.queue,
-            "state": State.AVAILABLE,
-            "outcome": Outcome.STORED,
-            "destination": None,
-            "envelope": replace(common, id=key, args=self.args[index]),
-            "stored": Stored(key, State.AVAILABLE, created_at, created_at, None, None, size),
-            "row": None,
-        }
+        return _values(
+            replace(self.common, id=key, args=self.args[index]),
+            Stored(key, State.AVAILABLE, created_at, created_at, None, None, size),
+        )
+
+
+def _values(envelope: Envelope, stored: Stored) -> dict[str, Any]:
+    return {
+        "id": envelope.id,
+        "type": envelope.type,
+        "queue": envelope.queue,
+        "state": State.AVAILABLE,
+        "outcome": Outcome.STORED,
+        "destination": None,
+        "envelope": envelope,
+        "stored": stored,
+        "row": None,
+    }
 
 
 def of_row(job: Job, outcome: Outcome) -> EnqueuedJob:
