@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import dataclasses
+import pickle
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import pairwise
@@ -199,6 +202,20 @@ def test_arguments_and_options_that_no_job_may_have_are_refused_among_others_as_
             ojs.enqueue_batch([ojs.request("test.alike", [n], **given) for n in range(3)])
         assert str(caught.value) == str(alone.value)
     assert Job.objects.count() == 0
+
+
+def test_a_result_whose_values_were_not_read_is_compared_copied_and_pickled_as_any_other() -> None:
+    for make in (lambda: alike()[1], lambda: ojs.enqueue("test.alike", [1])):
+        copied, pickled = copy.copy(make()), pickle.loads(pickle.dumps(make()))
+        assert copied.job() == copied.model()
+        assert pickled.job() == pickled.model()
+        job = make()
+        assert job == copy.deepcopy(job) == dataclasses.replace(job)
+        assert job != make()
+        assert hash(job) == hash(copy.copy(job))
+        assert repr(make()).startswith("EnqueuedJob(id=UUID('")
+        with pytest.raises(AttributeError, match="no attribute 'priority'"):
+            make().priority  # type: ignore[attr-defined]  # noqa: B018  # it has none
 
 
 def alike(number: int = 3, **options: Any) -> list[ojs.EnqueuedJob]:

@@ -67,8 +67,11 @@ class EnqueuedJob:
         def __getattr__(self, name: str) -> Any:
             if name not in _LATER:
                 raise AttributeError(f"EnqueuedJob has no attribute {name!r}")
-            for field_name, value in self._source.values(self._index).items():
-                object.__setattr__(self, field_name, value)
+            source = self._source
+            if source is not None:
+                for field_name, value in source.values(self._index).items():
+                    object.__setattr__(self, field_name, value)
+                object.__setattr__(self, "_source", None)
             return object.__getattribute__(self, name)
 
     def job(self) -> Job:
