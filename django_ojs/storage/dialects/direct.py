@@ -1,6 +1,6 @@
 """Statements by the driver's connection itself, without a cursor of Django and one of psycopg.
 
-The two cursors take 70 µs of CPU time for a statement that needs 30 without them, and every enqueue
+The two cursors take 70 µs of CPU time for a statement that needs 45 without them, and every enqueue
 is one statement. What is sent is the same: one simple query with the values as literals, which all
 poolers understand. Where something may want to see the statement pass (a wrapper, the log of
 queries, an instrumented cursor), or the connection is not as Django and psycopg make it, the
