@@ -4,17 +4,18 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from datetime import datetime, timedelta
+from operator import attrgetter, is_
 from typing import Any, Final, Literal, TypedDict
 from uuid import UUID
 
 from django_ojs.conf import settings
 from django_ojs.operations.backpressure.wait_policy import WaitPolicy
-from django_ojs.operations.push import PushOptions
+from django_ojs.operations.push import PLAIN, PushOptions
 from django_ojs.payloads import offload
 from django_ojs.registry import registry
 from django_ojs.spec import ids, rate_limit_policy, retry_policy, times, unique_policy
 from django_ojs.spec.envelope import MAX_TIMEOUT_MS, Envelope, when_text
-from django_ojs.spec.errors import InvalidArgs, InvalidMetadata, InvalidRequest
+from django_ojs.spec.errors import InvalidArgs, InvalidMetadata, InvalidRequest, OJSError
 from django_ojs.spec.json import JSON
 from django_ojs.spec.rate_limit_policy import RateLimitPolicy
 from django_ojs.spec.retry_policy import RetryPolicy
@@ -103,6 +104,7 @@ class Options:
 
 
 _OPTION_NAMES = tuple(option.name for option in fields(Options))
+_option_values = attrgetter(*_OPTION_NAMES)
 NO_OPTIONS = Options()
 
 #: Keyword arguments of other task queues, and the option that does the same here.
@@ -177,12 +179,42 @@ def envelope_of(
     return envelope
 
 
+def uniform_of(items: Sequence[Request]) -> tuple[Envelope, list[list[JSON]]] | None:
+    """Return the envelope that described jobs share, and the arguments of each.
+
+    None where they differ in more than their arguments, where the arguments decide more than `args`
+    (a unique key, the key of a limit), or where something is wrong with them.
+    """
+    if set(map(type, items)) != {Request}:
+        return None
+    kind, options = items[0].type, items[0].options
+    if not isinstance(kind, str) or type(options) is not Options or options.id is not None:
+        return None
+    args = [
+        list(item.args)
+        for item in items
+        if item.type == kind
+        and (item.options is options or _are_identical(item.options, options))
+        and isinstance(item.args, (list, tuple))
+    ]
+    if len(args) != len(items) or settings().offload is not None:
+        return None
+    try:
+        common = envelope_of(replace(items[0], args=()))
+        return (common, args) if full_policy(kind, options) is _RAISE else None
+    except OJSError:
+        return None
+
+
+def _are_identical(one: Options, other: Options) -> bool:
+    # Not by `==`: 1, 1.0 and True are equal, and different JSON.
+    return type(one) is Options and all(map(is_, _option_values(one), _option_values(other)))
+
+
 #: What an enqueue does where a queue is full; `full_policy` returns one of these, or a policy that
 #: waits.
 _RAISE: Final = PushOptions()
 _OUTBOX: Final = PushOptions(outbox_when_full=True)
-#: The most common options of a push, made once.
-_PLAIN: Final = PushOptions(generated_ids=True)
 
 
 def push_options_of(item: Request) -> PushOptions:
@@ -190,7 +222,7 @@ def push_options_of(item: Request) -> PushOptions:
     policy = full_policy(item.type, item.options)
     generated = item.options.id is None
     if policy is _RAISE and generated and settings().offload is None:
-        return _PLAIN
+        return PLAIN
     return replace(policy, generated_ids=generated, offloader=offload.offloader())
 
 

@@ -30,7 +30,7 @@ _PRESENT: Final = {
     "postgresql": (
         "SELECT to_regclass('ojs_job') IS NOT NULL, (SELECT count(DISTINCT tgname) FROM pg_trigger"
         " WHERE tgname IN ({names}) AND pg_table_is_visible(tgrelid)), EXISTS (SELECT FROM pg_proc"
-        " WHERE proname = 'ojs_push' AND pg_function_is_visible(oid))"
+        " WHERE proname = 'ojs_push_many' AND pg_function_is_visible(oid))"
     ),
     "sqlite": (
         "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'ojs_job'), (SELECT count(*)"

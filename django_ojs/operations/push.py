@@ -25,6 +25,7 @@ from django_ojs.operations.enqueue import (
     instrumentation,
     lineage,
     outbox,
+    plain,
     transaction_check,
     unique,
 )
@@ -68,6 +69,8 @@ class PushOptions:
 
 ONE: Final = PushOptions()
 BATCH: Final = PushOptions(batch=True)
+#: The most common options, made once: of one job from Python, whose id was generated.
+PLAIN: Final = PushOptions(generated_ids=True)
 
 
 def push(envelope: Envelope, options: PushOptions = ONE) -> EnqueuedJob:
@@ -77,6 +80,8 @@ def push(envelope: Envelope, options: PushOptions = ONE) -> EnqueuedJob:
     an OJSError that names the field and the rule, and QueueFull when the queue is at its bound;
     the caller's transaction stays usable.
     """
+    if options is PLAIN and plain.is_open() and (job := plain.store_one(envelope)) is not None:
+        return job
     return push_batch([envelope], options)[0]
 
 

@@ -88,7 +88,7 @@ def test_the_sql_of_the_schema_names_the_states_of_the_transition_table() -> Non
     assert of_queue == [counted, counted]
     assert of_tenant == WAITING
     assert len(named["postgresql/admission.sql"]) == 2 * len(counted) + len(WAITING)
-    assert named["postgresql/push.sql"] == [initial(State.AVAILABLE)] * 2
+    assert named["postgresql/push.sql"] == [initial(State.AVAILABLE)] * 3
 
 
 def test_the_sql_has_as_many_ticket_sequences_and_shares_as_the_bounds_count_on() -> None:

@@ -78,10 +78,10 @@ def _faster(measure: str, **factors: float) -> list[Target]:
 def targets(results: Results) -> list[Target]:
     """Return all targets; those of the big tables depend on what sizes there are."""
     every = [
-        Target(measure=enqueue.SINGLE, against=CEILING, at_least=0.70),
-        Target(measure=enqueue.TRANSACTION, at_most=0.35),
-        Target(measure=enqueue.MANY, at_least=20_000),
-        *_faster(enqueue.MANY, procrastinate=2.0),
+        Target(measure=enqueue.SINGLE, against=CEILING, at_least=0.85),
+        Target(measure=enqueue.TRANSACTION, at_most=0.33),
+        Target(measure=enqueue.MANY, at_least=70_000),
+        *_faster(enqueue.MANY, procrastinate=3.0, pgqueuer=1.0),
         *_faster(drain.ONE, pgqueuer=0.6, procrastinate=5, tasks=5, ox=5, q2=5, celery=5),
         Target(measure=drain.ONE, about=drain.ASYNC, against=OURS, at_least=1.0),
         Target(measure=drain.TWO, against_measure=drain.ONE, at_least=1.5, beside="of one process"),

@@ -240,3 +240,49 @@ def test_a_hundred_thousand_names_are_read_quickly() -> None:
     start = time.monotonic()
     assert len(json.loads(text)) == 100_000  # type: ignore[arg-type]  # an object
     assert time.monotonic() - start < 5
+
+
+#: Some of them are no JSON, or beyond what a job may hold.
+any_values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats()
+    | st.text()
+    | st.sampled_from(["],[", "[", "{", "0" * 20, "\\u0000", "\0", "\ud800", b"x", {1}, {1: 2}]),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner) | st.tuples(inner),
+    max_leaves=12,
+)
+
+
+@given(st.lists(st.lists(any_values), min_size=1), st.booleans())
+def test_lists_are_written_at_once_as_one_by_one_and_refused_as_one_by_one(
+    lists: list[list[Any]], exact: bool
+) -> None:
+    refused = False
+    for each in lists:
+        try:
+            json.measure(each, exact_integers=exact)
+        except json.Refused:
+            refused = True
+    if refused:
+        with pytest.raises(InvalidPayload):
+            json.dumps_lists(lists, exact_integers=exact)
+        return
+    text, sizes = json.dumps_lists(lists, exact_integers=exact)
+    assert text == json.dumps(lists)
+    assert sizes == [len(json.dumps(each).encode()) for each in lists]
+
+
+def test_lists_that_are_nested_too_deep_or_contain_themselves_are_refused() -> None:
+    deepest: list[Any] = []
+    for _ in range(json.MAX_DEPTH - 1):
+        deepest = [deepest]
+    json.check(deepest, "args")
+    text, sizes = json.dumps_lists([[], deepest], exact_integers=False)
+    assert sizes == [2, len(text) - 5]
+    cycle: list[Any] = []
+    cycle.append(cycle)
+    for wrong in ([deepest], cycle):
+        with pytest.raises(InvalidPayload):
+            json.dumps_lists([[1], wrong], exact_integers=False)

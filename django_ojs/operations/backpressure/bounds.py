@@ -37,8 +37,7 @@ def insert_admitted(envelopes: Sequence[Envelope], insert: Insert, *, exact: boo
     then the statement checks it, which costs a tenth. Raises QueueFull before anything is stored,
     and leaves the caller's transaction usable.
     """
-    if settings().queues is not bounds.configured.queues:
-        bounds.configured.apply()
+    _apply_settings()
     of_tenants = tenant_bounds.added_by(envelopes)
     if not of_tenants:
         return _insert_in_queues(envelopes, insert, exact=exact)
@@ -50,11 +49,22 @@ def insert_admitted(envelopes: Sequence[Envelope], insert: Insert, *, exact: boo
     return database.in_write_transaction(operation)
 
 
+def may_be_bounded(queue: str) -> bool:
+    """Whether a queue has a bound, as it was at most a second ago."""
+    _apply_settings()
+    return _may_be_bounded({queue})
+
+
+def _apply_settings() -> None:
+    if settings().queues is not bounds.configured.queues:
+        bounds.configured.apply()
+
+
 def _insert_in_queues(
     envelopes: Sequence[Envelope], insert: Insert, *, exact: bool
 ) -> list[Stored]:
-    may_be_bounded = _may_be_bounded(envelopes)
-    if not exact and not may_be_bounded:
+    is_bounded = _may_be_bounded({envelope.queue for envelope in envelopes})
+    if not exact and not is_bounded:
         return insert(False) or []
     stored = insert(True)
     if stored is not None:
@@ -71,11 +81,10 @@ def _insert_in_queues(
     return database.in_write_transaction(operation)
 
 
-def _may_be_bounded(envelopes: Sequence[Envelope]) -> bool:
+def _may_be_bounded(queues: set[str]) -> bool:
     configs = queue_configs.current()
     if configs is None:
         return False
-    queues = {envelope.queue for envelope in envelopes}
     if not configs.warned.isdisjoint(queues):
         # Above their threshold when it was last read; tickets do not show that they are not now.
         pressure_monitor.watch.request()

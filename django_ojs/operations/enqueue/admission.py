@@ -82,7 +82,7 @@ def _admit_and_offload(
     passed = _admit(envelope, chain, replace(limits, envelope_bytes=sys.maxsize), configs)
     if passed is not None:
         passed = offloader.take(passed)
-        _validate(passed, limits, configs)
+        check(passed, limits, configs)
         offloader.keep()
     return passed
 
@@ -93,7 +93,7 @@ def _admit(
     limits: Limits,
     configs: Snapshot | None,
 ) -> Envelope | None:
-    _validate(envelope, limits, configs)
+    check(envelope, limits, configs)
     if chain is None:
         return envelope if envelope.unique is None else _with_key(envelope, envelope.args)
     # The key is computed from the arguments that the caller gave: a middleware may encrypt them
@@ -109,7 +109,7 @@ def _admit(
         )
     # A middleware may change anything else; its envelope is validated as a client's is.
     passed.document = None
-    _validate(passed, limits, configs)
+    check(passed, limits, configs)
     if passed.scheduled_at != due:
         passed.scheduled_at_text = _text(passed.scheduled_at)
     if passed.expires_at != expires:
@@ -119,7 +119,8 @@ def _admit(
     return _with_key(passed, passed.args if args is None else args)
 
 
-def _validate(envelope: Envelope, limits: Limits, configs: Snapshot | None) -> None:
+def check(envelope: Envelope, limits: Limits, configs: Snapshot | None) -> None:
+    """Check a job by the rules of the envelope and of its queue. Raises an OJSError."""
     validate(envelope, limits)
     if configs is not None:
         check_queue_size(envelope, limits, configs)

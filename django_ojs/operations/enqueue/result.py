@@ -1,8 +1,10 @@
 """The result of an enqueue: the job and its outcome."""
 
-from dataclasses import dataclass, field
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
@@ -12,6 +14,7 @@ from django.db.models.signals import ModelSignal, post_init, pre_init
 from django_ojs.models import Job
 from django_ojs.spec import retry_policy, times
 from django_ojs.spec.envelope import Envelope, options_of
+from django_ojs.spec.json import JSON
 from django_ojs.spec.rate_limit import Hold
 from django_ojs.spec.states import State
 from django_ojs.storage import database, transitions
@@ -55,6 +58,21 @@ class EnqueuedJob:
     envelope: Envelope | None = field(default=None, compare=False, repr=False)
     stored: Stored | None = field(default=None, compare=False, repr=False)
     row: Job | None = field(default=None, compare=False, repr=False)
+    #: Where the values of a plain job are, until one of them is read.
+    _source: "PlainJob | UniformBatch | None" = field(default=None, compare=False, repr=False)
+    _index: int = field(default=0, compare=False, repr=False)
+
+    if not TYPE_CHECKING:  # Type checkers would accept any name.
+
+        def __getattr__(self, name: str) -> Any:
+            if name not in _LATER:
+                raise AttributeError(f"EnqueuedJob has no attribute {name!r}")
+            source = self._source
+            if source is not None:
+                for field_name, value in source.values(self._index).items():
+                    object.__setattr__(self, field_name, value)
+                object.__setattr__(self, "_source", None)
+            return object.__getattribute__(self, name)
 
     def job(self) -> Job:
         """Query the job as it is now. Raises JobNotFound when it is not a row of this site."""
@@ -74,6 +92,83 @@ class EnqueuedJob:
         assert self.envelope is not None, "a dropped job has no model"
         assert self.stored is not None
         return _model(self.envelope, self.stored)
+
+
+#: The attributes that `_values` makes.
+_LATER: Final = frozenset(
+    ("id", "type", "queue", "state", "outcome", "destination", "envelope", "stored", "row")
+)
+
+
+class PlainJob:
+    """A job that was stored alone, available at once."""
+
+    __slots__ = ("_envelope", "_stored")
+
+    def __init__(self, envelope: Envelope, stored: Stored) -> None:
+        self._envelope = envelope
+        self._stored = stored
+
+    def result(self) -> EnqueuedJob:
+        """Return the result, whose values are made when they are read."""
+        result = EnqueuedJob.__new__(EnqueuedJob)
+        object.__setattr__(result, "_source", self)
+        object.__setattr__(result, "_index", 0)
+        return result
+
+    def values(self, index: int) -> dict[str, Any]:
+        """Return the attributes of the result."""
+        return _values(self._envelope, self._stored)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class UniformBatch:
+    """Jobs that were stored together, and differ in their ids and arguments only."""
+
+    common: Envelope
+    #: The ids, as numbers.
+    ids: Sequence[int]
+    args: Sequence[list[JSON]]
+    #: The bytes of the arguments of each, and those of all else.
+    sizes: Sequence[int]
+    other_bytes: int
+    #: The time of the first job; each is a microsecond later than the one before it.
+    created_at: datetime
+
+    def results(self) -> list[EnqueuedJob]:
+        """Return the result of each job, whose values are made when they are read."""
+        results = []
+        make, keep = EnqueuedJob.__new__, object.__setattr__
+        for index in range(len(self.ids)):
+            result = make(EnqueuedJob)
+            keep(result, "_source", self)
+            keep(result, "_index", index)
+            results.append(result)
+        return results
+
+    def values(self, index: int) -> dict[str, Any]:
+        """Return the attributes of the result for one job."""
+        key = UUID(int=self.ids[index])
+        created_at = self.created_at + timedelta(microseconds=index)
+        size = self.sizes[index] + self.other_bytes
+        return _values(
+            replace(self.common, id=key, args=self.args[index]),
+            Stored(key, State.AVAILABLE, created_at, created_at, None, None, size),
+        )
+
+
+def _values(envelope: Envelope, stored: Stored) -> dict[str, Any]:
+    return {
+        "id": envelope.id,
+        "type": envelope.type,
+        "queue": envelope.queue,
+        "state": State.AVAILABLE,
+        "outcome": Outcome.STORED,
+        "destination": None,
+        "envelope": envelope,
+        "stored": stored,
+        "row": None,
+    }
 
 
 def of_row(job: Job, outcome: Outcome) -> EnqueuedJob:

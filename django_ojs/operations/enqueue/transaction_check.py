@@ -23,7 +23,7 @@ def alias_for_caller(*, may_use_outbox: bool) -> str | None:
     None where the jobs' own alias commits with the caller. Where it does not, and WRONG_DATABASE is
     not "outbox", or the outbox may not be used: raises WrongDatabase or warns, as the setting says.
     """
-    other = _foreign_transaction()
+    other = foreign_transaction()
     if other is None or (may_use_outbox and settings().wrong_database == "outbox"):
         return other
     alias = database.alias()
@@ -40,7 +40,7 @@ def alias_for_caller(*, may_use_outbox: bool) -> str | None:
     return None
 
 
-def _foreign_transaction() -> str | None:
+def foreign_transaction() -> str | None:
     """Return the alias of an open `atomic()` with which a job would not commit; None without."""
     alias = database.alias()
     if connections[alias].in_atomic_block:

@@ -73,6 +73,8 @@ class Dialect(Server):
 
     #: A query of the rows that add up to the counts.
     count_rows: ClassVar[str]
+    #: Is there a statement for many jobs that differ in their ids and arguments only?
+    inserts_uniform: ClassVar[bool] = False
     #: Does a query of an ordered subquery keep its order, and stop when it has enough rows?
     keeps_subquery_order: ClassVar[bool]
 
@@ -91,6 +93,23 @@ class Dialect(Server):
         None and store nothing unless the queues have room without counting their jobs; None also
         where the id of a single job is taken.
         """
+
+    def insert_uniform(
+        self,
+        connection: BaseDatabaseWrapper,
+        common: Envelope,
+        ids: Sequence[int],
+        args: str,
+        sizes: Sequence[int],
+    ) -> tuple[datetime, int]:
+        """Store available jobs that differ in their ids and arguments only, in order.
+
+        `ids` are generated ones, as numbers; `args` is a JSON array of the arguments of each, and
+        `sizes` the bytes of these. Return the time of the first job, a microsecond before that of
+        the second, and the bytes of each job without its arguments. Only where `inserts_uniform`,
+        and for a job that `job_row.is_plain`.
+        """
+        raise NotImplementedError
 
     def oldest_available(
         self, connection: BaseDatabaseWrapper, queue: str, limit: int

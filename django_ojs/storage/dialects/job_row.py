@@ -17,6 +17,19 @@ def size_of(row: JobRow) -> int:
     return sum(len(part.encode()) for part in parts)
 
 
+def is_plain(envelope: Envelope) -> bool:
+    """Say whether a job is available at once, and has no key, workflow or tenant."""
+    return (
+        envelope.scheduled_at is None
+        and envelope.expires_at is None
+        and envelope.unique is None
+        and not envelope.pending
+        and envelope.workflow_id is None
+        and envelope.rate_limit is None
+        and envelope.tenant_id is None
+    )
+
+
 def row_of(envelope: Envelope) -> JobRow:
     """Return the row of a job, without keys for absent and default values."""
     row: JobRow = {

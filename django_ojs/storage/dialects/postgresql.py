@@ -7,6 +7,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from functools import cache
+from types import ModuleType
 from typing import Any, cast
 from uuid import UUID
 
@@ -20,7 +21,7 @@ from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.states import State
 from django_ojs.storage.dialects.base import ISOLATION, Dialect
 from django_ojs.storage.dialects.expressions import as_array
-from django_ojs.storage.dialects.job_row import row_of
+from django_ojs.storage.dialects.job_row import is_plain, row_of
 from django_ojs.storage.dialects.rows import Difference, Stored, Turn, TurnJob
 from django_ojs.storage.dialects.server import (
     HorizonHolder,
@@ -103,41 +104,55 @@ def _stored(key: UUID, state: str, created: int, queued: int | None, *others: An
     return Stored(key, state, created_at, _time(queued), *others)
 
 
-def _can_push_one(job: Envelope) -> bool:
-    """Say whether `ojs_push` stores such a job; the general statement stores any."""
-    return (
-        job.scheduled_at is None
-        and job.expires_at is None
-        and job.unique is None
-        and not job.pending
-        and job.workflow_id is None
-        and job.limit_key is None
-        and job.tenant_id is None
-    )
-
-
 def _push_arguments(job: Envelope) -> tuple[list[Any], dict[str, Any]]:
     """Return the arguments of `ojs_push`: by position the required ones, by name the others."""
     args = json.dumps(job.args)
-    text = f"{job.type}{job.queue}{args}"
-    more: dict[str, Any] = {}
-    for name in ("priority", "timeout_ms", "visibility_timeout_ms"):
-        if value := getattr(job, name):
-            more[name] = value
-    for name, value in (("meta", job.meta), ("options", options_of(job))):
-        if value:
-            more[name] = json.dumps(value)
-        text += more.get(name, "{}")
+    more, text = _named_arguments(job)
+    text += args
     size = len(text) if text.isascii() else len(text.encode())
-    if job.parent_id is not None:
-        more["parent_id"] = str(job.parent_id)
     attempts = (job.retry or retry_policy.DEFAULT).max_attempts
     return [str(job.id), job.type, job.queue, args, size, attempts], more
 
 
+def _named_arguments(job: Envelope) -> tuple[dict[str, Any], str]:
+    """Return the named arguments of both procedures, and the text of all but `args`, for its size.
+
+    Those that are the default are left out.
+    """
+    more: dict[str, Any] = {}
+    if job.priority:
+        more["priority"] = job.priority
+    if job.timeout_ms:
+        more["timeout_ms"] = job.timeout_ms
+    if job.visibility_timeout_ms:
+        more["visibility_timeout_ms"] = job.visibility_timeout_ms
+    if job.parent_id is not None:
+        more["parent_id"] = str(job.parent_id)
+    meta = options = "{}"
+    if job.meta:
+        more["meta"] = meta = json.dumps(job.meta)
+    if found := options_of(job):
+        more["options"] = options = json.dumps(found)
+    return more, f"{job.type}{job.queue}{meta}{options}"
+
+
 @cache
-def _push_statement(*named: str) -> str:
-    return _SQL["push_job"].format(named="".join([f", {name} => %s" for name in named]))
+def _direct() -> ModuleType:
+    # A site on SQLite has no psycopg.
+    from django_ojs.storage.dialects import direct
+
+    return direct
+
+
+def _array(values: Sequence[str]) -> str:
+    """Return an array of ids or numbers as PostgreSQL reads it; the driver takes longer."""
+    return f"{{{','.join(values)}}}"
+
+
+@cache
+def _push_statement(name: str, *named: str) -> str:
+    template = _SQL["push_jobs"] if name == "push_jobs" else _SQL["push_job"]
+    return template.format(named="".join([f", {name} => %s" for name in named]))
 
 
 def _admission_arguments(envelopes: Sequence[Envelope], text: str) -> list[list[Any]]:
@@ -166,6 +181,7 @@ class PostgreSQL(Dialect):
     create_index = "CREATE INDEX CONCURRENTLY"
     can_notify = True
     has_one_writer = False
+    inserts_uniform = True
     keeps_subquery_order = True
     has_json_indexes = True
 
@@ -177,7 +193,7 @@ class PostgreSQL(Dialect):
         generated_ids: bool,
         only_if_admitted: bool,
     ) -> list[Stored] | None:
-        if len(envelopes) == 1 and _can_push_one(envelopes[0]):
+        if len(envelopes) == 1 and is_plain(envelopes[0]):
             return self._insert_one(
                 connection,
                 envelopes[0],
@@ -209,14 +225,36 @@ class PostgreSQL(Dialect):
             more["new"] = False
         if only_if_admitted:
             more["alone"] = _is_whole_transaction(connection)
-        with connection.cursor() as cursor:
-            cursor.execute(_push_statement(*more), [*needed, *more.values()])
-            (microseconds,) = cursor.fetchone()
+        values = [*needed, *more.values()]
+        microseconds = _direct().integer(connection, _push_statement("push_job", *more), values)
         if microseconds is None:
             # Not admitted, or an id that is taken; the procedure does not say which.
             return None if only_if_admitted else []
         created, size = _time(microseconds), needed[4]
         return [Stored(job.id, _AVAILABLE, created, created, None, None, size)]
+
+    def insert_uniform(
+        self,
+        connection: BaseDatabaseWrapper,
+        common: Envelope,
+        ids: Sequence[int],
+        args: str,
+        sizes: Sequence[int],
+    ) -> tuple[datetime, int]:
+        more, text = _named_arguments(common)
+        others = len(text) if text.isascii() else len(text.encode())
+        values = [
+            _array([f"{number:032x}" for number in ids]),
+            args,
+            _array([str(others + size) for size in sizes]),
+            common.type,
+            common.queue,
+            (common.retry or retry_policy.DEFAULT).max_attempts,
+            *more.values(),
+        ]
+        microseconds = _direct().integer(connection, _push_statement("push_jobs", *more), values)
+        assert microseconds is not None
+        return _time(microseconds), others
 
     def lock_queue(self, connection: BaseDatabaseWrapper, queue: str, timeout: float) -> str | None:
         timeout_ms = f"{int(timeout * 1000)}ms"
@@ -372,8 +410,7 @@ class PostgreSQL(Dialect):
         self, connection: BaseDatabaseWrapper, payloads: Sequence[str], channel: str
     ) -> None:
         calls = ", ".join([f"pg_notify('{channel}', %s)"] * len(payloads))
-        with connection.cursor() as cursor:
-            cursor.execute(_SQL["notify"].format(calls=calls), list(payloads))
+        _direct().run(connection, _SQL["notify"].format(calls=calls), list(payloads))
 
     def listen(self, connection: BaseDatabaseWrapper, channel: str) -> None:
         with connection.cursor() as cursor:

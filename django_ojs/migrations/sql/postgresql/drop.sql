@@ -1,5 +1,9 @@
 -- The reverse of the other files: Django drops the tables of the models itself.
 
+DROP PROCEDURE ojs_push_many(
+    uuid[], jsonb, bigint[], text, text, integer, integer, jsonb, jsonb, bigint, bigint
+);
+
 DROP PROCEDURE ojs_push(
     uuid, text, text, jsonb, bigint, integer, integer, jsonb, jsonb, bigint, bigint, uuid,
     boolean, boolean

@@ -53,3 +53,32 @@ BEGIN
     END IF;
     stored_at := EXTRACT(EPOCH FROM statement_timestamp()) * 1000000;
 END $$;
+
+-- PUSH of available jobs that differ in their ids and arguments only: what they share is sent once,
+-- and the plan is kept as that of ojs_push. `args` is an array of the arguments of each.
+--
+-- Their ids were generated, and the queue has no bound. Each job is a microsecond later than the one
+-- before it, so that they keep their order; `stored_at` is the time of the first.
+CREATE OR REPLACE PROCEDURE ojs_push_many(
+    OUT stored_at bigint,
+    ids uuid[], args jsonb, sizes bigint[], type text, queue text, max_attempts integer,
+    priority integer DEFAULT 0, meta jsonb DEFAULT '{}', options jsonb DEFAULT '{}',
+    timeout_ms bigint DEFAULT NULL, visibility_timeout_ms bigint DEFAULT NULL,
+    parent_id uuid DEFAULT NULL
+) LANGUAGE plpgsql AS $$
+#variable_conflict use_column
+BEGIN
+    INSERT INTO ojs_job (
+        id, type, queue, state, priority, args, meta, options, attempt, max_attempts, returned,
+        run, timeout_ms, visibility_timeout_ms, parent_id, size_bytes, created_at, enqueued_at,
+        dead_letter
+    )
+    SELECT
+        new.id, type, queue, 'available', priority, new.args, meta, options, 0, max_attempts, 0,
+        0, timeout_ms, visibility_timeout_ms, parent_id, new.size,
+        statement_timestamp() + (n - 1) * interval '1 microsecond',
+        statement_timestamp() + (n - 1) * interval '1 microsecond', false
+    FROM ROWS FROM (unnest(ids), jsonb_array_elements(args), unnest(sizes))
+        WITH ORDINALITY AS new (id, args, size, n);
+    stored_at := EXTRACT(EPOCH FROM statement_timestamp()) * 1000000;
+END $$;

@@ -1,0 +1,131 @@
+"""The short way into the database, for jobs that nothing handles and that have nothing special.
+
+Most sites have no enqueue middleware, no instrumentation, no destination in the outbox, no recorded
+events and no receiver of the signal, and most queues no bound and no tenants. There a job takes the
+same checks as in `push_batch`, without its other steps; and of many jobs that differ in their ids
+and arguments only, what they share is checked and sent once, their arguments are encoded by one
+call, and no envelope and no model is made for each.
+"""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from django.db import connections
+
+from django_ojs import middleware, signals
+from django_ojs.conf import settings
+from django_ojs.models import Job
+from django_ojs.operations import draining
+from django_ojs.operations.backpressure import bounds
+from django_ojs.operations.enqueue import (
+    admission,
+    defaults,
+    instrumentation,
+    lineage,
+    transaction_check,
+)
+from django_ojs.operations.enqueue.result import EnqueuedJob, PlainJob, UniformBatch
+from django_ojs.operations.events import publish
+from django_ojs.spec import ids, json
+from django_ojs.spec.envelope import Envelope, sized
+from django_ojs.spec.errors import OJSError
+from django_ojs.storage import database, interceptor, notify, queue_configs
+from django_ojs.storage.dialects import job_row
+from django_ojs.storage.figures import rollups
+from django_ojs.storage.queue_configs import Snapshot
+
+#: Characters of the arguments of all jobs. A `jsonb` has fewer bytes than 256 MiB, and takes more
+#: of them than the text.
+_MOST: Final = 2**24
+
+
+def is_open() -> bool:
+    """Whether nothing handles jobs between their validation and the database, or after it."""
+    current = settings()
+    return (
+        not current.outbox
+        and current.keep_events.isdisjoint(publish.ENQUEUED)
+        and instrumentation.current() is None
+        and interceptor.current() is None
+        and middleware.frozen_enqueue_chain() is None
+        and not signals.job_enqueued.has_listeners(Job)
+        and (len(connections.settings) == 1 or transaction_check.foreign_transaction() is None)
+    )
+
+
+def store_one(envelope: Envelope) -> EnqueuedJob | None:
+    """Store a job whose id was generated; None where it is not plain. Only if `is_open`.
+
+    Raises as `push` does.
+    """
+    if not job_row.is_plain(envelope):
+        return None
+    lineage.fill_in((envelope,))
+    configs = queue_configs.current()
+    admission.check(envelope, settings().limits, configs)
+    draining.check((envelope.queue,))
+    if configs is not None and _is_special(envelope.queue, configs):
+        return None
+    defaults.fill_in((envelope,), configs)
+    connection = database.connection()
+    stored = database.dialect_of(connection).insert_jobs(
+        connection, (envelope,), generated_ids=True, only_if_admitted=False
+    )
+    assert stored
+    _after_commit(envelope.queue, envelope.type, 1)
+    return PlainJob(envelope, stored[0]).result()
+
+
+def store_alike(common: Envelope, args: Sequence[list[Any]]) -> list[EnqueuedJob] | None:
+    """Store jobs in order, all or none: `common` is what they share, `args` those of each.
+
+    None where they are not plain, break a rule, or the database has no statement for them. Only if
+    `is_open`.
+    """
+    connection = database.connection()
+    dialect = database.dialect_of(connection)
+    if not dialect.inserts_uniform or not job_row.is_plain(common):
+        return None
+    lineage.fill_in((common,))
+    limits, configs = settings().limits, queue_configs.current()
+    try:
+        admission.check(common, limits, configs)
+        draining.check((common.queue,))
+        text, sizes = json.dumps_lists(args, exact_integers=limits.exact_integers)
+        shared = len(json.dumps(sized(common)).encode())
+    except OJSError:
+        return None  # `push_batch` tells which job it is.
+    if shared + max(sizes) > limits.envelope_bytes or len(text) > _MOST:
+        return None
+    if configs is not None and (
+        _is_special(common.queue, configs)
+        or configs.of(common.queue).max_envelope_bytes is not None
+    ):
+        return None
+    defaults.fill_in((common,), configs)
+    keys = ids.many_numbers(len(args))
+    created_at, other_bytes = dialect.insert_uniform(connection, common, keys, text, sizes)
+    _after_commit(common.queue, common.type, len(args))
+    return UniformBatch(
+        common=common,
+        ids=keys,
+        args=args,
+        sizes=sizes,
+        other_bytes=other_bytes,
+        created_at=created_at,
+    ).results()
+
+
+def _is_special(queue: str, configs: Snapshot) -> bool:
+    """Whether a queue has tenants or a bound."""
+    return configs.of(queue).has_tenants or bounds.may_be_bounded(queue)
+
+
+def _after_commit(queue: str, type: str, number: int) -> None:
+    alias = database.alias()
+
+    def committed() -> None:
+        notify.send(alias, (queue,))
+        rollups.add(rollups.ENQUEUED, {(queue, type): number})
+
+    database.after_commit(committed, using=alias)
