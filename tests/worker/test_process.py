@@ -17,6 +17,7 @@ import django_ojs as ojs
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import queues
+from django_ojs.operations.enqueue import plain
 from django_ojs.storage import key_limits, notify, queue_limits
 from django_ojs.storage.backoff import Backoff
 from django_ojs.worker import heartbeat as heartbeats
@@ -26,6 +27,7 @@ from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.process import Exit, WorkerProcess
 from django_ojs.worker.supervisor import SIGNALS, run_process
 from tests import factories
+from tests.testapp import testing_jobs
 from tests.testapp import worker_jobs as handlers
 from tests.testapp.models import Mark
 from tests.worker.acceptance.ledger import ALIASES, becomes, release, started, stored
@@ -72,6 +74,19 @@ def test_once_runs_what_is_there_and_ends() -> None:
     assert becomes(later, "scheduled")
     assert (process.job_log.completed_count, process.job_log.failed_count) == (6, 0)
     assert not Worker.objects.exists()
+
+
+@pytest.mark.requirement("EH-15")
+def test_what_a_handler_enqueues_has_its_job_as_parent() -> None:
+    assert plain.is_open()  # As on most sites; the tests of `django_ojs.testing` close it.
+    root = stored(testing_jobs.family.enqueue())
+    assert WorkerProcess(configured(once=True)).run() is Exit.OK
+    begun = Job.objects.exclude(pk=root.pk).exclude(type="testing.chain", args=[0])
+    # One alone, one after it, two of a batch that are alike, and two steps of a workflow.
+    assert sorted(begun.values_list("type", "parent_id")) == [
+        (f"testing.{name}", root.pk) for name in ("chain", "collect", "save", "send", "send")
+    ]
+    assert {job.options["root_id"] for job in Job.objects.exclude(pk=root.pk)} == {str(root.pk)}
 
 
 def test_once_with_nothing_to_do_ends_too() -> None:
