@@ -43,9 +43,9 @@ def make_up(many: int) -> None:
         )
         cursor.execute(
             "INSERT INTO ojs_rollup (minute, queue, type, enqueued, completed, failed, discarded,"
-            " rejected, dropped, lost, waited, ran)"
+            " rejected, dropped, lost, progress_updates, waited, ran)"
             " SELECT date_trunc('minute', now()), 'made-up-' || n, 'made.up.' || n,"
-            " 1, 0, 0, 0, 0, 0, 0, %s::jsonb, %s::jsonb"
+            " 1, 0, 0, 0, 0, 0, 0, 0, %s::jsonb, %s::jsonb"
             " FROM generate_series(1, %s) AS n",
             [BUCKETS, BUCKETS, many],
         )
