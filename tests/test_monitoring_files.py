@@ -19,9 +19,10 @@ from django_ojs.examples.__main__ import FOLDER
 from django_ojs.http import metrics
 from django_ojs.models import Rollup
 from django_ojs.operations import queues
+from django_ojs.operations.beat import Registration
 from django_ojs.storage.figures import all_time
 from tests.docs.pages import table
-from tests.factories import push
+from tests.factories import push, worker
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -37,8 +38,10 @@ EXPRESSIONS = [
 
 
 @pytest.fixture
-def series() -> Iterator[dict[str, set[str]]]:
+def series(settings: Any) -> Iterator[dict[str, set[str]]]:
     """Return the labels of each series of `/ojs/metrics`, where there is something of each."""
+    settings.OJS = {**settings.OJS, "POOLS": {"mail": {"queues": ["email"]}}}
+    worker("w-1", registration=Registration(queues=("email",), pool="mail", concurrency=2))
     queues.configure("email", {"backpressure": {"max_depth": 10}})
     push(queue="email", type="email.send")
     histogram = [1, *[0] * 23]

@@ -22,6 +22,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from django_ojs import middleware
 from django_ojs.conf import NAME_BYTES, settings
 from django_ojs.context import JobContext
+from django_ojs.operations import checkpoint
 from django_ojs.operations.enqueue import instrumentation, transaction_check
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.spec.envelope import Envelope
@@ -60,6 +61,8 @@ _DURATION_BUCKETS: Final = (
     *(1, 2.5, 5, 10, 30, 60, 120, 300),
 )
 _QUEUE_TIME_BUCKETS: Final = (0.01, 0.05, 0.1, 0.5, 1, 5, 10, 30, 60, 300, 600, 1800, 3600)
+#: Bytes, up to the limit of a checkpoint.
+_CHECKPOINT_BUCKETS: Final = tuple(4**power for power in range(3, 11))
 
 _TRACE_CONTEXT: Final = TraceContextTextMapPropagator()
 _BAGGAGE: Final = W3CBaggagePropagator()
@@ -82,6 +85,15 @@ class _Instrumentation:
             rollups.DISCARDED: meter.create_counter("ojs.job.failed", "{job}", "Jobs discarded."),
         }
         self._counters[rollups.DROPPED] = self._counters[rollups.DISCARDED]
+        self._progress_updates = meter.create_counter(
+            "ojs.progress.updates_total", "{report}", "Reports of progress."
+        )
+        self._checkpoint_size = meter.create_histogram(
+            "ojs.progress.checkpoint_size_bytes",
+            "By",
+            "Size of the checkpoints of jobs.",
+            explicit_bucket_boundaries_advisory=_CHECKPOINT_BUCKETS,
+        )
         self._retried = meter.create_counter("ojs.job.retried", "{job}", "Repeated attempts.")
         self._duration = meter.create_histogram(
             "ojs.job.duration",
@@ -210,6 +222,9 @@ class _Instrumentation:
         ran: float | None,
     ) -> None:
         """Count a committed change, as the metrics for Prometheus do."""
+        if what == rollups.PROGRESS_UPDATES:
+            self._progress_updates.add(number, {"queue": queue, "job_type": type})
+            return
         attributes = {"queue": queue, "type": type}
         if (counter := self._counters.get(what)) is not None:
             counter.add(number, attributes)
@@ -217,6 +232,10 @@ class _Instrumentation:
             self._queue_time.record(waited, attributes)
         if ran is not None:
             self._duration.record(ran, {**attributes, "state": State.COMPLETED.value})
+
+    def checkpointed(self, type: str, size: int) -> None:
+        """Measure a committed checkpoint."""
+        self._checkpoint_size.record(size, {"job_type": type})
 
     def maintained(self, name: str, began: int, ended: int, changed: int) -> None:
         """Record a span for work of the server itself (ojs-distributed-tracing §4.2)."""
@@ -252,6 +271,7 @@ def instrument(
     instrumentation.install(_active.enqueue, _active.step_meta)
     middleware.instrument(_active.run)
     rollups.observers.append(_active.count)
+    checkpoint.observers.append(_active.checkpointed)
     observers.append(_active.maintained)
     process_end.register(_active.flush)
 
@@ -264,6 +284,7 @@ def uninstrument() -> None:
     instrumentation.install(None)
     middleware.uninstrument(_active.run)
     rollups.observers.remove(_active.count)
+    checkpoint.observers.remove(_active.checkpointed)
     observers.remove(_active.maintained)
     process_end.unregister(_active.flush)
     _active = None

@@ -1,6 +1,7 @@
 """Metrics for Prometheus (ojs-observability §8, ojs-backpressure §10.2).
 
-They come from the database, so that every process returns the same, and no query reads jobs.
+They come from the database, so that every process returns the same. No query reads jobs; only where
+jobs report their progress, one reads those that run.
 Counters and histograms come from the rollups, which processes write every ten seconds.
 """
 
@@ -20,6 +21,7 @@ from prometheus_client.registry import Collector
 from django_ojs.conf import settings
 from django_ojs.operations import limit_keys
 from django_ojs.operations.figures import pool_watch, scheduling, stats
+from django_ojs.operations.maintenance import stalled
 from django_ojs.operations.workers import registry as workers
 from django_ojs.spec.states import State
 from django_ojs.storage import bounds
@@ -58,21 +60,27 @@ class _DatabaseCollector(Collector):
         self._within = within
 
     def collect(self) -> Iterator[Metric]:
-        yield from _jobs(self._within)
-        yield from _queues(self._within)
+        totals = _totals(self._within)
+        yield from _jobs(totals)
+        yield from _queues(self._within, totals)
         yield from _bounds(self._within)
         yield from _limit_keys(self._within)
         yield from _pools(self._within)
 
 
-def _jobs(within: Collection[str] | None) -> Iterator[Metric]:
-    found = _totals(within)
+def _jobs(found: all_time.Totals) -> Iterator[Metric]:
     labels = ["queue", "type"]
     for name, text, columns in _COUNTERS:
         counter = CounterMetricFamily(name, text, labels=labels)
         for key, total in found.items():
             counter.add_metric(key, sum(total.counts[column] for column in columns))
         yield counter
+    reports = CounterMetricFamily(
+        "ojs_progress_updates", "Reports of progress.", labels=["queue", "job_type"]
+    )
+    for key, total in found.items():
+        reports.add_metric(key, total.counts[rollups.PROGRESS_UPDATES])
+    yield reports
     ran = HistogramMetricFamily(
         "ojs_job_duration_seconds", "How long jobs ran.", labels=[*labels, "state"]
     )
@@ -114,11 +122,14 @@ def _add(family: HistogramMetricFamily, key: tuple[str, ...], histogram: Sequenc
     )
 
 
-def _queues(within: Collection[str] | None) -> Iterator[Metric]:
+def _queues(within: Collection[str] | None, totals: all_time.Totals) -> Iterator[Metric]:
     depth = GaugeMetricFamily(
         "ojs_queue_depth", "Jobs that are there, by state.", labels=["queue", "state"]
     )
     busy = GaugeMetricFamily("ojs_workers_busy", "Jobs that run.", labels=["queue"])
+    stalled_jobs = GaugeMetricFamily(
+        "ojs_progress_stalled_jobs", "Jobs that run and have stopped to report.", labels=["queue"]
+    )
     known = known_queues.by_load(limit=MAX_SERIES, within=within, emptied=True)
     counts = stats.by_queue(known.names)
     shown = {queue: counts.get(queue, {}) for queue in sorted(known.names)}
@@ -128,13 +139,17 @@ def _queues(within: Collection[str] | None) -> Iterator[Metric]:
             others.subtract(states)
         # The two queries have no common snapshot.
         shown[OTHERS] = {state: max(0, number) for state, number in others.items()}
+    reported = any(total.counts[rollups.PROGRESS_UPDATES] for total in totals.values())
+    silent = stalled.by_queue(within) if reported else Counter[str]()
+    silent[OTHERS] = sum(number for queue, number in silent.items() if queue not in shown)
     for queue, states in shown.items():
         for state in State:
             depth.add_metric([queue, state.value], states.get(state, 0))
         busy.add_metric([queue], states.get(State.ACTIVE, 0))
+        stalled_jobs.add_metric([queue], silent[queue])
     active = GaugeMetricFamily("ojs_workers_active", "Workers that run.")
     active.add_metric([], workers.listing(limit=0, within=within).running)
-    yield from (depth, busy, active)
+    yield from (depth, busy, stalled_jobs, active)
 
 
 def _bounds(within: Collection[str] | None) -> Iterator[Metric]:

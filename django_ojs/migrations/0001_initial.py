@@ -711,6 +711,7 @@ class Migration(migrations.Migration):
                 ("rejected", models.PositiveBigIntegerField(default=0)),
                 ("dropped", models.PositiveBigIntegerField(default=0)),
                 ("lost", models.PositiveBigIntegerField(default=0)),
+                ("progress_updates", models.PositiveBigIntegerField(default=0)),
             ],
             options={
                 "db_table": "ojs_rollup",

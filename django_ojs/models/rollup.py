@@ -25,6 +25,8 @@ class Rollup(StoredModel):
     dropped = models.PositiveBigIntegerField(default=0)
     #: Failed runs that were lost with their worker.
     lost = models.PositiveBigIntegerField(default=0)
+    #: Stored reports of progress.
+    progress_updates = models.PositiveBigIntegerField(default=0)
     waited = models.JSONField(default=list)
     ran = models.JSONField(default=list)
 

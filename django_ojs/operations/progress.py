@@ -16,6 +16,7 @@ from django_ojs.spec.events import EventType
 from django_ojs.spec.progress import Report, after
 from django_ojs.spec.states import State
 from django_ojs.storage import database, transitions
+from django_ojs.storage.figures import rollups
 from django_ojs.storage.transitions import ANY_CLAIM, Claim
 
 #: The shortest time between two progress events of a job (ojs-progress §6.2).
@@ -47,6 +48,7 @@ def report(
     if reported.checkpoint is not None:
         checkpoint.store(job, checkpoint.encoded(reported.checkpoint))
     liveness.after_progress(job.worker_id, principal)
+    rollups.note_after_commit(rollups.PROGRESS_UPDATES, [(job.queue, job.type)])
     _publish(job, before, now)
     return job
 

@@ -22,7 +22,7 @@ ATTEMPT_COLUMNS: Final = (
 )
 ROLLUP_COLUMNS: Final = (
     *("minute", "queue", "type", "enqueued", "completed", "failed", "discarded", "rejected"),
-    *("dropped", "lost", "waited", "ran"),
+    *("dropped", "lost", "progress_updates", "waited", "ran"),
 )
 
 #: Queue, its share of the jobs, and the types in it.
@@ -174,7 +174,7 @@ def rollups(now: datetime, *, jobs_a_day: int, seed: int) -> Iterator[Row]:
                     continue
                 failed = int(came * 0.03 * rng.random())
                 spread = json.dumps(_spread(came, 9)), json.dumps(_spread(came, 11))
-                yield (moment, queue, kind, came, came, failed, failed // 3, 0, 0, 0, *spread)
+                yield (moment, queue, kind, came, came, failed, failed // 3, 0, 0, 0, 0, *spread)
 
 
 def _spread(number: int, middle: int) -> list[int]:

@@ -27,7 +27,10 @@ import django_ojs as ojs
 from django_ojs import chain
 from django_ojs.contrib import opentelemetry as tracing
 from django_ojs.models import Job
+from django_ojs.operations import ack, checkpoint, progress
+from django_ojs.spec.checkpoint import MAX_BYTES
 from django_ojs.spec.errors import DuplicateJob
+from django_ojs.spec.progress import Report
 from django_ojs.storage.figures import rollups
 from django_ojs.testing import TestContext
 from django_ojs.worker.handler_call import Interrupted
@@ -416,6 +419,38 @@ def test_the_metrics_of_the_documents(
     assert [dict(each.attributes) for each in found["ojs.job.enqueue_duration"]] == [
         {"queue": "default"}
     ]
+
+
+@pytest.mark.requirement("PRG-R007")
+@pytest.mark.requirement("PRG-R009")
+def test_reports_of_progress_are_counted_and_their_checkpoints_measured(
+    telemetry: Telemetry, commits: Capture
+) -> None:
+    job = active(queue="reports", type="report.build")
+    with commits():
+        for page in (1, 2):
+            progress.report(job.id, Report(progress=page / 10))
+        progress.report(job.id, Report(progress=0.3, checkpoint={"page": "é"}))
+        checkpoint.save(job.id, list(range(500)))
+    with commits(), transaction.atomic():
+        progress.report(job.id, Report(progress=0.4, checkpoint={}))
+        transaction.set_rollback(True)
+    ack.ack(job.id)
+    with commits():
+        progress.report(job.id, Report(progress=0.5, checkpoint={}))
+    found = telemetry.metrics()
+    (updates,) = found["ojs.progress.updates_total"]
+    assert dict(updates.attributes) == {"queue": "reports", "job_type": "report.build"}
+    assert updates.value == 3
+    (size,) = found["ojs.progress.checkpoint_size_bytes"]
+    assert dict(size.attributes) == {"job_type": "report.build"}
+    of_report, alone = json.dumps({"page": "é"}, ensure_ascii=False), json.dumps([*range(500)])
+    assert (size.count, size.min, size.max) == (
+        2,
+        len(of_report.replace(" ", "").encode()),
+        len(alone.replace(" ", "")),
+    )
+    assert size.explicit_bounds[-1] == MAX_BYTES
 
 
 @pytest.mark.requirement("DT-009")

@@ -43,9 +43,9 @@ def make_up(many: int) -> None:
         )
         cursor.execute(
             "INSERT INTO ojs_rollup (minute, queue, type, enqueued, completed, failed, discarded,"
-            " rejected, dropped, lost, waited, ran)"
+            " rejected, dropped, lost, progress_updates, waited, ran)"
             " SELECT date_trunc('minute', now()), 'made-up-' || n, 'made.up.' || n,"
-            " 1, 0, 0, 0, 0, 0, 0, %s::jsonb, %s::jsonb"
+            " 1, 0, 0, 0, 0, 0, 0, 0, %s::jsonb, %s::jsonb"
             " FROM generate_series(1, %s) AS n",
             [BUCKETS, BUCKETS, many],
         )
@@ -178,15 +178,15 @@ def test_a_deleted_queue_is_known_while_a_job_of_it_runs() -> None:
 def test_the_smallest_pairs_are_one_and_no_configured_queue_is_among_them() -> None:
     queues.configure("mail", {"backpressure": {"max_depth": 10}})
 
-    def total(jobs: int) -> all_time.Total:
-        return all_time.Total([jobs, 0, 0, 0, 0, 0])
+    def total(jobs: int, progress_updates: int = 0) -> all_time.Total:
+        return all_time.Total([jobs, 0, 0, 0, 0, 0, 0, progress_updates])
 
     totals = {
         ("big", "a"): total(9),
         ("mail", "a"): total(2),
         ("mail", "b"): total(1),
         ("small", "a"): total(3),
-        ("tiny", "a"): total(1),
+        ("tiny", "a"): total(1, progress_updates=100),
     }
     found = {key: each.counts[0] for key, each in all_time.largest(totals, 2).items()}
     assert found == {

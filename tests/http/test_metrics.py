@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.db import connections
@@ -19,7 +20,7 @@ from django_ojs.operations.backpressure import rejections
 from django_ojs.spec.errors import QueueFull
 from django_ojs.storage import database
 from django_ojs.storage.figures import all_time, rollup_compaction, rollups
-from tests.factories import in_state, push, worker
+from tests.factories import active, in_state, jobs, push, read, worker
 from tests.http.api import TEXT_TYPE, Api, make_key
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -158,7 +159,7 @@ def test_who_is_kept_to_some_queues_sees_no_others(settings: Any) -> None:
     assert value(found, "ojs_workers_active") == 0
 
 
-def test_nobody_reads_the_jobs() -> None:
+def test_where_no_job_reports_its_progress_nobody_reads_the_jobs() -> None:
     push(queue="email")
     queues.configure("email", {"backpressure": {"max_depth": 4}})
     rollups.flush()
@@ -167,6 +168,39 @@ def test_nobody_reads_the_jobs() -> None:
     assert asked.captured_queries
     assert not [query for query in asked.captured_queries if '"ojs_job"' in query["sql"]]
     assert not [query for query in asked.captured_queries if "FROM ojs_job " in query["sql"]]
+
+
+@pytest.mark.requirement("PRG-R007")
+@pytest.mark.requirement("PRG-R008")
+def test_reports_of_progress_and_the_jobs_that_stopped_to_report_are_counted() -> None:
+    def reported(queue: str, **earlier: object) -> UUID:
+        key = active(queue=queue, type="report.build").id
+        for share in (0.1, 0.2):
+            sent = api.put(f"/ojs/v1/jobs/{key}/progress", {"progress": share})
+            assert sent.status == 200
+        if earlier:
+            jobs().filter(pk=key).update(progress={**read(key).progress, **earlier})
+        return key
+
+    old = {"updated_at": "2020-01-01T00:00:00.000Z"}
+    reported("reports")
+    silent = [reported("reports", **old) for _ in range(2)]
+    reported("reports", **old, run=-1)
+    ack(reported("reports", **old))
+    reported("other", **old, stalled=True)
+    active(queue="email")
+    found = scrape()
+    labels = {"queue": "reports", "job_type": "report.build"}
+    assert value(found, "ojs_progress_updates_total", **labels) == 10
+    assert value(found, "ojs_progress_stalled_jobs", queue="reports") == 2
+    assert value(found, "ojs_progress_stalled_jobs", queue="other") == 1
+    assert value(found, "ojs_progress_stalled_jobs", queue="email") == 0
+    limited = metrics.render({"other"}).decode()
+    assert "reports" not in limited
+    assert 'ojs_progress_stalled_jobs{queue="other"} 1.0' in limited
+    ack(silent[0])
+    api.put(f"/ojs/v1/jobs/{silent[1]}/progress", {"progress": 0.3})
+    assert value(scrape(), "ojs_progress_stalled_jobs", queue="reports") == 0
 
 
 def test_without_the_package_it_says_what_is_missing(monkeypatch: Any) -> None:

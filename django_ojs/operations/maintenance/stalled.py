@@ -1,5 +1,7 @@
-"""Progress that stalls is an event (ojs-progress §11.1), where `KEEP_EVENTS` names it."""
+"""Progress that stalls (ojs-progress §11): an event, where `KEEP_EVENTS` names it, and a metric."""
 
+from collections import Counter
+from collections.abc import Collection
 from typing import Final
 from uuid import UUID
 
@@ -26,11 +28,24 @@ def tell_stalled() -> int:
     """
     if not publish.is_recorded(EventType.PROGRESS_STALLED):
         return 0
-    late = format_timestamp(timezone.now() - settings().progress_stalled_after)
-    silent = Job.primary.filter(
-        state=State.ACTIVE, progress__updated_at__lt=late, progress__stalled__isnull=True
-    )
+    silent = _silent().filter(progress__stalled__isnull=True)
     return _tell(silent.values_list("pk", flat=True)[:BATCH]) if silent.exists() else 0
+
+
+def by_queue(within: Collection[str] | None = None) -> Counter[str]:
+    """Return how many runs of each queue have stalled, without queues that have none.
+
+    It reads the jobs that run: as many as the workers have places.
+    """
+    silent = _silent() if within is None else _silent().filter(queue__in=sorted(within))
+    runs = silent.values_list("queue", "run", "progress__run")
+    return Counter(queue for queue, run, reported in runs if reported == run)
+
+
+def _silent() -> QuerySet[Job]:
+    """Return the active jobs whose last report is old: of this run, or of an earlier one."""
+    late = format_timestamp(timezone.now() - settings().progress_stalled_after)
+    return Job.primary.filter(state=State.ACTIVE, progress__updated_at__lt=late)
 
 
 @database.write_transaction

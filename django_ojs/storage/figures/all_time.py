@@ -15,6 +15,7 @@ from django.db.models import Case, JSONField, Q, QuerySet, When
 from django_ojs.conf import settings
 from django_ojs.models import Rollup
 from django_ojs.storage import database, process_state, queue_configs
+from django_ojs.storage.figures import rollups
 from django_ojs.storage.figures.rollup_compaction import EVER
 from django_ojs.storage.figures.rollups import BUCKETS, COLUMNS
 
@@ -88,7 +89,10 @@ def largest(totals: Totals, number: int) -> Totals:
         return totals
     configs = queue_configs.current()
     configured = {*settings().queues, *(configs.stored if configs is not None else ())}
-    kept = heapq.nlargest(number, totals, key=lambda key: sum(totals[key].counts))
+    # By what became of jobs: one job may report its progress very often.
+    kept = heapq.nlargest(
+        number, totals, key=lambda key: sum(totals[key].counts[: rollups.PROGRESS_UPDATES])
+    )
     found = {key: totals[key] for key in kept}
     rest: Totals = {}
     for key in totals.keys() - found.keys():

@@ -31,8 +31,11 @@ BUCKETS = 24
 _BISECTIONS = 12
 
 #: What is counted, and the column of each.
-ENQUEUED, COMPLETED, FAILED, DISCARDED, REJECTED, DROPPED, LOST = range(7)
-COLUMNS = ("enqueued", "completed", "failed", "discarded", "rejected", "dropped", "lost")
+ENQUEUED, COMPLETED, FAILED, DISCARDED, REJECTED, DROPPED, LOST, PROGRESS_UPDATES = range(8)
+COLUMNS = (
+    *("enqueued", "completed", "failed", "discarded", "rejected", "dropped", "lost"),
+    "progress_updates",
+)
 
 #: Minutes since 1970, a queue and a type.
 Key = tuple[int, str, str]

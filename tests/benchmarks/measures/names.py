@@ -64,9 +64,9 @@ FROM generate_series(1, %s) AS n
 """
 _FIGURES = """
 INSERT INTO ojs_rollup (minute, queue, type, enqueued, completed, failed, discarded, rejected,
-                        dropped, lost, waited, ran)
+                        dropped, lost, progress_updates, waited, ran)
 SELECT date_trunc('minute', now()) - n %% 5 * interval '1 minute', 'queue-' || n,
-       'bench.type_' || n, 1, 0, 0, 0, 0, 0, 0, %s, %s
+       'bench.type_' || n, 1, 0, 0, 0, 0, 0, 0, 0, %s, %s
 FROM generate_series(1, %s) AS n
 """
 
