@@ -303,13 +303,13 @@ def dumps_lists(lists: Sequence[list[Any]], *, exact_integers: bool) -> tuple[st
     try:
         text = _encode(lists)
     except (TypeError, ValueError, RecursionError):
-        raise InvalidPayload("a value cannot be written as JSON") from None
+        raise InvalidPayload(_("a value cannot be written as JSON")) from None
     is_flat = text.count("[") == len(lists) + 1 and "{" not in text
     if not (is_flat and text.isascii() and "\\u0000" not in text and not _has_long_integer(text)):
         try:
             measure(lists, exact_integers=exact_integers, depth=MAX_DEPTH + 1)
         except Refused:
-            raise InvalidPayload("a value cannot be stored as JSON") from None
+            raise InvalidPayload(_("a value cannot be stored as JSON")) from None
     # Where no list contains what separates two of them, there is one part for each.
     parts = text[2:-2].split("],[")
     if len(parts) != len(lists):

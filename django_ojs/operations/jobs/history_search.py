@@ -24,6 +24,7 @@ from django_ojs.operations.jobs.execution_history import RETURNED, HistoryEvent
 from django_ojs.spec import json
 from django_ojs.spec.errors import BackendTimeout
 from django_ojs.spec.states import State
+from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database
 from django_ojs.storage.database import BATCH
 from django_ojs.storage.dialects.expressions import Microseconds, OneOf
@@ -234,8 +235,10 @@ def search(which: HistoryFilter, *, after: Position | None, limit: int) -> Found
         if not dialect.is_timeout_error(error):
             raise
         raise BackendTimeout(
-            "The search took too long. Name a start, an end or event_types: the ends of attempts "
-            "and of jobs are found by an index, creations and starts are not."
+            _(
+                "The search took too long. Name a start, an end or event_types: the ends of "
+                "attempts and of jobs are found by an index, creations and starts are not."
+            )
         ) from None
     newest = nlargest(limit + 1, (each for each in found if after is None or each < after))
     events = [found[position] for position in newest[:limit]]

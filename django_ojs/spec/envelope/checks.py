@@ -62,7 +62,7 @@ def unique(value: object, field: str, limits: Limits) -> int:
 def identifier(value: object, field: str, limits: Limits) -> int:
     """Check that a value is the id of a job."""
     if not isinstance(value, UUID):
-        raise InvalidRequest.of(field, "must be a UUIDv7")
+        raise InvalidRequest.of(field, _("must be a UUIDv7"))
     parse_id(value, field)
     return 0
 
