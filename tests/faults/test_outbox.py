@@ -159,7 +159,7 @@ def _work(remote: Remote) -> None:
     """Work what the remote site has, as its own worker would."""
     api = f"{remote.url}/ojs/v1/workers"
     wanted: dict[str, Any] = {"queues": [QUEUE], "count": 100, "worker_id": "w"}
-    fetched = httpx.post(f"{api}/fetch", json=wanted, trust_env=False, timeout=BOUND).json()
-    for job in fetched["jobs"]:
-        response = httpx.post(f"{api}/ack", json={"job_id": job["id"]}, trust_env=False)
-        response.raise_for_status()
+    # Plain HTTP: a client that checks no certificates does not load them.
+    with httpx.Client(trust_env=False, verify=False, timeout=BOUND) as client:
+        for job in client.post(f"{api}/fetch", json=wanted).json()["jobs"]:
+            client.post(f"{api}/ack", json={"job_id": job["id"]}).raise_for_status()

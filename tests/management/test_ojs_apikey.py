@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import re
-import subprocess
 import sys
 from pathlib import Path
 
@@ -14,6 +13,7 @@ from django.core.management import CommandError, call_command
 from django_ojs.models import ApiKey
 from django_ojs.operations.access import api_keys
 from django_ojs.spec.errors import TokenExpired
+from tests import fork_server
 
 pytestmark = pytest.mark.django_db
 
@@ -103,13 +103,12 @@ def test_what_cannot_be_done_is_a_sentence(arguments: list[str], says: str) -> N
 @pytest.mark.django_db(transaction=True)
 def test_the_exit_codes(process_environment: dict[str, str]) -> None:
     def ends(*arguments: str) -> int:
-        return subprocess.run(
+        return fork_server.run(
             [sys.executable, "manage.py", "ojs_apikey", *arguments],
             env=process_environment,
             cwd=Path(__file__).parents[2],
             capture_output=True,
             timeout=60,
-            check=False,
         ).returncode
 
     assert ends("create", "--name", "a", "--scope", "read") == 0

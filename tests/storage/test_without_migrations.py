@@ -63,7 +63,11 @@ def test_and_after_another_one():
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("migrate", "arguments"),
-    [(True, ["--nomigrations"]), (False, [])],
+    # Django turns both into the same, so that each is tried on one database.
+    [
+        pytest.param(True, ["--nomigrations"], marks=pytest.mark.postgresql),
+        pytest.param(False, [], marks=pytest.mark.sqlite),
+    ],
     ids=["pytest --nomigrations", "TEST MIGRATE False"],
 )
 def test_a_project_tests_without_migrations(

@@ -103,10 +103,10 @@ def test_without_a_worker_the_next_enqueue_publishes_that_failures_have_crossed_
 @pytest.mark.parametrize("depth", [1, 3])
 def test_a_full_queue_that_drops_warns_once(depth: int) -> None:
     bound(depth, strategy="drop_oldest")
-    add(100)
+    add(30)
     pressure_monitor.check_all()
     assert crossings() == ["warning"]
-    assert len(Event.objects.filter(type="backpressure.dropped")) == 100 - depth
+    assert len(Event.objects.filter(type="backpressure.dropped")) == 30 - depth
 
 
 def test_enqueues_above_the_threshold_write_no_crossing() -> None:

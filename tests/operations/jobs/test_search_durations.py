@@ -198,7 +198,8 @@ def test_no_state_and_qualifier_reads_more_than_the_scan_limit() -> None:
                 list_jobs(which, scan_limit=_LIMIT)
                 count(which, scan_limit=_LIMIT)
             for statement in [query["sql"] for query in captured.captured_queries]:
-                if "ojs_job" not in statement:
+                # What asks which indexes there are reads no jobs.
+                if "ojs_job" not in statement or "pg_index" in statement:
                     continue
                 checked += 1
                 assert rows_read(statement) <= _LIMIT + 1, statement

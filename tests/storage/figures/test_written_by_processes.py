@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -149,7 +150,9 @@ def test_gunicorn_writes_rejections_while_it_is_idle_and_at_its_end(
     remote: Remote,
 ) -> None:
     job = {"type": "test.job", "args": [], "options": {"queue": "web"}}
-    with httpx.Client(base_url=f"{remote.url}/ojs/v1", trust_env=False, timeout=BOUND) as client:
+    # Plain HTTP: a client that checks no certificates does not load them.
+    plain: Any = {"trust_env": False, "verify": False, "timeout": BOUND}
+    with httpx.Client(base_url=f"{remote.url}/ojs/v1", **plain) as client:
         client.put("/admin/queues/web/config", json={"backpressure": {"max_depth": 1}})
         statuses = [client.post("/jobs", json=job).status_code for _ in range(68)]
     assert statuses == [201] + [429] * 67
@@ -159,9 +162,9 @@ def test_gunicorn_writes_rejections_while_it_is_idle_and_at_its_end(
 
     eventually(is_counted, "the rejections are written, without another request")
     assert counted("enqueued", "web", "other") == 1
-    metrics = httpx.get(f"{remote.url}/ojs/metrics", trust_env=False, timeout=BOUND).text
+    metrics = httpx.get(f"{remote.url}/ojs/metrics", **plain).text
     assert 'ojs_backpressure_rejected_total{queue="web"} 67.0' in metrics
-    last = httpx.post(f"{remote.url}/ojs/v1/jobs", json=job, trust_env=False, timeout=BOUND)
+    last = httpx.post(f"{remote.url}/ojs/v1/jobs", json=job, **plain)
     assert last.status_code == 429
     remote.stop()
     assert counted("rejected", "web", "other") == 68
