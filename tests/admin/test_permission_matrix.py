@@ -19,6 +19,7 @@ import django_ojs as ojs
 from django_ojs.admin.actions import Action
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.http.access import PERMISSIONS
+from django_ojs.models import Rollup
 from django_ojs.operations import beat, limit_keys, queues
 from django_ojs.operations.jobs import background_search
 from django_ojs.operations.jobs.job_filter import JobFilter
@@ -98,14 +99,16 @@ def address_of(model: type[models.Model], pattern: URLPattern, things: dict[str,
         return reverse(f"admin:{pattern.name}", args=list(parts.values()))
 
 
-def everything() -> dict[str, list[dict[str, Any]]]:
+def everything() -> dict[str, list[tuple[Any, ...]]]:
     """All that is stored by the app; the rows that a reading may settle stay out of it."""
     stored = {}
-    for model in APP.get_models():
-        if model._meta.managed and not model._meta.proxy:
-            rows = model._base_manager.using(database.alias()).order_by("pk")
-            stored[model.__name__] = list(rows.values())
-    stored.pop("Rollup")
+    with database.connection().cursor() as cursor:
+        for model in APP.get_models():
+            if model._meta.managed and not model._meta.proxy and model is not Rollup:
+                # Read often: without what the models make of the rows.
+                table = model._meta.db_table
+                cursor.execute(f"SELECT * FROM {table} ORDER BY {model._meta.pk.column}")
+                stored[table] = cursor.fetchall()
     return stored
 
 
