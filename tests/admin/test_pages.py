@@ -60,15 +60,15 @@ def test_a_page_without_anything_to_show_says_what_to_do_next() -> None:
         assert "ojs-empty" in response.content.decode(), page
 
 
-@pytest.mark.parametrize("page", LISTS)
-def test_a_page_takes_as_many_queries_for_many_queues_as_for_few(page: str) -> None:
+def test_a_page_takes_as_many_queries_for_many_queues_as_for_few() -> None:
     fill(2)
-    few = budget(f"{BASE}{page}/")
-    assert few <= BUDGET
+    few = {page: budget(f"{BASE}{page}/") for page in LISTS}
+    assert max(few.values()) <= BUDGET, few
     for n in range(20):
         factories.push(queue=f"more-{n}")
         listener(f"more-{n}", f"more-{n}")
-    assert budget(f"{BASE}{page}/") <= few
+    for page in LISTS:
+        assert budget(f"{BASE}{page}/") <= few[page], page
 
 
 def test_the_pages_of_a_queue_and_of_a_worker_respond_within_the_budget() -> None:
