@@ -23,14 +23,20 @@ def begin_as_a_new_process() -> None:
 
 
 @contextmanager
-def case(name: str) -> Iterator[None]:
-    """Undo in the database what the block does. An error in the block names the case."""
-    begin_as_a_new_process()
+def named(name: str) -> Iterator[None]:
+    """Let an error in the block name its case. What the block stores stays."""
     try:
-        with transaction.atomic():
-            yield
-            transaction.set_rollback(True)
+        yield
     except BaseException as error:
         error.add_note(f"in the case {name}")
         raise
+
+
+@contextmanager
+def case(name: str) -> Iterator[None]:
+    """Undo in the database what the block does. An error in the block names the case."""
+    begin_as_a_new_process()
+    with named(name), transaction.atomic():
+        yield
+        transaction.set_rollback(True)
     begin_as_a_new_process()

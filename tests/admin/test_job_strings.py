@@ -74,10 +74,10 @@ def test_what_a_job_carries_changes_no_pages_structure(text: str) -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize("text", HOSTILE)
-def test_what_is_searched_for_changes_no_pages_structure(text: str) -> None:
+def test_what_is_searched_for_changes_no_pages_structure() -> None:
     client = root()
-    for search in (text, f"tag:{text}", f'meta.{text}:"{text}"', f"error:{text}"):
-        response = client.get(f"{BASE}job/", {"q": search, "after": text, "before": text})
-        assert response.status_code == 200
-        assert structure(response.content.decode()).forbidden == []
+    for text in HOSTILE:
+        for search in (text, f"tag:{text}", f'meta.{text}:"{text}"', f"error:{text}"):
+            response = client.get(f"{BASE}job/", {"q": search, "after": text, "before": text})
+            assert response.status_code == 200, search
+            assert structure(response.content.decode()).forbidden == [], search

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from html import unescape
+from itertools import product
 from typing import Any
 from uuid import UUID
 
@@ -23,6 +24,7 @@ from django_ojs.spec.progress import Report
 from django_ojs.spec.states import State
 from django_ojs.storage import database
 from tests.admin.users import VIEW, root, staff
+from tests.cases import named
 from tests.factories import (
     MINUTE,
     active,
@@ -147,16 +149,18 @@ class TestList:
         assert "Search older jobs" in page
         assert '<span class="ojs-total">2 jobs</span>' in page
 
-    @pytest.mark.parametrize("after", ["x", "\x00", "~~~", "9" * 3000, "2026~1", NOBODY])
     @pytest.mark.parametrize("q", ["", "state:completed", "queue:a state:available"])
-    def test_a_garbage_cursor_shows_the_first_page(self, q: str, after: str) -> None:
+    def test_a_garbage_cursor_shows_the_first_page(self, q: str) -> None:
         push(queue="a")
-        for query in ({"after": after}, {"before": after}):
-            assert root(name=ids.uuid7().hex).get(LIST, {"q": q, **query}).status_code == 200
+        client = root()
+        cursors = ("x", "\x00", "~~~", "9" * 3000, "2026~1", NOBODY)
+        for cursor, name in product(cursors, ("after", "before")):
+            assert client.get(LIST, {"q": q, name: cursor}).status_code == 200, (name, cursor)
 
-    @pytest.mark.parametrize(
-        "query",
-        [
+    def test_no_address_is_an_error(self) -> None:
+        push(args=[{"a": 1}], meta={"x": 1})
+        client = root()
+        for query in (
             "?q=%00",
             "?queue=%00",
             "?q=queue:%00",
@@ -172,11 +176,9 @@ class TestList:
             "?q=%FF%FE",
             "?q=" + "a:b+" * 400,
             "?p=-1&o=zzz&_to_field=x",
-        ],
-    )
-    def test_no_address_is_an_error(self, query: str) -> None:
-        push(args=[{"a": 1}], meta={"x": 1})
-        assert root().get(LIST + query).status_code == 200
+        ):
+            with named(query):
+                assert client.get(LIST + query).status_code == 200
 
     def test_ticked_jobs_are_worked_in_one_request(self) -> None:
         client = root()

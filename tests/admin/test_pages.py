@@ -52,22 +52,23 @@ def budget(address: str) -> int:
     return len(captured)
 
 
-@pytest.mark.parametrize("page", LISTS)
-def test_a_page_without_anything_to_show_says_what_to_do_next(page: str) -> None:
-    response = root().get(f"{BASE}{page}/")
-    assert response.status_code == 200
-    assert "ojs-empty" in response.content.decode()
+def test_a_page_without_anything_to_show_says_what_to_do_next() -> None:
+    client = root()
+    for page in LISTS:
+        response = client.get(f"{BASE}{page}/")
+        assert response.status_code == 200, page
+        assert "ojs-empty" in response.content.decode(), page
 
 
-@pytest.mark.parametrize("page", LISTS)
-def test_a_page_takes_as_many_queries_for_many_queues_as_for_few(page: str) -> None:
+def test_a_page_takes_as_many_queries_for_many_queues_as_for_few() -> None:
     fill(2)
-    few = budget(f"{BASE}{page}/")
-    assert few <= BUDGET
+    few = {page: budget(f"{BASE}{page}/") for page in LISTS}
+    assert max(few.values()) <= BUDGET, few
     for n in range(20):
         factories.push(queue=f"more-{n}")
         listener(f"more-{n}", f"more-{n}")
-    assert budget(f"{BASE}{page}/") <= few
+    for page in LISTS:
+        assert budget(f"{BASE}{page}/") <= few[page], page
 
 
 def test_the_pages_of_a_queue_and_of_a_worker_respond_within_the_budget() -> None:
@@ -76,12 +77,13 @@ def test_the_pages_of_a_queue_and_of_a_worker_respond_within_the_budget() -> Non
     assert budget(f"{BASE}worker/worker-0/change/") <= BUDGET
 
 
-@pytest.mark.parametrize("page", ["overview", "queue", "worker", "job", "deadletterjob"])
-def test_a_page_says_at_what_time_it_was_true(page: str) -> None:
+def test_a_page_says_at_what_time_it_was_true() -> None:
     # How long ago stays wrong in a tab that rests.
     fill(1)
-    text = root().get(f"{BASE}{page}/").content.decode()
-    assert re.search(r"As of <time [^>]+>\d\d:\d\d:\d\d [A-Z]+</time>\.", text)
+    client = root()
+    for page in ("overview", "queue", "worker", "job", "deadletterjob"):
+        text = client.get(f"{BASE}{page}/").content.decode()
+        assert re.search(r"As of <time [^>]+>\d\d:\d\d:\d\d [A-Z]+</time>\.", text), page
 
 
 @pytest.mark.parametrize("address", ["overview/", "queue/", "queue/email/change/", "apikey/add/"])

@@ -18,9 +18,12 @@ pytestmark = [pytest.mark.django_db, pytest.mark.once]
 PACKAGE = Path(ojs.__file__).parent
 
 
-@pytest.mark.parametrize(
-    "page",
-    [
+def test_a_page_needs_nothing_inline_and_nothing_from_elsewhere() -> None:
+    fill(2)
+    register("report")
+    workflow = ojs.chain(ojs.request("order.charge"), ojs.request("order.ship")).enqueue()
+    client = root()
+    for page in (
         *(f"{page}/" for page in LISTS),
         "queue/queue-0/change/",
         "worker/worker-0/change/",
@@ -29,22 +32,17 @@ PACKAGE = Path(ojs.__file__).parent
         "cronjob/report/change/",
         "cronjob/report/edit/",
         "cronjob/create/",
-        "workflow/{workflow}/change/",
-        "workflow/action/cancel/?key={workflow}",
+        f"workflow/{workflow.id}/change/",
+        f"workflow/action/cancel/?key={workflow.id}",
         "cronjob/action/run/?key=report",
         "queue/action/configure/?key=queue-0",
         "queue/action/purge/?key=queue-0",
         "worker/action/terminate/?key=worker-0",
         "overview/action/start-maintenance/?key=1",
-    ],
-)
-def test_a_page_needs_nothing_inline_and_nothing_from_elsewhere(page: str) -> None:
-    fill(2)
-    register("report")
-    workflow = ojs.chain(ojs.request("order.charge"), ojs.request("order.ship")).enqueue()
-    response = root().get(BASE + page.format(workflow=workflow.id))
-    assert response.status_code == 200
-    assert structure(response.content.decode()).forbidden == []
+    ):
+        response = client.get(BASE + page)
+        assert response.status_code == 200, page
+        assert structure(response.content.decode()).forbidden == [], page
 
 
 def test_what_the_policy_forbids_is_recognised() -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import socket
 import subprocess
@@ -23,34 +22,19 @@ from django_ojs.operations.events import publish
 from django_ojs.spec.events import EventType, NewEvent
 from django_ojs.spec.scopes import Scope
 from example_project.site_server import Site
+from tests import fork_server
 from tests.http.test_event_stream import SSE, happen, messages
 from tests.worker.waiting import BOUND, eventually
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 
-SETTINGS = """
-from tests.settings import *
-
-OJS = {
-    "HTTP_AUTHENTICATION": ["django_ojs.http.authentication.ApiKeyAuthentication"],
-    "KEEP_EVENTS": ["*"],
-    "HTTP_EVENT_RATE": 10_000,
-    "HTTP_EVENT_STREAMS": 2,
-}
-"""
-
-
 @pytest.fixture(autouse=True)
-def _environment(
-    process_environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def _environment(process_environment: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in process_environment.items():
         monkeypatch.setenv(name, value)
-    (tmp_path / "closed_settings.py").write_text(SETTINGS)
-    monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "closed_settings")
-    paths = [str(tmp_path), str(Path(example_project.__file__).parent.parent)]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(paths))
+    monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "tests.http.closed_settings")
+    monkeypatch.setenv("PYTHONPATH", str(Path(example_project.__file__).parent.parent))
 
 
 @pytest.fixture
@@ -66,9 +50,10 @@ class Uvicorn:
         self.address = f"127.0.0.1:{listening.getsockname()[1]}"
         command = [sys.executable, "-m", "uvicorn", f"{application}:application"]
         with listening, log.open("wb") as out:
-            self.process = subprocess.Popen(
-                [*command, "--fd", str(listening.fileno()), "--timeout-graceful-shutdown", "5"],
-                pass_fds=(listening.fileno(),),
+            # The standard input is a file that a fork gets, too.
+            self.process = fork_server.popen(
+                [*command, "--fd", "0", "--timeout-graceful-shutdown", "5"],
+                stdin=listening,
                 stdout=out,
                 stderr=subprocess.STDOUT,
             )
@@ -182,15 +167,6 @@ def test_a_key_of_one_queue_gets_nothing_of_another_one(uvicorn: Uvicorn) -> Non
         assert json.loads(client.recv(BOUND))["data"]["subject"] == "mine"
 
 
-IMPATIENT = """
-from example_project.asgi import application as application
-
-from django_ojs.http import websocket
-
-websocket.SEND_TIMEOUT = 0.5
-"""
-
-
 @pytest.mark.requirement("RT-007")
 def test_a_client_that_reads_nothing_is_disconnected_and_the_others_are_served(
     key: str, tmp_path: Path
@@ -199,8 +175,7 @@ def test_a_client_that_reads_nothing_is_disconnected_and_the_others_are_served(
     pytest.importorskip("websockets")
     from websockets.exceptions import InvalidStatus
 
-    (tmp_path / "impatient.py").write_text(IMPATIENT)
-    server = Uvicorn(tmp_path / "log", "impatient")
+    server = Uvicorn(tmp_path / "log", "tests.http.impatient_asgi")
     events = [
         NewEvent(type=EventType.QUEUE_PAUSED, subject=f"q{n}", queue=f"q{n}", data={"x": LARGE})
         for n in range(1_000)
