@@ -85,7 +85,8 @@ class TestRunAgain:
         assert (copy.state, copy.attempt, copy.queue) == ("available", 0, "a")
         shown = copy.envelope()
         assert {name: shown[name] for name in values} == values
-        assert (copy.max_attempts, copy.options) == (job.max_attempts, job.options)
+        lineage = {"parent_id": str(job.pk), "root_id": str(job.pk)}
+        assert (copy.max_attempts, copy.options) == (job.max_attempts, job.options | lineage)
         assert read(job.pk).state == state
 
     def test_its_time_and_its_deadline_belonged_to_the_first_run(self) -> None:
