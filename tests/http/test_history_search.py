@@ -104,7 +104,7 @@ def test_each_page_goes_on_where_the_one_before_ended(scene: dict[str, Any]) -> 
         ("actor_type=ghost", "actor_type"),
         ("start=yesterday", "start"),
         ("queues=A", "queues"),
-        ("job_types=A", "type"),
+        ("job_types=A", "job_types must be dotted"),
         ("query=%00", "query"),
     ):
         api.get(f"history?{query}").error(400, "invalid_request")
@@ -153,7 +153,13 @@ def test_the_events_of_each_hour_are_counted(scene: dict[str, Any]) -> None:
         assert busy["avg_duration_ms"] > 0
         assert busy["p95_duration_ms"] > 0
     query = {"start": tomorrow, "job_types": "mail.send"}
-    api.get(f"history/stats?{urlencode(query)}").error(400, "invalid_request")
+    refused = api.get(f"history/stats?{urlencode(query)}")
+    refused.error(400, "invalid_request", field="start")
+    assert "start must be before end." in refused.body["error"]["message"]
+    refused = api.get("history/stats?group_by=minute&start=2020-01-01T00:00:00Z")
+    refused.error(400, "invalid_request", field="start")
+    assert "start and end must be at most" in refused.body["error"]["message"]
+    api.get("history/stats?job_types=A").error(400, "invalid_request", field="job_types")
     other = api.get("history/stats?job_types=pay.charge").ok()["buckets"]
     assert sum(bucket["events"]["job.discarded"] for bucket in other) == 1
     assert sum(bucket["events"]["job.created"] for bucket in other) == 1
@@ -184,3 +190,33 @@ def test_the_histories_before_a_moment_are_deleted_and_the_jobs_stay(
     assert "errors" not in job
     entry = AuditEntry.primary.filter(action="jobs.history_deleted").earliest("pk")
     assert (entry.detail["queues"], entry.detail["events"]) == (["mail"], 4)
+
+
+def test_what_has_not_happened_yet_is_not_deleted(scene: dict[str, Any]) -> None:
+    running = active(retry=hourly(3))
+    future = urlencode({"before": (datetime.now(UTC) + timedelta(days=9)).isoformat()})
+    assert api.delete(f"history?{future}").ok()["events_purged"] == 14 + 2
+    assert kinds() == []
+    fail.fail(running.id, BOOM)
+    assert kinds() == ["job.attempt_failed"]
+    # There may be no job.
+    assert api.delete(f"history?{future}&queues=none").ok()["purged"] is True
+
+
+@override_settings(OJS={})
+def test_a_dead_letter_that_was_moved_is_found_by_the_queue_where_it_ran() -> None:
+    dead = in_state("discarded", queue="mine", retry=hourly(1))
+    jobs().filter(pk=dead.pk).update(queue="moved", original_queue="mine")
+    past = urlencode({"before": datetime.now(UTC).isoformat()})
+
+    def limited(*queues: str) -> Api:
+        return Api(make_key("admin", queues=queues))
+
+    for queue in ("mine", "moved"):
+        for query in ("", f"?queues={queue}"):
+            assert limited(queue).get(f"history{query}").ok()["total_estimate"] == 4
+        # As with the history of one job: who changes it may use both of its queues.
+        limited(queue).delete(f"jobs/{dead.pk}/history").error(403, "PERMISSION_DENIED")
+        assert limited(queue).delete(f"history?{past}").ok()["events_purged"] == 0
+    both = limited("mine", "moved")
+    assert both.delete(f"history?{past}&queues=mine").ok()["events_purged"] == 4
