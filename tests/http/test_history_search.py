@@ -192,6 +192,15 @@ def test_the_histories_before_a_moment_are_deleted_and_the_jobs_stay(
     assert (entry.detail["queues"], entry.detail["events"]) == (["mail"], 4)
 
 
+def test_rows_without_a_time_fill_no_page() -> None:
+    ended = [in_state("completed").pk for _ in range(4)]
+    # As rows of another program may be.
+    jobs().filter(pk__in=ended[1:]).update(started_at=None)
+    page = search(event_types="job.attempt_started", limit=1)
+    assert [event["job_id"] for event in page["events"]] == [str(ended[0])]
+    assert (page["total_estimate"], page["next_cursor"]) == (1, None)
+
+
 def test_what_has_not_happened_yet_is_not_deleted(scene: dict[str, Any]) -> None:
     running = active(retry=hourly(3))
     future = urlencode({"before": (datetime.now(UTC) + timedelta(days=9)).isoformat()})

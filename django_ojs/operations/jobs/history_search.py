@@ -94,7 +94,8 @@ class _Source:
             return None
         if which.by_worker is not None and which.by_worker is (self.worker is None):
             return None
-        rows = which.of_jobs(self.rows(), self.job)
+        # PostgreSQL has rows without a time first, which would fill a page without an event.
+        rows = which.of_jobs(self.rows(), self.job).filter(**{f"{self.time}__isnull": False})
         if which.by_worker:
             rows = rows.filter(**{f"{self.worker}__isnull": False})
         if which.text is not None:
@@ -157,7 +158,7 @@ _SOURCES: Final = (
     _Source(
         type="job.attempt_started",
         time="started_at",
-        rows=lambda: _attempts().filter(started_at__isnull=False),
+        rows=_attempts,
         events=lambda each: execution_history.of_attempt(each.job, each),
         worker="worker_id",
         job="job__",
