@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from django_ojs.conf import settings
 from django_ojs.models import BulkOperation, BulkOperationJob, Job
-from django_ojs.models.bulk_operation import BulkActionName, BulkState
+from django_ojs.models.bulk_operation import STOPPED_BY_ERROR, BulkActionName, BulkState
 from django_ojs.operations.access import audit, audit_trail
 from django_ojs.operations.jobs import bulk_step, cursor, filter_json
 from django_ojs.operations.jobs.bulk_step import CHUNK, BulkStep, StepAction, StepResult
@@ -278,7 +278,7 @@ def _execute(chunk: int, scan_limit: int, only: int | None) -> int | None:
         # It would fail again, and the operations after it would never be executed.
         logger.exception("Bulk operation %s failed, and was stopped.", operation.pk)
         mine.filter(pk=operation.pk).update(
-            state=BulkState.STOPPED, stopped_by="an error; see the log", finished_at=Now()
+            state=BulkState.STOPPED, stopped_by=STOPPED_BY_ERROR, finished_at=Now()
         )
         return 0
 
