@@ -5,14 +5,14 @@ from typing import Final
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
-from django.utils.translation import gettext, gettext_noop
+from django.utils.translation import gettext
 from django.utils.translation import gettext_lazy as _
 
 from django_ojs.models.base import StoredModel
 from django_ojs.models.fields import StoredJSONField
 
 #: Stored as `stopped_by` of an operation that failed.
-STOPPED_BY_ERROR: Final = gettext_noop("an error; see the log")
+STOPPED_BY_ERROR: Final = "an error; see the log"
 
 
 class BulkActionName(models.TextChoices):
@@ -99,7 +99,7 @@ class BulkOperation(StoredModel):
     def stopper(self) -> str:
         """By whom it was stopped, or by what, in the language of the reader."""
         is_error = self.stopped_by == STOPPED_BY_ERROR
-        return gettext(STOPPED_BY_ERROR) if is_error else self.stopped_by
+        return gettext("an error; see the log") if is_error else self.stopped_by
 
 
 class BulkOperationJob(StoredModel):
