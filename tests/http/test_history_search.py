@@ -8,14 +8,15 @@ from urllib.parse import urlencode
 
 import pytest
 from django.db import connection
+from django.db.models import F
 from django.test import override_settings
 
-from django_ojs.models import AuditEntry
+from django_ojs.models import Attempt, AuditEntry
 from django_ojs.operations import ack, cancel, fail, fetch
 from django_ojs.operations.jobs import history_search
 from django_ojs.spec.failure import Failure
 from django_ojs.storage.figures import rollups
-from tests.factories import BOOM, HOUR, active, age, hourly, in_state, jobs, push
+from tests.factories import BOOM, HOUR, MINUTE, active, age, hourly, in_state, jobs, push
 from tests.http.api import Api, make_key
 
 pytestmark = pytest.mark.django_db
@@ -43,6 +44,11 @@ def scene() -> dict[str, Any]:
     returned = active(queue="pay", worker_id="w-1")
     fail.requeue(returned.id, BOOM)
     cancelled = cancel.cancel(push(queue="pay").pk)[0]
+    # SQLite's clock has milliseconds: a creation, a start and an end could have the same time.
+    jobs().update(created_at=F("created_at") - MINUTE)
+    jobs().filter(pk=lucky.id).update(started_at=F("started_at") - MINUTE / 4)
+    earlier = {name: F(name) - MINUTE / 2 for name in ("started_at", "finished_at")}
+    Attempt.primary.filter(job_id=lucky.id).update(**earlier)
     return {
         "lucky": str(lucky.id),
         "dead": str(dead.pk),
