@@ -20,7 +20,7 @@ from django_ojs.admin.base import granted_scopes
 from django_ojs.admin.form_fields import NamesField
 from django_ojs.admin.operator_views import with_operator
 from django_ojs.admin.secret_page import SecretPageAdmin
-from django_ojs.formatting import absolute_time, error_message
+from django_ojs.formatting import absolute_time, error_message, in_english
 from django_ojs.models import ApiKey
 from django_ojs.operations.access import api_keys, audit, audit_trail, key_expiry
 from django_ojs.spec.errors import Conflict, InvalidRequest, OJSError
@@ -286,14 +286,18 @@ class ApiKeyAdmin(SecretPageAdmin):
             latest_known=request.POST.get("latest_known"),
         )
         old = api_keys.keys().get(pk=key.pk)
-        until = "" if old.expires_at is None else absolute_time(old.expires_at)
-        self.log_change(request, key, f"Replaced by {new.prefix}; valid until {until}.")
+        ends = ""
+        if old.expires_at is not None:  # It may have been changed meanwhile.
+            with in_english():
+                ends = f"; valid until {absolute_time(old.expires_at)}"
+        self.log_change(request, key, f"Replaced by {new.prefix}{ends}.")
         self.log_addition(request, new, f"Replaces {key.prefix}.")
-        self.message_user(
-            request,
-            _("The old key %(prefix)s is valid until %(time)s.")
-            % {"prefix": key.prefix, "time": until},
-        )
+        if old.expires_at is not None:
+            self.message_user(
+                request,
+                _("The old key %(prefix)s is valid until %(time)s.")
+                % {"prefix": key.prefix, "time": absolute_time(old.expires_at)},
+            )
         return self.secret_page(request, new, text)
 
     def render_change_form(

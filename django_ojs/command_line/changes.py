@@ -129,7 +129,7 @@ class _Change:
             if not is_done:
                 console.note(
                     _("The operation was stopped by %(stopped_by)s.")
-                    % {"stopped_by": operation.stopped_by}
+                    % {"stopped_by": operation.stopper}
                 )
         return OK if is_done and not operation.failed else FAILED
 

@@ -1,5 +1,7 @@
 """Actions of operators on all jobs of a filter, and their progress."""
 
+from typing import Final
+
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -8,6 +10,9 @@ from django.utils.translation import gettext_lazy as _
 
 from django_ojs.models.base import StoredModel
 from django_ojs.models.fields import StoredJSONField
+
+#: Stored as `stopped_by` of an operation that failed.
+STOPPED_BY_ERROR: Final = "an error; see the log"
 
 
 class BulkActionName(models.TextChoices):
@@ -89,6 +94,12 @@ class BulkOperation(StoredModel):
 
     def __str__(self) -> str:
         return f"{self.get_action_display()} #{self.pk}"
+
+    @property
+    def stopper(self) -> str:
+        """By whom it was stopped, or by what, in the language of the reader."""
+        is_error = self.stopped_by == STOPPED_BY_ERROR
+        return gettext("an error; see the log") if is_error else self.stopped_by
 
 
 class BulkOperationJob(StoredModel):

@@ -16,6 +16,7 @@ from django.contrib.admin.models import LogEntry
 from django.contrib.auth.models import Permission, User
 from django.contrib.sessions.models import Session
 from django.test import Client
+from django.utils import translation
 
 from django_ojs.models import ApiKey
 from django_ojs.operations.access import api_keys
@@ -135,10 +136,11 @@ def test_a_key_is_replaced_and_both_are_valid_until_the_grace_is_over() -> None:
     assert "count as the same program" in client.get(replace).content.decode()
     assert "grace" in client.post(replace, {"grace": "-1"}).context["form"].errors
     assert ApiKey.objects.count() == 1
-    response = client.post(replace, {"grace": "48"})
+    with translation.override("de"):
+        response = client.post(replace, {"grace": "48"})
     assert "no-store" in response["Cache-Control"]
     (new_text,) = set(KEY.findall(response.content.decode()))
-    assert f"The old key {key.prefix} is valid until" in response.content.decode()
+    assert f"Der alte Schlüssel {key.prefix} gilt bis" in response.content.decode()
     new = api_keys.find(new_text)
     assert (new.scopes, new.queues, new.principal) == (key.scopes, ["a"], key.principal)
     assert api_keys.find(text).pk == key.pk
@@ -151,10 +153,11 @@ def test_a_key_is_replaced_and_both_are_valid_until_the_grace_is_over() -> None:
     assert new_text.rpartition("_")[2] not in listed
     changed, added = LogEntry.objects.order_by("pk")
     assert (changed.object_id, added.object_id) == (str(key.pk), str(new.pk))
-    assert new.prefix in changed.change_message
+    # Stored text is English, whatever the language of the user.
+    assert changed.change_message == f"Replaced by {new.prefix}; valid until {until}."
     # A key that has ended is not made valid again.
     api_keys.revoke(key.prefix)
-    assert "works no more" in client.post(replace, {"grace": "48"}).content.decode()
+    assert "has expired or was revoked" in client.post(replace, {"grace": "48"}).content.decode()
     assert replace not in client.get(page_of(key)).content.decode()
 
 

@@ -8,6 +8,7 @@ from html import unescape
 import pytest
 from django.contrib.admin.models import LogEntry
 from django.test import Client, override_settings
+from django.utils import translation
 
 from django_ojs.models import BulkOperation
 from django_ojs.operations import delete
@@ -146,6 +147,23 @@ def test_it_is_stopped_by_its_user_or_an_operator() -> None:
     assert "You have 3 searches that have not ended." in text(ann, LIST)
     for search in ("", "colour:red"):
         assert start(ann, search) == f"{LIST}?q=back"
+
+
+def test_one_that_fails_says_so_in_the_language_of_the_reader(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    push(queue="mail")
+    client = root()
+    address = start(client, "tag:a")
+
+    def fails(*_args: object) -> None:
+        raise RuntimeError
+
+    monkeypatch.setattr(bulk_operations, "_move", fails)
+    bulk_operations.work_once()
+    assert "an error; see the log" in text(client, address)
+    with translation.override("de"):
+        assert "ein Fehler; siehe das Log" in text(client, address)
 
 
 def test_what_jobs_carry_is_searched_and_its_results_seen_with_the_permission_only() -> None:

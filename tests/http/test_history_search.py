@@ -8,14 +8,15 @@ from urllib.parse import urlencode
 
 import pytest
 from django.db import connection
+from django.db.models import F
 from django.test import override_settings
 
-from django_ojs.models import AuditEntry
+from django_ojs.models import Attempt, AuditEntry
 from django_ojs.operations import ack, cancel, fail, fetch
 from django_ojs.operations.jobs import history_search
 from django_ojs.spec.failure import Failure
 from django_ojs.storage.figures import rollups
-from tests.factories import BOOM, HOUR, active, age, hourly, in_state, jobs, push
+from tests.factories import BOOM, HOUR, MINUTE, active, age, hourly, in_state, jobs, push
 from tests.http.api import Api, make_key
 
 pytestmark = pytest.mark.django_db
@@ -43,6 +44,11 @@ def scene() -> dict[str, Any]:
     returned = active(queue="pay", worker_id="w-1")
     fail.requeue(returned.id, BOOM)
     cancelled = cancel.cancel(push(queue="pay").pk)[0]
+    # SQLite's clock has milliseconds: a creation, a start and an end could have the same time.
+    jobs().update(created_at=F("created_at") - MINUTE)
+    jobs().filter(pk=lucky.id).update(started_at=F("started_at") - MINUTE / 4)
+    earlier = {name: F(name) - MINUTE / 2 for name in ("started_at", "finished_at")}
+    Attempt.primary.filter(job_id=lucky.id).update(**earlier)
     return {
         "lucky": str(lucky.id),
         "dead": str(dead.pk),
@@ -104,7 +110,7 @@ def test_each_page_goes_on_where_the_one_before_ended(scene: dict[str, Any]) -> 
         ("actor_type=ghost", "actor_type"),
         ("start=yesterday", "start"),
         ("queues=A", "queues"),
-        ("job_types=A", "type"),
+        ("job_types=A", "job_types must be dotted"),
         ("query=%00", "query"),
     ):
         api.get(f"history?{query}").error(400, "invalid_request")
@@ -153,7 +159,13 @@ def test_the_events_of_each_hour_are_counted(scene: dict[str, Any]) -> None:
         assert busy["avg_duration_ms"] > 0
         assert busy["p95_duration_ms"] > 0
     query = {"start": tomorrow, "job_types": "mail.send"}
-    api.get(f"history/stats?{urlencode(query)}").error(400, "invalid_request")
+    refused = api.get(f"history/stats?{urlencode(query)}")
+    refused.error(400, "invalid_request", field="start")
+    assert "start must be before end." in refused.body["error"]["message"]
+    refused = api.get("history/stats?group_by=minute&start=2020-01-01T00:00:00Z")
+    refused.error(400, "invalid_request", field="start")
+    assert "start and end must be at most" in refused.body["error"]["message"]
+    api.get("history/stats?job_types=A").error(400, "invalid_request", field="job_types")
     other = api.get("history/stats?job_types=pay.charge").ok()["buckets"]
     assert sum(bucket["events"]["job.discarded"] for bucket in other) == 1
     assert sum(bucket["events"]["job.created"] for bucket in other) == 1
@@ -184,3 +196,42 @@ def test_the_histories_before_a_moment_are_deleted_and_the_jobs_stay(
     assert "errors" not in job
     entry = AuditEntry.primary.filter(action="jobs.history_deleted").earliest("pk")
     assert (entry.detail["queues"], entry.detail["events"]) == (["mail"], 4)
+
+
+def test_rows_without_a_time_fill_no_page() -> None:
+    ended = [in_state("completed").pk for _ in range(4)]
+    # As rows of another program may be.
+    jobs().filter(pk__in=ended[1:]).update(started_at=None)
+    page = search(event_types="job.attempt_started", limit=1)
+    assert [event["job_id"] for event in page["events"]] == [str(ended[0])]
+    assert (page["total_estimate"], page["next_cursor"]) == (1, None)
+
+
+def test_what_has_not_happened_yet_is_not_deleted(scene: dict[str, Any]) -> None:
+    running = active(retry=hourly(3))
+    future = urlencode({"before": (datetime.now(UTC) + timedelta(days=9)).isoformat()})
+    assert api.delete(f"history?{future}").ok()["events_purged"] == 14 + 2
+    assert kinds() == []
+    fail.fail(running.id, BOOM)
+    assert kinds() == ["job.attempt_failed"]
+    # There may be no job.
+    assert api.delete(f"history?{future}&queues=none").ok()["purged"] is True
+
+
+@override_settings(OJS={})
+def test_a_dead_letter_that_was_moved_is_found_by_the_queue_where_it_ran() -> None:
+    dead = in_state("discarded", queue="mine", retry=hourly(1))
+    jobs().filter(pk=dead.pk).update(queue="moved", original_queue="mine")
+    past = urlencode({"before": datetime.now(UTC).isoformat()})
+
+    def limited(*queues: str) -> Api:
+        return Api(make_key("admin", queues=queues))
+
+    for queue in ("mine", "moved"):
+        for query in ("", f"?queues={queue}"):
+            assert limited(queue).get(f"history{query}").ok()["total_estimate"] == 4
+        # As with the history of one job: who changes it may use both of its queues.
+        limited(queue).delete(f"jobs/{dead.pk}/history").error(403, "PERMISSION_DENIED")
+        assert limited(queue).delete(f"history?{past}").ok()["events_purged"] == 0
+    both = limited("mine", "moved")
+    assert both.delete(f"history?{past}&queues=mine").ok()["events_purged"] == 4

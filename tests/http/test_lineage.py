@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import pytest
@@ -11,7 +12,7 @@ from django_ojs.models import Job
 from django_ojs.operations import ack, fetch, run_again
 from django_ojs.operations.jobs import lineage
 from django_ojs.testing import TestContext
-from tests.factories import in_state, jobs, push, read
+from tests.factories import in_state, jobs, push, push_many, read
 from tests.http.api import NOBODY, Api, make_key
 from tests.testapp import testing_jobs as handlers
 
@@ -128,3 +129,19 @@ def test_a_family_is_read_by_its_generations_up_to_a_limit() -> None:
         # In a circle, which only clients make, the job itself is no descendant.
         assert (number, has_more) == (limit, more or limit < 6), limit
     assert len(found) == 2
+
+
+def test_a_long_chain_is_read_up_to_its_hundredth_generation() -> None:
+    # A handler that enqueues the next job at each run.
+    root, *later = push_many(500)
+    for before, job in pairwise([root, *later]):
+        job.parent_id = before.pk
+    Job.primary.bulk_update(later, ["parent_id"])
+    body = family(root.pk)
+    assert body["has_more"] is True
+    depth, below = 0, body["children"]
+    while below:
+        depth, below = depth + 1, below[0]["children"]
+    assert depth == lineage.MAX_GENERATIONS == 100
+    # A hundred generations and no more.
+    assert family(later[-101].pk)["has_more"] is False

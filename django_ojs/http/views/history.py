@@ -217,6 +217,7 @@ class HistoryStatistics(OJSView):
             until=end,
             types=_job_types(self),
             within=queues or self.access.queues,
+            names=("start", "end"),
         )
         return {"buckets": [_bucket(point) for point in points]}
 
@@ -250,7 +251,7 @@ def _queues(view: OJSView) -> tuple[str, ...]:
 def _job_types(view: OJSView) -> tuple[str, ...]:
     types = fields.query_list(view.request.query_params.getlist("job_types"))
     for type in types:
-        check_type(type, settings().limits)
+        check_type(type, settings().limits, field="job_types")
     return tuple(types)
 
 

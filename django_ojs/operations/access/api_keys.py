@@ -210,10 +210,14 @@ def _replace(
     expires: datetime | timedelta | None,
     latest_known: str | None,
 ) -> tuple[ApiKey, str]:
-    # Locked, so that requests for the same key follow each other.
+    # Locked by the principal, so that requests for any of its keys follow each other.
+    subject = f"keys of {_get(prefix).principal}"
+    database.dialect().lock_subject(database.connection(), subject)
     old = keys().filter(prefix=prefix).select_for_update().first() or _get(prefix)
     if status(old) != ACTIVE:
-        raise InvalidRequest(_("prefix: the key works no more."), details={"field": "prefix"})
+        raise InvalidRequest(
+            _("prefix: the key has expired or was revoked."), details={"field": "prefix"}
+        )
     # An old key that was replaced before has the end of its grace, and not of its lifetime.
     latest = latest_of(old)
     if latest_known is not None and latest_known != latest.prefix:

@@ -20,7 +20,7 @@ from django.utils import timezone
 
 from django_ojs.conf import settings
 from django_ojs.models import BulkOperation, BulkOperationJob, Job
-from django_ojs.models.bulk_operation import BulkActionName, BulkState
+from django_ojs.models.bulk_operation import STOPPED_BY_ERROR, BulkActionName, BulkState
 from django_ojs.operations.access import audit, audit_trail
 from django_ojs.operations.jobs import bulk_step, cursor, filter_json
 from django_ojs.operations.jobs.bulk_step import CHUNK, BulkStep, StepAction, StepResult
@@ -32,7 +32,7 @@ from django_ojs.spec.states import TERMINAL, State
 from django_ojs.spec.suggestions import one_of
 from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database, raw_queries
-from django_ojs.storage.dialects.expressions import RetriedBy
+from django_ojs.storage.dialects.expressions import OneOf, RetriedBy
 
 logger = logging.getLogger("django_ojs")
 
@@ -278,7 +278,7 @@ def _execute(chunk: int, scan_limit: int, only: int | None) -> int | None:
         # It would fail again, and the operations after it would never be executed.
         logger.exception("Bulk operation %s failed, and was stopped.", operation.pk)
         mine.filter(pk=operation.pk).update(
-            state=BulkState.STOPPED, stopped_by="an error; see the log", finished_at=Now()
+            state=BulkState.STOPPED, stopped_by=STOPPED_BY_ERROR, finished_at=Now()
         )
         return 0
 
@@ -325,10 +325,13 @@ def _search(operation: BulkOperation, which: JobFilter, limit: int) -> int:
         operation.jobs_read = operation.matched = operation.done = 0
     found, end = scan.jobs_of(wanted, after, limit)
     room = MAX_FOLLOWED - operation.done
-    keys = list(found.values_list("pk", flat=True)[:room])
+    # As many as may be stored already and as there is room for: what is not read here is lost,
+    # because the cursor goes beyond it.
+    keys = list(found.values_list("pk", flat=True)[:MAX_FOLLOWED])
     read = min(limit, scan.limit) if end else len(keys)
     if end is None and not scan.whole:
         read = scan.rows_left(after, limit)
+    keys = _not_stored(operation, keys)[:room]
     _store(operation, keys)
     operation.jobs_read += read
     operation.matched += len(keys)
@@ -341,6 +344,18 @@ def _search(operation: BulkOperation, which: JobFilter, limit: int) -> int:
             following = f"{at + 1}|"
     _move(operation, following)
     return read
+
+
+def _not_stored(operation: BulkOperation, keys: list[Any]) -> list[Any]:
+    """Leave out jobs that the search has found before, and that moved ahead of its cursor since.
+
+    One that runs and fails is due later, so it comes again in an order by that.
+    """
+    if not operation.done:
+        return keys
+    rows = BulkOperationJob.primary.filter(OneOf("job_id", keys), operation=operation)
+    known = set(rows.values_list("job_id", flat=True))
+    return [key for key in keys if key not in known]
 
 
 def _delete_old_searches(by: str) -> None:

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from django.db import DatabaseError
 from django.db.models import F, Model, Q, QuerySet, Value
+from django.db.models.functions import Now
 from django.db.models.lookups import GreaterThan, GreaterThanOrEqual, LessThan, LessThanOrEqual
 
 from django_ojs.models import Attempt, Job
@@ -66,10 +67,9 @@ class HistoryFilter:
     def of_jobs(self, rows: QuerySet[Any], job: str = "") -> QuerySet[Any]:
         """Add the conditions on the job; `job` leads to it from the rows."""
         if self.within is not None:
-            inside = Q(**{f"{job}queue__in": sorted(self.within)})
-            rows = rows.filter(inside | Q(**{f"{job}original_queue__in": sorted(self.within)}))
+            rows = rows.filter(Job.in_queues(sorted(self.within), job))
         if self.queues:
-            rows = rows.filter(**{f"{job}queue__in": self.queues})
+            rows = rows.filter(Job.in_queues(self.queues, job))
         if self.job_types:
             rows = rows.filter(**{f"{job}type__in": self.job_types})
         return rows
@@ -95,7 +95,8 @@ class _Source:
             return None
         if which.by_worker is not None and which.by_worker is (self.worker is None):
             return None
-        rows = which.of_jobs(self.rows(), self.job)
+        # PostgreSQL has rows without a time first, which would fill a page without an event.
+        rows = which.of_jobs(self.rows(), self.job).filter(**{f"{self.time}__isnull": False})
         if which.by_worker:
             rows = rows.filter(**{f"{self.worker}__isnull": False})
         if which.text is not None:
@@ -158,7 +159,7 @@ _SOURCES: Final = (
     _Source(
         type="job.attempt_started",
         time="started_at",
-        rows=lambda: _attempts().filter(started_at__isnull=False),
+        rows=_attempts,
         events=lambda each: execution_history.of_attempt(each.job, each),
         worker="worker_id",
         job="job__",
@@ -287,7 +288,8 @@ def delete_before(
     within: Collection[str] | None = None,
     after: UUID | None = None,
 ) -> Deleted:
-    """Delete the events before a moment of jobs in these queues, or of all; not the jobs.
+    """Delete the events before a moment, now at the latest, of jobs in these queues, or of all; not
+    the jobs.
 
     The histories of `DELETED` jobs at most, in transactions of 500 jobs, so that it blocks no
     operation for long; locks of jobs are waited for. `after` is the end of an earlier call.
@@ -321,11 +323,19 @@ def _delete_some(
     if after is not None:
         rows = rows.filter(pk__gt=after)
     if queues:
-        rows = rows.filter(queue__in=queues)
+        rows = rows.filter(Job.in_queues(sorted(queues)))
     if within is not None:
-        rows = rows.filter(queue__in=within)
-    jobs = list(rows.select_for_update(of=("self",), no_key=True)[:BATCH])
+        # As for the history of one job: who changes a dead letter may use both of its queues.
+        names = sorted(within)
+        original = Q(original_queue__isnull=True) | Q(original_queue__in=names)
+        rows = rows.filter(original, queue__in=names)
+    locked = rows.annotate(now=Now()).select_for_update(of=("self",), no_key=True)
+    jobs = list(locked[:BATCH])
+    if not jobs:
+        return 0, 0, None
     keys = [job.pk for job in jobs]
+    # Never later than now by the clock that the events have: what happens next would be hidden.
+    moment = min(moment, jobs[0].now)
     last = moment - _MICROSECOND
     runs: defaultdict[UUID, list[Attempt]] = defaultdict(list)
     attempts = Attempt.primary.filter(OneOf("job_id", keys))

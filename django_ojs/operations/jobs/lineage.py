@@ -11,6 +11,9 @@ from django_ojs.models import Job
 
 #: Descendants of a job that are shown; a handler may enqueue a million jobs.
 MAX_DESCENDANTS: Final = 1_000
+#: Generations that are shown. Where each run enqueues the next job there is one for every run; each
+#: has a query, and JSON that is nested some hundred levels deeper cannot be written or read.
+MAX_GENERATIONS: Final = 100
 
 _FIELDS: Final = ("id", "type", "queue", "original_queue", "state", "dead_letter", "parent_id")
 
@@ -34,16 +37,20 @@ def descendants(
 ) -> tuple[list[Descendant], bool]:
     """Return the children of a job with theirs, `limit` jobs at most, and whether there are more.
 
-    One query for each generation, the oldest generations first. With `queues`, a job of another
-    queue is left out with its descendants.
+    One query for each generation, the oldest generations first, `MAX_GENERATIONS` at most. With
+    `queues`, a job of another queue is left out with its descendants.
     """
     root: list[Descendant] = []
     # A client names the parents of its jobs, so that two may name each other.
     lists, seen = {job_id: root}, {job_id}
     left = limit
     generation = [job_id]
-    while generation:
+    depth = 0
+    while True:
         found = [job for job in children_of(generation, queues)[: left + 1] if job.pk not in seen]
+        if not found or depth == MAX_GENERATIONS:
+            return root, bool(found)
+        depth += 1
         generation = [job.pk for job in found[:left]]
         seen.update(generation)
         for job in found[:left]:
@@ -54,4 +61,3 @@ def descendants(
         if len(found) > left:
             return root, True
         left -= len(found)
-    return root, False

@@ -89,19 +89,19 @@ def validate(envelope: Envelope, limits: Limits = DEFAULT_LIMITS) -> None:
         check_size(sized(envelope), limits)
 
 
-def check_type(value: object, limits: Limits = DEFAULT_LIMITS) -> None:
+def check_type(value: object, limits: Limits = DEFAULT_LIMITS, *, field: str = "type") -> None:
     """Check a job type. Raises InvalidJobType, JobTypeTooLong."""
     # What the pattern matches is ASCII: its characters are its bytes.
     if isinstance(value, str) and len(value) <= limits.type_bytes and _TYPE(value):
         return
     if not isinstance(value, str) or not value:
-        raise InvalidJobType.of("type", _("must be a non-empty string"))
+        raise InvalidJobType.of(field, _("must be a non-empty string"))
     if _longer(value, limits.type_bytes):
         raise JobTypeTooLong.of(
-            "type", _("must be at most %(limit)s bytes long", limit=limits.type_bytes)
+            field, _("must be at most %(limit)s bytes long", limit=limits.type_bytes)
         )
     raise InvalidJobType.of(
-        "type", _("must be dotted segments of a-z, 0-9, _ and -, each beginning with a letter")
+        field, _("must be dotted segments of a-z, 0-9, _ and -, each beginning with a letter")
     )
 
 

@@ -14,9 +14,16 @@ from django.test.utils import CaptureQueriesContext
 
 from django_ojs.models import ApiKey
 from django_ojs.operations.access import api_keys, key_expiry
-from django_ojs.spec.errors import InvalidRequest, NotFound, TokenExpired, Unauthenticated
+from django_ojs.spec.errors import (
+    Conflict,
+    InvalidRequest,
+    NotFound,
+    TokenExpired,
+    Unauthenticated,
+)
 from django_ojs.spec.scopes import Scope, complete
 from django_ojs.storage import database
+from tests.operations.test_unique_races import PATIENCE, Other, wait_for, waits_for_a_lock
 
 pytestmark = pytest.mark.django_db
 
@@ -159,11 +166,26 @@ def test_a_key_that_works_no_more_is_not_replaced() -> None:
         key, _ = make(**values)
         if not values:
             api_keys.revoke(key.prefix)
-        with pytest.raises(InvalidRequest, match="works no more"):
+        with pytest.raises(InvalidRequest, match="has expired or was revoked"):
             api_keys.replace(key.prefix)
     with pytest.raises(NotFound):
         api_keys.replace("0000000000")
     assert ApiKey.objects.count() == 2
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_two_keys_of_one_principal_that_are_replaced_at_once_make_one_key() -> None:
+    old, _ = make()
+    latest, _ = api_keys.replace(old.prefix)
+    with Other() as other:
+        with transaction.atomic():
+            new, _ = api_keys.replace(old.prefix, latest_known=latest.prefix)
+            second = other.do(lambda: api_keys.replace(latest.prefix, latest_known=latest.prefix))
+            wait_for(lambda: second.done() or waits_for_a_lock())
+        with pytest.raises(Conflict, match=f"replaced by {new.prefix}"):
+            second.result(PATIENCE)
+    assert ApiKey.objects.count() == 3
 
 
 @pytest.mark.django_db(transaction=True)

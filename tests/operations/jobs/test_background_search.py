@@ -18,7 +18,7 @@ from django_ojs.operations.jobs.search_query import parse
 from django_ojs.spec.states import State
 from django_ojs.storage import database
 from django_ojs.storage.figures import counts
-from tests.factories import MINUTE, age, hourly, in_state, jobs, push, push_many, read
+from tests.factories import HOUR, MINUTE, age, hourly, in_state, jobs, push, push_many, read
 
 pytestmark = pytest.mark.django_db
 
@@ -109,6 +109,27 @@ def test_a_search_without_another_condition_ends_at_the_limit(
         done = again(search)
         assert (done.state, done.done, len(found(search))) == (BulkState.DONE, 3, 3)
     assert found(all_of_a_queue) == made[:-4:-1]
+
+
+@pytest.mark.parametrize("limit", [10_000, 10])
+def test_a_job_that_moves_ahead_of_the_search_is_found_once(
+    limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As one that runs and fails: its next attempt is due later than those of the others."""
+    monkeypatch.setattr(bulk_operations, "MAX_FOLLOWED", limit)
+    due = timezone.now() + HOUR
+    moving = [push(scheduled_at=due, tags=["rare"]).pk for _ in range(3)]
+    others = [push(scheduled_at=due + HOUR, tags=["rare"]).pk for _ in range(7)]
+    age(jobs().values_list("pk", flat=True), MINUTE)
+    search = started("tag:rare state:scheduled")
+    bulk_operations.work_once(scan_limit=3)
+    assert found(search) == moving
+    jobs().filter(pk__in=moving).update(due_at=due + HOUR / 2)
+    # There is room for seven more, and the next ten begin with three that are stored.
+    to_the_end(scan_limit=20)
+    done = again(search)
+    assert (done.state, done.done, done.matched) == (BulkState.DONE, 10, 10)
+    assert found(search) == moving + others
 
 
 def test_a_change_does_not_wait_for_a_search() -> None:
