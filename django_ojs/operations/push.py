@@ -21,6 +21,7 @@ from django_ojs.operations import draining
 from django_ojs.operations.backpressure import bounds, rejections
 from django_ojs.operations.backpressure.wait_policy import WaitPolicy, wait_for_room
 from django_ojs.operations.enqueue import (
+    after_commit,
     defaults,
     instrumentation,
     lineage,
@@ -37,9 +38,8 @@ from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import DuplicateJob, InvalidRequest, OJSError, QueueFull, QueuePaused
 from django_ojs.spec.states import State
 from django_ojs.spec.texts import Translatable as _
-from django_ojs.storage import database, interceptor, key_limits, notify, queue_configs, tenants
+from django_ojs.storage import database, interceptor, key_limits, queue_configs, tenants
 from django_ojs.storage.dialects.rows import Stored
-from django_ojs.storage.figures import rollups
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -255,14 +255,7 @@ def _insert_and_notify(envelopes: Sequence[Envelope], options: PushOptions) -> l
         jobs = [_result(envelope, by_id[envelope.id]) for envelope in envelopes]
         numbers = Counter([(job.queue, job.type) for job in jobs])
     available = {job.queue for job in jobs if job.state is State.AVAILABLE}
-    alias = database.alias()
-
-    def committed() -> None:
-        if available:
-            notify.send(alias, available)
-        rollups.add(rollups.ENQUEUED, numbers)
-
-    database.after_commit(committed, using=alias)
+    after_commit.tell(available, numbers)
     return jobs
 
 

@@ -214,8 +214,18 @@ def test_a_result_whose_values_were_not_read_is_compared_copied_and_pickled_as_a
         assert job != make()
         assert hash(job) == hash(copy.copy(job))
         assert repr(make()).startswith("EnqueuedJob(id=UUID('")
+        values = dataclasses.asdict(make())
+        assert (values["_source"], values["_index"]) == (None, 0)
+        assert dataclasses.astuple(make())[-2:] == (None, 0)
         with pytest.raises(AttributeError, match="no attribute 'priority'"):
             make().priority  # type: ignore[attr-defined]  # noqa: B018  # it has none
+
+
+def test_a_change_of_the_metadata_of_one_result_is_none_of_the_others() -> None:
+    first, second, _ = alike(meta={"a": {"b": 1}})
+    assert first.envelope is not None
+    first.envelope.meta["a"]["b"] = 2
+    assert second.model().meta == second.job().meta == {"a": {"b": 1}}
 
 
 def alike(number: int = 3, **options: Any) -> list[ojs.EnqueuedJob]:

@@ -222,7 +222,8 @@ def test_a_queue_is_not_deleted_into_one_that_is_full() -> None:
     for _ in range(2):
         api.push(queue="source")
     response = api.delete("queues/source", {"strategy": "move", "target_queue": NAME})
-    response.error(429, "QUEUE_FULL", queue=NAME, jobs_affected=0)
+    error = response.error(429, "QUEUE_FULL", queue=NAME, jobs_affected=0)
+    assert "the others still wait in queue source" in error["message"]
     bound(4)
     done = api.delete("queues/source", {"strategy": "move", "target_queue": NAME}).ok(202)
     assert done["jobs_affected"] == 2

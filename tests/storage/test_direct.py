@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from functools import wraps
 from typing import Any
 
+import psycopg
 import pytest
 from django.db import (
     IntegrityError,
@@ -13,9 +15,12 @@ from django.db import (
     connections,
     transaction,
 )
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.postgresql import base as postgresql
 from django.db.backends.utils import CursorWrapper
 from django.db.transaction import TransactionManagementError
 from django.test.utils import CaptureQueriesContext
+from django.utils.asyncio import async_unsafe
 
 import django_ojs as ojs
 from django_ojs.models import Job
@@ -120,8 +125,106 @@ def test_whatever_wants_to_see_statements_sees_it(
         patch.setattr(connection.connection, "cursor_factory", Instrumented)
         ojs.enqueue("test.direct")
     assert seen[0] == "execute"
+
+    for owner, name in (
+        (BaseDatabaseWrapper, "cursor"),
+        (postgresql.DatabaseWrapper, "create_cursor"),
+        (connection.connection.cursor_factory, "execute"),
+    ):
+        seen.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(owner, name, noted(getattr(owner, name), seen))
+            ojs.enqueue("test.direct")
+        assert seen[0] == name
     assert not sent
-    assert Job.objects.count() == 5
+    assert Job.objects.count() == 8
+
+
+def noted(function: Any, seen: list[str]) -> Any:
+    @wraps(function)
+    def replacement(*args: Any, **kwargs: Any) -> Any:
+        seen.append(function.__name__)
+        return function(*args, **kwargs)
+
+    return replacement
+
+
+class OfTenants(postgresql.DatabaseWrapper):
+    """Sets the schema of a tenant for each cursor, as the backends for that do."""
+
+    schema = "public"
+
+    @async_unsafe
+    def _cursor(self, name: str | None = None) -> Any:
+        cursor = super()._cursor(name)
+        cursor.execute(f"SET search_path = {self.schema}, public")
+        return cursor
+
+
+def test_a_backend_that_sets_the_schema_gets_each_job_into_that_of_its_tenant(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ojs.enqueue("test.direct", ["public"])
+    link = connections["default"]
+    with link.cursor() as cursor:
+        cursor.execute("CREATE SCHEMA direct_tenant")
+        cursor.execute("CREATE TABLE direct_tenant.ojs_job (LIKE ojs_job INCLUDING ALL)")
+    monkeypatch.setattr(link, "__class__", OfTenants)
+    try:
+        Job.objects.count()
+        monkeypatch.setattr(link, "schema", "direct_tenant", raising=False)
+        ojs.enqueue("test.direct", ["tenant"])
+        ojs.enqueue_batch([ojs.request("test.direct", ["tenant"])] * 2)
+        assert list(Job.objects.values_list("args", flat=True)) == [["tenant"]] * 3
+        monkeypatch.setattr(link, "schema", "public")
+        assert list(Job.objects.values_list("args", flat=True)) == [["public"]]
+    finally:
+        monkeypatch.undo()
+        with link.cursor() as cursor:
+            cursor.execute("DROP SCHEMA direct_tenant CASCADE")
+        connection.close()
+
+
+def test_values_stay_apart_from_the_statement_where_the_site_wants_that(
+    sent: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ojs.enqueue("test.direct")
+    sent.clear()
+    # What Django sets for OPTIONS["server_side_binding"].
+    monkeypatch.setattr(connection.connection, "cursor_factory", postgresql.ServerBindingCursor)
+    ojs.enqueue("test.direct", ["value"])
+    assert not sent
+    assert Job.objects.count() == 2
+
+
+def test_an_interruption_before_the_result_is_read_leaves_the_connection_usable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ojs.enqueue("test.direct", ["first"])
+    wait = psycopg.Connection.wait
+
+    def interrupted(self: Any, *args: Any, **kwargs: Any) -> Any:
+        monkeypatch.setattr(psycopg.Connection, "wait", wait)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(psycopg.Connection, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ojs.enqueue("test.direct", ["interrupted"])
+    ojs.enqueue("test.direct", ["next"])
+    found = Job.objects.order_by("created_at").values_list("args", flat=True)
+    assert list(found) == [["first"], ["next"]]
+
+
+def test_a_driver_without_what_this_uses_gets_cursors(
+    sent: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from django_ojs.storage.dialects import direct
+
+    assert direct._HAS_ALL
+    monkeypatch.setattr(direct, "_HAS_ALL", False)
+    ojs.enqueue("test.direct")
+    assert not sent
+    assert Job.objects.count() == 1
 
 
 def test_errors_are_those_of_django_and_leave_the_connection_usable() -> None:

@@ -19,6 +19,7 @@ from django_ojs.operations import draining
 from django_ojs.operations.backpressure import bounds
 from django_ojs.operations.enqueue import (
     admission,
+    after_commit,
     defaults,
     instrumentation,
     lineage,
@@ -29,9 +30,8 @@ from django_ojs.operations.events import publish
 from django_ojs.spec import ids, json
 from django_ojs.spec.envelope import Envelope, sized
 from django_ojs.spec.errors import OJSError
-from django_ojs.storage import database, interceptor, notify, queue_configs
+from django_ojs.storage import database, interceptor, queue_configs
 from django_ojs.storage.dialects import job_row
-from django_ojs.storage.figures import rollups
 from django_ojs.storage.queue_configs import Snapshot
 
 #: Characters of the arguments of all jobs. A `jsonb` has fewer bytes than 256 MiB, and takes more
@@ -62,17 +62,17 @@ def store_one(envelope: Envelope) -> EnqueuedJob | None:
         return None
     lineage.fill_in((envelope,))
     configs = queue_configs.current()
-    admission.check(envelope, settings().limits, configs)
-    draining.check((envelope.queue,))
     if configs is not None and _is_special(envelope.queue, configs):
         return None
+    admission.check(envelope, settings().limits, configs)
+    draining.check((envelope.queue,))
     defaults.fill_in((envelope,), configs)
     connection = database.connection()
     stored = database.dialect_of(connection).insert_jobs(
         connection, (envelope,), generated_ids=True, only_if_admitted=False
     )
     assert stored
-    _after_commit(envelope.queue, envelope.type, 1)
+    after_commit.tell((envelope.queue,), {(envelope.queue, envelope.type): 1})
     return PlainJob(envelope, stored[0]).result()
 
 
@@ -88,6 +88,11 @@ def store_alike(common: Envelope, args: Sequence[list[Any]]) -> list[EnqueuedJob
         return None
     lineage.fill_in((common,))
     limits, configs = settings().limits, queue_configs.current()
+    if configs is not None and (
+        _is_special(common.queue, configs)
+        or configs.of(common.queue).max_envelope_bytes is not None
+    ):
+        return None
     try:
         admission.check(common, limits, configs)
         draining.check((common.queue,))
@@ -97,15 +102,10 @@ def store_alike(common: Envelope, args: Sequence[list[Any]]) -> list[EnqueuedJob
         return None  # `push_batch` tells which job it is.
     if shared + max(sizes) > limits.envelope_bytes or len(text) > _MOST:
         return None
-    if configs is not None and (
-        _is_special(common.queue, configs)
-        or configs.of(common.queue).max_envelope_bytes is not None
-    ):
-        return None
     defaults.fill_in((common,), configs)
     keys = ids.many_numbers(len(args))
     created_at, other_bytes = dialect.insert_uniform(connection, common, keys, text, sizes)
-    _after_commit(common.queue, common.type, len(args))
+    after_commit.tell((common.queue,), {(common.queue, common.type): len(args)})
     return UniformBatch(
         common=common,
         ids=keys,
@@ -117,15 +117,7 @@ def store_alike(common: Envelope, args: Sequence[list[Any]]) -> list[EnqueuedJob
 
 
 def _is_special(queue: str, configs: Snapshot) -> bool:
-    """Whether a queue has tenants or a bound."""
-    return configs.of(queue).has_tenants or bounds.may_be_bounded(queue)
-
-
-def _after_commit(queue: str, type: str, number: int) -> None:
-    alias = database.alias()
-
-    def committed() -> None:
-        notify.send(alias, (queue,))
-        rollups.add(rollups.ENQUEUED, {(queue, type): number})
-
-    database.after_commit(committed, using=alias)
+    """Whether a queue has tenants or a bound, or is no name: it has not been checked yet."""
+    return (
+        not isinstance(queue, str) or configs.of(queue).has_tenants or bounds.may_be_bounded(queue)
+    )

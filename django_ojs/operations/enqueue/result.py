@@ -1,5 +1,6 @@
 """The result of an enqueue: the job and its outcome."""
 
+import copy
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
@@ -71,7 +72,9 @@ class EnqueuedJob:
             if source is not None:
                 for field_name, value in source.values(self._index).items():
                     object.__setattr__(self, field_name, value)
+                # As every result has them: `asdict` copies them too.
                 object.__setattr__(self, "_source", None)
+                object.__setattr__(self, "_index", 0)
             return object.__getattribute__(self, name)
 
     def job(self) -> Job:
@@ -152,7 +155,10 @@ class UniformBatch:
         created_at = self.created_at + timedelta(microseconds=index)
         size = self.sizes[index] + self.other_bytes
         return _values(
-            replace(self.common, id=key, args=self.args[index]),
+            # Copies, as the jobs of an ordinary batch have: a change of one is none of the others.
+            replace(
+                self.common, id=key, args=self.args[index], meta=copy.deepcopy(self.common.meta)
+            ),
             Stored(key, State.AVAILABLE, created_at, created_at, None, None, size),
         )
 

@@ -4,11 +4,12 @@ Running jobs run to their end, and finished ones are kept as in other queues. No
 that is enqueued during the deletion, or is retried after it, creates the queue again.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
 from uuid import UUID
 
+from django.db.models import Q
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
@@ -24,7 +25,7 @@ from django_ojs.spec.errors import Conflict, InvalidRequest, QueueFull
 from django_ojs.spec.events import EventType
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import WAITING, State, Trigger
-from django_ojs.spec.tenants import tenant_of
+from django_ojs.spec.tenants import DEFAULT_TENANT, tenant_of
 from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database, key_limits, notify, queue_configs, tenants, transitions
 from django_ojs.storage.bounds import remove as remove_bound
@@ -80,6 +81,10 @@ def delete(
     or a subclass, QueuePaused when the target is draining, and QueueFull when it has no room for
     the next 500, or for all jobs of a tenant: the jobs that were moved stay in the target, those of
     other tenants too, and `details["jobs_affected"]` is their number.
+
+    Of the available jobs those are moved first that would be claimed last: when the room ends,
+    those that are claimed next are still together, in the queue. Of the scheduled and retryable
+    ones those that are due first.
     """
     _check(name, strategy, target)
     known = get(name)
@@ -91,10 +96,7 @@ def delete(
     if target is not None:
         draining.check([target])
         database.in_write_transaction(lambda: touch(target))
-        full: dict[str, QueueFull] = {}
-        affected = _each_batch(name, most, lambda keys, _: _move(keys, name, target, full))
-        for error in full.values():
-            raise error.with_details(jobs_affected=affected)
+        affected = _move_all(name, target, most)
     elif strategy == "discard":
         affected = _each_batch(name, most, _discard)
     left = counts.by_queue([name]).get(name, {})
@@ -143,30 +145,83 @@ def _refuse_unfinished(known: QueueStatus) -> None:
         )
 
 
-def _each_batch(name: str, most: int, act: _Act) -> int:
-    affected, before = 0, -1
+def _move_all(name: str, target: str, most: int) -> int:
+    full: dict[str, QueueFull] = {}
+    try:
+        moved = _each_batch(name, most, lambda keys, _: _move(keys, name, target, full), full)
+    except QueueFull as error:
+        raise _stopped(error, name, error.details["jobs_affected"]) from None
+    if full:
+        # That of the first tenant; the message names the others too.
+        raise _stopped(next(iter(full.values())), name, moved, sorted(full))
+    return moved
+
+
+def _stopped(error: QueueFull, source: str, moved: int, tenants: Collection[str] = ()) -> QueueFull:
+    """Return the error of a move from that of a batch, which says nothing of the move."""
+    never_fits = error.can_never_fit and not tenants
+    if tenants:
+        error.can_never_fit, error.retryable = False, True
+        error.message = _(
+            "queue %(queue)s has no room for more jobs of these tenants: %(tenants)s; jobs moved: "
+            "%(moved)s, the others still wait in queue %(source)s",
+            queue=error.queue,
+            tenants=", ".join(tenants),
+            moved=moved,
+            source=source,
+        )
+    else:
+        error.message = _(
+            "queue %(queue)s has no room for the next jobs: %(depth)s of %(bound)s; jobs moved: "
+            "%(moved)s, the others still wait in queue %(source)s",
+            queue=error.queue,
+            depth=error.depth,
+            bound=error.bound,
+            moved=moved,
+            source=source,
+        )
+    error.hint = (
+        _("Raise the bound of the target, or delete the queue again with another target.")
+        if never_fits
+        else _("Raise the bound of the target, or delete the queue again when the target has room.")
+    )
+    return error.with_details(jobs_affected=moved)
+
+
+def _each_batch(name: str, most: int, act: _Act, full: Collection[str] = ()) -> int:
+    """Act on the jobs of each state; `full` are the tenants that `act` found full so far."""
+    affected = 0
     for state in _LEFT:
-        try:
-            # Again, while jobs are enqueued in the meantime; those that stay end it.
-            while before < affected < most:
-                before = affected
-                keys = _keys(name, state, most - affected)
+        before = (-1, -1)
+        # Again, while jobs are enqueued in the meantime, or those of the tenants that are full hid
+        # others; those that stay end it.
+        while affected < most and before != (before := (affected, len(full))):
+            keys = _keys(name, state, most - affected, full)
+            try:
                 for start in range(0, len(keys), BATCH):
                     affected += _act_on_batch(name, state, keys[start : start + BATCH], act)
-        except QueueFull as full:
-            raise full.with_details(jobs_affected=affected) from None
-        before = -1
+            except QueueFull as error:
+                raise error.with_details(jobs_affected=affected) from None
     return affected
 
 
-def _keys(name: str, state: State, limit: int) -> list[UUID]:
+def _keys(name: str, state: State, limit: int, full: Collection[str]) -> list[UUID]:
     # Only the available jobs of a queue have an index of their own: the others are queried only
     # where the counts are not 0.
     if not counts.by_queue([name]).get(name, {}).get(state):
         return []
     found = Job.primary.filter(queue=name, state=state)
+    if full and state != State.PENDING:  # Pending jobs take no room of their tenant.
+        found = found.filter(_of_others(full))
     ordered = found.order_by(*_ORDER.get(state, ("due_at", "pk")))
     return list(ordered.values_list("pk", flat=True)[:limit])
+
+
+def _of_others(full: Collection[str]) -> Q:
+    # A job whose metadata have another value than a tenant's id may be found all the same.
+    named = ~Q(meta__tenant_id__in=sorted(full))
+    has_none = Q(meta__tenant_id__isnull=True)
+    return named & ~has_none if DEFAULT_TENANT in full else named | has_none
 
 
 @database.write_transaction
@@ -174,8 +229,8 @@ def _act_on_batch(name: str, state: State, keys: list[UUID], act: _Act) -> int:
     which = Job.primary.filter(OneOf("pk", keys), queue=name, state=state)
     # A job that a worker is claiming is locked, and stays with that worker.
     found = which.select_for_update(skip_locked=True, no_key=True)
-    locked = list(found.values_list("pk", flat=True))
-    return act(locked, state) if locked else 0
+    locked = set(found.values_list("pk", flat=True))
+    return act([key for key in keys if key in locked], state) if locked else 0
 
 
 def _move(keys: list[UUID], source: str, target: str, full: dict[str, QueueFull]) -> int:
@@ -184,7 +239,9 @@ def _move(keys: list[UUID], source: str, target: str, full: dict[str, QueueFull]
     waiting = which.exclude(state=State.PENDING)
     has_tenants = queue_configs.of(target).has_tenants
     needed = ["size_bytes", "meta"] if has_tenants else ["size_bytes"]
-    jobs, left = list(waiting.only(*needed)), set[UUID]()
+    by_key, left = {job.pk: job for job in waiting.only(*needed)}, set[UUID]()
+    # In the order of the keys: the first take the last room.
+    jobs = [by_key[key] for key in keys if key in by_key]
     for tenant in full:
         left.update(_of_tenant(jobs, tenant))
     while True:

@@ -36,6 +36,9 @@ logger = logging.getLogger("django_ojs.worker")
 #: because each heartbeat would write to it.
 FOUND: Final = 20 * BATCH
 
+#: Seconds between two checks of the session of the worker that has the lease of the maintenance.
+LOOK_INTERVAL: Final = 1.0
+
 
 def lapse(limit: int = BATCH) -> int:
     """Take back jobs whose lease lapsed without ACK or FAIL (worker-protocol §5.5).
@@ -168,6 +171,7 @@ class DeadWorkers:
         self._own = own
         self._suspects: set[tuple[str, Session]] = set()
         self._away, self._back_at = 0.0, time.monotonic()
+        self._look_at = 0.0
 
     def database_was_away(self, seconds: float) -> None:
         """Do not count so many seconds, until now, as silence: no worker could send heartbeats.
@@ -180,11 +184,14 @@ class DeadWorkers:
     def take_lease(self, holder: str) -> bool:
         """Take the lease of the maintenance, from a holder whose session has ended too.
 
-        One check is enough for that. If the holder lives, it finds within a second that it does not
-        have the lease any more.
+        One check is enough for that, at most once a second: it costs more than `lease.take`. If the
+        holder lives, it finds within a second that it does not have the lease any more.
         """
         if lease.take(holder):
             return True
+        if (now := time.monotonic()) < self._look_at:
+            return False
+        self._look_at = now + LOOK_INTERVAL
         ended = database.dialect().ended_holder(
             database.connection(), lease.MAINTENANCE, **self._outage()
         )

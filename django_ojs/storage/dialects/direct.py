@@ -7,6 +7,9 @@ queries, an instrumented cursor), or the connection is not as Django and psycopg
 statement takes the cursor.
 """
 
+import inspect
+from collections.abc import Generator
+from operator import is_
 from types import FunctionType
 from typing import Any, Final
 
@@ -16,10 +19,35 @@ from django.db.backends.postgresql import base as django_postgresql
 from django.db.backends.utils import CursorWrapper
 from psycopg import errors, generators, pq
 
-_DjangoConnection: Final = django_postgresql.DatabaseWrapper
-_FILE: Final = CursorWrapper.__init__.__code__.co_filename
-#: Other classes are those of instrumentation.
-_CURSORS: Final[tuple[Any, ...]] = (django_postgresql.Cursor, django_postgresql.ServerBindingCursor)
+#: What `cursor()` calls. A backend that overrides one of them may do there what each statement
+#: needs, such as setting the schema of a tenant.
+_METHODS: Final = ("cursor", "_cursor", "_prepare_cursor", "make_cursor", "create_cursor")
+#: Where these and `execute` are. Functions of other modules are those of a backend, or of
+#: instrumentation.
+_MODULES: Final = frozenset(
+    (
+        "django.db.backends.base.base",
+        "django.db.backends.postgresql.base",
+        "django.db.backends.postgresql.psycopg_any",
+        "django.db.backends.utils",
+        "django.utils.asyncio",
+        "psycopg.cursor",
+    )
+)
+#: Whether psycopg has all that is used here, some of which it does not document.
+_HAS_ALL: Final = all(
+    hasattr(owner, name)
+    for owner, name in (
+        (psycopg.Connection, "wait"),
+        (errors, "error_from_result"),
+        (generators, "execute"),
+        (pq, "PipelineStatus"),
+        (pq.Escaping, "escape_literal"),
+    )
+)
+
+#: Others are of instrumentation, or send the values apart from the statement.
+_Cursor: Final[Any] = django_postgresql.Cursor
 
 _IDLE, _IN_TRANSACTION = pq.TransactionStatus.IDLE, pq.TransactionStatus.INTRANS
 
@@ -58,18 +86,15 @@ def _link(connection: BaseDatabaseWrapper) -> "psycopg.Connection[Any] | None":
     connection.close_if_health_check_failed()
     connection.ensure_connection()
     link: Any = connection.connection
-    kind, execute = type(connection), CursorWrapper.execute
     if (
-        type(link) is not psycopg.Connection
-        or link.cursor_factory not in _CURSORS
-        or kind.create_cursor is not _DjangoConnection.create_cursor
-        or kind.cursor is not BaseDatabaseWrapper.cursor
-        or "cursor" in connection.__dict__
+        not _HAS_ALL
+        or type(link) is not psycopg.Connection
+        or link.cursor_factory is not _Cursor
+        or not connection.__dict__.keys().isdisjoint(_METHODS)
+        or not _cursors.are_of_django(type(connection))
         or connection.execute_wrappers
         or connection.needs_rollback
         or connection.queries_logged
-        or type(execute) is not FunctionType
-        or execute.__code__.co_filename != _FILE
     ):
         return None
     connection.validate_thread_sharing()
@@ -78,6 +103,44 @@ def _link(connection: BaseDatabaseWrapper) -> "psycopg.Connection[Any] | None":
     # Otherwise psycopg has to begin a transaction, or to refuse the statement.
     is_ready = status == _IN_TRANSACTION or (status == _IDLE and link.autocommit)
     return link if is_ready and server.pipeline_status == pq.PipelineStatus.OFF else None
+
+
+class _Cursors:
+    """Whether the cursors of a class of connections are those of Django, and of no other code."""
+
+    def __init__(self) -> None:
+        #: The functions that were found to be Django's last.
+        self._known: tuple[Any, ...] = ()
+
+    def are_of_django(self, kind: Any) -> bool:
+        functions = (
+            kind.cursor,
+            kind._cursor,
+            kind._prepare_cursor,
+            kind.make_cursor,
+            kind.create_cursor,
+            CursorWrapper.execute,
+            _Cursor.execute,
+        )
+        known = self._known
+        # By identity: the wrapper of a function may be equal to it.
+        if known and all(map(is_, functions, known)):
+            return True
+        if not all(map(_is_of_django, functions)):
+            return False
+        self._known = functions
+        return True
+
+
+_cursors: Final = _Cursors()
+
+
+def _is_of_django(function: Any) -> bool:
+    # Django's own decorator wraps functions of other modules too.
+    return all(
+        type(each) is FunctionType and each.__globals__["__name__"] in _MODULES
+        for each in (function, inspect.unwrap(function))
+    )
 
 
 def _send(link: "psycopg.Connection[Any]", statement: str, values: list[Value]) -> bytes | None:
@@ -92,10 +155,15 @@ def _send(link: "psycopg.Connection[Any]", statement: str, values: list[Value]) 
             literals.append(str(value).encode())
     query = statement.encode() % tuple(literals)
     with link.lock:
-        server.send_query(query)
-        results = link.wait(generators.execute(server))
+        results = link.wait(_execute(server, query))
     (result,) = results
     if result.status != pq.ExecStatus.TUPLES_OK:
         raise errors.error_from_result(result, encoding=link.info.encoding)
     returned: bytes | None = result.get_value(0, 0)
     return returned
+
+
+def _execute(server: "pq.abc.PGconn", query: bytes) -> Generator[Any, Any, Any]:
+    # Inside of what `wait` drives: if it is interrupted, it cancels the query and reads the result.
+    server.send_query(query)
+    return (yield from generators.execute(server))

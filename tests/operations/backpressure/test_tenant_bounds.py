@@ -151,8 +151,16 @@ def test_a_queue_is_emptied_into_another_past_a_tenant_at_its_bound(
         add(tenant, queue="left")
     add("full", queue="left", pending=True)
     scheduled = in_state("scheduled", queue="left", meta={"tenant_id": "small"})
-    with pytest.raises(QueueFull, match="for tenant full") as caught:
+    with pytest.raises(QueueFull) as caught:
         queues.delete("left", strategy="move", target=NAME)
+    assert caught.value.message == (
+        "queue shared has no room for more jobs of these tenants: full; jobs moved: 10, the "
+        "others still wait in queue left"
+    )
+    assert caught.value.hint == (
+        "Raise the bound of the target, or delete the queue again when the target has room."
+    )
+    assert caught.value.retryable
     # Also the two for which the tenant had room.
     assert caught.value.details["jobs_affected"] == 2 + 6 + 1 + 1
     assert depths() == {"full": 4, "small": 4, "_default": 3}
@@ -163,6 +171,24 @@ def test_a_queue_is_emptied_into_another_past_a_tenant_at_its_bound(
     bound(0)
     assert queues.delete("left", strategy="move", target=NAME).jobs_affected == 6
     assert not Job.objects.filter(queue="left").exists()
+
+
+@pytest.mark.parametrize("first", ["full", None])
+def test_a_call_takes_the_jobs_behind_those_of_a_full_tenant_last_claimed_first(
+    monkeypatch: pytest.MonkeyPatch, first: str | None
+) -> None:
+    monkeypatch.setattr(deletion, "BATCH", 3)
+    bound(2)
+    small = [of("small", queue="left", priority=1) for _ in range(2)]
+    full = [of(first, queue="left", priority=number % 4 - 5) for number in range(12)]
+    pushing.push_batch([*small, *full])
+    with pytest.raises(QueueFull) as caught:
+        queues.delete("left", strategy="move", target=NAME, most=5)
+    assert caught.value.details["jobs_affected"] == 4
+    assert depths() == {first or "_default": 2, "small": 2}
+    moved = Job.objects.filter(queue=NAME, priority__lt=0).values_list("pk", flat=True)
+    # Of the lowest priority, the newest.
+    assert set(moved) == {full[8].id, full[4].id}
 
 
 def test_jobs_that_waited_before_the_bound_count() -> None:

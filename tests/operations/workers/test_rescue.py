@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.db import connection
+from django.test.utils import CaptureQueriesContext
 
 from django_ojs.models import Worker
 from django_ojs.operations import ack, beat, fail, fetch, queues
@@ -407,7 +408,10 @@ def test_after_an_outage_a_session_proves_nothing_until_its_worker_has_sent_a_he
 
 
 @pytest.mark.postgresql
-def test_the_lease_of_a_worker_whose_session_has_ended_need_not_expire() -> None:
+def test_the_lease_of_a_worker_whose_session_has_ended_need_not_expire(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rescue, "LOOK_INTERVAL", 0.0)
     worker(session=(1, GONE))
     assert lease.take(WORKER)
     other = DeadWorkers("other")
@@ -422,6 +426,12 @@ def test_the_lease_of_a_worker_whose_session_has_ended_need_not_expire() -> None
     assert session is not None
     assert not other.take_lease("other")
     beat.beat(WORKER, interval=HOUR, session=(1, GONE))
+    monkeypatch.setattr(rescue, "LOOK_INTERVAL", 3600.0)
+    waiting = DeadWorkers("waiting")
+    waiting.database_was_away(5)
+    with CaptureQueriesContext(connection) as queries:
+        assert [waiting.take_lease("waiting") for _ in range(3)] == [False] * 3
+    assert sum("pg_stat_activity" in query["sql"] for query in queries) == 1
     assert other.take_lease("other")
 
 

@@ -1,0 +1,166 @@
+"""The short way into the database does what the ordinary one does: same rows, same errors.
+
+`enqueue` takes it for a job whose id was generated, and `enqueue_batch` for jobs that differ in
+their arguments only; a job with an id of the caller and a mixed batch take the ordinary one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from django.test import override_settings
+
+import django_ojs as ojs
+from django_ojs.models import Job
+from django_ojs.operations import queues
+from django_ojs.operations.enqueue import plain
+from django_ojs.storage.claims import running
+from tests.databases import KIND
+
+pytestmark = pytest.mark.django_db
+
+TYPE = "test.short"
+#: Of each job its own, or of the time of the enqueue.
+OWN = {"id", "created_at", "enqueued_at"}
+FIELDS = [field.attname for field in Job._meta.concrete_fields]
+
+
+def ways(value: Any = "y", **options: Any) -> dict[str, Callable[[], ojs.EnqueuedJob]]:
+    def batch(*others: ojs.Request) -> ojs.EnqueuedJob:
+        return ojs.enqueue_batch([ojs.request(TYPE, [value], **options), *others])[0]
+
+    return {
+        "ordinary": lambda: ojs.enqueue(TYPE, [value], id=ojs.new_id(), **options),
+        "mixed": lambda: batch(ojs.request("test.other", ["z"], queue="other")),
+        "one": lambda: ojs.enqueue(TYPE, [value], **options),
+        "alone": batch,
+        "alike": lambda: batch(ojs.request(TYPE, ["z"], **options)),
+    }
+
+
+def outcome(enqueue: Callable[[], ojs.EnqueuedJob]) -> Any:
+    try:
+        result = enqueue()
+    except Exception as error:
+        details = dict(getattr(error, "details", {}))
+        details.pop("index", None)
+        return type(error).__name__, str(error), details
+    stored, model = result.job(), result.model()
+    for name in FIELDS:
+        assert getattr(stored, name) == getattr(model, name), name
+    values = {name: getattr(stored, name) for name in FIELDS if name not in OWN}
+    return result.outcome, result.state, result.type, result.queue, repr(values)
+
+
+def assert_same(value: Any = "y", **options: Any) -> None:
+    found = {}
+    for way, enqueue in ways(value, **options).items():
+        Job.objects.all().delete()
+        found[way] = outcome(enqueue)
+    assert found == dict.fromkeys(found, found["ordinary"])
+
+
+def test_the_ways_are_those_that_this_compares(monkeypatch: pytest.MonkeyPatch) -> None:
+    short: list[bool] = []
+    for name in ("store_one", "store_alike"):
+        original = getattr(plain, name)
+
+        def noted(*args: Any, original: Any = original) -> Any:
+            result = original(*args)
+            short.append(result is not None)
+            return result
+
+        monkeypatch.setattr(plain, name, noted)
+    taken = {}
+    for way, enqueue in ways().items():
+        short.clear()
+        enqueue()
+        taken[way] = any(short)
+    in_batches = KIND == "postgresql"
+    assert (taken["ordinary"], taken["mixed"]) == (False, False)
+    assert (taken["one"], taken["alike"]) == (True, in_batches)
+
+
+@pytest.mark.parametrize("has_configs", [False, True])
+@pytest.mark.parametrize(
+    "value",
+    [
+        *("", "ü", "\u2028", "a\x7f", "\x01", '"', "\\", "\\u0000", "😀", "],[", "%s %% %(a)s"),
+        *("a\0b", "\ud800", {"a\0": 1}, {"\ud800": 1}, "x" * 100, "1234567890123456789"),
+        *(2**53 - 1, -(2**53) + 1, 2**53, 2**63, 10**400, 1e300, 1e-300, -0.0, 0.1, 1.0, 1e16),
+        *(float("nan"), float("inf"), True, None, [], {}, [[]], {"a": [1, {"b": "],["}]}),
+        *((1, 2), {1: 2}, b"x", {"x"}, "x" * (1 << 20)),
+    ],
+    ids=lambda value: ascii(value)[:30],
+)
+def test_an_argument_is_stored_or_refused_alike(value: Any, has_configs: bool) -> None:
+    if has_configs:
+        queues.configure("other", {"default_timeout": 5})
+    assert_same(value)
+
+
+@pytest.mark.parametrize("has_configs", [False, True])
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"priority": value} for value in (5, True, 1.0, 101, "1")),
+        *({"queue": value} for value in ("q1", "Q", "", 5, ["q"], None)),
+        *({"timeout": 3}, {"timeout": 0.0001}, {"visibility_timeout": 3}, {"pending": True}),
+        *({"meta": value} for value in ({}, {"a": "ü"}, {"a": float("nan")}, {"tenant_id": 5}, 1)),
+        *({"tags": value} for value in ([], ["x"], ["x\0"])),
+        *({"retry": {"max_attempts": value}} for value in (7, 0, -1)),
+        {"retry": {"max_attempts": 7, "on_exhaustion": "discard"}},
+        {"schema": "urn:x"},
+    ],
+    ids=repr,
+)
+def test_an_option_is_stored_or_refused_alike(options: dict[str, Any], has_configs: bool) -> None:
+    if has_configs:
+        queues.configure("other", {"default_timeout": 5})
+    assert_same(**options)
+
+
+@pytest.mark.parametrize("meta", [None, {"tenant_id": "acme"}, {"tenant_id": 5}], ids=repr)
+@pytest.mark.parametrize(
+    "config",
+    [
+        {"default_timeout": 90},
+        {"default_retry": {"max_attempts": 9}},
+        {"allowed_job_types": ["test.other"]},
+        {"allowed_job_types": [TYPE]},
+        {"backpressure": {"max_depth": 5}},
+        {"tenant_limits": {"max_queue_depth": 5}},
+        {"max_envelope_bytes": 5},
+        {"rate_limit": {"limit": 1, "period": "PT10S"}},
+    ],
+    ids=repr,
+)
+def test_a_queue_s_configuration_applies_alike(
+    config: dict[str, Any], meta: dict[str, Any] | None
+) -> None:
+    queues.configure("qq", config)
+    assert_same(queue="qq", meta=meta)
+
+
+def test_a_paused_or_draining_queue_the_settings_and_a_running_parent_apply_alike() -> None:
+    for change in (ojs.pause_queue, ojs.drain_queue, ojs.resume_queue):
+        change("qq")
+        assert_same(queue="qq")
+    for values in ({"DEFAULT_RETRY": {"max_attempts": 3}}, {"EXACT_INTEGERS": True}):
+        with override_settings(OJS=values):
+            for value in ("y", 2**60, 2**64):
+                assert_same(value)
+    token = running.set(ojs.enqueue("test.parent").job())
+    try:
+        assert_same()
+    finally:
+        running.reset(token)
+
+
+@pytest.mark.parametrize("character", ["x", "ü", "\x01"])
+def test_an_envelope_is_as_large_as_its_queue_allows_alike(character: str) -> None:
+    queues.configure("small", {"max_envelope_bytes": 100})
+    for length in range(0, 100, 3 if character == "x" else 7):
+        assert_same(character * length, queue="small")
