@@ -155,6 +155,10 @@ def test_threads_may_claim_while_another_one_finds_a_new_priority() -> None:
 
 
 def test_a_paused_queue_is_not_searched_tenant_by_tenant() -> None:
+    def of_jobs(captured: CaptureQueriesContext) -> int:
+        # Not those of the configuration, which is read again after some seconds.
+        return sum("ojs_job" in query["sql"] for query in captured)
+
     fair()
     for n in range(120):
         add(f"t{n}", priority=n % 3)
@@ -164,7 +168,7 @@ def test_a_paused_queue_is_not_searched_tenant_by_tenant() -> None:
     queues.pause(NAME)
     with CaptureQueriesContext(connection) as paused:
         assert claim(due=False) == []
-    assert len(paused) <= len(resumed)
+    assert of_jobs(paused) <= of_jobs(resumed)
 
 
 def test_a_process_begins_at_a_random_tenant() -> None:
