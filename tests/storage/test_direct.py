@@ -36,6 +36,9 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Collect the statements that are sent without a cursor."""
     from django_ojs.storage.dialects import direct
 
+    # A connection that another test has left may have cursors of its own.
+    connection.close()
+    assert (connection.execute_wrappers, connection.queries_logged) == ([], False)
     collected: list[str] = []
     original = direct._send
 
