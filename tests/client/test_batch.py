@@ -221,6 +221,7 @@ def test_a_result_whose_values_were_not_read_is_compared_copied_and_pickled_as_a
             make().priority  # type: ignore[attr-defined]  # noqa: B018  # it has none
 
 
+@pytest.mark.postgresql  # Elsewhere they have the metadata of the caller.
 def test_a_change_of_the_metadata_of_one_result_is_none_of_the_others() -> None:
     first, second, _ = alike(meta={"a": {"b": 1}})
     assert first.envelope is not None
