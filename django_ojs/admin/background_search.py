@@ -122,7 +122,7 @@ def object_page(
             "is_full": search.done >= bulk_operations.MAX_FOLLOWED,
             "limit": bulk_operations.MAX_FOLLOWED,
             "forgotten": bool(search.done) and found is not None and not (rows or found.deleted),
-            "start_url": start_url(page, which),
+            "search_url": start_url(page, which),
             "any_state": job_list.filter_query(
                 replace(which, states=(), states_excluded=None, dead_letter=None)
             ),

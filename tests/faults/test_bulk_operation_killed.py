@@ -9,6 +9,8 @@ from __future__ import annotations
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 
@@ -50,6 +52,23 @@ FROM generate_series(1, %s) AS n
 """
 
 
+@contextmanager
+def _killed_at_the_end(program: str, environment: dict[str, str]) -> Iterator[None]:
+    """Start a process, wait until it is ready, and kill it when the block ends."""
+    worker = fork_server.popen(
+        [sys.executable, "-c", program], env=environment, stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "ready\n"
+        yield
+    finally:
+        worker.kill()
+        worker.wait(20)
+        if worker.stdout is not None:
+            worker.stdout.close()
+
+
 @pytest.mark.postgresql
 @pytest.mark.timeout(280)
 def test_every_job_is_retried_once_by_workers_that_are_killed(
@@ -62,25 +81,12 @@ def test_every_job_is_retried_once_by_workers_that_are_killed(
     )
     assert operation.expected == JOBS
     for kill in range(KILLS):
-        worker = fork_server.popen(
-            [sys.executable, "-c", _WORK],
-            env=process_environment,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
-        try:
-            assert worker.stdout is not None
-            assert worker.stdout.readline() == "ready\n"
+        with _killed_at_the_end(_WORK, process_environment):
             # Each is killed with a part of the work done, in the middle of a chunk.
             until, wanted = time.monotonic() + 60, JOBS * (kill + 1) // (KILLS + 2)
             while bulk_operations.get(operation.pk).done < wanted:
                 assert time.monotonic() < until
                 time.sleep(0.003)
-        finally:
-            worker.kill()
-            worker.wait(20)
-            if worker.stdout is not None:
-                worker.stdout.close()
         # Its last commit may have been on the way.
         until = time.monotonic() + 20
         while bulk_operations.get(operation.pk).done != jobs().filter(state="available").count():
@@ -104,19 +110,11 @@ def test_a_search_goes_on_where_a_killed_worker_left_it(
         cursor.execute(_DISCARDED, [8_000])
     which = JobFilter(dead_letter=True, type="shop.*")
     search = background_search.start(which, by="ann")
-    worker = fork_server.popen(
-        [sys.executable, "-c", _SEARCH], env=process_environment, stdout=subprocess.PIPE, text=True
-    )
-    try:
+    with _killed_at_the_end(_SEARCH, process_environment):
         until = time.monotonic() + 60
         while bulk_operations.get(search.pk).jobs_read < 1_000:
             assert time.monotonic() < until
             time.sleep(0.003)
-    finally:
-        worker.kill()
-        worker.wait(20)
-        if worker.stdout is not None:
-            worker.stdout.close()
     left = bulk_operations.get(search.pk)
     assert 1_000 <= left.jobs_read < 4_000
     assert left.state == BulkState.RUNNING

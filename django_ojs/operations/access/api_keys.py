@@ -170,15 +170,21 @@ def revoke(prefix: str, *, by: str = "") -> ApiKey:
 
     Revoking it again keeps the first time. Raises NotFound.
     """
-    with database.atomic():
-        before = keys().filter(prefix=prefix, revoked_at=None).select_for_update().first()
-        revoked = before and keys().filter(pk=before.pk, revoked_at=None).update(revoked_at=Now())
-        if before and revoked:
-            changes = audit_trail.changed(_shown(before), _shown(_get(prefix)))
-            audit_trail.record("api_key.revoked", before.pk, changes=changes, key_prefix=prefix)
-    if revoked:
+    if _revoke(prefix):
         audit.note("api_key.revoked", principal=by, key_prefix=prefix)
     return _get(prefix)
+
+
+@database.write_transaction
+def _revoke(prefix: str) -> bool:
+    """Revoke a key that is not revoked. Return whether it was one."""
+    before = keys().filter(prefix=prefix, revoked_at=None).select_for_update().first()
+    if before is None:
+        return False
+    keys().filter(pk=before.pk).update(revoked_at=Now())
+    changes = audit_trail.changed(_shown(before), _shown(_get(prefix)))
+    audit_trail.record("api_key.revoked", before.pk, changes=changes, key_prefix=prefix)
+    return True
 
 
 def replace(

@@ -281,9 +281,7 @@ def _since(moment: datetime) -> dict[str, str]:
 
 
 def _time(moment: datetime | None) -> str:
-    if moment is None:
-        return formatting.DASH
-    return formatting.absolute_time(moment)
+    return formatting.absolute_time(moment) or formatting.DASH
 
 
 def _duration(value: timedelta | float) -> str:

@@ -9,7 +9,7 @@ operation that changes nothing: its steps store the jobs they find.
 import logging
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any, Final
@@ -315,8 +315,7 @@ def _search(operation: BulkOperation, which: JobFilter, limit: int) -> int:
         _delete_old_searches(operation.ordered_by)
     wanted = _existing(which, operation)
     scans = index_scans(wanted, in_steps=True)
-    step, _, text = (operation.cursor or "0|").partition("|")
-    at = int(step)
+    at, text = _reached(operation)
     scan = scans[at]
     after = _after(text, scan)
     if text and after is None:
@@ -336,13 +335,7 @@ def _search(operation: BulkOperation, which: JobFilter, limit: int) -> int:
     operation.jobs_read += read
     operation.matched += len(keys)
     operation.done += len(keys)
-    following = None
-    if len(keys) < room:
-        if end is not None:
-            following = f"{at}|{cursor.write(end)}"
-        elif at + 1 < len(scans):
-            following = f"{at + 1}|"
-    _move(operation, following)
+    _move(operation, _following(at, end, scans) if len(keys) < room else None)
     return read
 
 
@@ -382,12 +375,11 @@ def _store(operation: BulkOperation, keys: list[Any]) -> None:
 def _next(
     operation: BulkOperation, which: JobFilter, chunk: int, scan_limit: int
 ) -> tuple[list[Any], str | None]:
-    """Return the next jobs, and the position after them: "scan|cursor", or None at the end."""
+    """Return the next jobs, and the position after them; None at the end."""
     wanted = _existing(which, operation)
     scans = index_scans(wanted, in_steps=True)
-    step, _, text = (operation.cursor or "0|").partition("|")
-    for at in range(int(step), len(scans)):
-        scan = scans[at]
+    first, text = _reached(operation)
+    for at, scan in enumerate(scans[first:], first):
         after = _after(text, scan)
         found, end = scan.jobs_of(wanted, after, scan_limit)
         names = [name.removeprefix("-") for name in scan.order]
@@ -395,14 +387,23 @@ def _next(
         if len(rows) > chunk:
             rows, end = rows[:chunk], rows[chunk - 1]
         keys = [row[-1] for row in rows]
-        if end is not None:
-            return keys, f"{at}|{cursor.write(end)}"
-        if keys and at + 1 < len(scans):
-            return keys, f"{at + 1}|"
-        if keys:
-            return keys, None
+        if keys or end is not None:
+            return keys, _following(at, end, scans)
         text = ""
     return [], None
+
+
+def _reached(operation: BulkOperation) -> tuple[int, str]:
+    """Return the scan at which the operation goes on, and the cursor in it; see `_following`."""
+    at, _, text = (operation.cursor or "0|").partition("|")
+    return int(at), text
+
+
+def _following(at: int, end: Cursor | None, scans: Sequence[IndexScan]) -> str | None:
+    """Return the position after a step of a scan, "scan|cursor"; None after the last scan."""
+    if end is not None:
+        return f"{at}|{cursor.write(end)}"
+    return f"{at + 1}|" if at + 1 < len(scans) else None
 
 
 def _after(text: str, scan: IndexScan) -> Cursor | None:
