@@ -29,7 +29,7 @@ from django_ojs.formatting import StrOrPromise, error_message, grouped
 from django_ojs.models import BulkOperation
 from django_ojs.models.bulk_operation import BulkActionName, BulkState
 from django_ojs.operations.access import audit
-from django_ojs.operations.jobs import bulk, bulk_operations, listing
+from django_ojs.operations.jobs import bulk, bulk_execution, bulk_operations, listing
 from django_ojs.operations.jobs.bulk import Summary
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import InvalidRequest
@@ -137,7 +137,7 @@ class _Change:
 def _execute(console: Console, operation: BulkOperation) -> BulkOperation:
     """Execute an operation until it is over; workers may do the same."""
     while operation.state not in bulk_operations.OVER:
-        if bulk_operations.work_once(only=operation.pk) is None:
+        if bulk_execution.work_once(only=operation.pk) is None:
             # A worker is executing it now.
             time.sleep(_WAIT)
         operation = bulk_operations.get(operation.pk)

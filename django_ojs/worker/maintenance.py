@@ -19,7 +19,7 @@ from django_ojs.operations.cron.pruning import WALK, RunPruner
 from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.events import log
 from django_ojs.operations.figures import pool_watch, stats
-from django_ojs.operations.jobs import bulk_operations
+from django_ojs.operations.jobs import bulk_execution, bulk_operations
 from django_ojs.operations.maintenance import checkpoints, lease, pruning, stalled, starts, timeouts
 from django_ojs.operations.webhooks import dispatch
 from django_ojs.operations.workers import rescue
@@ -116,7 +116,7 @@ class MaintenanceThread:
             Step(known_names.prune, 60.0),
             Step(pressure_monitor.check_all, 1.0),
             Step(pressure_monitor.restore_bounds, 60.0),
-            Step(bulk_operations.work, 1.0),
+            Step(bulk_execution.work, 1.0),
             Step(bulk_operations.prune, 60.0),
             Step(bulk_operations.prune_followed, 60.0),
             Step(audit_trail.prune, 60.0),

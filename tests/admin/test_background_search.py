@@ -12,7 +12,7 @@ from django.utils import translation
 
 from django_ojs.models import BulkOperation
 from django_ojs.operations import delete
-from django_ojs.operations.jobs import background_search, bulk_operations, listing
+from django_ojs.operations.jobs import background_search, bulk_execution, bulk_operations, listing
 from tests.admin.users import VIEW, root, staff
 from tests.factories import MINUTE, age, jobs, push, push_many
 
@@ -62,11 +62,11 @@ def test_it_is_followed_to_its_end_by_whoever_may_see_jobs() -> None:
     # Another click leads to the same page.
     assert start(client, "tag:rare") == address
 
-    bulk_operations.work_once(scan_limit=4)
+    bulk_execution.work_once(scan_limit=4)
     page = text(client, address)
     assert "4 of about 10 jobs read" in page
     assert "40 % done" in page
-    while bulk_operations.work_once(scan_limit=4) is not None:
+    while bulk_execution.work_once(scan_limit=4) is not None:
         pass
     page = text(client, address)
     assert "✓ done" in page
@@ -85,7 +85,7 @@ def test_it_is_followed_to_its_end_by_whoever_may_see_jobs() -> None:
     delete.erase([wanted.pk])
     assert "The jobs found here have been deleted since." in text(client, address)
     nothing = start(client, "tag:none")
-    while bulk_operations.work_once() is not None:
+    while bulk_execution.work_once() is not None:
         pass
     page = text(client, nothing)
     assert "No job matches. Search in any state · All jobs" in re.sub(r"<[^>]*>", "", page)
@@ -100,7 +100,7 @@ def test_its_pages_follow_each_other_and_a_full_one_says_so(
     age(jobs().values_list("pk", flat=True), MINUTE)
     client = root()
     address = start(client, "tag:vip")
-    while bulk_operations.work_once() is not None:
+    while bulk_execution.work_once() is not None:
         pass
     page = text(client, address)
     assert "The search ended at 60 jobs found." in page
@@ -159,8 +159,8 @@ def test_one_that_fails_says_so_in_the_language_of_the_reader(
     def fails(*_args: object) -> None:
         raise RuntimeError
 
-    monkeypatch.setattr(bulk_operations, "_move", fails)
-    bulk_operations.work_once()
+    monkeypatch.setattr(bulk_execution, "_move", fails)
+    bulk_execution.work_once()
     assert "an error; see the log" in text(client, address)
     with translation.override("de"):
         assert "ein Fehler; siehe das Log" in text(client, address)
@@ -176,7 +176,7 @@ def test_what_jobs_carry_is_searched_and_its_results_seen_with_the_permission_on
     assert "You need the permission to see payloads" in text(blind, LIST)
     assert not BulkOperation.objects.exists()
     address = start(seeing, "args.card:4111")
-    while bulk_operations.work_once() is not None:
+    while bulk_execution.work_once() is not None:
         pass
     assert str(wanted.pk) in text(seeing, address)
     assert "args.card:4111" in text(seeing, BULK)

@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 
 from django_ojs.models import BulkOperation
 from django_ojs.operations import fail, queues
-from django_ojs.operations.jobs import bulk_operations, dead_letter_groups
+from django_ojs.operations.jobs import bulk_execution, dead_letter_groups
 from django_ojs.spec.failure import Failure
 from django_ojs.storage.dialects.expressions import Moment
 from tests.admin.users import VIEW, root, staff
@@ -37,7 +37,7 @@ def text(response: Any) -> str:
 
 
 def work() -> None:
-    while bulk_operations.work_once() is not None:
+    while bulk_execution.work_once() is not None:
         pass
 
 
@@ -144,7 +144,7 @@ def test_an_operation_is_stopped_with_a_button() -> None:
         dead()
     client = root()
     location = client.post(f"{BULK}create/delete/", {"q": "is:dead"})["Location"]
-    bulk_operations.work_once(chunk=1)
+    bulk_execution.work_once(chunk=1)
     key = BulkOperation.objects.get().pk
     page = client.get(location).content.decode()
     assert f'value="{key}"' in page

@@ -8,7 +8,7 @@ from django.test import Client
 
 import django_ojs as ojs
 from django_ojs.models import BulkOperation
-from django_ojs.operations.jobs import bulk_operations
+from django_ojs.operations.jobs import bulk_execution
 from tests.admin.test_pages import BASE
 from tests.admin.users import root, staff
 from tests.factories import in_state, jobs, push, read
@@ -73,7 +73,7 @@ def test_all_jobs_of_a_search_run_now() -> None:
     assert "Run all now" in asked
     assert "become available before they are due" in asked
     client.post(create, {"q": "queue:mail"})
-    bulk_operations.work()
+    bulk_execution.work()
     assert {read(job.pk).state for job in waiting} == {"available"}
     shown = client.get(f"{BASE}bulkoperation/{BulkOperation.objects.get().pk}/change/")
     assert "Run now" in shown.content.decode()

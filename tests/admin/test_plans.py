@@ -8,7 +8,7 @@ import pytest
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from django_ojs.operations.jobs import background_search, bulk_operations
+from django_ojs.operations.jobs import background_search, bulk_execution, bulk_operations
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.storage import database
 from django_ojs.storage.figures import counts
@@ -89,7 +89,7 @@ def test_no_page_reads_all_jobs() -> None:
     client = root()
     search = background_search.start(JobFilter(type="type.t1"), by="root")
     while not bulk_operations.get(search.pk).done:
-        bulk_operations.work_once()
+        bulk_execution.work_once()
     last = jobs().filter(state="available").order_by("-pk").values_list("pk", flat=True)[0]
     middle = jobs().order_by("pk").values_list("pk", flat=True)[1000]
     addresses = (

@@ -12,7 +12,7 @@ from django_ojs.models import ActorKind
 from django_ojs.operations import ack, beat, fail, limit_keys, queues
 from django_ojs.operations.access import api_keys, audit_trail
 from django_ojs.operations.access.audit_trail import Actor
-from django_ojs.operations.jobs import background_search, bulk_operations
+from django_ojs.operations.jobs import background_search, bulk_execution
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.failure import Failure
 from tests.factories import active, claim, hourly, in_state, push, push_many, silence, worker
@@ -56,7 +56,7 @@ def incident() -> list[str]:
     ).enqueue()
     limit_keys.override("acme", {"concurrency": 3})
     search = background_search.start(JobFilter(queue="email"), by="root")
-    bulk_operations.work_once()
+    bulk_execution.work_once()
     return [
         *("overview/", "queue/", "queue/email/change/", "queue/action/configure/?key=email"),
         *("job/", "job/?q=is:active", "job/?q=user@example.com", f"job/{dead.id}/change/"),

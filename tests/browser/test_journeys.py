@@ -16,7 +16,7 @@ from django_ojs.operations.access import audit_trail
 from django_ojs.operations.access.audit_trail import Actor
 from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.operations.figures.health import FEWEST_RUNS
-from django_ojs.operations.jobs import bulk_operations
+from django_ojs.operations.jobs import bulk_execution
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.failure import Failure
@@ -153,7 +153,7 @@ def test_a_group_of_dead_letters_is_retried_after_the_fix_with_three_clicks(page
     shows(body(page), "12 jobs")
     follow(page, page.get_by_role("button", name="Retry all"))
     shows(body(page), "waiting")
-    while bulk_operations.work_once(chunk=5) is not None:
+    while bulk_execution.work_once(chunk=5) is not None:
         pass
     shows(body(page), "✓ done")
     # It leads to what became of them.
@@ -253,7 +253,7 @@ def test_the_jobs_of_a_page_and_then_of_a_search_are_selected_at_once(page: Any)
     act(page, "Cancel")
     shows(body(page), "4 jobs")
     confirm(page)
-    bulk_operations.work()
+    bulk_execution.work()
     states = jobs().values_list("queue", "state")
     assert sorted(states) == [*[("email", "cancelled")] * 4, ("other", "available")]
 

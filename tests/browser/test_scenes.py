@@ -18,7 +18,7 @@ from django_ojs.models import ApiKey, Job, Queue, Rollup, Worker
 from django_ojs.operations import ack, beat, fail, fetch, progress, queues
 from django_ojs.operations.access import api_keys
 from django_ojs.operations.backpressure import pressure_monitor, rejections
-from django_ojs.operations.jobs import bulk_operations
+from django_ojs.operations.jobs import bulk_execution
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.workers import removal, rescue
 from django_ojs.spec.failure import Failure
@@ -56,7 +56,7 @@ def has_no(found: Any, text: str) -> None:
 
 def work_off() -> None:
     """Do what the maintenance of a worker does for bulk operations."""
-    while bulk_operations.work_once() is not None:
+    while bulk_execution.work_once() is not None:
         pass
 
 

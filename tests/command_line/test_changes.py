@@ -189,7 +189,7 @@ def test_an_interrupt_stops_the_operation(monkeypatch: pytest.MonkeyPatch) -> No
     def interrupted(**values: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("django_ojs.operations.jobs.bulk_operations.work_once", interrupted)
+    monkeypatch.setattr("django_ojs.operations.jobs.bulk_execution.work_once", interrupted)
     run = ojs("retry", "queue:mail", "--yes")
     assert run.code == 1
     assert "The operation was stopped by" in run.err

@@ -16,7 +16,7 @@ import pytest
 
 from django_ojs.models import BulkOperationJob
 from django_ojs.models.bulk_operation import BulkActionName, BulkState
-from django_ojs.operations.jobs import background_search, bulk_operations
+from django_ojs.operations.jobs import background_search, bulk_execution, bulk_operations
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.states import State
 from django_ojs.storage import database
@@ -31,14 +31,14 @@ KILLS = 5
 _WORK = """
 import django
 django.setup()
-from django_ojs.operations.jobs import bulk_operations
+from django_ojs.operations.jobs import bulk_execution
 print("ready", flush=True)
-while bulk_operations.work():
+while bulk_execution.work():
     pass
 """
 
 _SEARCH = _WORK.replace(
-    "while bulk_operations.work():", "while bulk_operations.work_once(scan_limit=100) is not None:"
+    "while bulk_execution.work():", "while bulk_execution.work_once(scan_limit=100) is not None:"
 )
 
 _DISCARDED = """
@@ -93,7 +93,7 @@ def test_every_job_is_retried_once_by_workers_that_are_killed(
             assert time.monotonic() < until
             time.sleep(0.05)
         assert bulk_operations.get(operation.pk).state == BulkState.RUNNING
-    while bulk_operations.work():
+    while bulk_execution.work():
         pass
     done = bulk_operations.get(operation.pk)
     assert (done.state, done.matched, done.done) == (BulkState.DONE, JOBS, JOBS)
@@ -118,7 +118,7 @@ def test_a_search_goes_on_where_a_killed_worker_left_it(
     left = bulk_operations.get(search.pk)
     assert 1_000 <= left.jobs_read < 4_000
     assert left.state == BulkState.RUNNING
-    while bulk_operations.work():
+    while bulk_execution.work():
         pass
     done = bulk_operations.get(search.pk)
     assert (done.state, done.jobs_read, done.done) == (BulkState.DONE, 4_000, 4_000)

@@ -11,7 +11,7 @@ from django.utils import timezone
 from django_ojs.models import AuditEntry, BulkOperation, BulkOperationJob
 from django_ojs.models.bulk_operation import BulkActionName, BulkState
 from django_ojs.operations import delete
-from django_ojs.operations.jobs import background_search, bulk_operations, listing
+from django_ojs.operations.jobs import background_search, bulk_execution, bulk_operations, listing
 from django_ojs.operations.jobs.background_search import NotStarted
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.search_query import parse
@@ -35,7 +35,7 @@ def again(search: BulkOperation) -> BulkOperation:
 
 def to_the_end(scan_limit: int = 4) -> None:
     for _ in range(200):
-        if bulk_operations.work_once(scan_limit=scan_limit) is None:
+        if bulk_execution.work_once(scan_limit=scan_limit) is None:
             return
     raise AssertionError("It has no end.")
 
@@ -54,7 +54,7 @@ def test_it_reads_all_jobs_step_by_step_and_lists_those_that_match_as_they_come(
     search = started("args.user_id:42")
     assert (search.state, search.expected, search.jobs_read) == (BulkState.PENDING, 11, 0)
 
-    assert bulk_operations.work_once(scan_limit=4) == 4
+    assert bulk_execution.work_once(scan_limit=4) == 4
     halfway = again(search)
     assert (halfway.state, halfway.jobs_read, halfway.done) == (BulkState.RUNNING, 4, 1)
     assert found(search) == wanted[1:]
@@ -122,7 +122,7 @@ def test_a_job_that_moves_ahead_of_the_search_is_found_once(
     others = [push(scheduled_at=due + HOUR, tags=["rare"]).pk for _ in range(7)]
     age(jobs().values_list("pk", flat=True), MINUTE)
     search = started("tag:rare state:scheduled")
-    bulk_operations.work_once(scan_limit=3)
+    bulk_execution.work_once(scan_limit=3)
     assert found(search) == moving
     jobs().filter(pk__in=moving).update(due_at=due + HOUR / 2)
     # There is room for seven more, and the next ten begin with three that are stored.
@@ -136,9 +136,9 @@ def test_a_change_does_not_wait_for_a_search() -> None:
     keys = [job.pk for job in push_many(6, queue="mail")]
     age(keys, MINUTE)
     search = started("tag:none")
-    bulk_operations.work_once(scan_limit=2)
+    bulk_execution.work_once(scan_limit=2)
     bulk_operations.order(BulkActionName.CANCEL, JobFilter(queue="mail"), by="bob")
-    bulk_operations.work_once()
+    bulk_execution.work_once()
     assert {read(key).state for key in keys} == {"cancelled"}
     assert again(search).jobs_read == 2
     to_the_end(2)
@@ -149,7 +149,7 @@ def test_it_is_stopped_kept_and_pruned() -> None:
     push_many(6, queue="mail", tags=["rare"])
     age(jobs().values_list("pk", flat=True), MINUTE)
     search = started("tag:rare")
-    bulk_operations.work_once(scan_limit=2)
+    bulk_execution.work_once(scan_limit=2)
     assert bulk_operations.stop(search.pk, by="bob")
     assert not bulk_operations.stop(search.pk, by="bob")
     to_the_end()
@@ -179,11 +179,11 @@ def test_a_user_has_few_searches() -> None:
     with pytest.raises(NotStarted, match="You have 3 searches that have not ended"):
         started("tag:one-more")
     to_the_end()
-    for number in range(bulk_operations.MAX_KEPT):
+    for number in range(bulk_execution.MAX_KEPT):
         started(f"tag:later-{number}")
         to_the_end()
     mine = background_search.searches().filter(ordered_by="ann")
-    assert mine.count() == bulk_operations.MAX_KEPT + 1
+    assert mine.count() == bulk_execution.MAX_KEPT + 1
     assert not mine.filter(pk=first.pk).exists()
     assert not BulkOperationJob.primary.filter(operation_id=first.pk).exists()
     assert background_search.searches().filter(ordered_by="bob").count() == 1
@@ -195,14 +195,14 @@ def test_a_step_that_fails_leaves_nothing_and_ends_the_search(
     push_many(6, queue="mail", tags=["rare"])
     age(jobs().values_list("pk", flat=True), MINUTE)
     search = started("tag:rare")
-    bulk_operations.work_once(scan_limit=2)
+    bulk_execution.work_once(scan_limit=2)
 
     def fails(*_args: Any) -> None:
         raise RuntimeError
 
     with monkeypatch.context() as patched:
-        patched.setattr(bulk_operations, "_move", fails)
-        bulk_operations.work_once(scan_limit=2)
+        patched.setattr(bulk_execution, "_move", fails)
+        bulk_execution.work_once(scan_limit=2)
     ended = again(search)
     assert (ended.state, ended.jobs_read, ended.done) == (BulkState.STOPPED, 2, 2)
     assert len(found(search)) == 2

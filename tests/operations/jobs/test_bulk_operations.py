@@ -14,7 +14,13 @@ from django.utils import timezone
 from django_ojs.models import BulkOperation, BulkOperationJob, Job
 from django_ojs.models.bulk_operation import BulkActionName, BulkState
 from django_ojs.operations import ack, cancel, delete, fail, fetch, limits, queues
-from django_ojs.operations.jobs import bulk_operations, bulk_step, filter_json, listing
+from django_ojs.operations.jobs import (
+    bulk_execution,
+    bulk_operations,
+    bulk_step,
+    filter_json,
+    listing,
+)
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.search_query import parse, render
 from django_ojs.spec import ids
@@ -48,7 +54,7 @@ def discarded(number: int, **values: Any) -> list[Any]:
 
 def to_the_end(**values: int) -> None:
     for _ in range(100):
-        if bulk_operations.work_once(**values) is None:
+        if bulk_execution.work_once(**values) is None:
             return
     raise AssertionError("It has no end.")
 
@@ -64,7 +70,7 @@ def test_all_jobs_of_a_filter_are_retried_chunk_by_chunk() -> None:
     other = in_state("discarded", queue="other").pk
     operation = bulk_operations.order(BulkActionName.RETRY, DISCARDED, by="ann")
     assert (operation.state, operation.expected) == (BulkState.PENDING, 7)
-    assert bulk_operations.work_once(chunk=3) == 3
+    assert bulk_execution.work_once(chunk=3) == 3
     halfway = again(operation)
     assert (halfway.state, halfway.done) == (BulkState.RUNNING, 3)
     to_the_end(chunk=3)
@@ -110,7 +116,7 @@ def test_jobs_that_come_after_the_order_are_left_alone() -> None:
 def test_a_job_that_fails_again_is_not_retried_twice() -> None:
     made = discarded(2)
     operation = bulk_operations.order(BulkActionName.RETRY, DISCARDED, by="ann")
-    bulk_operations.work_once(chunk=1)
+    bulk_execution.work_once(chunk=1)
     assert len([key for key in made if read(key).state == "available"]) == 1
     jobs().filter(state="available").update(state="discarded", finished_at=operation.created_at)
     BulkOperation.objects.update(created_at=operation.created_at)
@@ -221,7 +227,7 @@ def test_a_job_whose_limit_key_opens_meanwhile_is_cancelled_too() -> None:
     operation = bulk_operations.order(BulkActionName.CANCEL, which, by="ann")
     assert operation.expected == 4
     for _ in others:
-        bulk_operations.work_once(chunk=1)
+        bulk_execution.work_once(chunk=1)
     ack.ack(running.id)
     assert limits.open_due()
     to_the_end(chunk=1)
@@ -233,7 +239,7 @@ def test_an_operation_goes_on_when_its_queue_gets_a_limit_key() -> None:
     push_many(3, queue="q")
     which = JobFilter(queue="q", states=(State.AVAILABLE,))
     operation = bulk_operations.order(BulkActionName.CANCEL, which, by="ann")
-    bulk_operations.work_once(chunk=1)
+    bulk_execution.work_once(chunk=1)
     later = push(queue="q", rate_limit={"key": "acme", "concurrency": 1})
     age(later.pk, -MINUTE)
     process_state.reset()
@@ -294,7 +300,7 @@ def test_a_killed_worker_has_done_nothing_that_is_not_counted(
 ) -> None:
     discarded(6)
     operation = bulk_operations.order(BulkActionName.RETRY, DISCARDED, by="ann")
-    bulk_operations.work_once(chunk=2)
+    bulk_execution.work_once(chunk=2)
 
     class Killed(BaseException):
         pass
@@ -306,7 +312,7 @@ def test_a_killed_worker_has_done_nothing_that_is_not_counted(
     with monkeypatch.context() as patch:
         patch.setattr(BulkOperation, "save", killed)
         with pytest.raises(Killed):
-            bulk_operations.work_once(chunk=2)
+            bulk_execution.work_once(chunk=2)
     assert jobs().filter(state="available").count() == again(operation).done == 2
     to_the_end(chunk=2)
     assert again(operation).done == 6
@@ -315,7 +321,7 @@ def test_a_killed_worker_has_done_nothing_that_is_not_counted(
 def test_a_stopped_operation_does_no_more() -> None:
     discarded(4)
     operation = bulk_operations.order(BulkActionName.RETRY, DISCARDED, by="ann")
-    bulk_operations.work_once(chunk=2)
+    bulk_execution.work_once(chunk=2)
     assert bulk_operations.stop(operation.pk, by="bob")
     to_the_end()
     stopped = again(operation)
@@ -340,7 +346,7 @@ def test_two_operators_of_one_group_share_its_jobs() -> None:
     discarded(9)
     first = bulk_operations.order(BulkActionName.RETRY, DISCARDED, by="ann")
     second = bulk_operations.order(BulkActionName.DELETE, DISCARDED, by="bob")
-    bulk_operations.work_once(chunk=4)
+    bulk_execution.work_once(chunk=4)
     to_the_end(chunk=4)
     assert again(first).done + again(second).done == 9
 
