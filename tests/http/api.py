@@ -131,7 +131,7 @@ def framed(raw: HttpResponse) -> ApiResponse:
         # A 429 without Retry-After: what never fits needs no second try.
         later = response.status == 429 and "Retry-After" in raw
         later_there = later or error["code"] == "queue_paused"
-        assert error["retryable"] is (later_there or response.status in (500, 503))
+        assert error["retryable"] is (later_there or response.status in (500, 503, 504))
         assert error["request_id"] == raw["X-Request-Id"]
         assert error["message"]
         if response.status == 404:

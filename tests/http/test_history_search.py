@@ -236,3 +236,13 @@ def test_a_dead_letter_that_was_moved_is_found_by_the_queue_where_it_ran() -> No
         assert limited(queue).delete(f"history?{past}").ok()["events_purged"] == 0
     both = limited("mine", "moved")
     assert both.delete(f"history?{past}&queues=mine").ok()["events_purged"] == 4
+
+
+def test_all_queries_of_a_search_have_one_time(
+    scene: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(history_search, "ALL_SECONDS", 0.0)
+    error = Api(raising=False).get("history").error(504, "BACKEND_TIMEOUT")
+    assert "Name a start" in error["message"]
+    # Nothing that must be read.
+    assert kinds(actor_type="user") == []

@@ -1,5 +1,6 @@
 """The histories of jobs and of workflows (ojs-execution-history §7)."""
 
+import sys
 import time
 from collections.abc import Sequence
 from datetime import datetime, timedelta
@@ -24,6 +25,7 @@ from django_ojs.operations.figures.history import Period, Point, history
 from django_ojs.operations.figures.stats import percentiles
 from django_ojs.operations.jobs import execution_history, lineage
 from django_ojs.operations.jobs.history_search import (
+    NOTHING,
     TYPES,
     HistoryFilter,
     Position,
@@ -137,12 +139,13 @@ class Histories(OJSView):
     def get(self, request: Request) -> HttpResponse:
         began = time.monotonic()
         query = request.query_params
-        limit = fields.query_integer(
-            query, "limit", default=pagination.DEFAULT_LIMIT, minimum=1, maximum=MAX_EVENTS
+        wanted = fields.query_integer(
+            query, "limit", default=pagination.DEFAULT_LIMIT, minimum=1, maximum=sys.maxsize
         )
-        given = query.get("limit", "")
-        headers = {"X-OJS-Limit-Clamped": "true"} if given and int(given[:10]) > limit else {}
-        found = search(self._filter(), after=_position(query.get("cursor", "")), limit=limit)
+        limit = min(wanted, MAX_EVENTS)
+        headers = {"X-OJS-Limit-Clamped": "true"} if wanted > limit else {}
+        which, after = self._filter(), _position(query.get("cursor", ""))
+        found = search(which, after=after, limit=limit) if which else NOTHING
         body = {
             "events": [event.render(job) for job, event in found.events],
             "next_cursor": None if found.end is None else _cursor(found.end),
@@ -173,7 +176,8 @@ class Histories(OJSView):
             "next_cursor": None if found.end is None else pagination.encode([found.end.hex]),
         }
 
-    def _filter(self) -> HistoryFilter:
+    def _filter(self) -> HistoryFilter | None:
+        """Return the filter that the query asks for; None: no event can match it."""
         query = self.request.query_params
         types = fields.query_list(query.getlist("event_types"))
         for each in types:
@@ -185,10 +189,7 @@ class Histories(OJSView):
         text = query.get("query") or None
         if text is not None:
             check_text(text, "query")
-        if actor not in ("", "worker"):
-            # Others than workers are not recorded: the audit trail has operators.
-            types = ["none"]
-        return HistoryFilter(
+        which = HistoryFilter(
             start=fields.query_timestamp(query, "start"),
             end=fields.query_timestamp(query, "end"),
             types=frozenset(types),
@@ -198,6 +199,8 @@ class Histories(OJSView):
             by_worker=True if actor else None,
             within=self.access.queues,
         )
+        # Others than workers are not recorded: the audit trail has operators.
+        return which if actor in ("", "worker") else None
 
 
 class HistoryStatistics(OJSView):

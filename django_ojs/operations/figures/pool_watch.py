@@ -6,6 +6,7 @@ more for it. Without `POOLS` it does nothing.
 
 from collections.abc import Collection, Iterator
 from datetime import timedelta
+from time import monotonic
 from typing import Final
 
 from django.db.models import Sum
@@ -27,6 +28,8 @@ from django_ojs.storage.figures import counts, rollup_queries
 from django_ojs.storage.figures.counts import ByState
 from django_ojs.storage.figures.oldest_available import oldest
 
+#: Seconds without a finding after which it is told again.
+QUIET: Final = 60.0
 _SECOND: Final = timedelta(seconds=1)
 
 
@@ -47,10 +50,13 @@ def utilization() -> dict[str, tuple[int, int]]:
 
 
 class PoolWatch:
-    """Publishes an event when a queue or a pool is found so, and again after it was not."""
+    """Publishes an event when a queue or a pool is found so, and again after it was not for a
+    minute: one that changes from look to look is not an event each time.
+    """
 
     def __init__(self) -> None:
-        self._told: set[tuple[EventType, str]] = set()
+        #: When each was found last, by the monotonic clock.
+        self._told: dict[tuple[EventType, str], float] = {}
 
     def check(self) -> int:
         """Look at the pools. Return how many events were published."""
@@ -61,12 +67,13 @@ class PoolWatch:
         pools = [pool for pool in settings().pools if pool.name in used]
         numbers = counts.by_queue() if pools else {}
         found = [*_overloaded(pools, used, numbers), *_starved(pools, numbers)]
-        keys = {(event.type, event.subject) for event in found}
+        now = monotonic()
+        self._told = {key: last for key, last in self._told.items() if now - last < QUIET}
         new = [event for event in found if (event.type, event.subject) not in self._told]
         if new:
             with database.atomic():
                 publish.record(new)
-        self._told = keys
+        self._told |= {(event.type, event.subject): now for event in found}
         return len(new)
 
 

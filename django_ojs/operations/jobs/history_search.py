@@ -4,6 +4,7 @@ Nothing is recorded for a history (see `execution_history`), so a search merges 
 histories are made, each read newest first: jobs by their times, and unsuccessful attempts.
 """
 
+import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
@@ -30,8 +31,9 @@ from django_ojs.storage import database
 from django_ojs.storage.database import BATCH
 from django_ojs.storage.dialects.expressions import Microseconds, OneOf
 
-#: Seconds for the queries of one page, each.
+#: Seconds for each query of a page, and for all of them: the last one begins before these are over.
 SECONDS: Final = 5.0
+ALL_SECONDS: Final = 10.0
 #: Events of a type are counted up to this.
 COUNTED: Final = 10_000
 #: Jobs whose histories one call deletes at most.
@@ -216,17 +218,24 @@ class Found:
     total: int
 
 
+#: The page of a filter that no event can match.
+NOTHING: Final = Found(events=(), end=None, total=0)
+
+
 def search(which: HistoryFilter, *, after: Position | None, limit: int) -> Found:
     """Return the events of a filter after a position, newest first. Raises BackendTimeout."""
     found: dict[Position, tuple[Job, HistoryEvent]] = {}
     total = 0
     dialect = database.dialect()
+    until = time.monotonic() + ALL_SECONDS
     try:
         with dialect.query_timeout(database.connection(), SECONDS) as query:
             for source in _SOURCES:
                 rows = source.newest(which)
                 if rows is None:
                     continue
+                if time.monotonic() >= until:
+                    raise _too_slow()
                 with query():
                     page = list(source.first(rows, after, limit))
                 with query():
@@ -235,18 +244,22 @@ def search(which: HistoryFilter, *, after: Position | None, limit: int) -> Found
     except DatabaseError as error:
         if not dialect.is_timeout_error(error):
             raise
-        raise BackendTimeout(
-            _(
-                "The search took too long. Name a start, an end or event_types: the ends of "
-                "attempts and of jobs are found by an index, creations and starts are not."
-            )
-        ) from None
+        raise _too_slow() from None
     newest = nlargest(limit + 1, (each for each in found if after is None or each < after))
     events = [found[position] for position in newest[:limit]]
     return Found(
         events=_with_sizes(events),
         end=newest[limit - 1] if len(newest) > limit else None,
         total=total,
+    )
+
+
+def _too_slow() -> BackendTimeout:
+    return BackendTimeout(
+        _(
+            "The search took too long. Name a start, an end or event_types: the ends of "
+            "attempts and of jobs are found by an index, creations and starts are not."
+        )
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ from django_ojs.models import Event
 from django_ojs.operations import ack, queues
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.events import log
+from django_ojs.operations.figures import pool_watch
 from django_ojs.operations.figures.pool_watch import PoolWatch
 from tests.factories import MINUTE, active, age, push, push_many, worker
 from tests.http.api import Api
@@ -31,13 +33,26 @@ def told(watch: PoolWatch) -> list[Event]:
     return found
 
 
+@pytest.fixture
+def a_minute_later(monkeypatch: pytest.MonkeyPatch) -> Callable[[], None]:
+    """Let a minute pass for the watch."""
+
+    def pass_by() -> None:
+        later = pool_watch.monotonic() + pool_watch.QUIET
+        monkeypatch.setattr(pool_watch, "monotonic", lambda: later)
+
+    return pass_by
+
+
 def start() -> None:
     registration = Registration(queues=("images", "videos"), pool="gpu", concurrency=2)
     worker("w-1", registration=registration)
 
 
 @pytest.mark.requirement("FS-R007")
-def test_a_queue_that_is_not_served_is_an_event_once_until_it_is() -> None:
+def test_a_queue_that_is_not_served_is_an_event_once_until_it_is(
+    a_minute_later: Callable[[], None],
+) -> None:
     watch = PoolWatch()
     waiting, *_ = push_many(3, queue="images")
     age(waiting.pk, 2 * MINUTE)
@@ -61,6 +76,7 @@ def test_a_queue_that_is_not_served_is_an_event_once_until_it_is() -> None:
     claimed = active(queue="images", priority=100)
     assert told(watch) == []
     ack.ack(claimed.id)
+    a_minute_later()
     assert [each.subject for each in told(watch)] == ["images"]
     log.settle()
     found = Api().get("events?types=scheduling.*").ok()["events"]
@@ -68,7 +84,9 @@ def test_a_queue_that_is_not_served_is_an_event_once_until_it_is() -> None:
 
 
 @pytest.mark.requirement("FS-R008")
-def test_a_pool_without_a_free_place_is_an_event_while_jobs_wait() -> None:
+def test_a_pool_without_a_free_place_is_an_event_while_jobs_wait(
+    a_minute_later: Callable[[], None],
+) -> None:
     watch = PoolWatch()
     start()
     running = [active(queue="images", worker_id="w-1") for _ in range(2)]
@@ -79,6 +97,11 @@ def test_a_pool_without_a_free_place_is_an_event_while_jobs_wait() -> None:
     assert event.data == {"pool": "gpu", "active_jobs": 2, "waiting_jobs": 2}
     assert told(watch) == []
     ack.ack(running[0].id)
+    assert told(watch) == []
+    active(queue="images", worker_id="w-1")
+    assert told(watch) == []  # It changes from look to look.
+    ack.ack(running[1].id)
+    a_minute_later()
     assert told(watch) == []
     active(queue="images", worker_id="w-1")
     assert [each.subject for each in told(watch)] == ["gpu"]
