@@ -2,11 +2,9 @@
 
 from typing import Final
 
-from django.db.models.functions import Now
-
 from django_ojs.models import LimitCheck
 from django_ojs.operations.events import publish
-from django_ojs.storage import database, key_limits, limit_journal
+from django_ojs.storage import database, key_limits, limit_journal, raw_queries
 from django_ojs.storage.key_limits import Effects
 
 #: Keys of one step.
@@ -16,7 +14,8 @@ AT_ONCE: Final = limit_journal.KEYS_AT_ONCE
 def open_due() -> int:
     """Open held jobs of keys that have room. Return how many keys were checked."""
     # Usually there are none, and this query takes no lock.
-    return _open_due() if LimitCheck.primary.filter(due_at__lte=Now()).exists() else 0
+    is_due = raw_queries.exists(LimitCheck, f"due_at <= {database.dialect().now}")
+    return _open_due() if is_due else 0
 
 
 @database.write_transaction

@@ -15,6 +15,7 @@ from django.db.models import Model
 from django_ojs.storage import database
 from django_ojs.storage.dialects import sql_files
 
+_UNPOSITIONED: Final = sql_files.load("common", "row_without_position", table="{table}")
 _ASSIGN_POSITIONS: Final = sql_files.load("common", "assign_positions", table="{table}")
 
 #: Seconds to wait for the lock. Its holder needs some milliseconds, unless it is stopped.
@@ -29,13 +30,13 @@ def assign(model: type[Model], using: str, limit: int) -> int:
     new. Where another process holds the lock, it assigns them, or the next call does.
     """
     connection, dialect = database.connection(using), database.dialect(using)
-    rows = model._default_manager.using(using).filter(position=None)
-    # Not `exists()`: with the order the planner takes the index, which is usually empty.
-    if rows.order_by("pk").values_list("pk", flat=True).first() is None:
-        return 0
+    table = model._meta.db_table
+    with connection.cursor() as cursor:
+        cursor.execute(_UNPOSITIONED.format(table=table))
+        if cursor.fetchone() is None:
+            return 0
     if _is_callers_transaction(connection) or not dialect.can_write(connection):
         return 0
-    table = model._meta.db_table
 
     def operation() -> int:
         # Under REPEATABLE READ, a position could be assigned twice.

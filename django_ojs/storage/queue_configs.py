@@ -11,12 +11,11 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from django.db import connections
-from django.db.models import Q
 
 from django_ojs.conf import settings
 from django_ojs.models import Queue
 from django_ojs.spec.queue_config import DEFAULT_POLICY, QueueConfig, inherit
-from django_ojs.storage import database, process_state
+from django_ojs.storage import database, process_state, raw_queries
 
 #: Seconds until a change made by another process is seen.
 LIFETIME: Final = 1.0
@@ -28,6 +27,9 @@ DELETED: Final = "_deleted_at"
 _NOTHING: Final = QueueConfig()
 _COLUMNS: Final = ("name", "config", "warned_at")
 _SNAPSHOT_COLUMNS: Final = (*_COLUMNS, "has_limit_keys", "draining_at")
+_HAS_SOMETHING: Final = (
+    "config <> '{}' OR warned_at IS NOT NULL OR has_limit_keys OR draining_at IS NOT NULL"
+)
 _NO_ROW: Final[tuple[dict[str, Any], None]] = ({}, None)
 
 
@@ -172,9 +174,7 @@ def _read(alias: str) -> tuple[dict[str, dict[str, Any]], list[str], list[str], 
         # A transaction that reads first and writes then may fail on SQLite where one that writes
         # first waits; the job that is about to be stored needs the lock anyhow.
         database.dialect().begin_write(connections[alias])
-    wanted = ~Q(config={}) | Q(warned_at__isnull=False) | Q(has_limit_keys=True)
-    wanted |= Q(draining_at__isnull=False)
-    rows = list(Queue.objects.using(alias).filter(wanted).values_list(*_SNAPSHOT_COLUMNS))
+    rows = raw_queries.values(Queue, _SNAPSHOT_COLUMNS, _HAS_SOMETHING, using=alias)
     return (
         {name: config for name, config, *_ in rows if config},
         [name for name, _, warned_at, *_ in rows if warned_at is not None],

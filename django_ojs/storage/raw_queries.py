@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
-from django.db.models import Model
+from django.db.models import Field, Model
 
 from django_ojs.storage import database
 
@@ -26,22 +26,41 @@ def rows(model: type[M], where: str, values: Sequence[Any], *more: str) -> list[
     The expressions `more` are kept on each as `extra`, as the driver returns them.
     """
     alias = database.alias()
+    names = [field.attname for field in model._meta.concrete_fields]
+    made = []
+    for row in _select(model, names, where, values, *more, alias=alias):
+        made.append(model.from_db(alias, names, row[: len(names)]))
+        if more:
+            made[-1].extra = tuple(row[len(names) :])  # type: ignore[attr-defined]  # for the caller
+    return made
+
+
+def values(
+    model: type[Model], names: Sequence[str], where: str, *, using: str | None = None
+) -> list[list[Any]]:
+    """Return these columns of the rows for which `where` holds, as the model has their values."""
+    return _select(model, names, where, (), alias=using or database.alias())
+
+
+def _select(
+    model: type[Model],
+    names: Sequence[str],
+    where: str,
+    parameters: Sequence[Any],
+    *more: str,
+    alias: str,
+) -> list[list[Any]]:
     connection = database.connection(alias)
-    names, columns, converters = _columns(model, alias)
+    columns, converters = _columns(model, names, alias)
     statement = f"SELECT {', '.join((columns, *more))} FROM {model._meta.db_table} WHERE {where}"
     with connection.cursor() as cursor:
-        cursor.execute(statement, values)
-        found = cursor.fetchall()
-    made = []
+        cursor.execute(statement, parameters)
+        found = [list(row) for row in cursor.fetchall()]
     for row in found:
-        read = list(row[: len(names)])
         for index, expression, steps in converters:
             for step in steps:
-                read[index] = step(read[index], expression, connection)
-        made.append(model.from_db(alias, names, read))
-        if more:
-            made[-1].extra = row[len(names) :]  # type: ignore[attr-defined]  # for the caller
-    return made
+                row[index] = step(row[index], expression, connection)
+    return found
 
 
 def exists(
@@ -73,22 +92,24 @@ def count(model: type[Model], where: str, values: Sequence[Any], *, limit: int) 
 
 
 def _columns(
-    model: type[Model], alias: str
-) -> tuple[list[str], str, list[tuple[int, Any, list[_Converter]]]]:
-    key = f"{alias} {model._meta.label}"
-    known = _converters.__dict__.get(key)
-    if known is None:
+    model: type[Model], names: Sequence[str], alias: str
+) -> tuple[str, list[tuple[int, Any, list[_Converter]]]]:
+    key = alias, model._meta.label, tuple(names)
+    known = _converters.__dict__.setdefault("of", {})
+    if key not in known:
         connection = database.connection(alias)
-        names, columns, converters = [], [], []
-        for index, field in enumerate(model._meta.concrete_fields):
+        columns, converters = [], []
+        for index, name in enumerate(names):
+            field = model._meta.get_field(name)
+            assert isinstance(field, Field)
             expression = field.get_col(model._meta.db_table)
             steps = [
                 *connection.ops.get_db_converters(expression),
                 *expression.get_db_converters(connection),
             ]
-            names.append(field.attname)
-            columns.append(connection.ops.quote_name(field.column or field.attname))
+            columns.append(connection.ops.quote_name(field.column or name))
             if steps:
                 converters.append((index, expression, steps))
-        known = _converters.__dict__[key] = (names, ", ".join(columns), converters)
-    return known
+        known[key] = ", ".join(columns), converters
+    found: tuple[str, list[tuple[int, Any, list[_Converter]]]] = known[key]
+    return found

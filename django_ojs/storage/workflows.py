@@ -15,7 +15,7 @@ from django_ojs.models.workflow import StepState, WorkflowState
 from django_ojs.spec import json
 from django_ojs.spec.states import State
 from django_ojs.spec.workflow import StepOutcome
-from django_ojs.storage import database, process_state
+from django_ojs.storage import database, process_state, raw_queries
 from django_ojs.storage.dialects.expressions import AtPlaces, OneOf
 
 #: Where a step is: its workflow, and its position there.
@@ -161,6 +161,8 @@ class DueWorkflows:
 
     def next(self, limit: int) -> list[UUID]:
         """Return up to `limit` of each kind, all of them if there are no more."""
+        if not _is_any_due():
+            return []
         ended = _from_cursor(EndedWorkflowJob.primary.all(), self._ended_after, limit)
         self._ended_after = ended[-1] if len(ended) == limit else None
         ready = _from_cursor(ready_steps(), self._ready_after, limit)
@@ -169,6 +171,14 @@ class DueWorkflows:
 
 
 due: Final = process_state.register(DueWorkflows())
+
+
+def _is_any_due() -> bool:
+    ready = (
+        f"state = '{StepState.READY.value}'"
+        f" AND (start_after IS NULL OR start_after <= {database.dialect().now})"
+    )
+    return raw_queries.exists(EndedWorkflowJob, "true") or raw_queries.exists(WorkflowStep, ready)
 
 
 def _from_cursor(rows: QuerySet[Any], after: UUID | None, limit: int) -> list[UUID]:

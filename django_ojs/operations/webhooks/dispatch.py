@@ -22,7 +22,7 @@ from django_ojs.spec import webhooks
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import QueueFull, QueuePaused
 from django_ojs.spec.events import parse_event_id
-from django_ojs.storage import database
+from django_ojs.storage import database, raw_queries
 
 logger = logging.getLogger("django_ojs")
 
@@ -45,10 +45,10 @@ class WebhookDispatcher:
 
     def dispatch(self) -> int:
         """Return how many events were read for webhooks."""
-        active = Webhook.primary.filter(active=True)
         # Most sites have none; then the log is not read.
-        if active.first() is None:
+        if not raw_queries.exists(Webhook, "active"):
             return 0
+        active = Webhook.primary.filter(active=True)
         behind = active.filter(cursor__lt=log.latest())
         keys = sorted(behind.values_list("pk", flat=True))
         last = self._last

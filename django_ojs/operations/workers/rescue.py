@@ -68,8 +68,10 @@ class LapseCheck:
         return max(count, BATCH) if self._found else count
 
     def _is_wanted(self) -> bool:
+        if not self._since:
+            return True
         late = Job.primary.filter(state=State.ACTIVE, lease_until__lte=Now() - self._since)
-        return not self._since or late.exists()
+        return late.exists()
 
 
 def _find_lapsed(limit: int) -> list[UUID]:
