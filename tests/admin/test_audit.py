@@ -31,7 +31,7 @@ from tests.admin.users import VIEW, root, staff
 from tests.command_line.run import ojs
 from tests.operations.cron.scenes import register
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 BASE = "/admin/django_ojs/"
 TRAIL = f"{BASE}auditentry/"
@@ -61,6 +61,7 @@ def found(client: Client, q: str = "", by: str = "") -> str:
     return response.content.decode()
 
 
+@pytest.mark.both
 def test_three_ways_to_operate_are_on_one_page_with_what_changed() -> None:
     ann = root("ann")
     queues.configure("email", {"backpressure": {"max_depth": 100}})
@@ -258,6 +259,7 @@ def test_an_action_on_many_jobs_has_one_entry_over_http_and_over_a_shell() -> No
     assert len(trail()) == 3
 
 
+@pytest.mark.both
 def test_a_bulk_action_has_one_entry_and_an_old_entry_is_pruned() -> None:
     keys = [factories.push(queue="email").pk for _ in range(3)]
     register("report")

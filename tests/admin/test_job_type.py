@@ -24,7 +24,7 @@ from tests.admin.test_findings import plain
 from tests.admin.users import VIEW, root, staff
 from tests.factories import BOOM, active, hourly, push, worker
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 ADMIN = "/admin/django_ojs/"
 #: Statements of the page, those of session, user and savepoints included.
