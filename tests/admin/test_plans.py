@@ -65,12 +65,12 @@ _SEARCHES = (
 )
 
 
-def plans_of(client: Client, address: str) -> Iterator[tuple[str, str]]:
-    """Open a page, and yield each statement about jobs with its plan."""
+def plans_of(client: Client, address: str, table: str = "ojs_job") -> Iterator[tuple[str, str]]:
+    """Open a page, and yield each statement about the jobs, or another table, with its plan."""
     with CaptureQueriesContext(database.connection()) as captured:
         assert client.get(BASE + address).status_code == 200, address
     for statement in (query["sql"] for query in captured.captured_queries):
-        if "ojs_job" not in statement or not statement.lstrip().startswith(("SELECT", "WITH")):
+        if table not in statement or not statement.lstrip().startswith(("SELECT", "WITH")):
             continue
         with database.connection().cursor() as cursor:
             cursor.execute("EXPLAIN " + statement.replace("%", "%%"), [])
