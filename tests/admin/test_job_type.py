@@ -157,6 +157,7 @@ def test_the_page_leads_to_the_jobs_of_the_type() -> None:
     assert "job/?q=state%3Aretryable%2Cdiscarded+type%3Amail.send" in text
 
 
+@pytest.mark.repeats
 @pytest.mark.once
 def test_the_name_of_a_type_changes_nothing_of_the_structure() -> None:
     client = root()
