@@ -49,7 +49,9 @@ def _memory() -> str | None:
 def _sqlite() -> dict[str, Any]:
     folder = os.environ.get("OJS_TEST_SQLITE_FOLDER")
     if not folder:
-        folder = os.environ["OJS_TEST_SQLITE_FOLDER"] = tempfile.mkdtemp(prefix="ojs-test-")
+        folder = os.environ["OJS_TEST_SQLITE_FOLDER"] = tempfile.mkdtemp(
+            prefix="ojs-test-", dir=_memory()
+        )
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
     return {
         alias: sqlite_settings(Path(folder) / f"{alias}.sqlite3")

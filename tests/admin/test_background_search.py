@@ -16,7 +16,7 @@ from django_ojs.operations.jobs import background_search, bulk_execution, bulk_o
 from tests.admin.users import VIEW, root, staff
 from tests.factories import MINUTE, age, jobs, push, push_many
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 LIST = "/admin/django_ojs/job/"
 BULK = "/admin/django_ojs/bulkoperation/"

@@ -21,6 +21,7 @@ from tests.admin.test_pages import LISTS, fill
 from tests.admin.users import root
 
 
+@pytest.mark.once
 @pytest.mark.django_db
 @override_settings(ROOT_URLCONF="tests.admin.site")
 @pytest.mark.parametrize(
@@ -37,6 +38,7 @@ def test_pages_link_to_the_site_they_are_on(page: str) -> None:
     assert structure(text).forbidden == []
 
 
+@pytest.mark.once
 @pytest.mark.django_db
 @override_settings(ROOT_URLCONF="tests.admin.site")
 def test_an_action_leads_back_into_its_site() -> None:
@@ -88,6 +90,7 @@ def unfold(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
             yield
 
 
+@pytest.mark.once
 @pytest.mark.django_db
 @pytest.mark.usefixtures("unfold")
 def test_in_unfold_a_page_says_what_it_is_about_and_has_the_navigation_and_the_themes_forms() -> (

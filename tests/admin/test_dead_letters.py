@@ -18,7 +18,7 @@ from django_ojs.storage.dialects.expressions import Moment
 from tests.admin.users import VIEW, root, staff
 from tests.factories import MINUTE, active, age, hourly, in_state, jobs, push_many, read
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 PAGE = "/admin/django_ojs/deadletterjob/"
 BULK = "/admin/django_ojs/bulkoperation/"
@@ -91,6 +91,7 @@ def test_only_the_newest_are_grouped_and_the_page_says_so() -> None:
     assert found.pruned_at is not None
 
 
+@pytest.mark.both
 def test_a_group_is_retried_after_a_question_and_nothing_else_is() -> None:
     mine, other = [dead() for _ in range(3)], dead("Timeout")
     client = root()

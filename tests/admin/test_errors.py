@@ -23,7 +23,7 @@ from tests.command_line.run import ojs as command
 from tests.operations.cron.scenes import register
 
 # A full queue is counted in a transaction of its own.
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once]
 
 CRON = test_cron_jobs.FORM
 LIMITS = {"concurrency": "", "rate": "", "rate_period": "", "throttle": "", "throttle_period": ""}

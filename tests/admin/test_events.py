@@ -12,7 +12,7 @@ from django_ojs.spec import ids
 from tests.admin.test_pages import BASE
 from tests.admin.users import root
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 LIST = f"{BASE}event/"
 

@@ -158,6 +158,7 @@ def pages_with(
     return own, shown(client, kind.lists)
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.make.__name__)
 def test_a_string_changes_no_pages_structure(kind: Kind) -> None:
     client = root()

@@ -13,7 +13,7 @@ from tests.admin.test_pages import BASE
 from tests.admin.users import root, staff
 from tests.factories import in_state, jobs, push, read
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 DO = f"{BASE}job/action/"
 

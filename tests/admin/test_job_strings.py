@@ -64,6 +64,7 @@ def pages_with(text: str) -> list[list[tuple[str, tuple[str, ...]]]]:
     return found
 
 
+@pytest.mark.repeats
 @pytest.mark.once
 @pytest.mark.django_db
 @pytest.mark.parametrize("text", HOSTILE)
@@ -73,6 +74,7 @@ def test_what_a_job_carries_changes_no_pages_structure(text: str) -> None:
     assert pages_with(text) == expected
 
 
+@pytest.mark.repeats
 @pytest.mark.django_db
 def test_what_is_searched_for_changes_no_pages_structure() -> None:
     client = root()

@@ -24,7 +24,7 @@ from tests.admin.test_findings import plain
 from tests.admin.users import VIEW, root, staff
 from tests.factories import BOOM, active, hourly, push, worker
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 ADMIN = "/admin/django_ojs/"
 #: Statements of the page, those of session, user and savepoints included.
@@ -157,6 +157,7 @@ def test_the_page_leads_to_the_jobs_of_the_type() -> None:
     assert "job/?q=state%3Aretryable%2Cdiscarded+type%3Amail.send" in text
 
 
+@pytest.mark.repeats
 @pytest.mark.once
 def test_the_name_of_a_type_changes_nothing_of_the_structure() -> None:
     client = root()

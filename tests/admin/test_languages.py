@@ -19,7 +19,7 @@ from tests.admin.users import root
 from tests.command_line.run import ojs
 from tests.factories import push
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 
 @pytest.fixture

@@ -39,6 +39,7 @@ def die(number: int) -> None:
         fail.fail(active(queue="email", retry=policy).id, BOOM)
 
 
+@pytest.mark.repeats
 @pytest.mark.parametrize(
     ("page", "current", "value"),
     [

@@ -15,7 +15,7 @@ from django_ojs.operations.access import api_keys
 from django_ojs.spec import ids
 from django_ojs.spec.scopes import Scope
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 LIST = "/admin/django_ojs/outboxentry/"
 

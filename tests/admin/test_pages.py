@@ -16,6 +16,7 @@ from django_ojs.storage import database
 from django_ojs.storage.figures import rollups
 from tests import factories
 from tests.admin.users import root
+from tests.browser.test_accessibility import incident
 
 pytestmark = pytest.mark.django_db
 
@@ -58,6 +59,15 @@ def test_a_page_without_anything_to_show_says_what_to_do_next() -> None:
         response = client.get(f"{BASE}{page}/")
         assert response.status_code == 200, page
         assert "ojs-empty" in response.content.decode(), page
+
+
+@pytest.mark.sqlite
+def test_each_page_of_an_incident_is_there_on_sqlite_too() -> None:
+    # On PostgreSQL a browser opens the same pages, and most tests of the admin run there only.
+    client = root()
+    for address in incident():
+        status = client.get(BASE + address).status_code
+        assert status == (404 if "gone" in address else 200), address
 
 
 def test_a_page_takes_as_many_queries_for_many_queues_as_for_few() -> None:

@@ -38,6 +38,7 @@ def test_a_value_deeper_than_any_is_cut_and_no_error() -> None:
         assert HIDDEN in str(redacted(value))
 
 
+@pytest.mark.once
 @pytest.mark.django_db
 @pytest.mark.parametrize("name", ["error", "last_error", "args", "result", "something"])
 def test_events_show_payloads_to_those_who_may_see_them(name: str) -> None:
@@ -53,6 +54,7 @@ def test_events_show_payloads_to_those_who_may_see_them(name: str) -> None:
         assert SECRET not in hidden.content.decode()
 
 
+@pytest.mark.once
 @pytest.mark.django_db
 def test_events_are_listed_when_all_payloads_are_redacted() -> None:
     Event.primary.create(

@@ -112,6 +112,7 @@ def everything() -> dict[str, list[tuple[Any, ...]]]:
     return stored
 
 
+@pytest.mark.repeats
 def test_whoever_may_only_look_changes_nothing_at_any_address(things: dict[str, str]) -> None:
     """Nor do strangers, who are asked to log in, and staff without permission, who see nothing.
 
@@ -160,6 +161,7 @@ def test_no_action_is_offered_to_whoever_may_only_look(things: dict[str, str]) -
                 assert f"/action/{action.name}/" not in listed.content.decode()
 
 
+@pytest.mark.repeats
 def test_an_action_needs_its_scope_and_the_sight_of_its_page(things: dict[str, str]) -> None:
     reader = staff(*VIEW, "push_job", "work_job", "view_payload_job", name="reader")
     operator = staff(*VIEW, "operate_job", name="operator")

@@ -16,7 +16,7 @@ from django_ojs.spec.failure import Failure
 from tests.admin.users import VIEW, root, staff
 from tests.factories import active, push
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 JOBS = "/admin/django_ojs/job/"
 BULK = "/admin/django_ojs/bulkoperation/create/"

@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.django_db, pytest.mark.once]
 PACKAGE = Path(ojs.__file__).parent
 
 
+@pytest.mark.repeats
 def test_a_page_needs_nothing_inline_and_nothing_from_elsewhere() -> None:
     fill(2)
     register("report")

@@ -94,6 +94,7 @@ _DATA = re.compile(
 )
 
 
+@pytest.mark.repeats
 @pytest.mark.usefixtures("pseudo")
 def test_each_text_of_the_pages_is_translated() -> None:
     addresses = incident()
@@ -138,6 +139,7 @@ _COORDINATES = {
 }
 
 
+@pytest.mark.repeats
 @override_settings(USE_THOUSAND_SEPARATOR=True)
 def test_numbers_that_programs_read_are_the_same_in_each_language() -> None:
     addresses = incident()

@@ -11,7 +11,7 @@ from tests import factories
 from tests.admin.test_pages import BASE
 from tests.admin.users import root
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 DO = f"{BASE}worker/action/"
 

@@ -20,7 +20,7 @@ from django_ojs.spec.progress import Report
 from tests import factories
 from tests.admin.users import VIEW, root, staff
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 BASE = "/admin/django_ojs/"
 
@@ -183,6 +183,7 @@ def test_a_worker_shows_its_pool() -> None:
     assert " Pool critical " in text(client, "worker/w/change/")
 
 
+@pytest.mark.both
 def test_a_worker_shows_its_last_runs_with_outcome_and_duration_also_after_its_end() -> None:
     factories.worker("web-1")
     completed, failed, cancelled = (

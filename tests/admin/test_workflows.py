@@ -19,7 +19,7 @@ from tests.admin.test_pages import BASE, BUDGET, budget
 from tests.admin.users import root, staff
 from tests.testapp.testing_jobs import collect, send
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 LIST = f"{BASE}workflow/"
 
@@ -48,6 +48,7 @@ def test_the_empty_list_says_how_to_make_one() -> None:
     assert "No workflow is like this" in text(root("second"), f"{LIST}?q=x")
 
 
+@pytest.mark.both
 def test_the_list_shows_progress_and_filters(ojs: TestContext) -> None:
     order()
     ojs.drain(max_jobs=2)

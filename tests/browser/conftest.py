@@ -62,21 +62,24 @@ def site(transactional_db: None) -> Iterator[str]:
     server.terminate()
 
 
-@pytest.fixture
-def chromium(site: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """Start a browser for one test.
+@pytest.fixture(scope="module")
+def chromium() -> Iterator[Any]:
+    """Start a browser for the tests of a file: a start takes as long as some of them.
 
     Playwright runs an event loop in this thread, in which Django rejects queries by default. A
-    browser for all tests would leave the loop to each test that follows.
+    browser for the whole run would leave the loop to each test that follows.
     """
     from playwright.sync_api import sync_playwright
 
-    monkeypatch.setitem(os.environ, "DJANGO_ALLOW_ASYNC_UNSAFE", "true")
-    with sync_playwright() as playwright:
-        # As root in a container it has no sandbox; it opens only the pages of this test.
-        browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
-        yield browser
-        browser.close()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setitem(os.environ, "DJANGO_ALLOW_ASYNC_UNSAFE", "true")
+        with sync_playwright() as playwright:
+            # As root in a container it has no sandbox; it opens only the pages of these tests.
+            browser = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+            yield browser
+            # Beside the loop this thread has connections of its own, which must end with it.
+            connections.close_all()
+            browser.close()
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from django_ojs.spec import ids
 from tests.command_line.run import Run, ojs
 from tests.factories import in_state, jobs, push, push_many
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 
 class Keyboard(io.StringIO):
@@ -48,6 +48,7 @@ def test_one_job_is_retried_without_a_question() -> None:
     assert states() == ["available"]
 
 
+@pytest.mark.both
 def test_a_search_is_a_bulk_operation_with_the_name_of_the_operator() -> None:
     discarded(3)
     discarded(1, "other")

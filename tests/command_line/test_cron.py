@@ -12,7 +12,7 @@ from tests.factories import read
 from tests.operations.cron.scenes import register
 from tests.testapp.jobs import add
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 
 def test_the_list_has_the_schedules_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -43,6 +43,7 @@ def test_a_schedule_that_cannot_be_evaluated_any_more_is_listed() -> None:
     assert "never (UTC)" in run("cron", "list").out
 
 
+@pytest.mark.both
 def test_sync_stores_what_the_code_declares() -> None:
     assert run("cron", "sync").out == "The code has none.\n"
     ojs.cron("@daily", name="sums", args=[1, 2])(add)

@@ -25,7 +25,7 @@ from tests.factories import (
     worker,
 )
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 
 def test_workers_of_pools_are_listed_with_their_pool() -> None:
@@ -44,6 +44,7 @@ def test_stats_without_jobs_says_so() -> None:
     assert "No queue has had a job yet." in run.out
 
 
+@pytest.mark.both
 def test_stats_shows_each_queue_and_the_sums() -> None:
     waiting = push_many(3, queue="mail")
     age([job.pk for job in waiting], HOUR)
@@ -154,6 +155,7 @@ def test_an_id_stays_whole_in_a_terminal_that_is_narrower_than_the_table(
     assert (row[0], row[3]) == (str(job.pk), "completed")
 
 
+@pytest.mark.both
 def test_workers_shows_what_each_does() -> None:
     assert "manage.py ojs_worker" in ojs("workers").out
     known = Registration(queues=("mail", "reports"), hostname="web-1", pid=7, concurrency=4)
@@ -195,6 +197,7 @@ def test_the_help_has_examples_and_exit_codes(capsys: pytest.CaptureFixture[str]
         assert all(word in shown for word in words), shown
 
 
+@pytest.mark.both
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("arguments", [["stats"], ["doctor"], ["jobs"]])
 def test_a_database_that_cannot_be_used_is_named_with_its_reason(arguments: list[str]) -> None:

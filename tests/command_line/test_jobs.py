@@ -13,7 +13,7 @@ from django_ojs.spec.failure import Failure
 from tests.command_line.run import Terminal, ojs
 from tests.factories import active, hourly, in_state, push, push_many
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 SECRET = {"card": 4111}
 
@@ -24,6 +24,7 @@ def failed(**values: object) -> str:
     return str(claimed.id)
 
 
+@pytest.mark.both
 def test_jobs_finds_what_the_search_of_the_admin_finds() -> None:
     job = failed(queue="mail", type="mail.send", args=[SECRET])
     push(queue="mail")

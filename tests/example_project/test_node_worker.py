@@ -22,6 +22,7 @@ from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.worker.job_log import JobLog
 from django_ojs.worker.maintenance import MaintenanceThread
 from example_project.demo.node import unavailable_reason
+from tests.cases import named
 from tests.example_project.bad_line import bad_line
 from tests.example_project.node import QUEUE, Node, wait_for
 from tests.factories import push
@@ -76,16 +77,14 @@ def becomes(key: UUID, state: str) -> Job:
     return job
 
 
-def test_a_job_continues_at_its_checkpoint(start: Start) -> None:
-    start()
+def continues_at_its_checkpoint(node: Node) -> None:
     key = job_of("test.rows", 5)
     job = becomes(key, "completed")
     assert (job.attempt, job.result) == (2, {"first": 3})
     assert not Checkpoint.objects.exists()
 
 
-def test_a_job_is_done_and_its_result_kept(start: Start) -> None:
-    node = start()
+def is_done_and_its_result_kept(node: Node) -> None:
     key = job_of("test.echo", "Zażółć", {"n": 1})
     job = becomes(key, "completed")
     assert job.result == {"args": ["Zażółć", {"n": 1}], "attempt": 1}
@@ -94,8 +93,7 @@ def test_a_job_is_done_and_its_result_kept(start: Start) -> None:
     assert "Zażółć" not in str(node.lines)
 
 
-def test_a_step_of_a_workflow_gets_the_results_of_the_steps_before_it(start: Start) -> None:
-    start()
+def gets_the_results_of_the_steps_before_it(node: Node) -> None:
     echo = [ojs.request("test.echo", [name], queue=QUEUE) for name in ("first", "left", "right")]
     last = ojs.request("test.results-before", queue=QUEUE)
     workflow = ojs.chain(echo[0], ojs.group(*echo[1:]), last).enqueue()
@@ -111,8 +109,7 @@ def test_jobs_run_side_by_side(start: Start) -> None:
     assert Job.objects.filter(pk__in=keys, state="available").count() == 1
 
 
-def test_a_failure_is_tried_again(start: Start) -> None:
-    start()
+def is_tried_again_after_a_failure(node: Node) -> None:
     job = becomes(job_of("test.second"), "completed")
     assert (job.attempt, job.result) == (2, "at last")
     failed = Attempt.objects.get(job=job)
@@ -120,8 +117,7 @@ def test_a_failure_is_tried_again(start: Start) -> None:
     assert (failed.error["type"], failed.error["message"]) == ("TypeError", "not yet")
 
 
-def test_a_failure_that_is_for_good_is_not(start: Start) -> None:
-    start()
+def is_not_tried_again_after_a_failure_for_good(node: Node) -> None:
     job = becomes(job_of("test.never"), "discarded")
     assert job.attempt == 1
     assert job.error is not None
@@ -137,9 +133,8 @@ def test_a_job_that_takes_too_long_fails_and_frees_its_slot(start: Start) -> Non
     becomes(job_of("test.echo"), "completed")
 
 
-def test_a_job_of_an_unknown_type_is_given_back_unspent(start: Start) -> None:
+def is_given_back_unspent_if_its_type_is_unknown(node: Node) -> None:
     key = job_of("test.unheard-of")
-    node = start()
     returned = wait_for(
         lambda: Job.objects.filter(pk=key, returned__gte=2).first(), "it is not given back"
     )
@@ -151,14 +146,33 @@ def test_a_job_of_an_unknown_type_is_given_back_unspent(start: Start) -> None:
     assert node.process.poll() is None
 
 
-def test_a_cancelled_job_is_stopped(start: Start) -> None:
-    node = start()
+def is_stopped_when_it_is_cancelled(node: Node) -> None:
     key = job_of("test.sleep", 60_000)
     becomes(key, "active")
     cancel.cancel(key)
     node.said("the claim is lost, the signal of the handler is aborted", job_id=str(key))
     becomes(job_of("test.echo"), "completed")
     assert Job.objects.get(pk=key).state == "cancelled"
+
+
+#: What becomes of a job.
+OUTCOMES = (
+    continues_at_its_checkpoint,
+    is_done_and_its_result_kept,
+    gets_the_results_of_the_steps_before_it,
+    is_tried_again_after_a_failure,
+    is_not_tried_again_after_a_failure_for_good,
+    is_stopped_when_it_is_cancelled,
+    is_given_back_unspent_if_its_type_is_unknown,
+)
+
+
+def test_one_worker_does_jobs_of_every_outcome(start: Start) -> None:
+    # One test, because to start a worker takes longer than most of its jobs.
+    node = start()
+    for outcome in OUTCOMES:
+        with named(outcome.__name__):
+            outcome(node)
 
 
 def test_quiet_and_running_again_on_the_servers_word(start: Start) -> None:

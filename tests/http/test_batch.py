@@ -29,6 +29,7 @@ def test_a_thousand_jobs_and_more_are_one_request() -> None:
     assert response["jobs"][777]["args"] == [777]
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("index", [0, 1, 4])
 @pytest.mark.parametrize(
     ("bad", "status", "code"),

@@ -51,6 +51,7 @@ def test_there_are_routes_to_read() -> None:
     assert {"ojs-jobs", "ojs-fetch"} <= {route.name for _, route in ROUTES}
 
 
+@pytest.mark.once
 @pytest.mark.django_db
 @each_route
 @override_settings(OJS={})

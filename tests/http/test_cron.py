@@ -115,6 +115,7 @@ def test_a_second_registration_changes_the_first(api: Api) -> None:
     assert CronJob.objects.count() == 1
 
 
+@pytest.mark.once
 @pytest.mark.requirement("CRON-02", "CRON-03", "CRON-04", "CRON-05", "CRON-13", "CRON-14")
 @pytest.mark.parametrize(
     ("change", "field", "message"),
@@ -164,6 +165,7 @@ def test_one_is_read_under_both_names(api: Api) -> None:
     assert api.get("cron/daily-report").ok() == {"cron_job": stored, "cron": stored}
 
 
+@pytest.mark.once
 @pytest.mark.requirement("CRON-27")
 @pytest.mark.parametrize("name", ["missing", "Not-A-Name", "%00", "x" * 300])
 @pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])

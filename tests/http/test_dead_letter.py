@@ -79,6 +79,7 @@ class TestList:
         assert listed(f"since={since}") == [str(two)]
         assert listed(f"until={since}") == [str(one)]
 
+    @pytest.mark.once
     @pytest.mark.parametrize(
         "query",
         [

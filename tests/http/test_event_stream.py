@@ -438,6 +438,7 @@ def test_streams_leave_threads_for_other_requests(settings: Any) -> None:
         pass
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("path", "status", "code"),
     [

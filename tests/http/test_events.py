@@ -88,6 +88,7 @@ def test_filters_take_commas_repetition_and_patterns() -> None:
     assert read("?types=job.exploded")["events"] == []
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("query", "field"),
     [

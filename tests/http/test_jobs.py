@@ -212,6 +212,7 @@ class TestPush:
     def test_a_time_in_the_past_is_due_at_once(self) -> None:
         assert api.push(scheduled_at="2001-01-01T00:00:00Z")["state"] == "available"
 
+    @pytest.mark.once
     @pytest.mark.requirement("CORE-5.2-13", "CORE-5.2-16", "CORE-5.5-2")
     @pytest.mark.parametrize("bad", ["2099-01-31T09:30:00", "tomorrow", 1, True, "PT2S", "+PT", {}])
     @pytest.mark.parametrize("name", ["scheduled_at", "expires_at"])
@@ -231,6 +232,7 @@ class TestPush:
     def test_a_good_type_is_stored(self, good: str) -> None:
         assert api.push(type=good)["type"] == good
 
+    @pytest.mark.once
     @pytest.mark.requirement("CORE-5.1-4", "CORE-5.1-5")
     @pytest.mark.parametrize("bad", ["", "A", "1a", "a..b", ".a", "a.", "a b", "a.1", 1, ["a"]])
     def test_a_bad_type_is_refused(self, bad: Any) -> None:
@@ -241,6 +243,7 @@ class TestPush:
     def test_a_good_queue_is_used(self, good: str) -> None:
         assert api.push(queue=good)["queue"] == good
 
+    @pytest.mark.once
     @pytest.mark.requirement("CORE-5.1-6")
     @pytest.mark.parametrize("bad", ["", "A", "-a", ".a", "a_b", "a b", "ä", 1, ["a"]])
     def test_a_bad_queue_is_refused(self, bad: Any) -> None:

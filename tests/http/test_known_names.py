@@ -128,6 +128,7 @@ def test_names_count_as_long_as_figures_are_kept(settings: Any) -> None:
     api.push(queue="one-more")
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("name", [["a"], {"a": 1}, 5, "A", "", "a" * 300, "a\0b"])
 @pytest.mark.parametrize("field", ["type", "queue"])
 def test_what_is_no_name_is_refused_and_not_kept(field: str, name: Any) -> None:

@@ -53,6 +53,7 @@ def test_a_worker_says_how_its_queues_share_it() -> None:
     assert one_by_one == {"a": 4, "b": 12}
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("body", "field"),
     [

@@ -80,6 +80,7 @@ def patterns(found: Any = None) -> Iterator[URLPattern]:
             yield each
 
 
+@pytest.mark.repeats
 def test_only_a_caller_with_the_right_gets_a_success(other: str) -> None:
     keys = {who: None if who == "anonymous" else make_key(who) for who in MAY}
     for line, who in product(TABLE, MAY):
@@ -94,6 +95,7 @@ def test_only_a_caller_with_the_right_gets_a_success(other: str) -> None:
                 response.error(403, "PERMISSION_DENIED", required_scope=line.least)
 
 
+@pytest.mark.repeats
 def test_who_is_kept_to_another_queue_sees_and_changes_nothing_there(other: str) -> None:
     job = all_jobs().get(pk=other)
     before = snapshot(job.pk)

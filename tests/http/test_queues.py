@@ -62,6 +62,7 @@ class TestList:
     def test_a_limit_over_the_largest_is_the_largest(self) -> None:
         assert listed(limit=100_000)[1]["limit"] == 200
 
+    @pytest.mark.once
     @pytest.mark.parametrize(
         ("query", "field"),
         [

@@ -8,7 +8,7 @@ import pytest
 
 from tests.http.api import NOBODY, Api
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 JOB = {"type": "a", "args": [{}]}
 api = Api()

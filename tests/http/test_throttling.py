@@ -16,7 +16,7 @@ from django_ojs.http.throttling import CallerThrottle
 from django_ojs.operations.access import api_keys
 from tests.http.api import Api, ApiResponse
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 JOB = {"type": "test.job", "args": []}
 KEYS = ["django_ojs.http.authentication.ApiKeyAuthentication"]

@@ -73,12 +73,14 @@ class TestFetch:
         response = api.post("workers/fetch", {"queues": ["a"], "count": bad})
         assert "count" in response.error(400, "invalid_request", field="count")["message"]
 
+    @pytest.mark.once
     @pytest.mark.requirement("CORE-7.2-1")
     @pytest.mark.parametrize("bad", [None, [], "default", 1, {}, [1], [None], ["A"], [""]])
     def test_bad_queues_are_refused(self, bad: Any) -> None:
         response = api.post("workers/fetch", {"queues": bad})
         assert "queues" in response.error(400, "invalid_request")["message"]
 
+    @pytest.mark.once
     @pytest.mark.parametrize("bad", ["", "x" * 256, "a\nb", 1, [], True])
     def test_a_bad_worker_id_is_refused(self, bad: Any) -> None:
         response = api.post("workers/fetch", {"queues": ["a"], "worker_id": bad})
@@ -220,6 +222,7 @@ class TestFail:
             api.post("workers/nack", {"job_id": key, "error": error}).ok()["state"] == "discarded"
         )
 
+    @pytest.mark.once
     @pytest.mark.requirement("CORE-7.4-2", "CORE-8-1")
     @pytest.mark.parametrize(
         "bad",
@@ -304,12 +307,14 @@ class TestTheClaim:
         self.send(what, key, worker_id="a").error(409, "conflict")
         self.send(what, key, attempt=1).ok()
 
+    @pytest.mark.once
     @pytest.mark.parametrize("bad", [-1, 1.0, "1", True, 2**31, [1]])
     def test_a_bad_attempt_is_refused(self, what: str, bad: Any) -> None:
         self.send(what, api.active()["id"], attempt=bad).error(
             400, "invalid_request", field="attempt"
         )
 
+    @pytest.mark.once
     @pytest.mark.parametrize("bad", [1, "", "a\nb", "\u0000x", [], True, "x" * 256])
     def test_a_bad_worker_id_is_refused(self, what: str, bad: Any) -> None:
         self.send(what, api.active()["id"], worker_id=bad).error(
@@ -320,6 +325,7 @@ class TestTheClaim:
         self.send(what, str(ids.uuid7())).error(404, "not_found")
         api.post(f"jobs/x/{what}", OUTCOMES[what]).error(404, "not_found")
 
+    @pytest.mark.once
     @pytest.mark.parametrize("bad", [None, "", "x", 1, [], {}, "0" * 36])
     def test_what_is_no_job_id_is_refused(self, what: str, bad: Any) -> None:
         self.send(what, bad).error(400, "invalid_request")
@@ -411,6 +417,7 @@ class TestBeat:
         assert (row.concurrency, row.version) == (8, "2.1")
         assert row.started_at == datetime.fromisoformat("2026-01-01T00:00:00+00:00")
 
+    @pytest.mark.once
     @pytest.mark.parametrize(
         ("name", "bad"),
         [

@@ -279,6 +279,7 @@ def test_workflows_are_listed_the_latest_first_and_by_state(api: Api) -> None:
     assert [each["id"] for each in found] == [keys[1]]
 
 
+@pytest.mark.once
 @pytest.mark.requirement("WF-02", "WF-03", "WF-13", "WF-33", "WF-37")
 @pytest.mark.parametrize(
     ("definition", "path"),

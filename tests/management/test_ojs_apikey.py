@@ -15,7 +15,7 @@ from django_ojs.operations.access import api_keys
 from django_ojs.spec.errors import TokenExpired
 from tests import fork_server
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 
 def run(*arguments: str) -> tuple[str, str]:

@@ -26,7 +26,7 @@ from django_ojs.worker.supervisor import SIGNALS
 from tests import factories
 from tests.testapp.jobs import echo
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once]
 
 
 @pytest.fixture(autouse=True)

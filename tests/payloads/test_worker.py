@@ -55,9 +55,11 @@ def enqueue(type: str, *args: Any, **options: Any) -> Job:
     return ojs.enqueue(type, args, queue="payloads", **options).model()
 
 
+@pytest.mark.once
 @pytest.mark.requirement("PL-012")
 @pytest.mark.django_db(transaction=True)
 class TestJobs:
+    @pytest.mark.both
     def test_a_handler_gets_the_value_and_the_job_keeps_its_reference(
         self, host: HttpsServer, declared: Any
     ) -> None:
@@ -150,6 +152,7 @@ class TestJobs:
         failed = factories.read(job.pk)
         assert (failed.state, failed.error["type"]) == ("retryable", "PayloadUnavailable")
 
+    @pytest.mark.both
     def test_it_is_resolved_outside_of_the_transaction_of_an_atomic_handler(
         self, host: HttpsServer, declared: Any, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -5,6 +5,9 @@ runs a line that the first two do not, and tests that start processes or are `si
 tests of the same code run: of those that start processes, the ones marked `smoke` are measured. So
 the figure can be too low, never too high.
 
+Nor are those marked `repeats`, which ask every page or route on behalf of everybody: each of these
+has tests of its own.
+
 Tests marked `interrupts` are never measured, nor the processes that they start: Python 3.11 loops
 for ever when code is traced while an exception waits for a thread that waits in C.
 """
@@ -68,7 +71,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _is_measured(item: pytest.Item) -> bool:
     if not item.nodeid.startswith(FOLDERS):
         return False
-    if item.get_closest_marker("interrupts") or item.get_closest_marker("sized"):
+    if any(item.get_closest_marker(name) for name in ("interrupts", "repeats", "sized")):
         return False
     return not tiers.is_about_processes(item) or bool(item.get_closest_marker("smoke"))
 

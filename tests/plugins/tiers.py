@@ -28,9 +28,11 @@ def tier_of(item: pytest.Item) -> str:
     """Return the tier of a test: storm, process, once or both."""
     if item.get_closest_marker("storm"):
         return "storm"
-    if item.get_closest_marker("once") or item.path.parent == DOCS:
+    # The mark of a test goes before that of its file: of a file that runs once, a scene runs twice.
+    marked = next((each.name for each in item.iter_markers() if each.name in ("once", "both")), "")
+    if marked == "once" or item.path.parent == DOCS:
         return "once"
-    if not _uses_the_database(item) and not item.get_closest_marker("both"):
+    if not _uses_the_database(item) and not marked:
         return "once"
     return "process" if is_about_processes(item) else "both"
 

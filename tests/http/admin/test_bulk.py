@@ -64,6 +64,7 @@ def test_ids_select_as_well_and_the_reasons_name_them() -> None:
     assert state_of(dead) == "available"
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.requirement("ADM-007")
 @pytest.mark.parametrize("confirm", [{}, *({"confirm": v} for v in (False, "true", 1, None, {}))])
@@ -77,6 +78,7 @@ def test_without_the_literal_confirmation_nothing_happens(
     assert [read(key).state for key in keys] == before
 
 
+@pytest.mark.once
 @pytest.mark.parametrize("action", ACTIONS)
 @pytest.mark.parametrize(
     ("body", "named"),

@@ -87,6 +87,7 @@ def test_more_than_a_hundred_a_page_is_a_hundred() -> None:
     assert (len(body["items"]), body["pagination"]["per_page"]) == (100, 100)
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     "query",
     [

@@ -38,6 +38,7 @@ def test_maintenance_stops_fetch_and_takes_jobs() -> None:
     assert len(api.fetch()) == 1
 
 
+@pytest.mark.once
 @pytest.mark.parametrize(
     ("body", "named"),
     [

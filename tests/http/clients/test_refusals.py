@@ -7,7 +7,7 @@ from pytest_django.live_server_helper import LiveServer
 
 from tests.http.clients.wire import Wire
 
-pytestmark = pytest.mark.django_db(transaction=True)
+pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once]
 
 ID = "01a1fc00-0000-7000-8000-000000000001"
 
