@@ -669,6 +669,7 @@ class Migration(migrations.Migration):
                             ("shutdown", "Worker shut down"),
                             ("returned", "Returned"),
                             ("cancelled", "Cancelled"),
+                            ("rebuilt", "Failed; rebuilt from the job"),
                         ],
                         max_length=16,
                     ),
@@ -712,6 +713,7 @@ class Migration(migrations.Migration):
                 ("dropped", models.PositiveBigIntegerField(default=0)),
                 ("lost", models.PositiveBigIntegerField(default=0)),
                 ("progress_updates", models.PositiveBigIntegerField(default=0)),
+                ("history_failures", models.PositiveBigIntegerField(db_default=0, default=0)),
             ],
             options={
                 "db_table": "ojs_rollup",

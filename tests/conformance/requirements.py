@@ -861,8 +861,8 @@ NOTES: Final[dict[str, str]] = {
     "EH-13": "With the `errors` of the job, and not with its last `error`.",
     "EH-14": "Where an attempt cannot be stored, its transaction is repeated without it.",
     "EH-15": "A copy that an operator makes has the job that it copies as its parent.",
-    "EH-S03": "Not there: a history is read from the job at each request, so none can be rebuilt.",
-    "EH-S06": "Not there: the metrics come from the database that failed. It is logged.",
+    "EH-S03": "Its failed runs; the other events are read from the job and cannot be lost.",
+    "EH-S06": "By queue, in the statistics that all processes share.",
     "EH-S05": "A page of 10,000 jobs at a time, whole histories only.",
     "QC-05": "A request without a strategy means `reject`.",
     "QC-09": (
