@@ -21,6 +21,8 @@ _PATHS: Final = {
     "bulk": rf"jobs/bulk{_BELOW}|dead-letter/retry",
     "results": rf"jobs/results|{_JOB}/result(?:/stream)?",
     "queue_jobs": rf"{_QUEUE}/(?:jobs|priority-stats)",
+    # Pools are a setting.
+    "pools": r"admin/pools/[^/]+",
 }
 
 

@@ -33,6 +33,7 @@ class TestFeaturesThatAreNotServed:
             ("results", "GET", f"jobs/{ID}/result"),
             ("debug", "GET", f"debug/jobs/{ID}/traces/1"),
             ("queue_jobs", "GET", "queues/default/jobs"),
+            ("pools", "PUT", "admin/pools/critical-workers"),
         ],
     )
     def test_each_is_422_unsupported(
