@@ -150,6 +150,7 @@ class Migration(migrations.Migration):
                 ("config", django_ojs.models.fields.StoredJSONField(blank=True, default=dict)),
                 ("eased_at", models.DateTimeField(blank=True, editable=False, null=True)),
                 ("full_at", models.DateTimeField(blank=True, editable=False, null=True)),
+                ("updated_at", models.DateTimeField(blank=True, editable=False, null=True)),
                 ("near_full_at", models.DateTimeField(blank=True, editable=False, null=True)),
                 ("warned_at", models.DateTimeField(blank=True, editable=False, null=True)),
             ],

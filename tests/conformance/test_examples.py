@@ -173,7 +173,7 @@ def end(job: Any, result: Any = None, *, failed: bool = False) -> None:
 
 
 @pytest.mark.django_db(transaction=True)  # Steps start after commits.
-@pytest.mark.requirement("WF-EX", "WF-04", "WF-38")
+@pytest.mark.requirement("WF-EX", "WF-04", "WF-38", "WF-39")
 def test_workflows() -> None:
     chain = {"type": "chain", "id": "wf_019539a4-chain-example", "name": "order-processing"}
     created = api.post("workflows", {**chain, "steps": ORDER}).ok(201)["workflow"]
@@ -285,7 +285,7 @@ LIMITED = (
 )
 
 
-@pytest.mark.requirement("RL-EX")
+@pytest.mark.requirement("RL-EX", "RL-6.2-3")
 def test_rate_limiting() -> None:
     for limit in LIMITED:
         job = api.active(queue="limited", rate_limit=limit)
@@ -354,7 +354,7 @@ DEFAULT = {
 }
 
 
-@pytest.mark.requirement("QC-EX", "QC-S01", "QC-S03")
+@pytest.mark.requirement("QC-EX", "QC-07", "QC-13", "QC-S01", "QC-S03")
 def test_queue_configuration() -> None:
     for name, config in (("payments", PAYMENTS), ("analytics-ingest", INGEST)):
         created = api.post("queues", {"name": name, "config": config}).ok(201)
@@ -374,7 +374,10 @@ def test_queue_configuration() -> None:
     other = {"type": "email.send", "args": [], "queue": "payments"}
     api.post("jobs", other).error(422, "JOB_TYPE_NOT_ALLOWED")
     detail = api.get("queues/payments").ok()
-    has(detail, {"name": "payments", "state": "active"})
+    has(detail, {"name": "payments", "state": "active", "updated_at": detail["created_at"]})
+    api.put("queues/payments/config", {"concurrency": 5}).ok()
+    changed = api.get("queues/payments").ok()
+    assert changed["updated_at"] > changed["created_at"] == detail["created_at"]
     # The values that the queue leaves out are those of the default policy.
     assert detail["config"]["retention"]["cancelled"] == "P7D"
     shows(detail["stats"], "depth", "available", "active", "retryable", "scheduled")
