@@ -428,12 +428,12 @@ def test_fair_scheduling() -> None:
     # Weights of tenants, with the prefix of the document and without it.
     fairness = {"enabled": True, "strategy": "fair-share", "default_weight": 1}
     for weight in ("tenant:enterprise-a", "enterprise-a"):
-        config = {"tenant_fairness": {**fairness, "weights": {weight: 2}}}
+        config = {"tenant_fairness": {**fairness, "weights": {weight: 3}}}
         api.put("queues/shared/config", config).ok()
-        for tenant in ("enterprise-a", "startup-b") * 3:
+        for tenant in ("enterprise-a", "startup-b") * 4:
             api.push(queue="shared", meta={"tenant_id": tenant})
-        turns = [api.fetch("shared")[0]["meta"]["tenant_id"] for _ in range(6)]
-        assert turns[:3].count("enterprise-a") == 2, weight
+        turns = [api.fetch("shared")[0]["meta"]["tenant_id"] for _ in range(8)]
+        assert turns[:4].count("enterprise-a") == 3, weight
 
 
 PROGRESS = {"progress": 0.47, "data": {"rows_processed": 14_000, "rows_total": 30_000}}
