@@ -716,7 +716,7 @@ DOCUMENTS: Final[tuple[Section, ...]] = (
                 "The start, the stop, the quiet mode and the heartbeats of workers are events."
             ),
             "EV-S04": "Progress is an event.",
-            "EV-S05": "Events are filtered by type and pattern, queue and job type.",
+            "EV-S05": "Events are filtered by type and pattern, queue, job type and source.",
             "EV-S06": "Events are read in pages, after a cursor or the id of an event.",
             "EV-S07": "Delivery is at least once.",
             "EV-S08": "How long events are kept is configured.",
@@ -865,7 +865,7 @@ NOTES: Final[dict[str, str]] = {
     "EV-16": "Or that of its `traceparent`.",
     "EV-S03": "Heartbeats are recorded where `KEEP_EVENTS` names them.",
     "EV-S04": "At most once a second.",
-    "EV-S05": "Not by source.",
+    "EV-S05": "By source in polling, not in streams.",
     "EV-S08": "By age, 30 days by default; not by number.",
     "RL-005": "For credentials of all queues.",
     "RL-006": "One of each for a key and an episode, not for a job.",
