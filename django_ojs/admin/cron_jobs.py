@@ -234,6 +234,8 @@ class CronJobAdmin(OperatorModelAdmin):
             % {"name": stored.name, "schedule": _words(stored)},
             "SUCCESS",
         )
+        if warning := cron.warning_of(stored.expression):
+            self.message_user(request, localized(warning), "WARNING")
         return stored
 
     def _create_url(self, request: HttpRequest) -> str:

@@ -42,9 +42,14 @@ _COUNTERS: Final = (
     ("ojs_job_failed", "Jobs discarded.", (rollups.DISCARDED, rollups.DROPPED)),
     ("ojs_job_errors", "Runs that ended with an error.", (rollups.FAILED,)),
 )
-_BOUND_COUNTERS: Final = (
+_QUEUE_COUNTERS: Final = (
     ("ojs_backpressure_rejected", "Jobs refused by a full queue.", rollups.REJECTED),
     ("ojs_backpressure_dropped", "Jobs dropped by a full queue.", rollups.DROPPED),
+    (
+        "ojs_history_write_failures",
+        "Runs that are not in the history of their job.",
+        rollups.HISTORY_FAILURES,
+    ),
 )
 
 
@@ -94,7 +99,7 @@ def _jobs(found: all_time.Totals) -> Iterator[Metric]:
     by_queue: dict[str, Total] = {}
     for (queue, _), total in found.items():
         by_queue.setdefault(queue, Total()).add(total)
-    for name, text, column in _BOUND_COUNTERS:
+    for name, text, column in _QUEUE_COUNTERS:
         counter = CounterMetricFamily(name, text, labels=["queue"])
         for queue, total in by_queue.items():
             counter.add_metric([queue], total.counts[column])

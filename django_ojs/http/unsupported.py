@@ -16,11 +16,13 @@ _QUEUE: Final = r"queues/[^/]+"
 #: Paths below `ojs/v1/`, by the feature that they belong to.
 _PATHS: Final = {
     "schemas": rf"schemas{_BELOW}",
-    "history": rf"history/(?:rebuild|purge-status{_BELOW})",
+    "history": rf"history/purge-status{_BELOW}",
     "debug": rf"debug{_BELOW}",
     "bulk": rf"jobs/bulk{_BELOW}|dead-letter/retry",
     "results": rf"jobs/results|{_JOB}/result(?:/stream)?",
     "queue_jobs": rf"{_QUEUE}/(?:jobs|priority-stats)",
+    # Pools are a setting.
+    "pools": r"admin/pools/[^/]+",
 }
 
 

@@ -150,6 +150,7 @@ class Migration(migrations.Migration):
                 ("config", django_ojs.models.fields.StoredJSONField(blank=True, default=dict)),
                 ("eased_at", models.DateTimeField(blank=True, editable=False, null=True)),
                 ("full_at", models.DateTimeField(blank=True, editable=False, null=True)),
+                ("updated_at", models.DateTimeField(blank=True, editable=False, null=True)),
                 ("near_full_at", models.DateTimeField(blank=True, editable=False, null=True)),
                 ("warned_at", models.DateTimeField(blank=True, editable=False, null=True)),
             ],
@@ -669,6 +670,7 @@ class Migration(migrations.Migration):
                             ("shutdown", "Worker shut down"),
                             ("returned", "Returned"),
                             ("cancelled", "Cancelled"),
+                            ("rebuilt", "Failed; rebuilt from the job"),
                         ],
                         max_length=16,
                     ),
@@ -712,6 +714,7 @@ class Migration(migrations.Migration):
                 ("dropped", models.PositiveBigIntegerField(default=0)),
                 ("lost", models.PositiveBigIntegerField(default=0)),
                 ("progress_updates", models.PositiveBigIntegerField(default=0)),
+                ("history_failures", models.PositiveBigIntegerField(db_default=0, default=0)),
             ],
             options={
                 "db_table": "ojs_rollup",

@@ -25,6 +25,8 @@ class AttemptOutcome(models.TextChoices):
     SHUTDOWN = "shutdown", _("Worker shut down")
     RETURNED = "returned", _("Returned")
     CANCELLED = "cancelled", _("Cancelled")
+    #: It failed, and was not stored (`operations.jobs.history_rebuild`).
+    REBUILT = "rebuilt", _("Failed; rebuilt from the job")
 
 
 class Attempt(StoredModel):

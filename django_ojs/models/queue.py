@@ -16,6 +16,8 @@ class Queue(StoredModel):
 
     name = models.CharField(primary_key=True, max_length=255)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
+    #: When its configuration was last changed.
+    updated_at = models.DateTimeField(null=True, blank=True, editable=False)
     paused_at = models.DateTimeField(null=True, blank=True)
     #: Since when it accepts no jobs.
     draining_at = models.DateTimeField(null=True, blank=True)

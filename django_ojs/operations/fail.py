@@ -193,10 +193,13 @@ def record(
         )
 
     try:
-        database.run_optional(add)
+        stored = database.run_optional(add)
     except database.OptionalError as failed:
         _failures.log(failed)
         raise
+    if not stored:
+        missed = Job.primary.filter(pk__in=keys).values_list("queue", "type")
+        rollups.note_after_commit(rollups.HISTORY_FAILURES, missed)
 
 
 class _HistoryFailures:

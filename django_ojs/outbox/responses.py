@@ -1,15 +1,13 @@
 """What the response of a server means for the jobs that were sent."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from typing import Any, Final
 from uuid import UUID
 
 from django_ojs.models import OutboxEntry
+from django_ojs.spec.retry_after import retry_after
 
 #: Errors of the relay, the path or the moment, and not of the job: it is sent again later.
 _LATER: Final = frozenset({401, 404, 405, 407, 408, 425, 429})
@@ -177,26 +175,3 @@ def _room(error: Mapping[str, Any]) -> int:
     if type(depth) is not int or type(bound) is not int:
         return 0
     return max(0, bound - depth)
-
-
-def retry_after(headers: Mapping[str, str]) -> float | None:
-    """Return the seconds of Retry-After, a number or a date; None when it is missing or invalid."""
-    text, date = headers.get("retry-after"), headers.get("date")
-    if text is None:
-        return None
-    if re.fullmatch(r"[0-9]{1,9}", text.strip()):
-        return float(text)
-    moment = _moment(text)
-    if moment is None:
-        return None
-    # By the server's clock, where it sends a Date header: ours may differ from it.
-    now = (_moment(date) if date is not None else None) or datetime.now(UTC)
-    return max(0.0, (moment - now).total_seconds())
-
-
-def _moment(text: str) -> datetime | None:
-    try:
-        moment = parsedate_to_datetime(text)
-    except (ValueError, OverflowError):
-        return None
-    return None if moment.tzinfo is None else moment

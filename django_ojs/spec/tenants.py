@@ -15,6 +15,7 @@ MAX_LENGTH: Final = 255
 MAX_WEIGHT: Final = 1000
 
 STRATEGIES: Final = ("fair-share",)
+_PREFIX: Final = "tenant:"
 
 _TENANT_ID: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._:-]*").fullmatch
 
@@ -70,7 +71,9 @@ class TenantFairness:
         """Return the value of a stored configuration; None where it is not enabled."""
         if not values or not values.get("enabled"):
             return None
-        weights = {name: weight for name, weight in (values.get("weights") or {}).items() if weight}
+        given = {name: weight for name, weight in (values.get("weights") or {}).items() if weight}
+        # The document writes tenant:NAME; the name itself takes precedence.
+        weights = {name.removeprefix(_PREFIX): weight for name, weight in given.items()} | given
         return cls(weights=weights, default_weight=values.get("default_weight") or 1)
 
     def weight_of(self, tenant: str) -> int:

@@ -215,21 +215,23 @@ def _without_optional(value: bool = True) -> Iterator[None]:
         _degraded.reset(token)
 
 
-def run_optional(statement: Callable[[], object]) -> None:
+def run_optional(statement: Callable[[], object]) -> bool:
     """Run a statement of a transaction, which is left out when that begins again after its error.
 
     A savepoint would cost two round trips each time; this costs a transaction where it fails. In a
     caller's `atomic()` only the operation begins again, in the savepoint that it opens itself.
-    Raises OptionalError, and the errors that a repetition or a new connection cures.
+    Return whether it was run. Raises OptionalError, and the errors that a repetition or a new
+    connection cures.
     """
     if _degraded.get():
-        return
+        return False
     try:
         statement()
     except DatabaseError as error:
         if is_unavailable(error):  # Contention included.
             raise
         raise OptionalError(str(error)) from error
+    return True
 
 
 def in_write_transaction(operation: Callable[[], T], using: str | None = None) -> T:

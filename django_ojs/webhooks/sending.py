@@ -18,6 +18,7 @@ from django_ojs.operations.webhooks import subscriptions
 from django_ojs.spec import ids, json, webhooks
 from django_ojs.spec.errors import PayloadRefused, PayloadUnavailable
 from django_ojs.spec.events import SPECVERSION
+from django_ojs.spec.retry_after import retry_after
 from django_ojs.spec.times import format_timestamp
 from django_ojs.version import VERSION
 
@@ -106,14 +107,13 @@ def _post(
         max_bytes=MAX_RESPONSE,
     )
     status = response.status
-    after = response.headers.get("retry-after", "")
     return SendingResult(
         status=status,
         reason="" if 200 <= status < 300 else f"status {status}",
         is_final=300 <= status < 500 and status != TOO_MANY,
         milliseconds=_since(began),
         body=response.body.decode(errors="replace"),
-        retry_after=float(after) if after.isdigit() and len(after) < 7 else None,
+        retry_after=retry_after(response.headers),
     )
 
 

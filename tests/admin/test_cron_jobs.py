@@ -205,6 +205,10 @@ def test_one_is_created() -> None:
     assert done.redirect_chain[-1][0] == f"{LIST}nightly/change/"
     assert "Cron job nightly runs every day at 03:00 (Europe/Paris)." in done.content.decode()
     assert LogEntry.objects.get().is_addition()
+    rare = client.post(
+        f"{LIST}create/", FORM | {"name": "b", "expression": "0 0 31 * *"}, follow=True
+    )
+    assert "Not every chosen month has the day 31" in rare.content.decode()
 
 
 @pytest.mark.parametrize(

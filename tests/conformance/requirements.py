@@ -8,6 +8,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final
 
+_EXAMPLES: Final = "The document's examples are accepted, with the fields that it shows."
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Section:
@@ -292,6 +294,7 @@ CRON: Final = Section(
         "CRON-28": "A disabled cron job has no next run.",
         "CRON-29": "A run is an event.",
         "CRON-30": "An occurrence without a run is an event.",
+        "CRON-EX": _EXAMPLES,
     },
     may={
         "CRON-S01": "L, W and # are supported.",
@@ -300,6 +303,8 @@ CRON: Final = Section(
         "CRON-S04": "A warning is logged when runs pile up.",
         "CRON-S05": "Another scheduler goes on within 30 seconds.",
         "CRON-S06": "The list is filtered by enabled.",
+        "CRON-S07": "A day that some months lack is accepted, with a warning.",
+        "CRON-S08": "An update of the timezone database needs no restart.",
     },
 )
 
@@ -371,6 +376,7 @@ EXTENSIONS: Final[dict[str, Section]] = {
             "FS-002": "A worker fetches from several queues.",
             "FS-003": "Queues are served by round-robin, by weight or by load.",
             "FS-004": "GET /admin/pools lists the pools.",
+            "FS-EX": _EXAMPLES,
         },
         may={
             "FS-R001": "Pools have queues and a concurrency.",
@@ -409,6 +415,9 @@ EXTENSIONS: Final[dict[str, Section]] = {
             "DUR-007": "A job that is not active gets no checkpoint, but a conflict.",
             "DUR-008": "The checkpoints of a job are numbered.",
             "DUR-009": "A checkpoint that is not there is not found.",
+            "DUR-010": "Of a claim that names its worker, no other worker saves a checkpoint.",
+            "DUR-011": "A checkpoint is any value of JSON.",
+            "DUR-EX": _EXAMPLES,
         },
         may={
             "DUR-R001": "A checkpoint is kept over retries.",
@@ -428,6 +437,9 @@ EXTENSIONS: Final[dict[str, Section]] = {
             "PRG-007": "A report of a job that is not active changes nothing, without an error.",
             "PRG-008": "A report extends the lease as a heartbeat does.",
             "PRG-009": "A report has progress, or data.",
+            "PRG-010": "An attempt begins without the progress of the one before.",
+            "PRG-011": "Where nothing was reported, progress is null, and the job is found.",
+            "PRG-EX": _EXAMPLES,
         },
         may={
             "PRG-R001": "A report may have data of the project.",
@@ -439,6 +451,7 @@ EXTENSIONS: Final[dict[str, Section]] = {
             "PRG-R007": "Reports of progress are counted by queue and type.",
             "PRG-R008": "The jobs whose progress has stalled are counted by queue.",
             "PRG-R009": "The size of checkpoints is measured by type.",
+            "PRG-R010": "Headers of a response have the progress, its time, and no-cache.",
         },
     ),
     "testing": Section(
@@ -500,6 +513,8 @@ EXTENSIONS: Final[dict[str, Section]] = {
             "RT-R009": "A message that is wrong is an error, and the WebSocket stays open.",
             "RT-R010": "A WebSocket goes on after an event that the client names.",
             "RT-R011": "A new filter replaces the one before, and no event is lost.",
+            "RT-R012": "A page of an origin that is not trusted opens no WebSocket.",
+            "RT-R013": "Over a WebSocket, the end of a subscription is confirmed.",
         },
     ),
     "rate-limiting": Section(
@@ -519,6 +534,8 @@ EXTENSIONS: Final[dict[str, Section]] = {
             "RL-6.3": "If there are several limits, all of them hold.",
             "RL-7.2": "The limits of a job hold beside those of its queue.",
             "RL-8.2": "Priorities hold among the jobs that a limit lets start.",
+            "RL-6.2-3": "A concurrency of 0 lets no job start.",
+            "RL-EX": _EXAMPLES,
             "RL-11.1-1": "A dropped job is an event.",
             "RL-11.1-2": "That a handler closes a limit is an event.",
             "RL-10.4-1": "Each response says how many requests are left.",
@@ -547,6 +564,10 @@ EXTENSIONS: Final[dict[str, Section]] = {
             "WH-009": "URLs are https, and lead where they may.",
             "WH-010": "A delivery is JSON, and says which implementation sends it.",
             "WH-011": "There are at least five attempts, with delays that grow.",
+            "WH-012": "A receiver has 30 seconds to respond.",
+            "WH-013": "A test has the type webhook.test.",
+            "WH-014": "A 4xx, other than 429, is not repeated.",
+            "WH-EX": _EXAMPLES,
         },
         may={
             "WH-R001": "Events are filtered by queue and by job type.",
@@ -556,6 +577,8 @@ EXTENSIONS: Final[dict[str, Section]] = {
             "WH-R005": "A dead delivery can be sent again.",
             "WH-R006": "A test event can be sent.",
             "WH-R007": "After a rotation, the secret before signs as well for a day.",
+            "WH-R008": "What waits for a removed subscription is not sent.",
+            "WH-R009": "Retry-After of a receiver is respected.",
         },
     ),
     "distributed-tracing": Section(
@@ -650,6 +673,8 @@ DOCUMENTS: Final[tuple[Section, ...]] = (
                 "The creation of a workflow, its start, the end of each job, each callback and "
                 "the end are events."
             ),
+            "WF-39": "A workflow has started when the first of its jobs has.",
+            "WF-EX": _EXAMPLES,
         },
         may={
             "WF-S01": "A job gets the results of all steps before it.",
@@ -691,7 +716,7 @@ DOCUMENTS: Final[tuple[Section, ...]] = (
                 "The start, the stop, the quiet mode and the heartbeats of workers are events."
             ),
             "EV-S04": "Progress is an event.",
-            "EV-S05": "Events are filtered by type and pattern, queue and job type.",
+            "EV-S05": "Events are filtered by type and pattern, queue, job type and source.",
             "EV-S06": "Events are read in pages, after a cursor or the id of an event.",
             "EV-S07": "Delivery is at least once.",
             "EV-S08": "How long events are kept is configured.",
@@ -745,6 +770,8 @@ DOCUMENTS: Final[tuple[Section, ...]] = (
             "QC-10": "A job of a type that is not allowed is rejected with JOB_TYPE_NOT_ALLOWED.",
             "QC-11": "A producer that is not listed enqueues no job.",
             "QC-12": "No field is accepted that has no effect.",
+            "QC-13": "The details of a queue have its state, figures, and when it was changed.",
+            "QC-EX": _EXAMPLES,
         },
         may={
             "QC-S01": "A queue is created with its configuration.",
@@ -838,7 +865,7 @@ NOTES: Final[dict[str, str]] = {
     "EV-16": "Or that of its `traceparent`.",
     "EV-S03": "Heartbeats are recorded where `KEEP_EVENTS` names them.",
     "EV-S04": "At most once a second.",
-    "EV-S05": "Not by source.",
+    "EV-S05": "By source in polling, not in streams.",
     "EV-S08": "By age, 30 days by default; not by number.",
     "RL-005": "For credentials of all queues.",
     "RL-006": "One of each for a key and an episode, not for a job.",
@@ -861,8 +888,14 @@ NOTES: Final[dict[str, str]] = {
     "EH-13": "With the `errors` of the job, and not with its last `error`.",
     "EH-14": "Where an attempt cannot be stored, its transaction is repeated without it.",
     "EH-15": "A copy that an operator makes has the job that it copies as its parent.",
-    "EH-S03": "Not there: a history is read from the job at each request, so none can be rebuilt.",
-    "EH-S06": "Not there: the metrics come from the database that failed. It is logged.",
+    "EH-S03": "Its failed runs; the other events are read from the job and cannot be lost.",
+    "EH-S06": "By queue, in the statistics that all processes share.",
+    "CRON-S07": "In the response, in the admin, and in the log.",
+    "CRON-S08": "After an hour; the next run that is stored already keeps its time.",
+    "DUR-EX": "But for `args` that are an object, which the core document does not have.",
+    "FS-EX": "But for PUT of a pool, which is 422 `unsupported`.",
+    "WH-014": "Nor a 3xx, as redirects are not followed.",
+    "WF-EX": "`type: saga`, an extension, is refused.",
     "EH-S05": "A page of 10,000 jobs at a time, whole histories only.",
     "QC-05": "A request without a strategy means `reject`.",
     "QC-09": (

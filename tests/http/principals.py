@@ -32,7 +32,7 @@ MAY = {
 
 @dataclass(frozen=True)
 class Line:
-    """One line. `body` may hold "{job}", which becomes the id of a job of the other queue."""
+    """One line. "{job}" in `body` and `query` becomes the id of a job of the other queue."""
 
     method: str
     route: str
@@ -111,6 +111,7 @@ TABLE = [
     Line("GET", "ojs-histories", READ, HIDDEN),
     Line("DELETE", "ojs-histories", ADMIN, HIDDEN, query="?before=2100-01-01T00:00:00Z"),
     Line("GET", "ojs-history-stats", READ, HIDDEN),
+    Line("POST", "ojs-history-rebuild", OPERATOR, DENIED, query="?job_id={job}"),
     # Events
     Line("GET", "ojs-events", READ, HIDDEN),
     Line("GET", "ojs-event-stream", READ, DENIED, query="?channel=queue:other"),

@@ -9,7 +9,7 @@ import pytest
 from django.conf import settings
 from django.test import override_settings
 
-from django_ojs.operations import queues
+from django_ojs.operations import fetch, queues
 from django_ojs.operations.events import publish
 from django_ojs.spec.events import EventType
 from tests.factories import push, worker
@@ -86,6 +86,23 @@ def test_filters_take_commas_repetition_and_patterns() -> None:
     assert len(read("?job_types=one.job")["events"]) == 1
     assert len(read("?types=&queues=&job_types=&after=&limit=")["events"]) == 5
     assert read("?types=job.exploded")["events"] == []
+    fetch.fetch(["b"], worker_id="w/1")
+    for sources, number in (
+        ("ojs://django_ojs/workers/w%252F1", 1),
+        ("ojs://django_ojs/workers/*", 3),
+        ("ojs://django_ojs/api", 3),
+        ("ojs://django_ojs/cron,ojs://django_ojs/scheduler", 0),
+        ("ojs://django_ojs/cron&sources=ojs://django_ojs/api", 3),
+        ("ojs://django_ojs/*", 6),
+        ("*", 6),
+        ("ojs://another/*", 0),
+        ("ojs://django_ojs/workers/%00", 0),
+        ("", 6),
+    ):
+        found = read(f"?sources={sources}")["events"]
+        assert len(found) == number, sources
+        if sources.endswith("api"):
+            assert {event["source"] for event in found} == {"ojs://django_ojs/api"}
 
 
 @pytest.mark.once

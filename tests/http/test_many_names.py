@@ -179,7 +179,7 @@ def test_the_smallest_pairs_are_one_and_no_configured_queue_is_among_them() -> N
     queues.configure("mail", {"backpressure": {"max_depth": 10}})
 
     def total(jobs: int, progress_updates: int = 0) -> all_time.Total:
-        return all_time.Total([jobs, 0, 0, 0, 0, 0, 0, progress_updates])
+        return all_time.Total([jobs, 0, 0, 0, 0, 0, 0, progress_updates, 0])
 
     totals = {
         ("big", "a"): total(9),

@@ -69,7 +69,7 @@ def ask(api: Api, line: Line, job: str) -> ApiResponse:
     kinds = {"name": "other", "key": "w-classified" if "worker" in line.route else job}
     path = reverse(line.route, kwargs={name: kinds[name] for name in pattern.pattern.converters})
     body = json.loads(json.dumps(line.body).replace("{job}", job))
-    return api.ask(line.method, path + line.query, body)
+    return api.ask(line.method, path + line.query.replace("{job}", job), body)
 
 
 def patterns(found: Any = None) -> Iterator[URLPattern]:

@@ -148,7 +148,7 @@ def test_a_client_that_changes_its_types_in_the_middle_of_a_page_misses_nothing(
     scene(act)
 
 
-@pytest.mark.requirement("RT-R005", "RT-R007", "RT-R008")
+@pytest.mark.requirement("RT-R005", "RT-R007", "RT-R008", "RT-R013")
 def test_a_client_subscribes_gets_events_and_unsubscribes(settings: Any) -> None:
     settings.OJS = {**settings.OJS, "KEEP_EVENTS": ["*"]}
     api.push(queue="mail")
@@ -270,6 +270,7 @@ def test_who_may_use_one_queue_follows_no_other(settings: Any) -> None:
     scene(act)
 
 
+@pytest.mark.requirement("RT-R012")
 def test_only_pages_of_trusted_sites_may_open_a_connection(settings: Any) -> None:
     settings.CSRF_TRUSTED_ORIGINS = ["https://a.example", "https://*.b.example"]
     settings.OJS = {

@@ -4,17 +4,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from django.db import connection, transaction
+from django.db.models import F
 
 from django_ojs import signals
-from django_ojs.models import Attempt, Job
-from django_ojs.operations import ack, cancel, fail, fetch
+from django_ojs.models import Attempt, AuditEntry, Job
+from django_ojs.operations import ack, cancel, fail, fetch, retry
+from django_ojs.operations.jobs import history_rebuild
 from django_ojs.operations.workers import rescue
-from tests.factories import BOOM, HOUR, active, age, hourly, push, read, worker
+from django_ojs.spec.failure import Failure
+from django_ojs.storage.figures import rollups
+from tests.factories import BOOM, HOUR, active, age, hourly, in_state, push, read, worker
+from tests.http.api import NOBODY, Api
+from tests.http.test_metrics import scrape, value
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+api = Api()
 
 _REJECT = {
     "postgresql": """
@@ -104,3 +113,83 @@ def test_what_a_receiver_does_after_the_commit_has_its_history() -> None:
     finally:
         signals.job_failed.disconnect(receive)
     assert list(Attempt.primary.values_list("job_id", flat=True)) == [second.id]
+
+
+@pytest.mark.requirement("EH-S03", "EH-S06")
+def test_what_was_not_stored_is_counted_and_rebuilt_from_the_job() -> None:
+    def claim(worker_id: str) -> Any:
+        Job.primary.filter(state="retryable").update(due_at=F("created_at"))
+        (claimed,) = fetch.fetch(["lost"], worker_id=worker_id)
+        return claimed
+
+    def fail_again(worker_id: str) -> None:
+        fail.fail(claim(worker_id).id, Failure(type="Boom", message=f"by {worker_id}"))
+
+    def metric() -> float | None:
+        rollups.flush()
+        return value(scrape(), "ojs_history_write_failures_total", queue="lost")
+
+    def history() -> Any:
+        return api.get(f"jobs/{key}/history").ok()["events"]
+
+    def rebuild() -> Any:
+        return api.post(f"history/rebuild?job_id={key}").ok()
+
+    rollups.accumulator.reset()
+    key = push(queue="lost", retry=hourly(6)).pk
+    fail_again("w-1")
+    # A run that is returned before its start has no attempt, and has not failed.
+    claimed = claim("w-2")
+    rescue.give_back([(claimed.id, claimed.run)], worker_id="w-2")
+    with without_history():
+        fail_again("w-3")
+        fail_again("w-4")
+    assert metric() == 2
+    fail_again("w-5")
+    before = history()
+    found = rebuild()
+    assert (found["job_id"], found["events_reconstructed"]) == (str(key), 2)
+    assert found["approximate"] is True
+    assert found["gaps"][0] == "the end of 2 runs from 3 to 4 is estimated"
+    events = history()
+    added = [event for event in events if event.get("metadata") == {"reconstructed": True}]
+    assert [event for event in events if event not in added] == before
+    assert [event["data"]["attempt"] for event in added] == [3, 4]
+    assert {event["event_type"] for event in added} == {"job.attempt_failed"}
+    times = [event["timestamp"] for event in events]
+    assert times == sorted(times)
+    # Its error and its start are those of the job, and a discard says when it ended.
+    with without_history():
+        fail_again("w-6")
+        fail_again("w-7")
+    assert read(key).state == "discarded"
+    found = rebuild()
+    assert found["events_reconstructed"] == 3
+    started, failed, discarded = history()[-3:]
+    assert started["event_type"] == "job.attempt_started"
+    assert (failed["data"]["error"], failed["data"]["will_retry"]) == ("by w-7", False)
+    assert failed["timestamp"] == discarded["timestamp"]
+    assert read(key).envelope()["errors"][-1]["message"] == "by w-7"
+    # There is no more to rebuild, and what is deleted on request does not come back.
+    nothing = {"events_reconstructed": 0, "approximate": False, "gaps": []}
+    assert rebuild() == {"job_id": str(key), **nothing}
+    api.delete(f"jobs/{key}/history").ok()
+    assert rebuild()["events_reconstructed"] == 0
+    assert history() == []
+    actions = AuditEntry.primary.filter(object_id=str(key)).order_by("pk")
+    assert [each.action for each in actions] == ["job.history_rebuilt"] * 2 + [
+        "job.history_deleted"
+    ]
+    api.post("history/rebuild").error(400, "invalid_request", field="job_id")
+    api.post(f"history/rebuild?job_id={NOBODY}").error(404, "not_found")
+
+
+def test_a_history_without_a_gap_is_left_as_it_is() -> None:
+    running, done, stopped = active(), active(), active()
+    ack.ack(done.id)
+    cancel.cancel(stopped.id)
+    again = in_state("discarded", retry=hourly(1))
+    retry.retry(again.pk)
+    waiting = push()
+    for each in (running.id, done.id, stopped.id, again.pk, waiting.pk):
+        assert history_rebuild.rebuild(each).events == 0

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_ojs.operations.cron.description import describe
-from django_ojs.spec.cron import CronExpression, CronExpressionError, check_timezone
+from django_ojs.spec.cron import CronExpression, CronExpressionError, check_timezone, timezones
 
 PARIS = ZoneInfo("Europe/Paris")
 NEW_YORK = ZoneInfo("America/New_York")
@@ -283,6 +283,30 @@ def test_the_timezone_database_is_that_of_the_machine(tmp_path: Path) -> None:
     try:
         zoneinfo.reset_tzpath([tmp_path])
         assert check_timezone("Europe/Newtown").key == "Europe/Newtown"
+    finally:
+        zoneinfo.reset_tzpath(before)
+
+
+@pytest.mark.requirement("CRON-S08")
+def test_an_update_of_the_timezone_database_needs_no_restart(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = next(Path(d) for d in zoneinfo.TZPATH if (Path(d) / "Asia/Tokyo").exists())
+    (tmp_path / "Europe").mkdir()
+    before, now = zoneinfo.TZPATH, 1_000_000.0
+    monkeypatch.setattr(timezones.time, "monotonic", lambda: now)
+    noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+    def hour() -> int:
+        return noon.astimezone(check_timezone("Europe/Oldtown")).hour
+
+    try:
+        zoneinfo.reset_tzpath([tmp_path])
+        shutil.copy(folder / "Asia/Tokyo", tmp_path / "Europe/Oldtown")
+        assert hour() == 21
+        shutil.copy(folder / "America/New_York", tmp_path / "Europe/Oldtown")
+        now += timezones.RELOADED_EVERY
+        assert hour() == 7
     finally:
         zoneinfo.reset_tzpath(before)
 

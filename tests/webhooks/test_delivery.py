@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 from concurrent.futures import Future, ThreadPoolExecutor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 from typing import Any
 from uuid import UUID
 
@@ -280,7 +281,7 @@ def test_a_response_without_the_rest_of_its_body_is_a_response(
 
 
 @pytest.mark.parametrize("status", [400, 404, 410, 302])
-@pytest.mark.requirement("WH-R005")
+@pytest.mark.requirement("WH-014", "WH-R005")
 def test_what_the_receiver_refuses_is_not_repeated_until_somebody_asks(
     receiver: Receiver, ojs: Any, status: int
 ) -> None:
@@ -299,10 +300,22 @@ def test_what_the_receiver_refuses_is_not_repeated_until_somebody_asks(
     assert deliveries.latest()[0].status == DeliveryStatus.DELIVERED
 
 
+@pytest.mark.parametrize("is_date", [False, True])
+@pytest.mark.requirement("WH-012", "WH-R009")
 def test_a_receiver_that_is_asked_too_often_says_how_long_to_wait(
-    receiver: Receiver, ojs: Any
+    receiver: Receiver, ojs: Any, is_date: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    receiver.responses, receiver.headers = [429], {"Retry-After": "7200"}
+    timeouts: list[float] = []
+    post = https.post
+
+    def posted(*args: Any, **values: Any) -> Any:
+        timeouts.append(values["timeout"])
+        return post(*args, **values)
+
+    monkeypatch.setattr(https, "post", posted)
+    later = format_datetime(datetime.now(UTC) + timedelta(seconds=7200), usegmt=True)
+    receiver.responses = [429]
+    receiver.headers = {"Retry-After": later if is_date else "7200"}
     subscribe(receiver.url)
     happen("a")
     dispatch.dispatch()
@@ -310,6 +323,7 @@ def test_a_receiver_that_is_asked_too_often_says_how_long_to_wait(
     (job,) = jobs()
     assert job.state == State.RETRYABLE
     assert Job.primary.filter(due_at__gt=F("started_at") + timedelta(seconds=7000)).exists()
+    assert timeouts == [30]
 
 
 def test_a_webhook_is_disabled_after_deliveries_in_a_row_that_failed(
@@ -336,6 +350,7 @@ def test_a_webhook_is_disabled_after_deliveries_in_a_row_that_failed(
     assert "while disabled" not in receiver.subjects
 
 
+@pytest.mark.requirement("WH-R008")
 def test_a_removed_webhook_gets_nothing_more(receiver: Receiver, ojs: Any) -> None:
     webhook = subscribe(receiver.url)
     happen("a")

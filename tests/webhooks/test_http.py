@@ -156,7 +156,7 @@ def test_deliveries_are_listed_and_a_dead_one_is_sent_again(
         api.get(f"webhooks/deliveries/{unknown}").error(404, "not_found")
 
 
-@pytest.mark.requirement("WH-R006")
+@pytest.mark.requirement("WH-013", "WH-R006")
 def test_a_test_sends_an_event_at_once(
     loopback: None,
     receiver: Receiver,

@@ -55,10 +55,12 @@ class CronJobs(OJSView):
                 self.access.check_queue(cron.get(wanted.name).queue)
         self.make_known(queues=[job.queue], types=[job.type])
         stored, is_new = cron.register(wanted)
+        body = _both(stored)
+        if warning := cron.warning_of(stored.expression):
+            body["warnings"] = [str(warning)]
         if is_new:
-            location = {"Location": f"{request.path}/{stored.name}"}
-            return json_response(_both(stored), 201, location)
-        return json_response(_both(stored))
+            return json_response(body, 201, {"Location": f"{request.path}/{stored.name}"})
+        return json_response(body)
 
 
 class CronJobDetail(OJSView):

@@ -120,7 +120,9 @@ class Events(EventView):
             query, "limit", default=log.DEFAULT_LIMIT, minimum=1, maximum=log.MAX_LIMIT
         )
         filters, after = self.filters(), query.get("after") or None
-        page = self.read_replica(lambda: log.read(**filters, after=after, limit=limit))
+        sources = fields.query_list(query.getlist("sources"))
+        where = log.of_sources(sources) if sources else None
+        page = self.read_replica(lambda: log.read(**filters, where=where, after=after, limit=limit))
         return {"events": page.events, "cursor": page.cursor, "has_more": page.has_more}
 
 

@@ -23,7 +23,7 @@ from django_ojs.operations.enqueue.lineage import root_of
 from django_ojs.operations.fields import check_text
 from django_ojs.operations.figures.history import Period, Point, history
 from django_ojs.operations.figures.stats import percentiles
-from django_ojs.operations.jobs import execution_history, lineage
+from django_ojs.operations.jobs import execution_history, history_rebuild, lineage
 from django_ojs.operations.jobs.history_search import (
     NOTHING,
     TYPES,
@@ -223,6 +223,26 @@ class HistoryStatistics(OJSView):
             names=("start", "end"),
         )
         return {"buckets": [_bucket(point) for point in points]}
+
+
+class HistoryRebuild(JobView):
+    """The lost part of the history of a job, from the job itself (§9.5)."""
+
+    needs = {"POST": Scope.OPERATOR}
+
+    def post(self, request: Request) -> dict[str, Any]:
+        key = request.query_params.get("job_id", "")
+        if not key:
+            raise InvalidRequest.of("job_id", "is required, as a parameter of the path")
+        wanted = job_id(key)
+        self.check_queue_of(wanted)
+        rebuilt = history_rebuild.rebuild(wanted)
+        return {
+            "job_id": str(wanted),
+            "events_reconstructed": rebuilt.events,
+            "approximate": rebuilt.approximate,
+            "gaps": list(rebuilt.gaps),
+        }
 
 
 _PERIODS: Final[dict[str, Period]] = {"minute": "1m", "hour": "1h", "day": "1d"}

@@ -66,6 +66,7 @@ class QueueDetail(OJSView):
         found = queues.statistics(name)
         return {
             **_summary(found.status),
+            **timestamps(updated_at=found.status.updated_at),
             "config": dict(found.status.config.values),
             "stats": {
                 "depth": found.status.depth,

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -138,8 +139,10 @@ def _workflow_id(text: str) -> UUID:
 
 def _response(workflow: Workflow) -> dict[str, Any]:
     """Return a workflow with its steps; some clients read its scalars at the top."""
-    summary = _summary(workflow)
     details = workflows.details(workflow)
+    # The row knows it once a job has ended.
+    begun = [each.started_at for each in details if each.started_at is not None]
+    summary = _summary(workflow, started_at=min(begun, default=None))
     listed = [each for each in details if each.step.callback is None or _is_listed(each)]
     steps = [_step(index, each) for index, each in enumerate(listed)]
     shown = {**summary, _list_of(workflow): steps}
@@ -165,8 +168,8 @@ def _list_of(workflow: Workflow) -> str:
     return "steps" if workflow.type in ("chain", "graph") else "jobs"
 
 
-def _summary(workflow: Workflow) -> dict[str, Any]:
-    times = {"created_at": workflow.created_at, "started_at": workflow.started_at}
+def _summary(workflow: Workflow, *, started_at: datetime | None = None) -> dict[str, Any]:
+    times = {"created_at": workflow.created_at, "started_at": workflow.started_at or started_at}
     if workflow.finished_at is not None:
         is_cancelled = workflow.state == WorkflowState.CANCELLED
         times["cancelled_at" if is_cancelled else "completed_at"] = workflow.finished_at

@@ -24,6 +24,7 @@ from django_ojs.storage import database
 ACTIONS: Final = (
     *("job.enqueued", "job.run_again", "job.retried", "job.cancelled", "job.deleted"),
     *("job.run_now", "job.activated", "job.history_deleted"),
+    "job.history_rebuilt",
     *("jobs.retry", "jobs.cancel", "jobs.delete", "jobs.run_now", "bulk.ordered", "bulk.stopped"),
     *("jobs.imported", "jobs.pruned", "jobs.history_deleted", "doctor.repaired", "queue.drained"),
     *("queue.created", "queue.configured", "queue.paused", "queue.resumed", "queue.purged"),

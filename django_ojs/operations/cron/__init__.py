@@ -7,6 +7,7 @@ from django_ojs.operations.cron.registration import (
     register,
     remove,
     set_enabled,
+    warning_of,
 )
 from django_ojs.operations.cron.tick import fire_due
 from django_ojs.operations.cron.trigger import trigger
@@ -23,4 +24,5 @@ __all__ = [
     "runs",
     "set_enabled",
     "trigger",
+    "warning_of",
 ]

@@ -4,6 +4,7 @@ A cron job that code owns can be disabled and enabled by an operator; the rest o
 the code.
 """
 
+import logging
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -25,6 +26,8 @@ from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import Conflict, InvalidCronExpression, InvalidRequest
 from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database
+
+logger = logging.getLogger("django_ojs.cron")
 
 MAX_NAME: Final = 255
 MAX_DESCRIPTION: Final = 10_000
@@ -145,7 +148,14 @@ def _register(definition: Definition, values: dict[str, Any]) -> tuple[CronJob, 
             changes=changes,
             replaced=[each for each in replaced if each not in changes],
         )
+    if is_moved and (warning := warning_of(job.expression)) is not None:
+        logger.warning("The cron job %s: %s", name, warning)
     return job, is_new
+
+
+def warning_of(expression: str) -> str | None:
+    """Return what the author of a valid expression may not expect, if there is something."""
+    return schedule.parse_expression(expression).warning
 
 
 def _shown(job: CronJob) -> dict[str, Any]:

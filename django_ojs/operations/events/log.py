@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
+from urllib.parse import unquote
 from uuid import UUID
 
 from django.db.models import Q
@@ -196,6 +197,32 @@ def selecting(
     if job_types is not None:
         filters["data__job_type__in"] = sorted(job_types)
     return Q(**filters)
+
+
+def of_sources(patterns: Collection[str]) -> Q:
+    """Return the condition that the source of an event is among these (ojs-events §6.1).
+
+    One that ends in `*` stands for all that begin so. The source is derived from the data, so the
+    part of it that is the id of a worker is matched whole.
+    """
+    base = f"ojs://{settings().service_name}/"
+    by_worker = Q(data__has_key="worker_id") & ~Q(data__worker_id="")
+    of_component = {
+        events.source(type, {}, settings().service_name): Q(pk__in=[]) for type in events.CATALOGUE
+    }
+    for type in sorted(events.CATALOGUE):
+        of_component[events.source(type, {}, settings().service_name)] |= Q(type=type)
+    found = Q(pk__in=[])
+    for pattern in patterns:
+        start, star, _ = pattern.partition("*")
+        for source, types in of_component.items():
+            if source.startswith(start) if star else source == pattern:
+                found |= types & ~by_worker
+        if star and f"{base}workers/".startswith(start):
+            found |= by_worker
+        elif (worker := unquote(pattern.removeprefix(f"{base}workers/"))) != unquote(pattern):
+            found |= Q(data__worker_id=worker) if worker.isprintable() else Q(pk__in=[])
+    return found
 
 
 def _position(after: str, within: Collection[str] | None) -> int:

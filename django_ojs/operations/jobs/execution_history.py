@@ -5,7 +5,7 @@ before.
 """
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
@@ -38,6 +38,7 @@ class HistoryEvent:
     time: datetime
     data: dict[str, Any]
     worker_id: str | None = None
+    is_rebuilt: bool = False
 
     @property
     def position(self) -> tuple[int, int]:
@@ -54,6 +55,8 @@ class HistoryEvent:
         }
         if self.worker_id is not None:
             out["actor"] = {"type": "worker", "id": self.worker_id}
+        if self.is_rebuilt:
+            out["metadata"] = {"reconstructed": True}
         return out
 
 
@@ -74,6 +77,8 @@ def read(job: Job) -> list[HistoryEvent]:
 def events_of(job: Job, attempts: Sequence[Attempt]) -> list[HistoryEvent]:
     """Return the events of a job, given its attempts, without the size of its arguments."""
     found = list(of_creation(job))
+    # What was rebuilt was stored later than the runs after it.
+    attempts = sorted(attempts, key=lambda each: each.run)
     for attempt in attempts:
         found += of_attempt(job, attempt)
     if job.started_at is not None and job.run > (attempts[-1].run if attempts else 0):
@@ -124,7 +129,9 @@ def of_creation(job: Job) -> Iterator[HistoryEvent]:
 
 def of_attempt(job: Job, attempt: Attempt) -> Iterator[HistoryEvent]:
     """Yield the start and the end of an unsuccessful run."""
-    yield from _start(attempt.run, attempt.attempt, attempt.started_at, attempt.worker_id)
+    rebuilt = attempt.outcome == AttemptOutcome.REBUILT
+    for start in _start(attempt.run, attempt.attempt, attempt.started_at, attempt.worker_id):
+        yield replace(start, is_rebuilt=rebuilt)
     data: dict[str, Any] = {"attempt": attempt.attempt, "outcome": attempt.outcome}
     if attempt.started_at is not None:
         data["duration_ms"] = _milliseconds(attempt.started_at, attempt.finished_at)
@@ -150,6 +157,7 @@ def of_attempt(job: Job, attempt: Attempt) -> Iterator[HistoryEvent]:
         time=attempt.finished_at,
         data=data,
         worker_id=attempt.worker_id,
+        is_rebuilt=rebuilt,
     )
 
 

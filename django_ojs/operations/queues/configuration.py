@@ -6,6 +6,7 @@ Bounds hold at once. Limits that are not enforced are rejected; see `queue_confi
 from typing import Any
 
 from django.db import IntegrityError
+from django.db.models.functions import Now
 
 from django_ojs.conf import settings
 from django_ojs.operations import dead_letter_queue
@@ -105,7 +106,8 @@ def _store(name: str, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, 
     queue = touch(name)
     before = queue.config
     queue.config = merge(before, given)
-    queue.save(using=database.alias(), update_fields=["config"])
+    queue.updated_at = Now()
+    queue.save(using=database.alias(), update_fields=["config", "updated_at"])
     return before, queue.config
 
 

@@ -42,7 +42,7 @@ def touch(name: str) -> Queue:
 def revive(names: Iterable[str]) -> None:
     """Make deleted queues new ones, with the default configuration."""
     rows().filter(pk__in=names, config__has_key=DELETED).update(
-        config={}, paused_at=None, draining_at=None, created_at=Now()
+        config={}, paused_at=None, draining_at=None, created_at=Now(), updated_at=None
     )
 
 

@@ -41,6 +41,8 @@ class QueueStatus:
     name: str
     state: QueueState
     created_at: datetime
+    #: When its configuration was last changed.
+    updated_at: datetime
     paused_at: datetime | None
     counts: ByState
     config: QueueConfig
@@ -179,6 +181,7 @@ def _status(queue: Queue, found: ByState, default: dict[str, object]) -> QueueSt
         name=queue.name,
         state=state,
         created_at=queue.created_at,
+        updated_at=queue.updated_at or queue.created_at,
         paused_at=queue.paused_at,
         draining_at=queue.draining_at,
         counts=found,

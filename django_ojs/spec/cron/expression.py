@@ -123,6 +123,17 @@ class CronExpression:
     def __str__(self) -> str:
         return self.text
 
+    @property
+    def warning(self) -> str | None:
+        """What the author of a valid expression may not expect (ojs-cron §3.5)."""
+        if self.days is None or not self.days.rare:
+            return None
+        return _(
+            "Not every chosen month has the day %(day)s: there it does not fire. L is the last "
+            "day of each month.",
+            day=self.days.rare,
+        )
+
     def next_after(self, after: datetime, timezone: ZoneInfo) -> datetime | None:
         """Return the first moment after this one at which it fires, in UTC.
 

@@ -232,6 +232,8 @@ class Days:
     of_month: tuple[DayRule, ...]
     of_week: tuple[DayRule, ...]
     either: bool
+    #: The last day of the month that is named and that not each of the months has; 0 is none.
+    rare: int = 0
     _cache: dict[tuple[int, int], tuple[int, ...]] = field(default_factory=dict, compare=False)
 
     @classmethod
@@ -242,6 +244,7 @@ class Days:
             _rules_of_month(of_month),
             _rules_of_week(of_week),
             either=is_either_enough(of_month, of_week),
+            rare=_rare_day(of_month, months),
         )
         # Each month begins on each day of the week in some year.
         if not any(
@@ -291,6 +294,12 @@ def _rules_of_month(text: str) -> tuple[DayRule, ...]:
         else:
             found += (DayRule(DayKind.DAY, day) for day in DAY_OF_MONTH.item_values(item))
     return tuple(found)
+
+
+def _rare_day(of_month: str, months: Iterable[int]) -> int:
+    shortest = min(_LENGTHS[month] for month in months)
+    named = [item.upper().removesuffix("W") for item in DAY_OF_MONTH.items(of_month)]
+    return max((int(day) for day in named if day.isdigit() and int(day) > shortest), default=0)
 
 
 def _rules_of_week(text: str) -> tuple[DayRule, ...]:

@@ -1,6 +1,7 @@
 """Which names of the IANA timezone database a schedule may use (ojs-cron §5.1)."""
 
 import re
+import time
 from functools import lru_cache
 from typing import Final
 from zoneinfo import ZoneInfo, available_timezones
@@ -8,6 +9,9 @@ from zoneinfo import ZoneInfo, available_timezones
 from django_ojs.spec.cron.fields import CronExpressionError
 from django_ojs.spec.suggestions import did_you_mean
 from django_ojs.spec.texts import Translatable as _
+
+#: Seconds after which a timezone is read again (ojs-cron §5.3).
+RELOADED_EVERY: Final = 3600.0
 
 _OFFSET: Final = re.compile(r"(?:UTC|GMT)?[+-]?\d[\d:]*|(?:Etc/)?GMT[+-]\d+", re.ASCII)
 # The database lists abbreviations too: EST, CET, GMT. They have no small letter.
@@ -22,7 +26,7 @@ def check_timezone(name: str) -> ZoneInfo:
     if _ABBREVIATION.fullmatch(name):
         raise _error(_("an abbreviation can mean several timezones. Use UTC or America/New_York."))
     try:
-        return _load(name)
+        return _load(name, int(time.monotonic() / RELOADED_EVERY))
     except (KeyError, ValueError, OSError):  # also for a path, or a folder of the database
         pass
     known = [
@@ -38,11 +42,12 @@ def check_timezone(name: str) -> ZoneInfo:
     raise _error(_("the name is not in the IANA database. %(cure)s", cure=cure))
 
 
-@lru_cache(maxsize=1024)  # ZoneInfo itself keeps eight
-def _load(name: str) -> ZoneInfo:
+@lru_cache(maxsize=1024)
+def _load(name: str, period: int) -> ZoneInfo:
+    # ZoneInfo itself would keep what it has read: a machine is updated while its workers run.
     if not _NAME.fullmatch(name):
         raise KeyError(name)
-    return ZoneInfo(name)
+    return ZoneInfo.no_cache(name)
 
 
 def _error(message: str) -> CronExpressionError:

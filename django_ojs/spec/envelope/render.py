@@ -77,7 +77,7 @@ _VERBATIM: Final = tuple(
     field.name for field in FIELDS if field.option and field.stored == field.name
 )
 # Discarded without an execution that failed: no execution was completed.
-_NOT_COMPLETED: Final = frozenset({"expired", "dropped", "operator", "rate_limited"})
+NOT_COMPLETED: Final = frozenset({"expired", "dropped", "operator", "rate_limited"})
 
 
 def render(
@@ -171,5 +171,5 @@ def _add_times(out: dict[str, Any], job: StoredJob, state: str, options: dict[st
         out["cancelled_at"] = finished
     elif state == "discarded":
         out["discarded_at"] = finished
-        if job.discard_reason not in _NOT_COMPLETED:
+        if job.discard_reason not in NOT_COMPLETED:
             out["completed_at"] = finished

@@ -32,9 +32,10 @@ _BISECTIONS = 12
 
 #: What is counted, and the column of each.
 ENQUEUED, COMPLETED, FAILED, DISCARDED, REJECTED, DROPPED, LOST, PROGRESS_UPDATES = range(8)
+HISTORY_FAILURES = 8
 COLUMNS = (
     *("enqueued", "completed", "failed", "discarded", "rejected", "dropped", "lost"),
-    "progress_updates",
+    *("progress_updates", "history_failures"),
 )
 
 #: Minutes since 1970, a queue and a type.

@@ -31,9 +31,9 @@ class TestFeaturesThatAreNotServed:
             ("bulk", "POST", "dead-letter/retry"),
             ("results", "POST", "jobs/results"),
             ("results", "GET", f"jobs/{ID}/result"),
-            ("history", "POST", f"history/rebuild?job_id={ID}"),
             ("debug", "GET", f"debug/jobs/{ID}/traces/1"),
             ("queue_jobs", "GET", "queues/default/jobs"),
+            ("pools", "PUT", "admin/pools/critical-workers"),
         ],
     )
     def test_each_is_422_unsupported(

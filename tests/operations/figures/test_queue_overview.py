@@ -42,6 +42,7 @@ def row(
         name="alpha",
         state=QueueState.PAUSED if paused else QueueState.ACTIVE,
         created_at=NOW,
+        updated_at=NOW,
         paused_at=NOW if paused else None,
         counts={State.AVAILABLE: available},
         config=QueueConfig(backpressure=Backpressure(**bound)),

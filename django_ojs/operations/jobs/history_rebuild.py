@@ -1,0 +1,143 @@
+"""Rebuild the history of a job whose failed runs were not stored (ojs-execution-history §9.5).
+
+All other events are read from the row of the job, which cannot be lost alone.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from typing import Final
+from uuid import UUID
+
+from django.utils import timezone
+
+from django_ojs.models import Attempt, Job
+from django_ojs.models.attempt import AttemptOutcome
+from django_ojs.operations.access import audit_trail
+from django_ojs.operations.jobs.execution_history import MAX_RUNS, of_attempt
+from django_ojs.spec.envelope.render import NOT_COMPLETED
+from django_ojs.spec.states import State
+from django_ojs.storage import database, transitions
+
+_FAILED: Final = frozenset(
+    {
+        *(AttemptOutcome.FAILED, AttemptOutcome.TIMEOUT, AttemptOutcome.LAPSED),
+        *(AttemptOutcome.LOST, AttemptOutcome.REBUILT),
+    }
+)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Rebuilt:
+    """What was added to a history. `gaps` says what is estimated or stays unknown."""
+
+    events: int
+    approximate: bool
+    gaps: Sequence[str]
+
+
+@database.write_transaction
+def rebuild(job_id: UUID) -> Rebuilt:
+    """Add the failed runs of a job that its history has lost. Raises JobNotFound.
+
+    The job knows how many attempts it has spent since it was enqueued or retried by hand, and the
+    error and the start of the last one. A history that was deleted on request is not rebuilt.
+    """
+    job = transitions.lock(job_id)
+    if job.history_deleted_at is not None:
+        gap = "the history was deleted on request, and is not rebuilt"
+        return Rebuilt(events=0, approximate=False, gaps=[gap])
+    first = job.run - job.attempt + 1
+    attempts = Attempt.primary.filter(job_id=job_id, run__gte=first)
+    stored = {each.run: each for each in attempts.order_by("id")}
+    missing = [run for run in range(first, job.run + 1) if run not in stored]
+    current = _current_run(job, stored.get(job.run))
+    if current or job.started_at is None:  # It was returned before its start.
+        missing = [run for run in missing if run != job.run]
+    failed = sum(each.outcome in _FAILED for each in stored.values())
+    lost = max(0, job.spent - current - failed)
+    # A run that was returned before its start has no row either, so the number decides.
+    runs = missing[-min(lost, MAX_RUNS) :] if lost else []
+    added = list(_attempts(job, runs, stored))
+    Attempt.primary.bulk_create(added)
+    events = sum(1 for each in added for _ in of_attempt(job, each))
+    if added:
+        audit_trail.record(
+            "job.history_rebuilt", job_id, type=job.type, queue=job.queue, events=events
+        )
+    estimated = [each.run for each in added if not _is_exact(job, each)]
+    return Rebuilt(
+        events=events,
+        approximate=bool(estimated),
+        gaps=list(_gaps(estimated, job, is_certain=len(runs) == len(missing))),
+    )
+
+
+def _current_run(job: Job, latest: Attempt | None) -> int:
+    """Return 1 if the latest run counts as an attempt, and is no failure."""
+    if job.state in (State.ACTIVE, State.COMPLETED):
+        return 1
+    # It may have been cancelled while it ran: then it did not fail.
+    cancelled = latest is None or latest.outcome == AttemptOutcome.CANCELLED
+    return int(job.state == State.CANCELLED and job.started_at is not None and cancelled)
+
+
+def _attempts(job: Job, runs: Sequence[int], stored: dict[int, Attempt]) -> Iterator[Attempt]:
+    for _, group in groupby(enumerate(runs), key=lambda each: each[1] - each[0]):
+        together = [run for _, run in group]
+        low, high = _bounds(job, together, stored)
+        for index, run in enumerate(together, start=1):
+            is_latest = run == job.run
+            finished_at = low + (high - low) * index / (len(together) + 1)
+            if is_latest:
+                finished_at = _end_of_latest(job)
+            yield Attempt(
+                job_id=job.pk,
+                attempt=job.attempt - (job.run - run),
+                run=run,
+                outcome=AttemptOutcome.REBUILT,
+                started_at=job.started_at if is_latest else None,
+                finished_at=finished_at,
+                error=job.error if is_latest else None,
+            )
+
+
+def _bounds(
+    job: Job, together: Sequence[int], stored: dict[int, Attempt]
+) -> tuple[datetime, datetime]:
+    """Return the moments between which these runs, one after the other, have ended."""
+    before, after = stored.get(together[0] - 1), stored.get(together[-1] + 1)
+    low = job.created_at if before is None else before.finished_at
+    if after is None:
+        high = job.started_at or job.finished_at or job.enqueued_at or timezone.now()
+    else:
+        high = after.started_at or after.finished_at
+    return low, max(low, high)
+
+
+def _end_of_latest(job: Job) -> datetime:
+    assert job.started_at is not None
+    if job.finished_at is not None:
+        return job.finished_at
+    if job.enqueued_at is not None and job.enqueued_at > job.started_at:
+        return job.enqueued_at
+    return job.started_at
+
+
+def _is_exact(job: Job, attempt: Attempt) -> bool:
+    ended = job.state == State.DISCARDED and job.discard_reason not in NOT_COMPLETED
+    return ended and attempt.run == job.run
+
+
+def _gaps(estimated: Sequence[int], job: Job, *, is_certain: bool) -> Iterator[str]:
+    if not estimated:
+        return
+    first, last = estimated[0], estimated[-1]
+    which = f"run {first}" if first == last else f"{len(estimated)} runs from {first} to {last}"
+    yield f"the end of {which} is estimated"
+    unknown = [run for run in estimated if run != job.run]
+    if unknown:
+        yield f"the starts, the workers and the errors of {len(unknown)} of them are not known"
+    if not is_certain:
+        yield "other runs were returned before their start: which ones failed is not known"
