@@ -5,13 +5,14 @@ from typing import Any
 
 from django import forms
 from django.http import HttpRequest
+from django.utils.functional import lazy
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy, pgettext_lazy
 
 from django_ojs.admin.actions import Action, Skipped
 from django_ojs.admin.job_list import STATE_WORDS
 from django_ojs.conf import settings
-from django_ojs.formatting import StrOrPromise, lazy_number, lazy_sentence, number
+from django_ojs.formatting import StrOrPromise, lazy_number, lazy_sentence, localized, number
 from django_ojs.models import Queue
 from django_ojs.operations import queues
 from django_ojs.operations.figures import stats
@@ -21,6 +22,8 @@ from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
 
 _DEFAULT = pgettext_lazy("a value", "default")
+#: A reason within a sentence, in its language.
+_LAZY_REASON = lazy(lambda reason: localized(reason).removesuffix("."), str)
 
 _STRATEGIES = {
     "reject": gettext_lazy("reject: an enqueue fails"),
@@ -206,7 +209,7 @@ def _purge(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str
         queue=queue.name,
         states=", ".join(values["states"]),
         failed=lazy_number(done.failed),
-        error=done.errors[0].error.removesuffix(".") if done.failed else "",
+        error=_LAZY_REASON(done.errors[0].error) if done.failed else "",
     )
 
 

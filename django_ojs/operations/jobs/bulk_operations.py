@@ -23,7 +23,7 @@ from django_ojs.models import BulkOperation, BulkOperationJob, Job
 from django_ojs.models.bulk_operation import STOPPED_BY_ERROR, BulkActionName, BulkState
 from django_ojs.operations.access import audit, audit_trail
 from django_ojs.operations.jobs import bulk_step, cursor, filter_json
-from django_ojs.operations.jobs.bulk_step import CHUNK, BulkStep, StepAction, StepResult
+from django_ojs.operations.jobs.bulk_step import CHUNK, OTHER, BulkStep, StepAction, StepResult
 from django_ojs.operations.jobs.cursor import Cursor
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.listing import SCAN_LIMIT, IndexScan, count, index_scans
@@ -42,7 +42,6 @@ OVER: Final = (BulkState.STOPPED, BulkState.DONE)
 #: Jobs and reasons that are stored of those that were left unchanged.
 MAX_ERRORS: Final = 100
 _MAX_REASONS: Final = 20
-_OTHER: Final = "Another reason."
 
 #: Jobs of one retry that are followed, or that one search finds, and for how long after its end.
 MAX_FOLLOWED: Final = 10_000
@@ -434,7 +433,7 @@ def _count(operation: BulkOperation, seen: int, result: StepResult) -> None:
     operation.failed += len(result.failed)
     for reason, times in Counter(unchanged.values()).items():
         known = reason in operation.reasons or len(operation.reasons) < _MAX_REASONS
-        name = reason if known else _OTHER
+        name = reason if known else OTHER
         operation.reasons[name] = operation.reasons.get(name, 0) + times
     room = MAX_ERRORS - len(operation.errors)
     reported = sorted(unchanged.items())[:room]
