@@ -22,14 +22,20 @@ from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
 
 _DEFAULT = pgettext_lazy("a value", "default")
-#: A reason within a sentence, in its language.
-_LAZY_REASON = lazy(lambda reason: localized(reason).removesuffix("."), str)
 
 _STRATEGIES = {
     "reject": gettext_lazy("reject: an enqueue fails"),
     "block": gettext_lazy("block: an enqueue waits for space, then fails"),
     "drop_oldest": gettext_lazy("drop_oldest: the oldest jobs are dropped"),
 }
+
+
+def _reason(text: str) -> str:
+    """Return a reason as a part of a sentence, in its language."""
+    return localized(text).removesuffix(".")
+
+
+_lazy_reason = lazy(_reason, str)
 
 #: A running job can be cancelled, but not purged.
 _PURGEABLE = [(state.value, STATE_WORDS[state]) for state in State if state is not State.ACTIVE]
@@ -209,7 +215,7 @@ def _purge(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str
         queue=queue.name,
         states=", ".join(values["states"]),
         failed=lazy_number(done.failed),
-        error=_LAZY_REASON(done.errors[0].error) if done.failed else "",
+        error=_lazy_reason(done.errors[0].error) if done.failed else "",
     )
 
 

@@ -157,7 +157,7 @@ class BulkStep:
             rows = rows.defer("args", "meta", "result")
         erasing = self.action.act is erase_all
         held = {job.pk: job for job in rows.select_for_update(no_key=not erasing)}
-        skipped = {key: _GONE for key in keys if key not in held}
+        skipped: dict[UUID, str] = {key: _GONE for key in keys if key not in held}
         for job in held.values():
             if reason := self._reason_to_skip(job):
                 skipped[job.pk] = reason
