@@ -29,7 +29,7 @@ setattr(claim_floors, "SLOW", float("inf"))  # noqa: B010 - a constant
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    for plugin in (tiers, measuring, fork_server):
+    for plugin in (tiers, measuring, teardown, fork_server):
         config.pluginmanager.register(plugin)
     # An installed package registers it by its entry point.
     config.pluginmanager.import_plugin("django_ojs.pytest_plugin")

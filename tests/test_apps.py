@@ -29,7 +29,7 @@ def run(code: str, installed: list[str], *, folder: Path) -> subprocess.Complete
         env={"PYTHONPATH": f"{folder}:{ROOT}", "PYTHONWARNINGS": "error"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 
@@ -120,7 +120,7 @@ def test_a_bad_setting_is_a_system_check_although_there_are_handlers(tmp_path: P
             cwd=tmp_path,
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             check=False,
         )
         for arguments in (["manage.py", "check"], ["-c", "import django; django.setup()"])

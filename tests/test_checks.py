@@ -155,7 +155,7 @@ def test_commands_without_a_database_do_not_wait_for_one_that_hangs(
             },
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=240,
             check=False,
         )
         assert not done.returncode, done.stderr

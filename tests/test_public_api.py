@@ -124,7 +124,7 @@ def test_the_package_can_be_imported_before_django_is_set_up() -> None:
         env={},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert (found.stdout, found.stderr) == ("False\n", "")

@@ -17,10 +17,11 @@ from django_ojs.admin.bulk_actions import BULK_ACTIONS, BulkAction
 from django_ojs.admin.job_actions import ChangesForm, describe, overrides
 from django_ojs.admin.job_list import filter_query
 from django_ojs.admin.query_timeout import timed_queries
-from django_ojs.formatting import error_message, lazy_sentence
+from django_ojs.formatting import error_message, lazy_sentence, localized
 from django_ojs.models import BulkOperation
 from django_ojs.models.bulk_operation import BulkActionName, BulkState
 from django_ojs.operations.jobs import bulk_operations, filter_json, listing, search_query
+from django_ojs.operations.jobs.bulk_step import reason
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.search_access import permitted
 from django_ojs.operations.jobs.search_query import Search
@@ -101,7 +102,13 @@ class BulkOperationAdmin(OperatorModelAdmin):
             "retried_links": _links(operation, retried),
             "timed_out": query.timed_out,
             "buttons": self.buttons(request, operation),
-            "reasons": sorted(operation.reasons.items(), key=lambda each: -each[1]),
+            "reasons": [
+                (localized(reason(stored)), number)
+                for stored, number in sorted(operation.reasons.items(), key=lambda each: -each[1])
+            ],
+            "unchanged": [
+                each | {"error": localized(reason(each["error"]))} for each in operation.errors
+            ],
         }
         return self.render(request, "bulk_operation", str(operation), context)
 

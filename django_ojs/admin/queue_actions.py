@@ -5,13 +5,14 @@ from typing import Any
 
 from django import forms
 from django.http import HttpRequest
+from django.utils.functional import lazy
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy, pgettext_lazy
 
 from django_ojs.admin.actions import Action, Skipped
 from django_ojs.admin.job_list import STATE_WORDS
 from django_ojs.conf import settings
-from django_ojs.formatting import StrOrPromise, lazy_number, lazy_sentence, number
+from django_ojs.formatting import StrOrPromise, lazy_number, lazy_sentence, localized, number
 from django_ojs.models import Queue
 from django_ojs.operations import queues
 from django_ojs.operations.figures import stats
@@ -27,6 +28,14 @@ _STRATEGIES = {
     "block": gettext_lazy("block: an enqueue waits for space, then fails"),
     "drop_oldest": gettext_lazy("drop_oldest: the oldest jobs are dropped"),
 }
+
+
+def _reason(text: str) -> str:
+    """Return a reason as a part of a sentence, in its language."""
+    return localized(text).removesuffix(".")
+
+
+_lazy_reason = lazy(_reason, str)
 
 #: A running job can be cancelled, but not purged.
 _PURGEABLE = [(state.value, STATE_WORDS[state]) for state in State if state is not State.ACTIVE]
@@ -206,7 +215,7 @@ def _purge(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str
         queue=queue.name,
         states=", ".join(values["states"]),
         failed=lazy_number(done.failed),
-        error=done.errors[0].error.removesuffix(".") if done.failed else "",
+        error=_lazy_reason(done.errors[0].error) if done.failed else "",
     )
 
 

@@ -25,12 +25,13 @@ from django_ojs.command_line.subcommand import (
     add_confirmation,
     usage_error,
 )
-from django_ojs.formatting import StrOrPromise, error_message, grouped
+from django_ojs.formatting import StrOrPromise, error_message, grouped, localized
 from django_ojs.models import BulkOperation
 from django_ojs.models.bulk_operation import BulkActionName, BulkState
 from django_ojs.operations.access import audit
 from django_ojs.operations.jobs import bulk, bulk_execution, bulk_operations, listing
 from django_ojs.operations.jobs.bulk import Summary
+from django_ojs.operations.jobs.bulk_step import reason
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import InvalidRequest
 
@@ -92,7 +93,7 @@ class _Change:
             }
             console.line(text)
             for each in summary.errors:
-                console.note(f"{each.job_id}: {each.error}")
+                console.note(f"{each.job_id}: {localized(each.error)}")
         return FAILED if summary.failed else OK
 
     def _matching(self, console: Console, which: JobFilter) -> int:
@@ -124,8 +125,8 @@ class _Change:
                 "id": operation.pk,
             }
             console.line(text)
-            for reason, number in operation.reasons.items():
-                console.note(f"{grouped(number)}: {reason}")
+            for stored, number in operation.reasons.items():
+                console.note(f"{grouped(number)}: {localized(reason(stored))}")
             if not is_done:
                 console.note(
                     _("The operation was stopped by %(stopped_by)s.")

@@ -21,7 +21,7 @@ from django_ojs.command_line.subcommand import (
     duration,
     usage_error,
 )
-from django_ojs.formatting import error_message, grouped
+from django_ojs.formatting import error_message, grouped, localized
 from django_ojs.operations.access import audit, audit_trail
 from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.events import log
@@ -74,7 +74,7 @@ def _purge(console: Console, options: Options) -> int:
         )
         console.line(text % {"deleted": grouped(deleted), "failed": grouped(failed)})
         for each in summary.errors:
-            console.note(f"{each.job_id}: {each.error}")
+            console.note(f"{each.job_id}: {localized(each.error)}")
     return FAILED if failed else OK
 
 

@@ -7,6 +7,7 @@ condition into a subquery with a LIMIT.
 
 from typing import Any, TypeVar
 
+import django
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model, QuerySet
 from django.db.models.sql import Query
@@ -27,12 +28,20 @@ class _Rows(BaseTable):
         self, compiler: SQLCompiler, connection: BaseDatabaseWrapper
     ) -> tuple[str, tuple[Any, ...]]:
         sql, parameters = self._rows.get_compiler(connection=connection).as_sql()
-        name = compiler.quote_name_unless_alias(self.table_alias or self.table_name)
+        name = _quoted(compiler, self.table_alias or self.table_name)
         return f"({sql}) {name}", tuple(parameters)
 
     def relabeled_clone(self, change_map: dict[str | None, str]) -> "_Rows":
         alias = change_map.get(self.table_alias, self.table_alias)
         return _Rows(self._rows, self.table_name, alias)
+
+
+def _quoted(compiler: Any, name: str) -> str:
+    """Quote the name of a table or alias as the compiler does where columns refer to it."""
+    if django.VERSION >= (6, 1):
+        return str(compiler.quote_name(name))
+    # Deprecated since Django 6.1, which quotes every alias; earlier versions quote none.
+    return str(compiler.quote_name_unless_alias(name))
 
 
 def first_rows(found: QuerySet[T], limit: int) -> QuerySet[T]:

@@ -328,7 +328,7 @@ def test_a_project_without_the_admin_and_the_api_loads_neither() -> None:
         env={k: v for k, v in os.environ.items() if k != "DJANGO_SETTINGS_MODULE"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
     assert done.returncode == 0, done.stderr

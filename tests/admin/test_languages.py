@@ -11,13 +11,16 @@ from django.test import override_settings
 from django.utils import translation
 
 from django_ojs import formatting
-from django_ojs.models import AuditEntry, Queue
+from django_ojs.formatting import localized
+from django_ojs.models import AuditEntry, BulkOperation, Queue
+from django_ojs.operations import queues
 from django_ojs.operations.cron import schedule
+from django_ojs.operations.jobs import bulk_step
 from tests.admin.test_pages import BASE
 from tests.admin.test_queue_actions import known, said
 from tests.admin.users import root
 from tests.command_line.run import ojs
-from tests.factories import push
+from tests.factories import in_state, push
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -54,6 +57,26 @@ def test_a_command_writes_the_language_of_the_site_and_english_for_programs() ->
     assert "Queue mail ist angehalten" in ojs("pause", "mail").out
     assert Queue.primary.get(pk="mail").paused
     assert ojs("pause", "mail", "--json").json == {"queues": {"mail": "paused"}}
+
+
+@pytest.mark.usefixtures("in_german")
+@pytest.mark.django_db(transaction=True)
+def test_reasons_of_a_bulk_operation_are_english_where_stored() -> None:
+    for _ in range(2):
+        in_state("discarded", queue="mail")
+    waiting = push(queue="mail")
+    queues.configure("mail", {"backpressure": {"max_depth": 2}})
+
+    refused = ojs("retry", waiting.pk)
+    assert "Der Job ist available; für retry muss er discarded sein." in refused.err
+    assert "1: Queue mail ist voll\n" in ojs("retry", "queue:mail", "--yes").err
+    operation = BulkOperation.primary.get()
+    assert operation.reasons == {"queue mail is full": 1}
+    page = root().get(f"{BASE}bulkoperation/{operation.pk}/change/").content.decode()
+    assert page.count("Queue mail ist voll") == 2  # Among the reasons, and beside the job.
+    stored = bulk_step.reason("The job is active; run_now needs it retryable or scheduled.")
+    shown = "Der Job ist active; für run_now muss er retryable oder scheduled sein."
+    assert localized(stored) == shown
 
 
 @pytest.mark.usefixtures("in_german")

@@ -271,7 +271,7 @@ def _restore_receivers(sent: Signal, receivers: list[Any]) -> None:
 
 
 def _wait_for_threads() -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 240
     while any(thread.name.startswith("ojs-") for thread in threading.enumerate()):
         assert time.monotonic() < deadline, "a thread of the worker does not end"
         time.sleep(0.01)

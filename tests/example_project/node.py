@@ -14,7 +14,7 @@ from typing import Any
 from example_project.demo.node import WORKER
 
 HANDLERS = Path(__file__).with_name("node_handlers.mjs")
-SECONDS = 30.0
+SECONDS = 180.0
 QUEUE = "node"
 
 

@@ -16,7 +16,7 @@ import pytest
 # The database is one of its own; which kind it is changes nothing here.
 pytestmark = [pytest.mark.slow, pytest.mark.sqlite, pytest.mark.process]
 
-SECONDS = 40.0
+SECONDS = 180.0
 
 
 def test_the_site_is_up_until_a_signal_ends_it(tmp_path: Path) -> None:

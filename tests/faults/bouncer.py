@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.worker.waiting import eventually
+from tests.worker.waiting import BOUND, eventually
 
 #: Debian's package puts it where only root's PATH looks.
 PROGRAM = shutil.which("pgbouncer", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
@@ -78,5 +78,5 @@ def bouncer(server: dict[str, Any], pool: int) -> Iterator[dict[str, str]]:
         yield {"HOST": str(folder), "PORT": str(PORT)}
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(BOUND)
         shutil.rmtree(folder, ignore_errors=True)

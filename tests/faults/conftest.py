@@ -19,6 +19,7 @@ from tests.faults.replication import Pair, replicated_pair
 from tests.faults.site import Site
 from tests.sizes import FULL as FULL
 from tests.worker.processes import ROOT
+from tests.worker.waiting import BOUND
 
 _reported: list[str] = []
 
@@ -74,7 +75,7 @@ def pair(site: Site) -> Iterator[Pair]:
             "DJANGO_SETTINGS_MODULE": "tests.faults.http_settings",  # With the admin's tables.
         }
         command = [sys.executable, "manage.py", "migrate", "--verbosity=0"]
-        fork_server.run(command, cwd=ROOT, env=environment, check=True, timeout=120)
+        fork_server.run(command, cwd=ROOT, env=environment, check=True, timeout=BOUND)
         with connected_to(servers.settings):
             try:
                 yield servers

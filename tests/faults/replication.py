@@ -16,7 +16,7 @@ import psutil
 import psycopg
 
 from tests.docs.pages import ROOT, blocks
-from tests.worker.waiting import eventually
+from tests.worker.waiting import BOUND, eventually
 
 _PAGE = ROOT / "docs/how-to/outgrow-one-machine.md"
 
@@ -108,7 +108,7 @@ class Server:
             arguments,
             bin_path=self._library.bin_path,
             user=self._library.system_user,
-            timeout=60,
+            timeout=BOUND,
         )
 
 

@@ -33,7 +33,7 @@ BEAT = 5
 #: A killed process may go on for a moment after the call returns.
 _DYING = 0.25
 #: What a kill storm needs at the longest to run what is left.
-DRAIN = 60.0
+DRAIN = BOUND
 
 
 class Site:
@@ -202,7 +202,7 @@ class Site:
             )
 
 
-def until(condition: Callable[[], bool], within: float, pause: float = 0.02) -> bool:
+def until(condition: Callable[[], bool], within: float = BOUND, pause: float = 0.02) -> bool:
     """Wait for a condition. Return whether it came true."""
     end = time.monotonic() + within
     while not condition():

@@ -29,11 +29,11 @@ from tests.databases import ALIASES
 from tests.factories import GENERATED, connected_to, envelope, own_connections
 from tests.faults.bouncer import PROGRAM, bouncer
 from tests.faults.conftest import FULL, Report
+from tests.worker.waiting import BOUND
 
 pytestmark = [
     pytest.mark.django_db(transaction=True, databases=ALIASES),
     pytest.mark.slow,
-    pytest.mark.timeout(600),
 ]
 
 NAME = "bounded"
@@ -212,7 +212,7 @@ def _crowd(strategy: str, seed: int) -> str:
     time.sleep(SECONDS)
     stop.set()
     for thread in threads:
-        thread.join(60)
+        thread.join(BOUND)
     assert not errors, errors[0]
     assert not over
     # Now it stands still: it fills to the bound and no further.

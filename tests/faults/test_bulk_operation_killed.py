@@ -24,6 +24,7 @@ from django_ojs.storage.figures import counts
 from tests import fork_server
 from tests.factories import jobs
 from tests.sizes import FULL
+from tests.worker.waiting import BOUND
 
 JOBS = 100_000 if FULL else 8_000
 KILLS = 5
@@ -64,13 +65,12 @@ def _killed_at_the_end(program: str, environment: dict[str, str]) -> Iterator[No
         yield
     finally:
         worker.kill()
-        worker.wait(20)
+        worker.wait(BOUND)
         if worker.stdout is not None:
             worker.stdout.close()
 
 
 @pytest.mark.postgresql
-@pytest.mark.timeout(280)
 def test_every_job_is_retried_once_by_workers_that_are_killed(
     process_environment: dict[str, str],
 ) -> None:
@@ -83,12 +83,12 @@ def test_every_job_is_retried_once_by_workers_that_are_killed(
     for kill in range(KILLS):
         with _killed_at_the_end(_WORK, process_environment):
             # Each is killed with a part of the work done, in the middle of a chunk.
-            until, wanted = time.monotonic() + 60, JOBS * (kill + 1) // (KILLS + 2)
+            until, wanted = time.monotonic() + BOUND, JOBS * (kill + 1) // (KILLS + 2)
             while bulk_operations.get(operation.pk).done < wanted:
                 assert time.monotonic() < until
                 time.sleep(0.003)
         # Its last commit may have been on the way.
-        until = time.monotonic() + 20
+        until = time.monotonic() + BOUND
         while bulk_operations.get(operation.pk).done != jobs().filter(state="available").count():
             assert time.monotonic() < until
             time.sleep(0.05)
@@ -102,7 +102,6 @@ def test_every_job_is_retried_once_by_workers_that_are_killed(
 
 
 @pytest.mark.postgresql
-@pytest.mark.timeout(120)
 def test_a_search_goes_on_where_a_killed_worker_left_it(
     process_environment: dict[str, str],
 ) -> None:
@@ -111,7 +110,7 @@ def test_a_search_goes_on_where_a_killed_worker_left_it(
     which = JobFilter(dead_letter=True, type="shop.*")
     search = background_search.start(which, by="ann")
     with _killed_at_the_end(_SEARCH, process_environment):
-        until = time.monotonic() + 60
+        until = time.monotonic() + BOUND
         while bulk_operations.get(search.pk).jobs_read < 1_000:
             assert time.monotonic() < until
             time.sleep(0.003)

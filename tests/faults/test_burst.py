@@ -27,7 +27,7 @@ pytestmark = [
     pytest.mark.django_db(transaction=True, databases=ALIASES),
     pytest.mark.slow,
     pytest.mark.sized,
-    pytest.mark.timeout(900),
+    pytest.mark.timeout(1800),
 ]
 
 

@@ -7,6 +7,7 @@ import pytest
 from tests.databases import ALIASES
 from tests.faults.conftest import FULL, Report
 from tests.faults.site import Site, until
+from tests.worker.waiting import BOUND
 
 #: Producers that are killed.
 KILLS = 100 if FULL else 4
@@ -15,7 +16,7 @@ pytestmark = [
     pytest.mark.smoke,
     pytest.mark.django_db(transaction=True, databases=ALIASES),
     pytest.mark.slow,
-    pytest.mark.timeout(120 + KILLS * 5),
+    pytest.mark.timeout(900 + KILLS * 5),
 ]
 
 
@@ -30,11 +31,11 @@ def test_promise_1_a_job_is_stored_if_and_only_if_its_transaction_commits(
         producer = site.enqueue(1_000_000, milliseconds=0, ways="one,batch,savepoint")
         log = site.folder / f"enqueuer-{number}.log"
         most = site.dice.randrange(2_000, 40_000)
-        assert until(lambda log=log, most=most: log.exists() and log.stat().st_size > most, 120), (  # type: ignore[misc]  # mypy has no inference for a default
+        assert until(lambda log=log, most=most: log.exists() and log.stat().st_size > most), (  # type: ignore[misc]  # mypy has no inference for a default
             (site.folder / f"enqueuer-{number}.err").read_text()
         )
         producer.kill()
-        producer.wait(120)
+        producer.wait(BOUND)
         attempted, acknowledged = (set(site.known(k)) for k in ("attempted", "acknowledged"))
         rolled_back = set(site.known("rolled-back"))
         unknown = attempted - acknowledged - rolled_back

@@ -18,7 +18,7 @@ from tests.faults.cluster import Cluster, own_cluster
 from tests.faults.conftest import Report
 from tests.faults.site import Site
 from tests.worker.processes import ROOT
-from tests.worker.waiting import eventually
+from tests.worker.waiting import BOUND, eventually
 
 PROCESSES = 30
 CONNECTIONS = 40
@@ -31,7 +31,6 @@ pytestmark = [
     pytest.mark.django_db(transaction=True, databases=ALIASES),
     pytest.mark.postgresql,
     pytest.mark.storm,
-    pytest.mark.timeout(300),
 ]
 
 
@@ -46,7 +45,7 @@ def cluster(site: Site) -> Iterator[Cluster]:
             "DJANGO_SETTINGS_MODULE": "tests.faults.settings",
         }
         command = [sys.executable, "manage.py", "migrate", "--verbosity=0"]
-        fork_server.run(command, cwd=ROOT, env=environment, check=True, timeout=120)
+        fork_server.run(command, cwd=ROOT, env=environment, check=True, timeout=BOUND)
         with connected_to(server.settings):
             try:
                 yield server
@@ -77,7 +76,7 @@ def test_without_a_pooler_the_server_is_not_overrun_and_work_goes_on_when_there_
         rate = (refused(cluster) - before) / (time.monotonic() - began) / PROCESSES
         many.signal(signal.SIGTERM)
         assert many.ends() == 0
-    enqueuer.wait(120)
+    enqueuer.wait(BOUND)
     site.drained()
     verdict = site.verdict()
     report(

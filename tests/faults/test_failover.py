@@ -32,7 +32,6 @@ pytestmark = [
     pytest.mark.django_db(transaction=True, databases=ALIASES),
     pytest.mark.postgresql,
     pytest.mark.storm,
-    pytest.mark.timeout(300),
 ]
 
 #: Of the worker that finds its jobs by notifications only.

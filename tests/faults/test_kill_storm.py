@@ -11,18 +11,19 @@ from tests.faults import ledger
 from tests.faults.conftest import FULL, Report
 from tests.faults.site import DRAIN, Site, until
 from tests.worker.processes import Tree
+from tests.worker.waiting import BOUND
 
 JOBS = int(os.environ.get("OJS_FAULTS_JOBS") or (10_000 if FULL else 400))
 KILLS = int(os.environ.get("OJS_FAULTS_KILLS") or (50 if FULL else 3))
 #: The whole storm, at the longest: a supervisor waits up to 15 s before it replaces a child again
 #: that dies young.
-LONGEST = 120 + KILLS * 16 + JOBS / 20
+LONGEST = BOUND + KILLS * 16 + JOBS / 20
 
 pytestmark = [
     pytest.mark.smoke,
     pytest.mark.django_db(transaction=True, databases=ALIASES),
     pytest.mark.slow,
-    pytest.mark.timeout(LONGEST + 60),
+    pytest.mark.timeout(LONGEST + 900),
 ]
 
 

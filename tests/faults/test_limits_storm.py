@@ -15,17 +15,18 @@ from tests.faults import ledger
 from tests.faults.conftest import FULL, Report
 from tests.faults.site import DRAIN, Site, until
 from tests.faults.test_kill_storm import Crew
+from tests.worker.waiting import BOUND
 
 JOBS = int(os.environ.get("OJS_FAULTS_LIMITED_JOBS") or (3_000 if FULL else 300))
 KILLS = int(os.environ.get("OJS_FAULTS_KILLS") or (50 if FULL else 3))
 #: Two processes of four threads each would run more jobs at once, and start more in a second.
 AT_ONCE, PER_SECOND = 5, 30
-LONGEST = 120 + KILLS * 16 + 2 * JOBS / PER_SECOND
+LONGEST = BOUND + KILLS * 16 + 2 * JOBS / PER_SECOND
 
 pytestmark = [
     pytest.mark.storm,
     pytest.mark.django_db(transaction=True, databases=ALIASES),
-    pytest.mark.timeout(LONGEST + 60),
+    pytest.mark.timeout(LONGEST + 900),
 ]
 
 

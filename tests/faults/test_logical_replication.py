@@ -21,13 +21,12 @@ from tests.faults.cluster import Cluster, own_cluster
 from tests.worker.acceptance.conftest import Start
 from tests.worker.acceptance.conftest import start as start
 from tests.worker.processes import ROOT
-from tests.worker.waiting import eventually
+from tests.worker.waiting import BOUND, eventually
 
 pytestmark = [
     pytest.mark.django_db(transaction=True, databases=ALIASES),
     pytest.mark.postgresql,
     pytest.mark.slow,
-    pytest.mark.timeout(180),
 ]
 
 JOBS = 60
@@ -54,7 +53,7 @@ def publisher(process_environment: dict[str, str]) -> Iterator[tuple[Cluster, di
             "OJS_FAULTS_DATABASE": json.dumps(server.settings),
         }
         command = [sys.executable, "manage.py", "migrate", "--verbosity=0"]
-        fork_server.run(command, cwd=ROOT, env=environment, check=True, timeout=120)
+        fork_server.run(command, cwd=ROOT, env=environment, check=True, timeout=BOUND)
         with connected_to(server.settings):
             yield server, environment
 

@@ -36,7 +36,6 @@ QUEUE = "remote-a"
 DEPTH = 50
 
 pytestmark = [
-    pytest.mark.timeout(600),
     pytest.mark.django_db(transaction=True, databases=["default", "other"]),
 ]
 
@@ -131,11 +130,9 @@ def test_a_remote_queue_that_stays_full_loses_nothing_and_producers_notice_nothi
 
     began = time.monotonic()
     _work(remote)
-    eventually(
-        lambda: left.count() < waited, f"there is room again; it said:\n{tree.log}", within=90
-    )
+    eventually(lambda: left.count() < waited, f"there is room again; it said:\n{tree.log}")
     _bound(0)
-    eventually(lambda: not left.exists(), f"all arrive; it said:\n{tree.log}", within=120)
+    eventually(lambda: not left.exists(), f"all arrive; it said:\n{tree.log}")
     report(
         f"full for {FULL_FOR:.0f} s: {len(wanted)} jobs of {PRODUCERS} producers, the slowest "
         f"enqueue {max(slowest) * 1000:.0f} ms; {waited} waited, and came in "

@@ -27,7 +27,6 @@ pytestmark = [
     pytest.mark.django_db(transaction=True, databases=ALIASES),
     pytest.mark.postgresql,
     pytest.mark.slow,
-    pytest.mark.timeout(240),
 ]
 
 BEAT = 1.0

@@ -23,7 +23,6 @@ pytestmark = [
     pytest.mark.django_db(transaction=True, databases=ALIASES),
     pytest.mark.postgresql,
     pytest.mark.storm,
-    pytest.mark.timeout(300),
 ]
 
 ADMIN = "/admin/django_ojs"

@@ -22,7 +22,6 @@ SILENCE = 15.0
 pytestmark = [
     pytest.mark.django_db(transaction=True, databases=ALIASES),
     pytest.mark.slow,
-    pytest.mark.timeout(600),
 ]
 
 

@@ -25,7 +25,7 @@ pytestmark = [
     pytest.mark.storm,
     pytest.mark.django_db(transaction=True, databases=ALIASES),
     pytest.mark.slow,
-    pytest.mark.timeout(SECONDS + 180),
+    pytest.mark.timeout(SECONDS + 900),
 ]
 
 _CONNECTIONS = """

@@ -12,7 +12,6 @@ pytestmark = [
     pytest.mark.django_db(transaction=True, databases=ALIASES),
     pytest.mark.sqlite,
     pytest.mark.slow,
-    pytest.mark.timeout(300),
 ]
 
 

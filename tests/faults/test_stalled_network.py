@@ -18,13 +18,12 @@ from tests.faults.proxy import Proxy, proxy
 from tests.faults.replication import Pair, replicated_pair
 from tests.faults.site import Site
 from tests.worker.processes import ROOT
-from tests.worker.waiting import eventually
+from tests.worker.waiting import BOUND, eventually
 
 pytestmark = [
     pytest.mark.django_db(transaction=True, databases=ALIASES),
     pytest.mark.postgresql,
     pytest.mark.storm,
-    pytest.mark.timeout(300),
 ]
 
 BEAT = 1
@@ -42,7 +41,7 @@ def server(site: Site) -> Iterator[Pair]:
             "DJANGO_SETTINGS_MODULE": "tests.faults.settings",
         }
         command = [sys.executable, "manage.py", "migrate", "--verbosity=0"]
-        fork_server.run(command, cwd=ROOT, env=environment, check=True, timeout=120)
+        fork_server.run(command, cwd=ROOT, env=environment, check=True, timeout=BOUND)
         with connected_to(direct):
             try:
                 yield servers

@@ -16,7 +16,6 @@ JOBS = 5_000 if FULL else 600
 pytestmark = [
     pytest.mark.django_db(transaction=True, databases=ALIASES),
     pytest.mark.slow,
-    pytest.mark.timeout(300),
 ]
 
 

@@ -20,7 +20,6 @@ pytestmark = [
     pytest.mark.smoke,
     pytest.mark.django_db(transaction=True, databases=ALIASES),
     pytest.mark.slow,
-    pytest.mark.timeout(300),
 ]
 
 

@@ -13,7 +13,7 @@ from tests.faults.conftest import FULL, Report
 from tests.faults.site import Site, until
 from tests.faults.test_kill_storm import Crew
 from tests.operations.workflows.scenes import batch, chain, create, group, job
-from tests.worker.waiting import eventually
+from tests.worker.waiting import BOUND, eventually
 
 WORKFLOWS = int(os.environ.get("OJS_FAULTS_WORKFLOWS") or (500 if FULL else 20))
 KILLS = int(os.environ.get("OJS_FAULTS_KILLS") or (50 if FULL else 3))
@@ -21,12 +21,12 @@ KILLS = int(os.environ.get("OJS_FAULTS_KILLS") or (50 if FULL else 3))
 PATIENT = {"max_attempts": 100, "initial_interval": "PT0.05S", "max_interval": "PT0.5S"}
 #: Jobs of each workflow that run, of 9 steps with a job: one callback is not needed.
 STEPS = 8
-LONGEST = 120 + KILLS * 16 + WORKFLOWS
+LONGEST = BOUND + KILLS * 16 + WORKFLOWS
 
 pytestmark = [
     pytest.mark.storm,
     pytest.mark.django_db(transaction=True, databases=ALIASES),
-    pytest.mark.timeout(LONGEST + 60),
+    pytest.mark.timeout(LONGEST + 900),
 ]
 
 

@@ -92,7 +92,7 @@ def nginx(upstream: int) -> Iterator[int]:
         yield port
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(240)
         shutil.rmtree(folder, ignore_errors=True)
 
 
@@ -124,7 +124,7 @@ def push(port: int, body: bytes, key: str, path: str = "jobs") -> tuple[int, byt
         {"Authorization": f"Bearer {key}", "Content-Type": "application/json"},
     )
     try:
-        with urllib.request.urlopen(request, timeout=60) as response:
+        with urllib.request.urlopen(request, timeout=240) as response:
             return response.status, response.read()
     except urllib.error.HTTPError as error:
         return error.code, error.read()

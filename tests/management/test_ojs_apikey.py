@@ -108,7 +108,7 @@ def test_the_exit_codes(process_environment: dict[str, str]) -> None:
             env=process_environment,
             cwd=Path(__file__).parents[2],
             capture_output=True,
-            timeout=60,
+            timeout=240,
         ).returncode
 
     assert ends("create", "--name", "a", "--scope", "read") == 0

@@ -13,12 +13,14 @@ schema. So a connection is kept when it is as good as new: see `_is_as_new`.
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import cache
 from typing import Any
 
+import pytest
 from django.contrib.auth.models import Permission
 from django.contrib.contenttypes.models import ContentType
-from django.db import OperationalError, connections, models, transaction
+from django.db import DatabaseError, OperationalError, connections, models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.test import TransactionTestCase
 
@@ -30,6 +32,8 @@ _migrated: dict[str, tuple[list[list[tuple[Any, ...]]], list[list[dict[str, Any]
 #: What a session of PostgreSQL keeps beyond a transaction.
 _RESET = "RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all()"
 
+#: What libpq calls a session that is executing a statement.
+_ACTIVE = 1
 _DEADLOCK = "40P01"
 #: Few tables that are as small, and were never analyzed, are emptied by DELETE: TRUNCATE makes a
 #: new file for each index, of which the jobs have two dozen. For a table that it does not know,
@@ -54,6 +58,24 @@ def install() -> None:
     TransactionTestCase._should_reload_connections = (  # type: ignore[attr-defined]
         _should_reload_connections
     )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown() -> None:
+    """Close the connections that a time limit has interrupted, before fixtures use them.
+
+    The connection takes no other statement before it has the result of that one: without this every
+    test that follows in the process would fail.
+    """
+    for connection in connections.all(initialized_only=True):
+        link: Any = connection.connection
+        if connection.vendor != "postgresql" or link is None:
+            continue
+        if link.info.transaction_status == _ACTIVE:
+            # A server that a test has stopped hears nothing.
+            with suppress(DatabaseError), connection.wrap_database_errors:
+                link.cancel_safe(timeout=5)
+            connection.close()
 
 
 def _should_reload_connections(self: Any) -> bool:

@@ -76,7 +76,7 @@ def run(program: str, *arguments: str, **values: Any) -> bytes:
         pytest.skip("the wheel has no pg_dump of the server's version")
     server = connection.settings_dict
     command = [str(folder / program), "-h", server["HOST"], "-U", server["USER"], *arguments]
-    done = subprocess.run(command, capture_output=True, timeout=60, check=False, **values)
+    done = subprocess.run(command, capture_output=True, timeout=240, check=False, **values)
     assert not done.returncode, done.stderr.decode()
     return done.stdout
 

@@ -89,7 +89,7 @@ def test_a_project_tests_without_migrations(
         },
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=240,
         check=False,
     )
     assert not done.returncode, done.stdout + done.stderr

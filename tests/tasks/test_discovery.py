@@ -44,7 +44,7 @@ def run(code: str, *apps: str, folder: Path = ROOT) -> subprocess.CompletedProce
         env={"PYTHONPATH": f"{folder}:{':'.join(sys.path)}:{ROOT}", "PYTHONWARNINGS": "error"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=240,
         check=False,
     )
 

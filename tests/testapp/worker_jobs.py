@@ -29,7 +29,7 @@ from tests.testapp.models import Mark, Thing
 heartbeat.STUCK_AFTER = float(os.environ.get("OJS_TEST_STUCK_AFTER", heartbeat.STUCK_AFTER))
 
 #: A handler that nobody stops ends by itself after this: no test leaves one behind for long.
-LONGEST = 60.0
+LONGEST = 240.0
 AGAIN_SOON = ojs.RetryPolicy(max_attempts=3, initial_interval="PT0.1S", jitter=False)
 
 

@@ -27,7 +27,6 @@ def expected() -> set[tuple[int, str]]:
 
 @pytest.mark.process
 @pytest.mark.slow
-@pytest.mark.timeout(600)
 def test_mypy_finds_the_errors_in_the_marked_lines_and_no_others(tmp_path: Path) -> None:
     # A cache of its own: another mypy may be at work in this checkout.
     command = [sys.executable, "-m", "mypy", "--no-pretty", "--no-error-summary"]

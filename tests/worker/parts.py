@@ -119,7 +119,7 @@ class Gate:
         self.started.release()
         try:
             # Short waits, so that an exception raised in the thread arrives.
-            eventually(self._open.is_set, "the gate is opened", within=60)
+            eventually(self._open.is_set, "the gate is opened")
         finally:
             with self._lock:
                 self.running -= 1

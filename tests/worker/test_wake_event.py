@@ -9,8 +9,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import pytest
-
 from django_ojs.worker.wake_event import WakeEvent
 
 
@@ -51,7 +49,6 @@ def test_a_signal_handler_may_set_it_during_the_wait() -> None:
         assert event.wait(60)
 
 
-@pytest.mark.timeout(60)
 def test_a_wait_that_is_interrupted_after_its_time_is_up_ends() -> None:
     # As when the process is stopped, and goes on much later.
     event = WakeEvent()

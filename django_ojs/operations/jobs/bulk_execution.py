@@ -21,7 +21,7 @@ from django_ojs.models import BulkOperation, BulkOperationJob
 from django_ojs.models.bulk_operation import STOPPED_BY_ERROR, BulkActionName, BulkState
 from django_ojs.operations.jobs import bulk_operations, bulk_step, cursor, filter_json
 from django_ojs.operations.jobs.bulk_operations import OPEN, OVER, operations
-from django_ojs.operations.jobs.bulk_step import CHUNK, BulkStep, StepResult
+from django_ojs.operations.jobs.bulk_step import CHUNK, OTHER, BulkStep, StepResult
 from django_ojs.operations.jobs.cursor import Cursor
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.listing import SCAN_LIMIT, IndexScan, index_scans
@@ -34,7 +34,6 @@ logger = logging.getLogger("django_ojs")
 #: Jobs and reasons that are stored of those that were left unchanged.
 MAX_ERRORS: Final = 100
 _MAX_REASONS: Final = 20
-_OTHER: Final = "Another reason."
 
 #: Seconds that one step takes, so that it does not delay the other steps of maintenance.
 _STEP: Final = 0.25
@@ -250,7 +249,7 @@ def _count(operation: BulkOperation, seen: int, result: StepResult) -> None:
     operation.failed += len(result.failed)
     for reason, times in Counter(unchanged.values()).items():
         known = reason in operation.reasons or len(operation.reasons) < _MAX_REASONS
-        name = reason if known else _OTHER
+        name = reason if known else OTHER
         operation.reasons[name] = operation.reasons.get(name, 0) + times
     room = MAX_ERRORS - len(operation.errors)
     reported = sorted(unchanged.items())[:room]

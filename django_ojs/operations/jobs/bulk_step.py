@@ -3,10 +3,11 @@
 The bulk calls of `bulk` and the stored operations of `bulk_operations` run these steps.
 """
 
+import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Literal
+from typing import Any, Final, Literal
 from uuid import UUID
 
 from django.db import OperationalError
@@ -20,6 +21,8 @@ from django_ojs.operations.retry import retry, revive
 from django_ojs.operations.run_now import promote, run_now
 from django_ojs.spec.errors import OJSError, QueueFull
 from django_ojs.spec.states import TERMINAL, State, Trigger, sources
+from django_ojs.spec.suggestions import one_of
+from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database
 
 ActionName = Literal["retry", "cancel", "delete", "run_now", "purge"]
@@ -27,9 +30,16 @@ ActionName = Literal["retry", "cancel", "delete", "run_now", "purge"]
 #: Jobs of one transaction, which holds their locks for some ten milliseconds.
 CHUNK = 500
 
-BUSY = "Others were changing the job again and again; try it once more."
-_GONE = "There is no job with this id."
-_ELSEWHERE = "The job is in a queue that these credentials are not for."
+BUSY: Final = _("Others were changing the job again and again; try it once more.")
+#: Stands for the reasons beyond the first twenty of an operation.
+OTHER: Final = _("Another reason.")
+_GONE: Final = _("There is no job with this id.")
+_ELSEWHERE: Final = _("The job is in a queue that these credentials are not for.")
+_NOT_DEAD: Final = _("The job is no dead letter.")
+_CHANGED: Final = _("The job has become %(state)s, and is no longer what the filter means.")
+_WRONG_STATE: Final = _("The job is %(state)s; %(trigger)s needs it %(names)s.")
+_FULL: Final = _("queue %(queue)s is full")
+_REASONS: Final = (BUSY, OTHER, _GONE, _ELSEWHERE, _NOT_DEAD, _CHANGED, _WRONG_STATE, _FULL)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +56,18 @@ class StepResult:
     def unchanged(self) -> dict[UUID, str]:
         """Both kinds together."""
         return self.skipped | self.failed
+
+
+def reason(stored: str) -> str:
+    """Return a stored reason, which is English, as a text that can be translated for a reader."""
+    for text in _REASONS:
+        pattern = re.sub(r"%\\\((\w+)\\\)s", r"(?P<\1>.+)", re.escape(text))
+        if found := re.fullmatch(pattern, stored):
+            values = found.groupdict()
+            if "names" in values:
+                values["names"] = one_of(values["names"].split(" or "))
+            return _(text.template, **values)
+    return stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +157,7 @@ class BulkStep:
             rows = rows.defer("args", "meta", "result")
         erasing = self.action.act is erase_all
         held = {job.pk: job for job in rows.select_for_update(no_key=not erasing)}
-        skipped = {key: _GONE for key in keys if key not in held}
+        skipped: dict[UUID, str] = {key: _GONE for key in keys if key not in held}
         for job in held.values():
             if reason := self._reason_to_skip(job):
                 skipped[job.pk] = reason
@@ -159,7 +181,8 @@ class BulkStep:
             except OJSError as error:
                 # Without the current depth, so that a thousand rejections have the same reason.
                 full = isinstance(error, QueueFull)
-                failed[key] = f"queue {allowed[key].queue} is full" if full else error.message
+                queue = allowed[key].queue
+                failed[key] = _(_FULL.template, queue=queue) if full else error.text
             except OperationalError as error:
                 # In a caller's transaction the caller decides; otherwise the other jobs change.
                 own = not database.connection().in_atomic_block
@@ -174,10 +197,10 @@ class BulkStep:
         if self.within is not None and not self.within.issuperset(used):
             return _ELSEWHERE
         if state not in self.action.allowed:
-            wanted = " or ".join(sorted(self.action.allowed))
-            return f"The job is {state}; {self.action.name} needs it {wanted}."
+            wanted = one_of(sorted(self.action.allowed))
+            return _(_WRONG_STATE.template, state=state, trigger=self.action.name, names=wanted)
         if self.action.dead_letters and not job.dead_letter:
-            return "The job is no dead letter."
+            return _NOT_DEAD
         if state not in self.expected:
-            return f"The job has become {state}, and is no longer what the filter means."
+            return _(_CHANGED.template, state=state)
         return None

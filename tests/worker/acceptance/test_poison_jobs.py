@@ -98,7 +98,7 @@ def test_a_process_whose_interpreter_is_held_is_killed_and_its_other_jobs_run_ag
     for job in (poison, *others):
         started(job)
     release(poison)
-    becomes(poison, "discarded", within=120)
+    becomes(poison, "discarded")
     assert (poison.dead_letter, poison.spent) == (True, 1)
     for job in others:
         release(job)
@@ -119,7 +119,7 @@ def test_a_job_that_takes_all_memory_costs_the_jobs_beside_it_no_attempt(
     for job in (poison, *others):
         started(job)
     release(poison)
-    becomes(poison, "discarded", within=120)
+    becomes(poison, "discarded")
     assert (poison.dead_letter, poison.spent) == (True, 1)
     for job in others:
         assert becomes(job, "completed").spent == 1

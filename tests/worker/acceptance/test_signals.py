@@ -94,7 +94,7 @@ def test_a_second_signal_ends_the_grace_at_once(start: Start) -> None:
     tree.signal(TERM)
     reports(tree, "terminate")
     tree.signal(TERM)
-    assert tree.ends(within=60) == 0
+    assert tree.ends() == 0
     goes_back_unspent(job)
 
 

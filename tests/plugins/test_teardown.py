@@ -1,0 +1,21 @@
+"""What a test leaves for the next one, when a time limit has ended it."""
+
+from __future__ import annotations
+
+import pytest
+from django.db import connection, transaction
+
+from tests.plugins import teardown
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("inside", [True, False], ids=["in a transaction", "outside of any"])
+@pytest.mark.django_db(transaction=True)
+def test_a_statement_that_was_interrupted_takes_no_later_test_with_it(inside: bool) -> None:
+    with transaction.atomic() if inside else connection.cursor():
+        connection.ensure_connection()
+        # The result is never read: pytest-timeout raises where psycopg waits for it.
+        connection.connection.pgconn.send_query(b"SELECT pg_sleep(3600)")
+        teardown.pytest_runtest_teardown()
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT 1")
