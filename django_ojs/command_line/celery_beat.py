@@ -12,6 +12,7 @@ from django_ojs.command_line.console import Console
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import OK, Options, usage_error
 from django_ojs.formatting import error_message, grouped
+from django_ojs.job_type import job_type_of
 from django_ojs.models.cron import OverlapPolicy
 from django_ojs.operations import cron
 from django_ojs.operations.access import audit
@@ -84,10 +85,14 @@ def _convert(row: Row, tables: BeatTables) -> _Result:
         if _json(row, "kwargs", {}):
             raise _Refused(_("it has keyword arguments: declare it in code, with @ojs.cron"))
         result.left_out = [name for name in _OF_BROKERS if row.get(name) not in (None, "", "{}")]
-        template: dict[str, Any] = {"type": row["task"], "args": _json(row, "args", [])}
+        # The names that the tasks and queues of Celery have in django_ojs.contrib.celery.
+        template: dict[str, Any] = {
+            "type": job_type_of(str(row["task"])),
+            "args": _json(row, "args", []),
+        }
         opts: dict[str, Any] = {}
         if row.get("queue"):
-            opts["queue"] = row["queue"]
+            opts["queue"] = allowed_name(row["queue"])
         if row.get("expire_seconds"):
             opts["expires_at"] = f"+PT{row['expire_seconds']}S"
         if opts:

@@ -222,7 +222,11 @@ def _checked_url(url: str) -> str:
             ),
         )
     if not url.startswith("https://") and not settings().webhook_http:
-        raise InvalidRequest.of("url", _("must begin with https://"))
+        raise InvalidRequest.of(
+            "url",
+            _("must begin with https://"),
+            hint="OJS['WEBHOOK_HTTP'] = True allows http://, for development and private networks.",
+        )
     return url
 
 

@@ -10,7 +10,7 @@ const LONGEST_PAUSE_MS = 10_000;
 /** A response that is no success. `code` and `details` are those of its `error` object. */
 export class ErrorResponse extends Error {
   constructor(status, error, retryAfterMs) {
-    super(`${status} ${error?.code ?? ''}`.trim());
+    super([status, error?.code, error?.message && `(${error.message})`].filter(Boolean).join(' '));
     this.status = status;
     this.code = error?.code;
     this.details = error?.details ?? {};
