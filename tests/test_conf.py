@@ -213,7 +213,11 @@ def test_a_key_like_no_other_gets_the_list(key: object) -> None:
             {"QUEUES": {"email": {"dead_letter": {"retention": {"max_agee": "P1D"}}}}},
             "Did you mean max_age?",
         ),
-        ({"QUEUES": {"email": {"max_size": -5}}}, "QUEUES.email.max_size must be an integer"),
+        (
+            {"QUEUES": {"email": {"max_size": -5}}},
+            "OJS['QUEUES'] is invalid: QUEUES.email.max_size must be an integer",
+        ),
+        ({"QUEUES": {"email": {"rate": {}}}}, "Did you mean rate_limit?"),
     ],
 )
 def test_a_misspelt_name_inside_a_value_gets_a_suggestion(given: Any, says: str) -> None:

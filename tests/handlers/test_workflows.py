@@ -142,8 +142,39 @@ def test_refused_with_the_path(workflow: ojs.WorkflowRequest, message: str) -> N
 
 
 def test_a_cycle() -> None:
-    with pytest.raises(CyclicDependency):
+    with pytest.raises(CyclicDependency) as caught:
         ojs.graph(ojs.step("a", ADA, after=["b"]), ojs.step("b", ADA, after=["a"])).graph()
+    assert caught.value.hint == "steps[0] is step('a'), which waits for 'b'."
+
+
+def test_a_refused_step_is_named_as_its_author_named_it() -> None:
+    wrong = ojs.graph(ojs.step("label", ADA), ojs.step("ship", ADA, after=["lable"]))
+    with pytest.raises(InvalidRequest) as caught:
+        wrong.enqueue()
+    assert caught.value.hint == (
+        "steps[1] is step('ship'), which waits for 'lable'. Did you mean 'label'?"
+    )
+    with pytest.raises(InvalidRequest) as caught:
+        ojs.graph(ojs.step("a", ADA), ojs.step("a", ADA)).enqueue()
+    assert caught.value.hint == "steps[1] is step('a')."
+
+
+@pytest.mark.parametrize(
+    ("build", "says"),
+    [
+        (lambda: ojs.chain(send), r"not a handler: write \.s\(\.\.\.\) after send\."),
+        (lambda: ojs.chain(save("x")), r"without \.s runs at once"),
+        (lambda: ojs.group([ADA]), r"Write a \* before a list"),
+        (lambda: ojs.batch(ADA, on_success=send), r"on_success of a batch .* write \.s"),
+        (lambda: ojs.batch(ADA, on_complete=ojs.chain(ADA)), r"on_complete of a batch needs one"),
+        (lambda: ojs.graph(ADA), r"needs steps made by ojs\.step\(name, job\), not a Request"),
+    ],
+)
+def test_what_is_no_job_is_an_error_that_says_what_to_write(
+    build: Callable[[], object], says: str
+) -> None:
+    with pytest.raises(TypeError, match=says):
+        build()
 
 
 def test_s_is_typed_as_the_handler_is() -> None:
