@@ -345,13 +345,13 @@ def _read(given: Mapping[str, Any]) -> Settings:
         try:
             values[setting.name] = setting.metadata["read"](value)
         except (ValueError, TypeError, KeyError, OverflowError, OJSError) as error:
-            # An OJSError names what is wrong inside of the value.
-            rule = (
-                f"is invalid: {error.message.removesuffix('.')}"
-                if isinstance(error, OJSError)
-                else f"must be {setting.metadata['kind']}"
-            )
-            raise ImproperlyConfigured(f"OJS[{key!r}] {rule}.") from error
+            rule = f"must be {setting.metadata['kind']}."
+            if isinstance(error, OJSError):
+                # It names what is wrong inside of the value.
+                reason = error.message.removesuffix(".")
+                is_kind = isinstance(value, Mapping)
+                rule = f"is invalid: {reason}." if is_kind else f"{rule} {reason}."
+            raise ImproperlyConfigured(f"OJS[{key!r}] {rule}") from error
     for name, value in values.items():
         if isinstance(value, timedelta) and value <= timedelta(0):
             raise ImproperlyConfigured(f"OJS[{name.upper()!r}] must be longer than zero.")

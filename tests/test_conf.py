@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import FrozenInstanceError, fields
 from datetime import timedelta
@@ -159,8 +160,11 @@ def test_a_bad_value_is_an_error_that_names_the_key_and_no_value(key: str) -> No
     for value in bad_values(key, KEYS[key]):
         with pytest.raises(ImproperlyConfigured) as caught:
             read({key: value})
-        assert str(caught.value).startswith(f"OJS[{key!r}] must be "), value
-        assert "hunter2" not in str(caught.value)
+        said = str(caught.value)
+        # A dictionary is what it must be, and something in it is wrong.
+        verdict = "(must be|is invalid:)" if isinstance(value, dict) else "must be"
+        assert re.match(rf"OJS\['{key}'\] {verdict} ", said), value
+        assert "hunter2" not in said
 
 
 @pytest.mark.parametrize("key", KEYS)

@@ -75,7 +75,7 @@ function endOnCredentialError(error) {
   exitCode = 1;
   log('error', 'the server refuses these credentials, see OJS_API_KEY and OJS_QUEUES', {
     status: error.status,
-    error: reason(error),
+    error: error.text,
   });
   terminate('refused');
 }
