@@ -211,6 +211,7 @@ def _show(console: Console, options: Options) -> int:
         (_("progress"), "" if reported.progress is None else f"{reported.progress:.0%}"),
         (_("checkpoint"), _("the next run continues there") if job.has_checkpoint else ""),
         (_("tags"), ", ".join(job.tags)),
+        (_("workflow"), job.workflow_id),
         (pgettext("the job that enqueued this one", "parent"), job.parent_id),
         (_("children"), _children(job)),
         (pgettext("before a time", "created"), absolute_time(job.created_at)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 from django.test import override_settings
 
+from django_ojs.models import Job
 from django_ojs.operations import checkpoint, fail, progress
 from django_ojs.operations.jobs import listing
 from django_ojs.operations.jobs.redaction import HIDDEN
@@ -177,6 +178,8 @@ def test_show_of_what_is_no_job_fails() -> None:
     other = ojs("show", str(workflow.id))
     assert other.code == 2
     assert "This is the id of a workflow." in other.err
+    (job,) = Job.objects.filter(workflow_id=workflow.id)
+    assert f"workflow   {workflow.id}" in ojs("show", str(job.pk)).out
     assert f"/ojs/v1/workflows/{workflow.id}" in other.err
     wrong = ojs("show", "7")
     assert wrong.code == 2
