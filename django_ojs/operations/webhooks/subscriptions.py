@@ -225,7 +225,9 @@ def _checked_url(url: str) -> str:
         raise InvalidRequest.of(
             "url",
             _("must begin with https://"),
-            hint="OJS['WEBHOOK_HTTP'] = True allows http://, for development and private networks.",
+            hint=_(
+                "The setting WEBHOOK_HTTP allows http://, for development and private networks."
+            ),
         )
     return url
 
