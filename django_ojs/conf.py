@@ -165,7 +165,7 @@ NAME_LENGTH = f"an integer from 1 to {NAME_BYTES}"
 BOOLEAN = "True or False"
 SHARE = "a number above 0 and at most 1"
 PATHS = "a list of dotted paths"
-QUEUES = "a dictionary of queue names and configurations as the admin API takes them"
+QUEUES = "a dictionary of queue names, each with a dictionary of the fields of its configuration"
 POOLS = (
     "a dictionary of pools by name, each a dictionary with queues and some of weights, strategy, "
     "concurrency, exclusive and starvation_prevention"
@@ -345,11 +345,13 @@ def _read(given: Mapping[str, Any]) -> Settings:
         try:
             values[setting.name] = setting.metadata["read"](value)
         except (ValueError, TypeError, KeyError, OverflowError, OJSError) as error:
-            # An OJSError names the field inside of the value.
-            reason = f" {error.message}" if isinstance(error, OJSError) else ""
-            raise ImproperlyConfigured(
-                f"OJS[{key!r}] must be {setting.metadata['kind']}.{reason}"
-            ) from error
+            rule = f"must be {setting.metadata['kind']}."
+            if isinstance(error, OJSError):
+                # It names what is wrong inside of the value.
+                reason = error.message.removesuffix(".")
+                is_kind = isinstance(value, Mapping)
+                rule = f"is invalid: {reason}." if is_kind else f"{rule} {reason}."
+            raise ImproperlyConfigured(f"OJS[{key!r}] {rule}") from error
     for name, value in values.items():
         if isinstance(value, timedelta) and value <= timedelta(0):
             raise ImproperlyConfigured(f"OJS[{name.upper()!r}] must be longer than zero.")

@@ -18,10 +18,14 @@ from django_ojs.operations.cron.sync import sync as _sync
 from django_ojs.options import OptionArguments, envelope_of
 from django_ojs.registry import registry
 from django_ojs.spec.envelope.wire import template
+from django_ojs.spec.errors import InvalidArgs, InvalidRequest
 from django_ojs.spec.json import JSON
+from django_ojs.spec.suggestions import nearest
 
 T = TypeVar("T")
 OverlapPolicyName = Literal["skip", "allow", "cancel_previous", "enqueue"]
+_OPTIONS = ("name", "timezone", "args", "kwargs", "overlap_policy", "description")
+_JOB_OPTIONS = OptionArguments.__annotations__
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -79,6 +83,19 @@ def cron(
     `manage.py ojs cron sync`. Raises as `@ojs.job` does: InvalidCronExpression and InvalidRequest
     name what is wrong with the schedule.
     """
+    if callable(expression):
+        raise ImproperlyConfigured(
+            'The expression of @ojs.cron is missing: write @ojs.cron("0 9 * * MON-FRI").'
+        )
+    if isinstance(args, str):
+        raise InvalidArgs.of("args", "must be a list of the handler's positional arguments.")
+    for option in options:
+        meant = None if option in _JOB_OPTIONS else nearest(option, _OPTIONS)
+        if meant is not None:
+            raise InvalidRequest(
+                f"{option} is not an option of a cron job. Did you mean {meant}?",
+                details={"field": option},
+            )
 
     def decorate(target: T) -> T:
         job_type = _type_of(target)

@@ -9,6 +9,7 @@ ojs.chain(
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
@@ -18,6 +19,7 @@ from asgiref.sync import sync_to_async
 
 from django_ojs.conf import settings
 from django_ojs.context import current_context
+from django_ojs.handlers import Handler
 from django_ojs.models import Workflow
 from django_ojs.models.workflow import WorkflowState
 from django_ojs.operations import workflows as operations
@@ -26,8 +28,11 @@ from django_ojs.registry import registry
 from django_ojs.spec import ids
 from django_ojs.spec.envelope.wire import template
 from django_ojs.spec.errors import InvalidRequest, OJSError
+from django_ojs.spec.suggestions import nearest
 from django_ojs.spec.workflow import CALLBACKS, CallbackName, Graph, WorkflowType, parse
 from django_ojs.spec.workflow.definition import located
+
+_STEP_PATH = re.compile(r"steps\[(\d+)\](?:\.depends_on\[(\d+)\])?").match
 
 #: What a workflow is made of: jobs, and other workflows.
 Part: TypeAlias = "Request | WorkflowRequest"
@@ -134,6 +139,31 @@ class _Graph(WorkflowRequest):
     steps: tuple[NamedStep, ...]
     name: str | None = field(default=None)
 
+    def graph(self) -> Graph:
+        try:
+            # Not super(): the class that dataclass makes for its slots is another one.
+            return WorkflowRequest.graph(self)
+        except OJSError as error:
+            # The message has the path in the definition, as over HTTP; the hint has the names.
+            if error.hint is None:
+                error.hint = self._in_names(str(error.details.get("field", "")))
+            raise
+
+    def _in_names(self, path: str) -> str | None:
+        found = _STEP_PATH(path)
+        if found is None:
+            return None
+        number, other = found.groups()
+        step = self.steps[int(number)]
+        text = f"steps[{number}] is step({step.name!r})"
+        if other is None:
+            return f"{text}."
+        wanted = step.after[int(other)]
+        text += f", which waits for {wanted!r}."
+        names = [each.name for each in self.steps]
+        meant = None if wanted in names else nearest(wanted, names)
+        return text if meant is None else f"{text} Did you mean {meant!r}?"
+
     def definition(self, path: str = "") -> dict[str, Any]:
         if path:
             raise InvalidRequest.of(path, "must not be a graph: it cannot be part of a workflow")
@@ -181,6 +211,12 @@ def batch(
     order: None for one that failed. The batch fails only when a callback does.
     """
     callbacks = dict(zip(CALLBACKS, (on_complete, on_success, on_failure), strict=True))
+    for callback, job in callbacks.items():
+        if job is not None and not isinstance(job, Request):
+            raise TypeError(
+                f"{callback} of a batch needs one job, as handler.s(...) describes it, not "
+                f"{_what(job)}"
+            )
     return _Batch(_checked(jobs, "batch"), callbacks, name)
 
 
@@ -197,7 +233,9 @@ def graph(*steps: NamedStep, name: str | None = None) -> WorkflowRequest:
     """
     for step in steps:
         if not isinstance(step, NamedStep):
-            raise TypeError(f"graph() needs steps made by ojs.step(name, job), not {step!r}.")
+            raise TypeError(
+                f"graph() needs steps made by ojs.step(name, job), not a {type(step).__name__}."
+            )
     return _Graph(steps, name)
 
 
@@ -242,12 +280,21 @@ acancel_workflow = sync_to_async(cancel_workflow)
 def _checked(parts: tuple[Part, ...], function: str) -> tuple[Part, ...]:
     others: list[object] = [p for p in parts if not isinstance(p, Request | WorkflowRequest)]
     if others:
-        hint = " Write a * before a list." if isinstance(others[0], list | tuple) else ""
         raise TypeError(
-            f"{function} needs jobs, as handler.s(...) describes them, and other workflows, not a "
-            f"{type(others[0]).__name__}.{hint}"
+            f"{function} needs jobs, as handler.s(...) describes them, and other workflows, not "
+            f"{_what(others[0])}"
         )
     return parts
+
+
+def _what(given: object) -> str:
+    """Return what was given in the place of a job, and what was probably meant."""
+    if isinstance(given, Handler):
+        return f"a handler: write .s(...) after {given.function.__name__}."
+    if isinstance(given, list | tuple):
+        return f"a {type(given).__name__}. Write a * before a list."
+    text = "None" if given is None else f"a {type(given).__name__}"
+    return f"{text}. A handler that is called without .s runs at once."
 
 
 def _definitions(parts: Sequence[Part], path: str) -> list[dict[str, Any]]:

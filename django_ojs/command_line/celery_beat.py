@@ -12,6 +12,7 @@ from django_ojs.command_line.console import Console
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import OK, Options, usage_error
 from django_ojs.formatting import error_message, grouped
+from django_ojs.job_type import job_type_of
 from django_ojs.models.cron import OverlapPolicy
 from django_ojs.operations import cron
 from django_ojs.operations.access import audit
@@ -46,6 +47,8 @@ class _Result:
     definition: Definition | None = None
     reason: str = ""
     left_out: list[str] = field(default_factory=list)
+    #: Names that are other ones here, by what Celery has.
+    renamed: dict[str, str] = field(default_factory=dict)
 
 
 def run(console: Console, options: Options) -> int:
@@ -84,10 +87,14 @@ def _convert(row: Row, tables: BeatTables) -> _Result:
         if _json(row, "kwargs", {}):
             raise _Refused(_("it has keyword arguments: declare it in code, with @ojs.cron"))
         result.left_out = [name for name in _OF_BROKERS if row.get(name) not in (None, "", "{}")]
-        template: dict[str, Any] = {"type": row["task"], "args": _json(row, "args", [])}
+        # The names that the tasks and queues of Celery have in django_ojs.contrib.celery.
+        task = str(row["task"])
+        template: dict[str, Any] = {"type": job_type_of(task), "args": _json(row, "args", [])}
         opts: dict[str, Any] = {}
         if row.get("queue"):
-            opts["queue"] = row["queue"]
+            opts["queue"] = allowed_name(row["queue"])
+        names = {task: template["type"], str(row.get("queue")): opts.get("queue")}
+        result.renamed = {old: new for old, new in names.items() if new not in (None, old)}
         if row.get("expire_seconds"):
             opts["expires_at"] = f"+PT{row['expire_seconds']}S"
         if opts:
@@ -182,6 +189,11 @@ def _report(console: Console, results: list[_Result], *, written: bool) -> None:
             continue
         words = describe(each.definition.expression, each.definition.timezone)
         console.line(f"{each.task}: {each.definition.name}, {words}.")
+        if each.renamed:
+            renamed = ", ".join(f"{old} → {new}" for old, new in each.renamed.items())
+            console.line(
+                _("%(task)s: renamed: %(renamed)s.") % {"task": each.task, "renamed": renamed}
+            )
         if each.left_out:
             console.line(
                 _("%(task)s: left out: %(left_out)s.")
@@ -213,4 +225,5 @@ def _as_json(result: _Result) -> dict[str, Any]:
         "type": definition.template["type"],
         "enabled": definition.enabled,
         "left_out": result.left_out,
+        "renamed": result.renamed,
     }

@@ -13,14 +13,14 @@ from django_ojs.command_line.figures import age, read_replica, short_duration
 from django_ojs.command_line.searching import add_search, filter_of, with_search_help
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, usage_error, whole_number
 from django_ojs.formatting import absolute_time, error_message, grouped
-from django_ojs.models import Attempt, Job
+from django_ojs.models import Attempt, Job, Workflow
 from django_ojs.operations.figures.not_running import why_not_running
 from django_ojs.operations.info import info
 from django_ojs.operations.jobs import cursor, lineage, listing
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.redaction import redacted
-from django_ojs.spec import json
-from django_ojs.spec.errors import OJSError
+from django_ojs.spec import json, progress
+from django_ojs.spec.errors import NotFound, OJSError
 from django_ojs.spec.failure import with_code
 from django_ojs.spec.ids import parse_id
 from django_ojs.spec.states import State
@@ -172,7 +172,18 @@ def _show(console: Console, options: Options) -> int:
         key = parse_id(options["id"])
     except OJSError as error:
         raise usage_error(error_message(error)) from None
-    job = info(key)
+    try:
+        job = info(key)
+    except NotFound:
+        if not Workflow.objects.filter(pk=key).exists():
+            raise
+        raise usage_error(
+            _(
+                "This is the id of a workflow. The admin draws its steps; "
+                "`GET /ojs/v1/workflows/%(id)s` and `ojs.get_workflow` have its state."
+            )
+            % {"id": key}
+        ) from None
     if console.as_json:
         reason = why_not_running(job)
         not_running = {"kind": reason.kind, "sentence": reason.sentence} if reason else None
@@ -181,6 +192,7 @@ def _show(console: Console, options: Options) -> int:
         console.json({**found, "children": children, "not_running": not_running})
         return OK
     now = timezone.now()
+    reported = progress.shown(job.progress, run=job.run, attempt=job.attempt, state=job.state)
     state = State(job.state)
     word, field = _TIMES[state]
     console.line(f"{job.type} {job.pk}", "bold")
@@ -196,7 +208,10 @@ def _show(console: Console, options: Options) -> int:
         ),
         (pgettext("before a time", "discarded"), job.discard_reason),
         (_("worker"), job.worker_id),
+        (_("progress"), "" if reported.progress is None else f"{reported.progress:.0%}"),
+        (_("checkpoint"), _("the next run continues there") if job.has_checkpoint else ""),
         (_("tags"), ", ".join(job.tags)),
+        (_("workflow"), job.workflow_id),
         (pgettext("the job that enqueued this one", "parent"), job.parent_id),
         (_("children"), _children(job)),
         (pgettext("before a time", "created"), absolute_time(job.created_at)),
@@ -217,13 +232,21 @@ def _show(console: Console, options: Options) -> int:
         console.line(f"  {reason.sentence}", "yellow")
     _show_attempts(console, job, with_payload=options["payload"])
     if options["payload"]:
-        for name in ("args", "meta", "result", "error"):
-            if value := getattr(job, name):
+        # What a handler reports beside the share is as private as the arguments.
+        payload = {
+            "args": job.args,
+            "meta": job.meta,
+            "progress": reported.data,
+            "result": job.result,
+            "error": job.error,
+        }
+        for name, part in payload.items():
+            if part:
                 console.line()
                 console.line(name, "bold")
-                for line in json.pretty(redacted(value)).splitlines():
+                for line in json.pretty(redacted(part)).splitlines():
                     console.line(line)
-    elif job.args or job.meta or job.result:
+    elif job.args or job.meta or reported.data or job.result:
         console.line()
         console.line(_("Arguments, metadata and result: --args."))
     return OK

@@ -87,7 +87,7 @@ def addresses_of(
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
-        raise PayloadUnavailable(f"the host of {field} has no address") from None
+        raise _without_address(field) from None
     addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
     for text in addresses:
         if not _may_connect(text, allowed):
@@ -96,8 +96,14 @@ def addresses_of(
                 f"OJS['{setting}'] does not name it"
             )
     if not addresses:
-        raise PayloadUnavailable(f"the host of {field} has no address")
+        raise _without_address(field)
     return addresses
+
+
+def _without_address(field: str) -> PayloadUnavailable:
+    return PayloadUnavailable(
+        f"the host of {field} has no address", details={"cause": "its host has no address"}
+    )
 
 
 def _may_connect(text: str, allowed: Sequence[Network]) -> bool:

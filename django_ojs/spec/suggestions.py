@@ -10,6 +10,10 @@ from django_ojs.spec.texts import Translatable as _
 def nearest(name: object, known: Collection[str]) -> str | None:
     """Return the known name that is most like a name; None where none is."""
     near = difflib.get_close_matches(str(name), known, n=1)
+    # A first word alone is not like the whole name: "rate" for rate_limit.
+    longer = [each for each in known if each.startswith(f"{name}_")]
+    if not near and len(longer) == 1:
+        near = longer
     return near[0] if near else None
 
 

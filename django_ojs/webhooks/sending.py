@@ -69,8 +69,10 @@ def send(
         return _post(webhook.url, headers, body, timeout, began)
     except PayloadRefused as error:
         return SendingResult(reason=error.message, is_final=True, milliseconds=_since(began))
-    except PayloadUnavailable:
-        return SendingResult(reason="no response", milliseconds=_since(began))
+    except PayloadUnavailable as error:
+        cause = error.details.get("cause")
+        reason = f"no response: {cause}" if cause else "no response"
+        return SendingResult(reason=reason, milliseconds=_since(began))
     except ImportError:
         return SendingResult(reason="it needs a library: install django-ojs[payloads]")
 

@@ -111,8 +111,9 @@ class JobLog:
             f"type {run_type}",
             f"No handler for the job type {run_type!r} here: its jobs are held back and offered "
             "again later, without spending an attempt. Is a deployment under way, is the app with "
-            "its jobs.py or tasks.py missing from INSTALLED_APPS, or is a task in a module that "
-            "OPTIONS['modules'] of TASKS does not name?",
+            "its jobs.py or tasks.py missing from INSTALLED_APPS, is the handler in a module that "
+            "no jobs.py imports, or is a task in a module that OPTIONS['modules'] of TASKS does "
+            "not name?",
         )
 
     def database_away(self, error: Exception) -> None:

@@ -48,11 +48,14 @@ class QueueSelection:
 
 
 def handler_queues() -> dict[str, list[str]]:
-    """Return the job types that have a handler here, by the queue their jobs go to by default."""
+    """Return the job types that have a handler here, by the queue their jobs go to by default.
+
+    The queues are sorted, and so are the types of each.
+    """
     found: dict[str, list[str]] = {}
     for type_, handler in sorted(registry.handlers.items()):
         found.setdefault(handler.defaults.queue or _DEFAULT_QUEUE, []).append(type_)
-    return found
+    return dict(sorted(found.items()))
 
 
 def mismatch(
@@ -83,6 +86,8 @@ def mismatch(
             f" Handlers here have {_names(missed)} as their queue: use --queues {wanted}, "
             "or --queues '*' for all queues."
         )
+    if unused:
+        text += " A handler in another module than jobs.py or tasks.py needs an import there."
     return text
 
 

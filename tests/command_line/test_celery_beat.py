@@ -121,8 +121,20 @@ def test_a_periodic_task_becomes_a_cron_job(tables: None) -> None:
     )
     interval("hourly", 1, "hours")
     interval("weekly", 7, "days", start_time="2020-01-01T00:00:00Z")
+    interval("carts", 10, "minutes", queue="Low_Priority")
+    Task.objects.filter(name="carts").update(task="shop.tasks.cleanCarts")
 
-    assert ojs("cron", "import-celery-beat", "--write").code == 0
+    done = ojs("cron", "import-celery-beat", "--write")
+    assert done.code == 0
+
+    # The names that `django_ojs.contrib.celery` gives the task and its queue.
+    renamed = "shop.tasks.cleanCarts → shop.tasks.clean-carts, Low_Priority → low-priority"
+    assert f"carts: renamed: {renamed}.\n" in done.out
+    assert CronJob.objects.get(pk="carts").template == {
+        "type": "shop.tasks.clean-carts",
+        "args": [],
+        "options": {"queue": "low-priority"},
+    }
 
     job = CronJob.objects.get(pk="daily-report-eu")
     assert (job.expression, job.timezone) == ("0 9 * * mon-fri", "Europe/Paris")
@@ -147,7 +159,7 @@ def test_what_has_no_equivalent_is_reported_and_not_imported(tables: None) -> No
     interval("ends", 5, "minutes", expires="2030-01-01T00:00:00Z")
     interval("named", 5, "minutes", kwargs='{"a": 1}')
     interval("broken", 5, "minutes", args="[")
-    interval("queue", 5, "minutes", queue="Not A Queue")
+    interval("queue", 5, "minutes", queue="!")
     crontab("both", "0", "0", "13", "*", "5")
     crontab("around", "0", "22-2", "*", "*", "*")
 

@@ -5,13 +5,16 @@ from __future__ import annotations
 import pytest
 from django.test import override_settings
 
-from django_ojs.operations import fail
+from django_ojs.models import Job
+from django_ojs.operations import checkpoint, fail, progress
 from django_ojs.operations.jobs import listing
 from django_ojs.operations.jobs.redaction import HIDDEN
 from django_ojs.spec import ids
 from django_ojs.spec.failure import Failure
+from django_ojs.workflows import group
 from tests.command_line.run import Terminal, ojs
 from tests.factories import active, hourly, in_state, push, push_many
+from tests.testapp.testing_jobs import send
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -172,6 +175,13 @@ def test_show_of_what_is_no_job_fails() -> None:
     unknown = ojs("show", ids.uuid7())
     assert (unknown.code, unknown.out) == (1, "")
     assert "There is no job with this id." in unknown.err
+    workflow = group(send.s("ada")).enqueue()
+    other = ojs("show", str(workflow.id))
+    assert other.code == 2
+    assert "This is the id of a workflow." in other.err
+    (job,) = Job.objects.filter(workflow_id=workflow.id)
+    assert f"workflow   {workflow.id}" in ojs("show", str(job.pk)).out
+    assert f"/ojs/v1/workflows/{workflow.id}" in other.err
     wrong = ojs("show", "7")
     assert wrong.code == 2
     assert "id" in wrong.err
@@ -181,3 +191,16 @@ def test_a_running_job_shows_its_worker() -> None:
     job = in_state("active")
     assert "worker     worker-a" in ojs("show", job.pk).out
     assert ojs("show", job.pk, "--json").json["worker_id"] == "worker-a"
+
+
+def test_a_running_job_shows_how_far_it_is() -> None:
+    job = in_state("active")
+    assert "progress" not in ojs("show", job.pk).out
+    report = progress.Report(progress=0.4, data={"message": "page 4 of 10"})
+    progress.report(job.pk, report)
+    checkpoint.save(job.pk, {"page": 4})
+    run = ojs("show", job.pk)
+    assert "progress   40%" in run.out
+    assert "checkpoint the next run continues there" in run.out
+    assert "page 4" not in run.out
+    assert "page 4 of 10" in ojs("show", job.pk, "--args").out

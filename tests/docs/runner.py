@@ -3,8 +3,8 @@
 A Python block whose first line names a file (`# shop/jobs.py`) becomes that module, which later
 blocks import; one that names `settings.py` sets `OJS` for the rest of the page; one that names
 tests is run by unittest, and one whose name begins with `test_` as pytest would. What names no file
-shares the page's namespace. Commands of `manage.py` are parsed, and run where they end by
-themselves (`--once`); for `curl`, see that module.
+shares the page's namespace, which `manage.py shell` empties. Commands of `manage.py` are parsed,
+and run where they end by themselves (`--once`); for `curl`, see that module.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ import django
 from asgiref.sync import async_to_sync
 from django.core.management import call_command, get_commands, load_command_class
 from django.core.management.base import BaseCommand
+from django.core.management.commands.shell import Command as Shell
 from django.db import connections
 from django.db.models import signals as model_signals
 from django.dispatch import Signal
@@ -148,6 +149,10 @@ class PageRun:
     def _command(self, words: list[str]) -> None:
         name, *arguments = words
         parse(name, arguments)
+        if name == "shell":
+            # As Django's own: a new shell knows the models, and nothing of the one before.
+            self.namespace.clear()
+            self.namespace.update(Shell().get_namespace(verbosity=0), __name__="docs_page")
         if name == "ojs_worker" and "--once" in arguments:
             call_command(name, *arguments)
             _wait_for_threads()

@@ -143,7 +143,10 @@ def test_the_code_takes_over_what_something_else_registered() -> None:
         ("0 3 * * *", {"overlap_policy": "never"}, InvalidRequest, "overlap_policy"),
         ("0 3 * * *", {"args": [1, 2, 3]}, InvalidArgs, "arguments do not fit"),
         ("0 3 * * *", {"kwargs": {"pages": 1}}, InvalidArgs, "arguments do not fit"),
+        ("0 3 * * *", {"args": "abc"}, InvalidArgs, "args must be a list"),
         ("0 3 * * *", {"queu": "x"}, InvalidRequest, "queu is not an option"),
+        ("0 3 * * *", {"overlap": "skip"}, InvalidRequest, "Did you mean overlap_policy"),
+        ("0 3 * * *", {"zone": "UTC"}, InvalidRequest, "Did you mean timezone"),
         ("0 3 * * *", {"pending": True}, InvalidRequest, "pending"),
     ],
 )
@@ -161,6 +164,12 @@ def test_two_schedules_of_a_handler_need_names() -> None:
         ojs.cron("@daily")(handler)
     assert declare("@daily")  # The same function again is a reload.
     assert [each.expression for each in schedules.declared()] == ["@daily"]
+
+
+def test_without_parentheses_it_is_an_error() -> None:
+    bare: Any = ojs.cron
+    with pytest.raises(ImproperlyConfigured, match=r"write @ojs\.cron\("):
+        bare(declare())
 
 
 def test_it_stands_above_a_handler() -> None:

@@ -94,8 +94,14 @@ def test_a_type_without_a_handler_here() -> None:
     [
         (lambda: send.s(), InvalidArgs, "The arguments do not fit testing.send"),
         (lambda: ojs.chain([ADA]), TypeError, "chain needs jobs, .* not a list. Write a \\*"),
-        (lambda: ojs.group(send), TypeError, "group needs jobs, .* not a Handler.$"),
-        (lambda: ojs.batch("x"), TypeError, "batch needs jobs, .* not a str.$"),
+        (lambda: ojs.group(send), TypeError, r"group needs jobs, .* write \.s\(\.\.\.\) after"),
+        (
+            lambda: ojs.batch("x"),
+            TypeError,
+            r"batch needs jobs, .* not a str\. .* without \.s runs",
+        ),
+        (lambda: ojs.batch(ADA, on_success=send), TypeError, r"on_success of a batch .* write \.s"),
+        (lambda: ojs.batch(ADA, on_complete=ojs.chain(ADA)), TypeError, r"on_complete .* one job"),
         (lambda: ojs.graph(ADA), TypeError, r"graph\(\) needs steps made by ojs.step\(name, job\)"),
         (lambda: ojs.step("a", "b"), TypeError, r"step\('a'\) needs jobs"),
         (lambda: ojs.step("a", ADA, after="b"), TypeError, r"needs a list: after=\['b'\]"),
@@ -142,8 +148,21 @@ def test_refused_with_the_path(workflow: ojs.WorkflowRequest, message: str) -> N
 
 
 def test_a_cycle() -> None:
-    with pytest.raises(CyclicDependency):
+    with pytest.raises(CyclicDependency) as caught:
         ojs.graph(ojs.step("a", ADA, after=["b"]), ojs.step("b", ADA, after=["a"])).graph()
+    assert caught.value.hint == "steps[0] is step('a'), which waits for 'b'."
+
+
+def test_a_refused_step_is_named_as_its_author_named_it() -> None:
+    wrong = ojs.graph(ojs.step("label", ADA), ojs.step("ship", ADA, after=["lable"]))
+    with pytest.raises(InvalidRequest) as caught:
+        wrong.enqueue()
+    assert caught.value.hint == (
+        "steps[1] is step('ship'), which waits for 'lable'. Did you mean 'label'?"
+    )
+    with pytest.raises(InvalidRequest) as caught:
+        ojs.graph(ojs.step("a", ADA), ojs.step("a", ADA)).enqueue()
+    assert caught.value.hint == "steps[1] is step('a')."
 
 
 def test_s_is_typed_as_the_handler_is() -> None:

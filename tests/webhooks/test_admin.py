@@ -84,6 +84,15 @@ def test_a_webhook_is_tested_and_its_deliveries_are_listed(
     assert "took the test event" in taken
     refused = root.post(change, form | {"_test": "1"}, follow=True).content.decode()
     assert "status 500" in refused
+    # A receiver without TLS, none at all, and a name that leads nowhere: the cause is said.
+    for wrong, cause in (
+        (receiver.url.replace("http://", "https://"), "no response: TLS failed, "),
+        ("http://127.0.0.1:1/", "no response: no connection could be made"),
+        ("https://nowhere.invalid/", "no response: its host has no address"),
+    ):
+        page = root.post(change, form | {"url": wrong, "_test": "1"}, follow=True)
+        assert cause in page.content.decode()
+    root.post(change, form)
     assert [each.event["type"] for each in receiver.received] == ["webhook.test"] * 2
     publish.queue_event(EventType.QUEUE_PAUSED, "a")
     dispatch.dispatch()

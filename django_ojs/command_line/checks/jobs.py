@@ -76,7 +76,8 @@ def _types() -> Iterator[DoctorFinding]:
             % {"type": row["type"], "queue": row["queue"], "number": grouped(row["number"])},
             why=_("Workers of this project hold them back again and again, and never run them."),
             cure=_(
-                "Deploy their handler, or put its app into INSTALLED_APPS; for a "
+                "Deploy their handler, put its app into INSTALLED_APPS, or import "
+                "its module in the jobs.py of its app; for a "
                 "task of django.tasks outside of a tasks.py, its module into "
                 "OPTIONS['modules'] of the backend. If the type was renamed or "
                 "removed: `manage.py ojs cancel type:%(type)s queue:%(queue)s`."

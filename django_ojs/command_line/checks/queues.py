@@ -168,8 +168,8 @@ def _texts(each: health.Finding) -> tuple[str, str, str]:
         case "limit_drops":
             return (
                 _(
-                    "Jobs dropped at their rate limits: %(number)s, of %(of)s limit keys with one "
-                    "in the last hour."
+                    "Jobs dropped at their rate limits: %(number)s; limit keys with a drop in the "
+                    "last hour: %(of)s."
                 )
                 % values,
                 _("They are discarded, because on_limit of their limits is drop."),

@@ -19,6 +19,7 @@ from django_ojs.spec.scopes import Scope
 from django_ojs.webhooks import sending
 
 MAX_METADATA_BYTES = 16 * 1024
+_FILTER = frozenset({"queues", "job_types"})
 
 
 class WebhookView(OJSView):
@@ -36,6 +37,9 @@ class WebhookView(OJSView):
         which = fields.object_(data, "filter")
         queues = job_types = None
         if which is not None:
+            # A member that is not known would let events through that were to be left out.
+            if not which.keys() <= _FILTER:
+                raise InvalidRequest.of("filter", "must have no members but queues and job_types")
             queues = fields.strings(which, "queues") or []
             job_types = fields.strings(which, "job_types") or []
         metadata = fields.object_(data, "metadata")

@@ -21,9 +21,9 @@ from django_ojs import schedules
 from django_ojs.command_line.database_check import require_database, with_retries
 from django_ojs.conf import settings
 from django_ojs.formatting import error_message
-from django_ojs.handlers import job_types
 from django_ojs.logging import component
 from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, message, unbounded
+from django_ojs.spec import webhooks
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.scheduling import ALL, STRATEGIES, STRICT, check_weight, parse_order
@@ -235,7 +235,8 @@ class Command(BaseCommand):
             health_file=options["health_file"],
         )
         _check_health_file(config)
-        if not job_types():
+        # Beside the one of the package itself.
+        if not handler_queues().keys() - {webhooks.QUEUE}:
             self.stderr.write(
                 _(
                     "No handlers were found: is the app with your jobs.py or tasks.py "
@@ -264,6 +265,9 @@ class Command(BaseCommand):
         )
         handlers = handler_queues()
         for queue, types in handlers.items():
+            # The package's own handler: nothing to a worker that delivers no webhooks.
+            if queue == webhooks.QUEUE and not {queue, ALL}.intersection(config.queues):
+                continue
             logger.info("Handlers of the queue %s: %s", queue, ", ".join(types))
         warning = mismatch(config.queues, handlers, config.pool)
         if warning is not None:

@@ -78,6 +78,11 @@ def read(
     transaction committed. `within` are the queues that the caller may use. `where` are conditions
     of `selecting`. Raises InvalidRequest.
     """
+    for name, names in (("types", types), ("queues", queues), ("job_types", job_types)):
+        if isinstance(names, str):
+            raise InvalidRequest.of(name, "must be a list of strings.")
+    if limit < 1:
+        raise InvalidRequest.of("limit", "must be at least 1.")
     which = selecting(
         types=types, queues=queues, job_types=job_types, subject=subject, within=within
     )

@@ -222,7 +222,13 @@ def _checked_url(url: str) -> str:
             ),
         )
     if not url.startswith("https://") and not settings().webhook_http:
-        raise InvalidRequest.of("url", _("must begin with https://"))
+        raise InvalidRequest.of(
+            "url",
+            _("must begin with https://"),
+            hint=_(
+                "The setting WEBHOOK_HTTP allows http://, for development and private networks."
+            ),
+        )
     return url
 
 

@@ -108,8 +108,11 @@ def post(
                         received += chunk
                         if len(received) >= max_bytes:
                             break
-        except _FAILURES:
-            raise PayloadUnavailable(f"the host of {field} did not send a valid response") from None
+        except _FAILURES as error:
+            raise PayloadUnavailable(
+                f"the host of {field} did not send a valid response",
+                details={"cause": _cause(error)},
+            ) from None
     found = {name.decode("latin-1").lower(): v.decode("latin-1") for name, v in response.headers}
     return Response(status=response.status, headers=found, body=received[:max_bytes])
 
@@ -123,6 +126,18 @@ _FAILURES: Final = (
     OSError,
     UnicodeError,
 )
+
+
+def _cause(error: Exception) -> str:
+    """Return what failed, for the operator of a webhook; the receiver has no part in the text."""
+    below = error.__cause__ or error.__context__
+    if isinstance(error, httpcore.TimeoutException):
+        return "it took too long"
+    if isinstance(below, ssl.SSLError):
+        return f"TLS failed, {below.reason}"
+    if isinstance(error, httpcore.ConnectError):
+        return "no connection could be made"
+    return "there was no valid HTTP response"
 
 
 @lru_cache(maxsize=4)

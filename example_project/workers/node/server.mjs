@@ -7,13 +7,14 @@ const REQUEST_MS = 10_000;
 const FIRST_PAUSE_MS = 200;
 const LONGEST_PAUSE_MS = 10_000;
 
-/** A response that is no success. `code` and `details` are those of its `error` object. */
+/** A response that is no success. `code`, `details` and `text` are of its `error` object. */
 export class ErrorResponse extends Error {
   constructor(status, error, retryAfterMs) {
     super(`${status} ${error?.code ?? ''}`.trim());
     this.status = status;
     this.code = error?.code;
     this.details = error?.details ?? {};
+    this.text = error?.message;
     this.retryAfterMs = retryAfterMs;
   }
 

@@ -73,7 +73,10 @@ function endGracePeriod() {
 function endOnCredentialError(error) {
   if (!(error instanceof ErrorResponse && error.isCredentialError)) return;
   exitCode = 1;
-  log('error', 'the server refuses these credentials, see OJS_API_KEY', { status: error.status });
+  log('error', 'the server refuses these credentials, see OJS_API_KEY and OJS_QUEUES', {
+    status: error.status,
+    error: error.text,
+  });
   terminate('refused');
 }
 
@@ -176,7 +179,8 @@ const { handlers } = await import(pathToFileURL(resolve(config.handlers)).href);
 log('info', 'started', { url: config.url, queues: config.queues, types: Object.keys(handlers) });
 // The first beat registers the worker: the server recovers the jobs of known workers only.
 await beat().catch((error) => {
-  log('warn', 'the first beat failed', { error: reason(error) });
+  const hint = error.status === 404 ? { hint: 'OJS_URL is the server without /ojs' } : {};
+  log('warn', 'the first beat failed', { error: reason(error), ...hint });
   endOnCredentialError(error);
 });
 const beating = keepBeating();

@@ -141,6 +141,10 @@ def test_filters_take_types_patterns_queues_and_types_of_jobs_all_of_them_togeth
         assert read_all(types=["worker.*"], queues=["a", ""]) == []
         with pytest.raises(InvalidRequest, match="types"):
             log.read(types=["job"])
+        with pytest.raises(InvalidRequest, match=r"types must be a list of strings\."):
+            log.read(types="job.*")
+        with pytest.raises(InvalidRequest, match=r"limit must be at least 1\."):
+            log.read(limit=0)
 
 
 def test_a_filter_passes_over_a_part_at_a_time_and_moves_its_cursor_on(
