@@ -493,6 +493,14 @@ class Dialect(Server):
             cursor.execute(self.sql["erase"], {"keys": self.ids(keys)})
             return int(cursor.rowcount)
 
+    def api_key(self, connection: BaseDatabaseWrapper, prefix: str) -> str | None:
+        """Return the API key with this prefix as a JSON object, None if there is none.
+
+        It has the columns, and the time as `now`.
+        """
+        found: str | None = self._rows(connection, "api_key", [prefix])[0][0]
+        return found
+
     def due_work(self, connection: BaseDatabaseWrapper, *, since: float = 0.0) -> tuple[bool, bool]:
         """Say whether a scheduled or retryable job is due, and whether a waiting job expired.
 

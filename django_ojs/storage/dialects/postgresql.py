@@ -406,6 +406,9 @@ class PostgreSQL(Dialect):
     def time(self, value: Any) -> datetime | None:
         return cast("datetime | None", value)
 
+    def api_key(self, connection: BaseDatabaseWrapper, prefix: str) -> str | None:
+        return cast("str | None", _direct().text(connection, _SQL["api_key"], [prefix]))
+
     def notify(
         self, connection: BaseDatabaseWrapper, payloads: Sequence[str], channel: str
     ) -> None:
