@@ -1,10 +1,10 @@
 """Find an API key by its prefix, as each request of a program does first."""
 
-import json
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Final
+from typing import Any, Final
 
+from django_ojs.spec import json
 from django_ojs.storage import database
 
 _TIMES: Final = ("created_at", "expires_at", "revoked_at", "last_used_at", "refused_at", "now")
@@ -38,7 +38,7 @@ def find(prefix: str) -> StoredKey | None:
     text = database.dialect_of(connection).api_key(connection, prefix)
     if text is None:
         return None
-    values = json.loads(text)
+    values: Any = json.loads_stored(text)
     for name in _TIMES:
         if values[name] is not None:
             values[name] = _time(values[name])
