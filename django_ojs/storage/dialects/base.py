@@ -101,13 +101,16 @@ class Dialect(Server):
         ids: Sequence[int],
         args: str,
         sizes: Sequence[int],
-    ) -> tuple[datetime, int]:
+        *,
+        only_if_admitted: bool,
+    ) -> tuple[datetime | None, int]:
         """Store available jobs that differ in their ids and arguments only, in order.
 
         `ids` are generated ones, as numbers; `args` is a JSON array of the arguments of each, and
         `sizes` the bytes of these. Return the time of the first job, a microsecond before that of
-        the second, and the bytes of each job without its arguments. Only where `inserts_uniform`,
-        and for a job that `job_row.is_plain`.
+        the second, and the bytes of each job without its arguments. With `only_if_admitted` the
+        time is None where the queue does not admit them. Only where `inserts_uniform`, and for a
+        job that `job_row.is_plain`.
         """
         raise NotImplementedError
 
