@@ -209,7 +209,8 @@ def check_access(wanted: Envelope, access: Access) -> None:
 
     Without the queue among its keys, a unique policy finds and replaces the jobs of every queue.
     """
-    if not isinstance(wanted.queue, str):
+    queue: object = wanted.queue
+    if not isinstance(queue, str):
         return  # PUSH refuses it, by the rules of the envelope.
     access.check_queue(wanted.queue)
     access.check_producer(wanted.queue)
