@@ -69,6 +69,7 @@ CREATE OR REPLACE PROCEDURE ojs_push_many(
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
+    -- Without `alone` nothing is asked, as in ojs_push.
     IF alone IS NOT NULL AND NOT ojs_admit_all(
         ARRAY[queue], ARRAY[cardinality(ids)::bigint],
         ARRAY[(SELECT sum(size)::bigint FROM unnest(sizes) AS size)], alone
