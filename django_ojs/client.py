@@ -90,8 +90,8 @@ def enqueue_batch(
         raise InvalidRequest.of("requests", "must be a list of at least one request.")
     if on_full is None and block_timeout is None and _plain.is_open():
         same = uniform_of(wanted)
-        if same is not None and (jobs := _plain.store_alike(*same)) is not None:
-            return jobs
+        if same is not None and (stored := _plain.store_alike(*same)) is not None:
+            return stored.results()
     envelopes = []
     new_ids = ids.many(len(wanted))
     for index, item in enumerate(wanted):

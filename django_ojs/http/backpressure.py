@@ -15,6 +15,7 @@ from django_ojs.options import full_policy
 from django_ojs.spec.errors import InvalidRequest, QueueFull
 
 HEADER: Final = "OJS-Block-Timeout"
+_META: Final = "HTTP_OJS_BLOCK_TIMEOUT"
 #: The longest wait, in seconds: proxies cut connections that are silent for a minute.
 LONGEST_BLOCK: Final = 50
 
@@ -31,7 +32,7 @@ def push_options(
     others waiting in this process does not wait.
     """
     return replace(
-        _full_policy(request.headers.get(HEADER), types),
+        _full_policy(request.META.get(_META), types),
         generated_ids=generated_ids,
         batch=batch,
         exact_bounds=True,

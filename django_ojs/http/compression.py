@@ -53,7 +53,7 @@ def coding_of(request: HttpRequest) -> str | None:
 
     Raises UnsupportedCompression for any other one, and for more than one.
     """
-    coding = request.headers.get("Content-Encoding", "").strip().lower()
+    coding: str = request.META.get("HTTP_CONTENT_ENCODING", "").strip().lower()
     if coding in ("", "identity"):
         return None
     if coding not in supported():

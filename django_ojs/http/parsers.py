@@ -84,7 +84,7 @@ def _read(request: HttpRequest) -> bytes:
 
 
 def _length(request: HttpRequest) -> int:
-    given = request.headers.get("Content-Length", "")
+    given = request.META.get("CONTENT_LENGTH", "")
     if not (given.isascii() and given.isdigit()):
         return 0  # as Django reads it
     # int() of thousands of digits is slow, or raises.
@@ -130,9 +130,9 @@ def _chunks(request: HttpRequest) -> Any:
     Django reads a body without a length as an empty one. Raises InvalidPayload unless the server
     declares that its stream ends with the body.
     """
-    coding = request.headers.get("Transfer-Encoding", "").lower().rpartition(",")[2].strip()
+    coding = request.META.get("HTTP_TRANSFER_ENCODING", "").lower().rpartition(",")[2].strip()
     environ = getattr(request, "environ", None)
-    if coding != "chunked" or environ is None or "Content-Length" in request.headers:
+    if coding != "chunked" or environ is None or "CONTENT_LENGTH" in request.META:
         return None
     if not environ.get("wsgi.input_terminated"):
         raise InvalidPayload(_NO_CHUNKS)

@@ -16,7 +16,7 @@ from django_ojs.models import Worker
 from django_ojs.operations.events import publish
 from django_ojs.spec.errors import PermissionDenied
 from django_ojs.spec.events import EventType
-from django_ojs.storage import database
+from django_ojs.storage import database, raw_queries
 from django_ojs.storage.dialects.expressions import Milliseconds
 
 #: A worker is dead after this many missed heartbeats.
@@ -143,19 +143,24 @@ def after_fetch(
     """
     silence = max([settings().http_visibility_timeout, *leases]) // _MILLISECOND
     worker = Worker.primary.filter(pk=worker_id)
-    known = worker.annotate(now=Now()).first()
+    dialect = database.dialect()
+    known = next(iter(raw_queries.rows(Worker, "id = %s", [worker_id], dialect.now)), None)
     if known is None:
         _register_fetching(worker_id, queues, silence, principal)
-    elif not principal.may_write(known.owner):
+        return
+    read: Any = known
+    now = dialect.time(read.extra[0])
+    assert now is not None
+    if not principal.may_write(known.owner):
         # Another principal has made it known since the claim was checked.
         return
-    elif known.beat_at is None and leases:
+    if known.beat_at is None and leases:
         silence = max(known.dead_after_ms, silence)
         _update(worker, seen_at=Now(), dead_after_ms=silence, owner=principal.id)
     elif (
         known.owner != principal.id
         # Not with every FETCH: a worker may poll many times a second.
-        or known.now - known.seen_at > known.dead_after_ms * _MILLISECOND / 10
+        or now - known.seen_at > known.dead_after_ms * _MILLISECOND / 10
     ):
         _update(worker, seen_at=Now(), owner=principal.id)
 

@@ -66,6 +66,11 @@ class PushOptions:
     #: Count the jobs that a full queue rejects. False: the caller does, which tries them again.
     records_rejections: bool = True
 
+    @property
+    def may_be_plain(self) -> bool:
+        """Whether the short way does all that they say, as it does for a PUSH over HTTP."""
+        return self.exact_bounds and not (self.offloader or self.admitted or self.local)
+
 
 ONE: Final = PushOptions()
 BATCH: Final = PushOptions(batch=True)
@@ -80,8 +85,12 @@ def push(envelope: Envelope, options: PushOptions = ONE) -> EnqueuedJob:
     an OJSError that names the field and the rule, and QueueFull when the queue is at its bound;
     the caller's transaction stays usable.
     """
-    if options is PLAIN and plain.is_open() and (job := plain.store_one(envelope)) is not None:
-        return job
+    if (options is PLAIN or options.may_be_plain) and plain.is_open():
+        job = plain.store_one(
+            envelope, generated_id=options.generated_ids, exact=options.exact_bounds
+        )
+        if job is not None:
+            return job
     return push_batch([envelope], options)[0]
 
 

@@ -1,16 +1,51 @@
 """Find an API key by its prefix, as each request of a program does first."""
 
-from typing import Any
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final
 
-from django_ojs.models import ApiKey
-from django_ojs.storage import database, raw_queries
+from django_ojs.spec import json
+from django_ojs.storage import database
+
+_TIMES: Final = ("created_at", "expires_at", "revoked_at", "last_used_at", "refused_at", "now")
 
 
-def find(prefix: str) -> Any:
-    """Return the key with this prefix and the database's time as `now`, or None."""
-    dialect = database.dialect()
-    for key in raw_queries.rows(ApiKey, "prefix = %s", [prefix], dialect.now):
-        found: Any = key
-        found.now = dialect.time(found.extra[0])
-        return found
-    return None
+@dataclass(kw_only=True, slots=True)
+class StoredKey:
+    """A key as it was read, and the database's time then as `now`; see the model `ApiKey`.
+
+    No model: to make one takes as long as the statement.
+    """
+
+    pk: int
+    name: str
+    prefix: str
+    principal: str
+    digest: str
+    scopes: list[str]
+    queues: list[str]
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    last_used_at: datetime | None
+    refused_at: datetime | None
+    now: datetime
+
+
+def find(prefix: str) -> StoredKey | None:
+    """Return the key with this prefix, or None."""
+    connection = database.connection()
+    text = database.dialect_of(connection).api_key(connection, prefix)
+    if text is None:
+        return None
+    values: Any = json.loads_stored(text)
+    for name in _TIMES:
+        if values[name] is not None:
+            values[name] = _time(values[name])
+    return StoredKey(**values)
+
+
+def _time(text: str) -> datetime:
+    # SQLite's have no offset: Django stores them in UTC.
+    moment = datetime.fromisoformat(text)
+    return moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment

@@ -1,17 +1,20 @@
-"""The routes that gunicorn serves: the API, and two views beside which its cost is seen."""
+"""The routes that gunicorn serves: the API, and views beside which its cost is seen."""
 
 from __future__ import annotations
 
 import json
 from typing import Any
 
+from django.db import connection
 from django.http import HttpRequest, HttpResponse
 from django.urls import include, path
 from rest_framework.request import Request
 
 from django_ojs.http.responses import json_response
 from django_ojs.http.views.base import OJSView
+from django_ojs.spec import ids
 from django_ojs.spec.scopes import Scope
+from tests.benchmarks.contenders import bare
 
 
 class Nothing(OJSView):
@@ -30,9 +33,17 @@ class Nothing(OJSView):
         return json_response({"job": _job(data["args"])}, 201, {"Location": f"{request.path}/x"})
 
 
-def bare(request: HttpRequest, key: str) -> HttpResponse:
+def bare_view(request: HttpRequest, key: str) -> HttpResponse:
     """Respond as a plain Django view: without authentication, and without validation."""
     args = json.loads(request.body)["args"] if request.body else [1]
+    return HttpResponse(json.dumps({"job": _job(args)}), content_type="application/json")
+
+
+def bare_insert(request: HttpRequest, key: str) -> HttpResponse:
+    """Store a row as a plain Django view would: one INSERT into a copy of the jobs' table."""
+    args = json.loads(request.body)["args"]
+    with connection.cursor() as cursor:
+        cursor.execute(bare.INSERT, [ids.uuid7(), json.dumps(args)])
     return HttpResponse(json.dumps({"job": _job(args)}), content_type="application/json")
 
 
@@ -56,6 +67,7 @@ def _job(args: Any) -> dict[str, Any]:
 
 urlpatterns = [
     path("nothing/<str:key>", Nothing.as_view()),
-    path("bare/<str:key>", bare),
+    path("bare/<str:key>", bare_view),
+    path("bare_insert/<str:key>", bare_insert),
     path("", include("django_ojs.http.urls")),
 ]

@@ -91,11 +91,17 @@ def targets(results: Results) -> list[Target]:
         # One poll interval, and the claim after it.
         Target(measure=idle.P99, about=idle.SILENT, at_most=510.0),
         Target(measure=idle.IDLE, at_most=1.0),
-        Target(measure=http.PUSH, against=http.NOTHING, at_least=0.60),
+        Target(measure=http.PUSH, against=http.INSERT, at_least=0.60),
+        Target(
+            measure=http.PUSH_MANY,
+            against_measure=http.PUSH_ONE,
+            at_most=1.3,
+            beside="of one job",
+        ),
         Target(
             measure=http.FETCH_MANY,
             against_measure=http.FETCH_ONE,
-            at_most=3.0,
+            at_most=1.3,
             beside="of one job",
         ),
     ]
@@ -197,8 +203,11 @@ SECTIONS = (
     Section(measure=idle.IDLE, title="An idle worker", unit="% of a core"),
     Section(measure=idle.IDLE_SERVER, title="PostgreSQL meanwhile", unit="% of a core"),
     Section(measure=http.PUSH, title="PUSH over HTTP, one server process", unit="requests/s"),
+    Section(measure=http.PUSH_CPU, title="CPU of the server process, PUSH", unit="µs/request"),
     Section(measure=http.INFO, title="INFO over HTTP", unit="requests/s"),
     Section(measure=http.CYCLE, title="FETCH and ACK over HTTP", unit="jobs/s"),
+    Section(measure=http.PUSH_ONE, title="PUSH of a batch of one job over HTTP", unit="ms"),
+    Section(measure=http.PUSH_MANY, title="PUSH of a batch of 100 jobs over HTTP", unit="ms"),
     Section(measure=http.FETCH_ONE, title="FETCH of one job over HTTP", unit="ms"),
     Section(measure=http.FETCH_MANY, title="FETCH of 100 jobs over HTTP", unit="ms"),
     Section(measure=bounds.SINGLE, title="Enqueue into a queue less than half full", unit="jobs/s"),

@@ -67,8 +67,8 @@ def test_the_ways_are_those_that_this_compares(monkeypatch: pytest.MonkeyPatch) 
     for name in ("store_one", "store_alike"):
         original = getattr(plain, name)
 
-        def noted(*args: Any, original: Any = original) -> Any:
-            result = original(*args)
+        def noted(*args: Any, original: Any = original, **options: Any) -> Any:
+            result = original(*args, **options)
             short.append(result is not None)
             return result
 

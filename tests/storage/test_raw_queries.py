@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from dataclasses import asdict
+from datetime import UTC, datetime, timedelta
 
 import pytest
+from django.db import connection
 
 from django_ojs.models import ApiKey, Job, Worker
 from django_ojs.operations import ack, info
@@ -50,14 +52,33 @@ def test_a_worker_is_read_as_the_orm_reads_it() -> None:
 
 
 def test_a_key_is_read_as_the_orm_reads_it_and_says_what_time_it_is() -> None:
-    key, _ = api_keys.create(name="k", scopes=list(Scope), queues=["a", "b"], expires=HOUR)
+    plain, _ = api_keys.create(name="k", scopes=[Scope.READ])
+    all_, _ = api_keys.create(
+        name='Zoë "the" \\ 😀\'s {0} %s', scopes=list(Scope), queues=["a", "b"], expires=HOUR
+    )
+    moment = datetime(2026, 1, 2, 3, 4, 5, 600, tzinfo=UTC)
+    ApiKey.objects.filter(pk=all_.pk).update(last_used_at=moment, refused_at=moment)
+    ended, _ = api_keys.create(name="k", scopes=["read"])
+    api_keys.revoke(ended.prefix)
 
+    for key in (plain, all_, ended):
+        read = stored_keys.find(key.prefix)
+
+        stored = api_keys.keys().get(prefix=key.prefix)
+        assert read is not None
+        assert asdict(read) | {"id": read.pk} == _values(stored) | {"pk": key.pk, "now": read.now}
+        assert timedelta(0) <= stored.now - read.now < timedelta(minutes=1)
+        assert read.created_at <= read.now
+
+
+@pytest.mark.postgresql
+def test_a_key_is_read_alike_in_a_session_of_another_zone_and_style_of_dates() -> None:
+    key, _ = api_keys.create(name="k", scopes=[Scope.READ], expires=HOUR)
+    with connection.cursor() as cursor:
+        cursor.execute("SET LOCAL TimeZone = 'Asia/Kathmandu'; SET LOCAL DateStyle = 'SQL, DMY'")
     read = stored_keys.find(key.prefix)
-
-    stored = api_keys.keys().get(prefix=key.prefix)
-    assert _values(read) == _values(stored)
-    assert timedelta(0) <= stored.now - read.now < timedelta(minutes=1)
-    assert read.created_at <= read.now
+    assert read is not None
+    assert (read.created_at, read.expires_at) == (key.created_at, key.expires_at)
 
 
 def test_what_is_not_there_is_not_found() -> None:

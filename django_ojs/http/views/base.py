@@ -1,13 +1,14 @@
 """The base classes of the views: authentication, permissions, bodies and responses."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import ExitStack
+from contextvars import Token
 from functools import wraps
-from typing import Any, ClassVar, Concatenate, NoReturn, ParamSpec, TypeVar
+from typing import Any, ClassVar, Concatenate, Final, NoReturn, ParamSpec, TypeVar
 
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from rest_framework.authentication import BaseAuthentication
+from rest_framework.negotiation import BaseContentNegotiation
 from rest_framework.permissions import BasePermission
 from rest_framework.renderers import BaseRenderer
 from rest_framework.request import Request
@@ -33,6 +34,11 @@ T = TypeVar("T")
 V = TypeVar("V", bound="OJSView")
 
 
+#: What DRF keeps on each request; nothing here uses them.
+_NO_NEGOTIATION: Final = BaseContentNegotiation()
+_NO_RENDERER: Final = BaseRenderer()
+
+
 class OJSView(APIView):
     """A resource. Handlers return the object of the response, or an HttpResponse."""
 
@@ -41,6 +47,8 @@ class OJSView(APIView):
 
     #: What counts the requests of the caller, once that is known; None without a limit.
     throttle: throttling.CallerThrottle | None = None
+
+    _acting: Token[Actor | None] | None = None
 
     # Bodies are read by `body` and written by `json_response`.
     parser_classes = ()
@@ -53,6 +61,23 @@ class OJSView(APIView):
     # The versions of the project's own API do not apply to these routes.
     versioning_class = None
     http_method_names = ["get", "head", "post", "put", "patch", "delete"]
+
+    def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
+        """Wrap a request as DRF does, with what is read often as attributes of the wrapper.
+
+        DRF reads the others from Django's request after an AttributeError for each.
+        """
+        wrapped: Any = super().initialize_request(request, *args, **kwargs)
+        wrapped.META, wrapped.method, wrapped.path = request.META, request.method, request.path
+        return wrapped  # type: ignore[no-any-return]  # it accepts any attribute
+
+    def get_content_negotiator(self) -> BaseContentNegotiation:
+        return _NO_NEGOTIATION
+
+    @property
+    def default_response_headers(self) -> dict[str, str]:
+        """Return none: `finalize_response` adds those of each response."""
+        return {}
 
     def get_authenticators(self) -> list[BaseAuthentication]:
         """Return those of the current settings, which tests override."""
@@ -70,26 +95,28 @@ class OJSView(APIView):
         self, request: Request, force: bool = False
     ) -> tuple[BaseRenderer, str]:
         """Negotiate nothing: there is one format, whatever Accept says (http-binding §4.3)."""
-        return BaseRenderer(), MEDIA_TYPE
+        return _NO_RENDERER, MEDIA_TYPE
 
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Return a response that conforms to the specification for every exception as well."""
-        with ExitStack() as self._acting:
-            try:
-                response = super().dispatch(request, *args, **kwargs)
-            except Exception as error:
-                # DRF does not catch what get_authenticators and finalize_response raise.
-                response = exceptions.error_response(request, error)
-                headers.add_standard_headers(request, response)
+        try:
+            response = super().dispatch(request, *args, **kwargs)
+        except Exception as error:
+            # DRF does not catch what get_authenticators and finalize_response raise.
+            response = exceptions.error_response(request, error)
+            headers.add_standard_headers(request, response)
+        finally:
+            if self._acting is not None:
+                audit_trail.end(self._acting)
         if request.method not in ("GET", "HEAD") and response.status_code < 400:
             pressure_monitor.watch.request()
         return response
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
         """Check the version of the specification before the permissions."""
-        headers.check_version(request)
+        headers.check_version(request._request)
         super().initial(request, *args, **kwargs)
-        self._acting.enter_context(audit_trail.acting(_actor(request)))
+        self._acting = audit_trail.begin(_actor(request))
 
     def body(self, *, required: bool = True) -> dict[str, Any]:
         """Return the JSON object of the request; see `parsers.read_object`."""
@@ -132,8 +159,8 @@ class OJSView(APIView):
         """Render an object that a handler returned, and add the headers of every response."""
         if isinstance(response, dict):
             response = json_response(response)
-        headers.add_standard_headers(request, response)
-        compression.compress(request, response)
+        headers.add_standard_headers(request._request, response)
+        compression.compress(request._request, response)
         if request.method == "HEAD":
             headers.remove_body(response)
         return response  # type: ignore[no-any-return]  # a handler returns a dict or an HttpResponse

@@ -12,7 +12,7 @@ import secrets
 import string
 from collections.abc import Iterable
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, Final
 
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Coalesce, Least, Now
@@ -39,6 +39,8 @@ from django_ojs.storage import database
 MARK = "ojs_"
 #: How long a replaced key remains valid (§12.5).
 GRACE = timedelta(hours=24)
+
+_SCOPES: Final = {scope.value: scope for scope in Scope}
 
 #: The status of a valid key.
 ACTIVE = "active"
@@ -120,7 +122,7 @@ def _note_created(key: ApiKey, by: str) -> None:
     audit.note("api_key.created", principal=by, key_prefix=key.prefix, scopes=key.scopes)
 
 
-def find(presented: str) -> Any:
+def find(presented: str) -> stored.StoredKey:
     """Return the key that a client presented, and record its use.
 
     Raises TokenExpired for an expired or revoked key, and for a malformed, unknown or wrong one
@@ -264,9 +266,9 @@ def _shown(key: ApiKey) -> dict[str, Any]:
     return {name: each and times.format_timestamp(each) for name, each in times_of.items()}
 
 
-def scopes_of(key: ApiKey) -> frozenset[Scope]:
+def scopes_of(key: ApiKey | stored.StoredKey) -> frozenset[Scope]:
     """Return a key's scopes, without those that this version does not know."""
-    return frozenset(Scope(scope) for scope in key.scopes if scope in list(Scope))
+    return frozenset([_SCOPES[scope] for scope in key.scopes if scope in _SCOPES])
 
 
 def checked_queues(names: Iterable[str]) -> list[str]:

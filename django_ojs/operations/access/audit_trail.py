@@ -7,7 +7,7 @@ itself has no operator and leaves no entry, so that a job that cancels others is
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from contextvars import ContextVar
+from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -63,11 +63,21 @@ _current: Final[ContextVar[Actor | None]] = ContextVar("django_ojs_actor", defau
 @contextmanager
 def acting(actor: Actor | None) -> Iterator[None]:
     """Name the operator of the changes within the block."""
-    token = _current.set(actor)
+    token = begin(actor)
     try:
         yield
     finally:
-        _current.reset(token)
+        end(token)
+
+
+def begin(actor: Actor | None) -> Token[Actor | None]:
+    """Name the operator until `end`, as `acting` does, for code that each request runs."""
+    return _current.set(actor)
+
+
+def end(token: Token[Actor | None]) -> None:
+    """Name the operator again who was named before."""
+    _current.reset(token)
 
 
 def record(

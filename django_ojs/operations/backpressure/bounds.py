@@ -37,7 +37,7 @@ def insert_admitted(envelopes: Sequence[Envelope], insert: Insert, *, exact: boo
     then the statement checks it, which costs a tenth. Raises QueueFull before anything is stored,
     and leaves the caller's transaction usable.
     """
-    _apply_settings()
+    apply_settings()
     of_tenants = tenant_bounds.added_by(envelopes)
     if not of_tenants:
         return _insert_in_queues(envelopes, insert, exact=exact)
@@ -51,11 +51,12 @@ def insert_admitted(envelopes: Sequence[Envelope], insert: Insert, *, exact: boo
 
 def may_be_bounded(queue: str) -> bool:
     """Whether a queue has a bound, as it was at most a second ago."""
-    _apply_settings()
+    apply_settings()
     return _may_be_bounded({queue})
 
 
-def _apply_settings() -> None:
+def apply_settings() -> None:
+    """Write the bounds of OJS["QUEUES"], unless this process has written them."""
     if settings().queues is not bounds.configured.queues:
         bounds.configured.apply()
 

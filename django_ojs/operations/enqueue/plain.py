@@ -53,15 +53,19 @@ def is_open() -> bool:
     )
 
 
-def store_one(envelope: Envelope) -> EnqueuedJob | None:
-    """Store a job whose id was generated; None where it is not plain. Only if `is_open`.
+def store_one(
+    envelope: Envelope, *, generated_id: bool = True, exact: bool = False
+) -> EnqueuedJob | None:
+    """Store a job; None where it is not plain, or was not stored. Only if `is_open`.
 
-    Raises as `push` does.
+    `exact`: only if the statement itself finds that the queue has room. A job that is not stored
+    has an id that is taken, or a queue without room; `push_batch` tells which. Raises as `push`
+    does.
     """
     if not job_row.is_plain(envelope):
         return None
     lineage.fill_in((envelope,))
-    configs = queue_configs.current()
+    configs = _configs(exact=exact)
     if configs is not None and _is_special(envelope.queue, configs):
         return None
     admission.check(envelope, settings().limits, configs)
@@ -69,25 +73,28 @@ def store_one(envelope: Envelope) -> EnqueuedJob | None:
     defaults.fill_in((envelope,), configs)
     connection = database.connection()
     stored = database.dialect_of(connection).insert_jobs(
-        connection, (envelope,), generated_ids=True, only_if_admitted=False
+        connection, (envelope,), generated_ids=generated_id, only_if_admitted=exact
     )
-    assert stored
+    if not stored:
+        return None
     after_commit.tell((envelope.queue,), {(envelope.queue, envelope.type): 1})
     return PlainJob(envelope, stored[0]).result()
 
 
-def store_alike(common: Envelope, args: Sequence[list[Any]]) -> list[EnqueuedJob] | None:
+def store_alike(
+    common: Envelope, args: Sequence[list[Any]], *, exact: bool = False
+) -> UniformBatch | None:
     """Store jobs in order, all or none: `common` is what they share, `args` those of each.
 
-    None where they are not plain, break a rule, or the database has no statement for them. Only if
-    `is_open`.
+    None where they are not plain, break a rule, or the database has no statement for them; and with
+    `exact`, unless the statement itself finds that the queue has room. Only if `is_open`.
     """
     connection = database.connection()
     dialect = database.dialect_of(connection)
     if not dialect.inserts_uniform or not job_row.is_plain(common):
         return None
     lineage.fill_in((common,))
-    limits, configs = settings().limits, queue_configs.current()
+    limits, configs = settings().limits, _configs(exact=exact)
     if configs is not None and (
         _is_special(common.queue, configs)
         or configs.of(common.queue).max_envelope_bytes is not None
@@ -104,7 +111,11 @@ def store_alike(common: Envelope, args: Sequence[list[Any]]) -> list[EnqueuedJob
         return None
     defaults.fill_in((common,), configs)
     keys = ids.many_numbers(len(args))
-    created_at, other_bytes = dialect.insert_uniform(connection, common, keys, text, sizes)
+    created_at, other_bytes = dialect.insert_uniform(
+        connection, common, keys, text, sizes, only_if_admitted=exact
+    )
+    if created_at is None:
+        return None
     after_commit.tell((common.queue,), {(common.queue, common.type): len(args)})
     return UniformBatch(
         common=common,
@@ -113,7 +124,13 @@ def store_alike(common: Envelope, args: Sequence[list[Any]]) -> list[EnqueuedJob
         sizes=sizes,
         other_bytes=other_bytes,
         created_at=created_at,
-    ).results()
+    )
+
+
+def _configs(*, exact: bool) -> Snapshot | None:
+    if exact:
+        bounds.apply_settings()
+    return queue_configs.current()
 
 
 def _is_special(queue: str, configs: Snapshot) -> bool:

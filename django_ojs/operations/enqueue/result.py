@@ -14,7 +14,7 @@ from django.db.models.signals import ModelSignal, post_init, pre_init
 
 from django_ojs.models import Job
 from django_ojs.spec import retry_policy, times
-from django_ojs.spec.envelope import Envelope, options_of
+from django_ojs.spec.envelope import Envelope, options_of, render
 from django_ojs.spec.json import JSON
 from django_ojs.spec.rate_limit import Hold
 from django_ojs.spec.states import State
@@ -148,6 +148,16 @@ class UniformBatch:
             keep(result, "_index", index)
             results.append(result)
         return results
+
+    def render(self) -> list[dict[str, JSON]]:
+        """Return the JSON object of each job, as `envelope.render` does of its model."""
+        first = render(self.results()[0].model())
+        objects = []
+        for index, (number, args) in enumerate(zip(self.ids, self.args, strict=True)):
+            at = times.format_timestamp(self.created_at + timedelta(microseconds=index))
+            own = {"id": str(UUID(int=number)), "args": args, "created_at": at, "enqueued_at": at}
+            objects.append(first | own)
+        return objects
 
     def values(self, index: int) -> dict[str, Any]:
         """Return the attributes of the result for one job."""

@@ -11,7 +11,7 @@ from django_ojs.spec.envelope.model import (
     Envelope,
     Limits,
 )
-from django_ojs.spec.envelope.parse import parse, when_text
+from django_ojs.spec.envelope.parse import parse, parse_alike, when_text
 from django_ojs.spec.envelope.render import StoredJob, render
 from django_ojs.spec.envelope.stored import options_of, retry_of
 from django_ojs.spec.envelope.validate import (
@@ -42,6 +42,7 @@ __all__ = [
     "check_type",
     "options_of",
     "parse",
+    "parse_alike",
     "render",
     "retry_of",
     "sized",

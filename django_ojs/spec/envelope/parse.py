@@ -1,6 +1,6 @@
 """Reading an envelope from JSON, in core's dialect, the HTTP binding's, or both (core §7.1)."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -63,6 +63,36 @@ def parse(
             envelope.retry = None
     check_size(data, limits)
     return envelope
+
+
+def parse_alike(
+    items: Sequence[Any], *, default_retry: RetryPolicy = DEFAULT, limits: Limits = DEFAULT_LIMITS
+) -> tuple[Envelope, list[list[Any]]] | None:
+    """Return the envelope that decoded jobs share, without arguments, and the arguments of each.
+
+    None where they differ in more than `args`, or break a rule of `parse`, which names it.
+    """
+    if len(items) < 2 or type(items[0]) is not dict or items[0].get("id") is not None:
+        return None
+    shared = _without_args(items[0])
+    all_args = []
+    try:
+        for item in items:
+            if type(item) is not dict or _without_args(item) != shared:
+                return None
+            if type(item["args"]) is not list:
+                return None
+            all_args.append(item["args"])
+            check_size(item, limits)
+        common = parse({**items[0], "args": []}, default_retry=default_retry, limits=limits)
+    except (KeyError, OJSError):
+        return None
+    return common, all_args
+
+
+def _without_args(item: dict[str, Any]) -> str:
+    # Not by `==` of the values: 1, 1.0 and True are equal, and different JSON.
+    return repr({**item, "args": None})
 
 
 def _read_options(envelope: Envelope, sources: list[Mapping[str, Any]]) -> None:

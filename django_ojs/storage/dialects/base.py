@@ -101,13 +101,16 @@ class Dialect(Server):
         ids: Sequence[int],
         args: str,
         sizes: Sequence[int],
-    ) -> tuple[datetime, int]:
+        *,
+        only_if_admitted: bool,
+    ) -> tuple[datetime | None, int]:
         """Store available jobs that differ in their ids and arguments only, in order.
 
         `ids` are generated ones, as numbers; `args` is a JSON array of the arguments of each, and
         `sizes` the bytes of these. Return the time of the first job, a microsecond before that of
-        the second, and the bytes of each job without its arguments. Only where `inserts_uniform`,
-        and for a job that `job_row.is_plain`.
+        the second, and the bytes of each job without its arguments. With `only_if_admitted` the
+        time is None where the queue does not admit them. Only where `inserts_uniform`, and for a
+        job that `job_row.is_plain`.
         """
         raise NotImplementedError
 
@@ -492,6 +495,14 @@ class Dialect(Server):
         with connection.cursor() as cursor:
             cursor.execute(self.sql["erase"], {"keys": self.ids(keys)})
             return int(cursor.rowcount)
+
+    def api_key(self, connection: BaseDatabaseWrapper, prefix: str) -> str | None:
+        """Return the API key with this prefix as a JSON object, None if there is none.
+
+        It has the columns, and the time as `now`.
+        """
+        found: str | None = self._rows(connection, "api_key", [prefix])[0][0]
+        return found
 
     def due_work(self, connection: BaseDatabaseWrapper, *, since: float = 0.0) -> tuple[bool, bool]:
         """Say whether a scheduled or retryable job is due, and whether a waiting job expired.

@@ -61,12 +61,26 @@ def integer(connection: BaseDatabaseWrapper, statement: str, values: list[Value]
     """
     link = _link(connection)
     if link is None:
-        with connection.cursor() as cursor:
-            cursor.execute(statement, values)
-            return cursor.fetchone()[0]  # type: ignore[no-any-return]  # a row of Any
+        return _by_cursor(connection, statement, values)  # type: ignore[no-any-return]  # a row of Any
     with connection.wrap_database_errors:
         text = _send(link, statement, values)
     return None if text is None else int(text)
+
+
+def text(connection: BaseDatabaseWrapper, statement: str, values: list[Value]) -> str | None:
+    """Run a statement that returns one text, or NULL, and return that; see `integer`."""
+    link = _link(connection)
+    if link is None:
+        return _by_cursor(connection, statement, values)  # type: ignore[no-any-return]  # a row of Any
+    with connection.wrap_database_errors:
+        found = _send(link, statement, values)
+    return None if found is None else found.decode(link.info.encoding)
+
+
+def _by_cursor(connection: BaseDatabaseWrapper, statement: str, values: list[Value]) -> Any:
+    with connection.cursor() as cursor:
+        cursor.execute(statement, values)
+        return cursor.fetchone()[0]
 
 
 def run(connection: BaseDatabaseWrapper, statement: str, values: list[Value]) -> None:

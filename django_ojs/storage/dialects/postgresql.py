@@ -240,8 +240,12 @@ class PostgreSQL(Dialect):
         ids: Sequence[int],
         args: str,
         sizes: Sequence[int],
-    ) -> tuple[datetime, int]:
+        *,
+        only_if_admitted: bool,
+    ) -> tuple[datetime | None, int]:
         more, text = _named_arguments(common)
+        if only_if_admitted:
+            more["alone"] = _is_whole_transaction(connection)
         others = len(text) if text.isascii() else len(text.encode())
         values = [
             _array([f"{number:032x}" for number in ids]),
@@ -253,8 +257,7 @@ class PostgreSQL(Dialect):
             *more.values(),
         ]
         microseconds = _direct().integer(connection, _push_statement("push_jobs", *more), values)
-        assert microseconds is not None
-        return _time(microseconds), others
+        return None if microseconds is None else _time(microseconds), others
 
     def lock_queue(self, connection: BaseDatabaseWrapper, queue: str, timeout: float) -> str | None:
         timeout_ms = f"{int(timeout * 1000)}ms"
@@ -405,6 +408,9 @@ class PostgreSQL(Dialect):
 
     def time(self, value: Any) -> datetime | None:
         return cast("datetime | None", value)
+
+    def api_key(self, connection: BaseDatabaseWrapper, prefix: str) -> str | None:
+        return cast("str | None", _direct().text(connection, _SQL["api_key"], [prefix]))
 
     def notify(
         self, connection: BaseDatabaseWrapper, payloads: Sequence[str], channel: str

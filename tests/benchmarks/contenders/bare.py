@@ -15,6 +15,8 @@ _COLUMNS = """id, args, type, queue, state, priority, meta, options, attempt, ma
               returned, run, created_at, enqueued_at, dead_letter"""
 _DEFAULTS = """'bench.noop', 'default', 'available', 0, '{}', '{}', 0, 3,
                0, 0, statement_timestamp(), statement_timestamp(), false"""
+INSERT = f"INSERT INTO bare_job ({_COLUMNS}) VALUES (%s, %s, {_DEFAULTS})"
+CREATE = "CREATE TABLE IF NOT EXISTS bare_job (LIKE ojs_job INCLUDING ALL)"
 _BATCH = f"""
 INSERT INTO bare_job ({_COLUMNS})
 SELECT r.id, r.args, {_DEFAULTS} FROM unnest(%s::uuid[], %s::jsonb[]) AS r (id, args)
@@ -57,7 +59,7 @@ class BareSQL(Contender):
     def setup(self) -> None:
         """Copy the table of the jobs, without its triggers."""
         super().setup()
-        self._run("CREATE TABLE IF NOT EXISTS bare_job (LIKE ojs_job INCLUDING ALL)")
+        self._run(CREATE)
 
     def reset(self) -> None:
         """Empty the table."""

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 from tests.benchmarks.connections import HOST, Connection, median_ms, rate, request
+from tests.benchmarks.contenders import bare
 from tests.benchmarks.contenders.base import Contender
 from tests.benchmarks.processes import Children, wait_until
 from tests.benchmarks.scale import Scale
@@ -19,15 +20,19 @@ if TYPE_CHECKING:
 
 PUSH, INFO, CYCLE = "HTTP PUSH", "HTTP INFO", "HTTP FETCH and ACK"
 FETCH_ONE, FETCH_MANY = "HTTP FETCH 1", "HTTP FETCH 100"
+PUSH_ONE, PUSH_MANY = "HTTP PUSH of a batch of 1", "HTTP PUSH of a batch of 100"
+#: The server process alone, without PostgreSQL.
+PUSH_CPU = "HTTP PUSH, CPU"
 
 #: The other rows.
 NOTHING, BARE = "the same view, doing nothing", "a bare Django view"
+INSERT = "a bare Django view with an INSERT"
 
 #: As many as the threads of a gunicorn process in the example project.
 _CONNECTIONS = 8
 _MANY = 100
 _JOBS = "/ojs/v1/jobs"
-_PATHS = {NOTHING: "/nothing/x", BARE: "/bare/x"}
+_PATHS = {NOTHING: "/nothing/x", BARE: "/bare/x", INSERT: "/bare_insert/x"}
 _SERVER = [
     *("-m", "gunicorn", "django.core.wsgi:get_wsgi_application()", "--worker-class", "gthread"),
     *("--workers", "1", "--threads", str(_CONNECTIONS), "--keep-alive", "60"),
@@ -43,13 +48,16 @@ def measure(field: Field, scale: Scale) -> None:
     producer = field.producer(ours)
     key: str = producer.do("key")
     rows = (ours, NOTHING, BARE)
-    with _serve(field, producer) as port:
+    with _serve(field, producer) as (port, children):
         for round_ in range(scale.http_rounds):
             producer.do("reset")
             names = rows[round_ % 3 :] + rows[: round_ % 3]
-            for name in names:
+            for name in (*names, INSERT) if round_ % 2 else (INSERT, *names):
                 pushes = _pushes(key, _PATHS.get(name, _JOBS), scale.http_requests)
+                before = children.cpu()
                 field.results.add(PUSH, name, round_, rate(port, _shared(pushes)))
+                took = (children.cpu() - before) / len(pushes) * 1_000_000
+                field.results.add(PUSH_CPU, name, round_, took)
             ids = _stored(port, key)
             for name in names:
                 paths = [_PATHS[name]] if name in _PATHS else [f"{_JOBS}/{each}" for each in ids]
@@ -110,6 +118,10 @@ def _fetches(
     field: Field, producer: Producer, port: int, key: str, round_: int, scale: Scale
 ) -> None:
     calls = max(2, scale.http_requests // 20)
+    for measure_, count in ((PUSH_ONE, 1), (PUSH_MANY, _MANY)):
+        batch = {"jobs": [{"type": "bench.noop", "args": [number]} for number in range(count)]}
+        took = median_ms(port, [request(key, "POST", f"{_JOBS}/batch", batch)] * (calls + 1))
+        field.results.add(measure_, producer.contender.name, round_, took)
     producer.do("fill", jobs=(calls + 1) * (_MANY + 1), kind="noop")
     for measure_, count in ((FETCH_ONE, 1), (FETCH_MANY, _MANY)):
         took = median_ms(port, [_fetch(key, count)] * (calls + 1))
@@ -117,7 +129,7 @@ def _fetches(
 
 
 @contextmanager
-def _serve(field: Field, producer: Producer) -> Iterator[int]:
+def _serve(field: Field, producer: Producer) -> Iterator[tuple[int, Children]]:
     with socket.socket() as probe:
         probe.bind((HOST, 0))
         port: int = probe.getsockname()[1]
@@ -134,7 +146,7 @@ def _serve(field: Field, producer: Producer) -> Iterator[int]:
 
     try:
         wait_until(responses, seconds=30, step=0.05, what="the server", watch=children)
-        yield port
+        yield port, children
     finally:
         children.stop()
 
@@ -143,8 +155,12 @@ def _serve(field: Field, producer: Producer) -> Iterator[int]:
 
 
 def key(contender: Contender) -> Any:
-    """Make an API key, and return it."""
+    """Make an API key, and return it; and the table of the bare INSERT."""
+    from django.db import connection
+
     from django_ojs.operations.access import api_keys
     from django_ojs.spec.scopes import Scope
 
+    with connection.cursor() as cursor:
+        cursor.execute(bare.CREATE)
     return api_keys.create(name="bench", scopes=list(Scope))[1]

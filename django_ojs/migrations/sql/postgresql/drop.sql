@@ -1,7 +1,8 @@
 -- The reverse of the other files: Django drops the tables of the models itself.
 
 DROP PROCEDURE ojs_push_many(
-    uuid[], jsonb, bigint[], text, text, integer, integer, jsonb, jsonb, bigint, bigint, uuid
+    uuid[], jsonb, bigint[], text, text, integer, integer, jsonb, jsonb, bigint, bigint, uuid,
+    boolean
 );
 
 DROP PROCEDURE ojs_push(

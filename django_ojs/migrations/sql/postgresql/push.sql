@@ -57,17 +57,25 @@ END $$;
 -- PUSH of available jobs that differ in their ids and arguments only: what they share is sent once,
 -- and the plan is kept as that of ojs_push. `args` is an array of the arguments of each.
 --
--- Their ids were generated, and the queue has no bound. Each job is a microsecond later than the one
--- before it, so that they keep their order; `stored_at` is the time of the first.
+-- Their ids were generated. Each job is a microsecond later than the one before it, so that they keep
+-- their order; `stored_at` is the time of the first, NULL if ojs_admit did not admit them. `alone` is
+-- that of ojs_push.
 CREATE OR REPLACE PROCEDURE ojs_push_many(
     OUT stored_at bigint,
     ids uuid[], args jsonb, sizes bigint[], type text, queue text, max_attempts integer,
     priority integer DEFAULT 0, meta jsonb DEFAULT '{}', options jsonb DEFAULT '{}',
     timeout_ms bigint DEFAULT NULL, visibility_timeout_ms bigint DEFAULT NULL,
-    parent_id uuid DEFAULT NULL
+    parent_id uuid DEFAULT NULL, alone boolean DEFAULT NULL
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 BEGIN
+    -- Without `alone` nothing is asked, as in ojs_push.
+    IF alone IS NOT NULL AND NOT ojs_admit_all(
+        ARRAY[queue], ARRAY[cardinality(ids)::bigint],
+        ARRAY[(SELECT sum(size)::bigint FROM unnest(sizes) AS size)], alone
+    ) THEN
+        RETURN;
+    END IF;
     INSERT INTO ojs_job (
         id, type, queue, state, priority, args, meta, options, attempt, max_attempts, returned,
         run, timeout_ms, visibility_timeout_ms, parent_id, size_bytes, created_at, enqueued_at,
