@@ -45,13 +45,13 @@ def _migrations() -> Iterator[DoctorFinding]:
 
 
 def _declared_triggers() -> list[tuple[str, str]]:
-    statements = schema_files.all_statements(database.connection().vendor)
+    statements = schema_files.all_statements(database.connection())
     found = (_TRIGGER.search(statement) for statement in statements)
     return [(trigger[1], trigger[2]) for trigger in found if trigger]
 
 
 def _routines() -> Iterator[DoctorFinding]:
-    statements = schema_files.all_statements(database.connection().vendor)
+    statements = schema_files.all_statements(database.connection())
     found = (_ROUTINE.search(statement) for statement in statements)
     declared = {routine[1] for routine in found if routine}
     for name in sorted(declared - database.dialect().routines(database.connection())):
