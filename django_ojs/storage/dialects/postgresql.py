@@ -649,6 +649,12 @@ class _WithoutServerSessions(PostgreSQL):
     ) -> str | None:
         return None
 
+    def dead_workers(
+        self, connection: BaseDatabaseWrapper, *, away: float = 0.0, back_for: float = 0.0
+    ) -> list[tuple[str, Session | None]]:
+        values = {"away": away, "back_for": back_for}
+        return [(key, None) for (key,) in self._rows(connection, "silent_workers", values)]
+
     def oldest_transaction(self, connection: BaseDatabaseWrapper) -> timedelta | None:
         return None
 

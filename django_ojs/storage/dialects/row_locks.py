@@ -5,8 +5,8 @@ name has by itself would be a row for each name, and names are without number. S
 row now and then, and wait for each other without need. Locks of different kinds have different
 rows; those of one statement are locked in the order of the rows.
 
-A bounded queue has no tickets and no shared locks (see `storage.bounds`): each transaction that adds
-a job to it, or to a tenant with a bound, holds its lock alone until it ends, and counts.
+A bounded queue has no tickets and no shared locks (see `storage.bounds`): each transaction that
+adds a job to it, or to a tenant with a bound, holds its lock alone until it ends, and counts.
 """
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -108,9 +108,7 @@ class RowLocks(Dialect):
     def try_lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> bool:
         return bool(self._lock_rows(connection, Kind.SUBJECT, [row_of(subject)], wait=False))
 
-    def limited_candidates(
-        self, connection: BaseDatabaseWrapper, **wanted: Any
-    ) -> list[Candidate]:
+    def limited_candidates(self, connection: BaseDatabaseWrapper, **wanted: Any) -> list[Candidate]:
         found = super().limited_candidates(connection, **wanted)
         locked = self._try_lock_keys(connection, {each.key for each in found if each.key})
         return [replace(each, is_locked=each.key in locked) for each in found]
