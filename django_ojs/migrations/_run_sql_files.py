@@ -33,7 +33,14 @@ INSTEAD: Final = {
     "procedures": ("push", "no_push"),
 }
 
-_COUNTS: Final = {"postgresql": ("ojs_count", "ojs_count_change"), "sqlite": ("ojs_count",)}
+#: `flush` empties the tables of models only, and not each database has a trigger that notes it.
+_NO_JOBS: Final = {
+    "sqlite": ("DELETE FROM ojs_count WHERE NOT EXISTS (SELECT 1 FROM ojs_job)",),
+    "postgresql": (
+        "DELETE FROM ojs_count WHERE NOT EXISTS (SELECT 1 FROM ojs_job)",
+        "DELETE FROM ojs_count_change WHERE NOT EXISTS (SELECT 1 FROM ojs_job)",
+    ),
+}
 
 #: Whether the table of jobs exists, how many of these triggers do, and, on PostgreSQL, the
 #: capabilities by which the schema was made.
@@ -95,9 +102,8 @@ def create_missing(using: str, **kwargs: Any) -> None:
         return
     with connection.cursor() as cursor:
         if connection.vendor == "sqlite" or not dialect.capabilities.statement_triggers:
-            # `flush` empties the tables of models only, and no trigger notes that.
-            for table in _COUNTS[connection.vendor]:
-                cursor.execute(f"DELETE FROM {table} WHERE NOT EXISTS (SELECT 1 FROM ojs_job)")
+            for statement in _NO_JOBS[connection.vendor]:
+                cursor.execute(statement)
         if not dialect.capabilities.advisory_locks:
             for statement in statements(connection.vendor, "row_locks"):
                 cursor.execute(statement)  # Rows that are missing.

@@ -99,7 +99,7 @@ def test_a_site_with_everything_off(lacking: dict[str, bool]) -> None:
         with pytest.raises(QueueFull):
             ojs.enqueue("a.job", [21], queue="small")
         assert lease.take("keeper")
-        beat.beat("w", queues=["default", "limited"])
+        beat.beat("w")
         (claimed,) = fetch.fetch(["limited"], count=9, worker_id="w")
         assert fetch.fetch(["limited"], count=9, worker_id="w") == []
         ack.ack(claimed.id)
@@ -150,25 +150,28 @@ def test_many_at_once_and_the_bound_the_key_and_the_counts_hold(lacking: dict[st
     ojs.enqueue("a.job", [2], queue="one", unique=UNIQUE)
 
 
-@pytest.mark.parametrize("name", ["STATEMENT_TRIGGERS", "ADVISORY_LOCKS", "PROCEDURES"])
-def test_a_schema_for_other_settings_is_named_and_no_worker_starts_on_it(name: str) -> None:
-    aliases = [database.alias()]
+def test_a_schema_for_other_settings_is_named_and_no_worker_starts_on_it() -> None:
+    aliases, names = [database.alias()], ["STATEMENT_TRIGGERS", "ADVISORY_LOCKS", "PROCEDURES"]
     assert checks.check_schema(aliases) == []
-    with override_settings(OJS={name: False}):
-        (problem,) = checks.check_schema(aliases)
-        assert problem.id == "django_ojs.W005"
-        assert f"OJS['{name}'] is False, and the schema was made for True" in problem.msg
-        run = command("doctor", "--only", "capabilities", "--json")
-        (finding,) = run.json["checks"][0]["findings"]
-        assert finding["found"] == f"The schema was not made for the setting {name}."
-        with pytest.raises(CommandError, match=f"{name}. Stop the site and its workers"):
-            call_command("ojs_worker", "--queues", "default")
-        try:
+    only = ("doctor", "--only", "capabilities")
+    try:
+        with override_settings(OJS=NONE | {"NOTIFY": True}):
+            problems = checks.check_schema(aliases)
+            assert {problem.id for problem in problems} == {"django_ojs.W005"}
+            assert [problem.msg for problem in problems] == [
+                f"OJS['{name}'] is False, and the schema was made for True." for name in names
+            ]
+            *found, listens = command(*only, "--json").json["checks"][0]["findings"]
+            assert [each["found"] for each in found] == [
+                f"The schema was not made for the setting {name}." for name in names
+            ]
+            assert "no worker listens" in listens["found"]
+            with pytest.raises(CommandError, match=f"{', '.join(names)}. Stop the site and its"):
+                call_command("ojs_worker", "--queues", "default")
+        with override_settings(OJS=NONE):
             call_command("migrate", "django_ojs", verbosity=0)
             assert checks.check_schema(aliases) == []
-            assert f"without {name} (capabilities)" in command("doctor").out
-        finally:
-            override = override_settings(OJS={})
-            with override:
-                call_command("migrate", "django_ojs", verbosity=0)
-    assert "all are used (capabilities)" in command("doctor").out
+            assert "without STATEMENT_TRIGGERS, ADVISORY_LOCKS, " in command(*only).out
+    finally:
+        call_command("migrate", "django_ojs", verbosity=0)
+    assert "all are used (capabilities)" in command(*only).out

@@ -9,7 +9,7 @@ A bounded queue has no tickets and no shared locks (see `storage.bounds`): each 
 adds a job to it, or to a tenant with a bound, holds its lock alone until it ends, and counts.
 """
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import replace
 from enum import IntEnum
 from typing import Any, Final
@@ -22,40 +22,39 @@ from django_ojs.storage.dialects.base import Dialect
 from django_ojs.storage.dialects.rows import Candidate, Turn, TurnJob
 
 #: Rows of a kind.
-ROWS: Final = 4096
+SLOTS: Final = 4096
 
 
 class Kind(IntEnum):
-    """What the rows of `ojs_lock` stand for."""
+    """What is locked; each kind has rows of its own."""
 
-    SUBJECT = 1
-    QUEUE = 2
-    TENANT = 3
+    SUBJECT = 0
+    QUEUE = 1
+    TENANT = 2
+    UNIQUE_KEY = 3
     LIMIT_KEY = 4
-    UNIQUE_KEY = 5
 
 
-def row_of(name: str) -> int:
+def slot(kind: Kind, name: str) -> int:
     """Return the row of a name."""
-    return crc32(name.encode()) % ROWS
+    return kind * SLOTS + crc32(name.encode()) % SLOTS
 
 
 class RowLocks(Dialect):
     """What a dialect does by locks of rows; to be mixed in before it."""
 
-    def _lock_rows(
-        self, connection: BaseDatabaseWrapper, kind: Kind, rows: Iterable[int], *, wait: bool
+    def _lock_slots(
+        self, connection: BaseDatabaseWrapper, slots: Iterable[int], *, wait: bool
     ) -> dict[int, str]:
         """Lock rows until the transaction ends. Return those that it has, with its isolation level.
 
         Without `wait`, those are left out that another transaction has locked.
         """
-        wanted = sorted(set(rows))
+        wanted = sorted(set(slots))
         if not wanted:
             return {}
-        parts = {"kind": str(int(kind)), "rows": ", ".join(map(str, wanted))}
-        parts["skip"] = "" if wait else "SKIP LOCKED"
-        found = self._rows(connection, "lock_rows", **parts)
+        parts = {"slots": ", ".join(map(str, wanted)), "skip": "" if wait else "SKIP LOCKED"}
+        found = self._rows(connection, "lock_slots", **parts)
         if wait and len(found) < len(wanted):
             # Nothing is locked: better an error than two that do what only one may.
             raise DatabaseError("Rows of ojs_lock are missing. Run `manage.py migrate`.")
@@ -71,7 +70,7 @@ class RowLocks(Dialect):
         timeout_ms = f"{int(timeout * 1000)}ms"
         former, _, sees_all = self._rows(connection, "begin_row_lock", [timeout_ms])[0]
         if sees_all:
-            self._lock_rows(connection, kind, [row_of(name)], wait=True)
+            self._lock_slots(connection, [slot(kind, name)], wait=True)
         # After an error the rollback does this.
         self._rows(connection, "set_lock_timeout", [former])
         return bool(sees_all)
@@ -98,15 +97,15 @@ class RowLocks(Dialect):
         return self._lock_name(connection, Kind.TENANT, f"{queue}\n{tenant}", timeout)
 
     def lock_unique_keys(self, connection: BaseDatabaseWrapper, keys: Sequence[str]) -> bool:
-        rows = [int(key[:8], 16) % ROWS for key in keys]
-        locked = self._lock_rows(connection, Kind.UNIQUE_KEY, rows, wait=True)
+        slots = [slot(Kind.UNIQUE_KEY, key) for key in keys]
+        locked = self._lock_slots(connection, slots, wait=True)
         return all(level.startswith("read ") for level in locked.values())
 
     def lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> None:
-        self._lock_rows(connection, Kind.SUBJECT, [row_of(subject)], wait=True)
+        self._lock_slots(connection, [slot(Kind.SUBJECT, subject)], wait=True)
 
     def try_lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> bool:
-        return bool(self._lock_rows(connection, Kind.SUBJECT, [row_of(subject)], wait=False))
+        return bool(self._lock_slots(connection, [slot(Kind.SUBJECT, subject)], wait=False))
 
     def limited_candidates(self, connection: BaseDatabaseWrapper, **wanted: Any) -> list[Candidate]:
         found = super().limited_candidates(connection, **wanted)
@@ -134,6 +133,6 @@ class RowLocks(Dialect):
         return [(key, key in locked) for key in keys]
 
     def _try_lock_keys(self, connection: BaseDatabaseWrapper, keys: Collection[str]) -> set[str]:
-        rows: Mapping[str, int] = {key: row_of(key) for key in keys}
-        locked = self._lock_rows(connection, Kind.LIMIT_KEY, rows.values(), wait=False)
-        return {key for key, row in rows.items() if row in locked}
+        slots = {key: slot(Kind.LIMIT_KEY, key) for key in keys}
+        locked = self._lock_slots(connection, slots.values(), wait=False)
+        return {key for key in keys if slots[key] in locked}

@@ -407,6 +407,7 @@ def test_after_an_outage_a_session_proves_nothing_until_its_worker_has_sent_a_he
     assert [dead.take_back() for _ in range(2)] == [0, 1]
 
 
+@pytest.mark.capabilities
 @pytest.mark.postgresql
 def test_the_lease_of_a_worker_whose_session_has_ended_need_not_expire(
     monkeypatch: pytest.MonkeyPatch,
@@ -444,6 +445,7 @@ def test_the_session_of_a_worker_that_sends_none_any_more_proves_nothing() -> No
     assert [dead.take_back() for _ in range(3)] == [0, 0, 0]
 
 
+@pytest.mark.capabilities
 @pytest.mark.postgresql
 def test_a_worker_that_found_another_session_in_between_lives() -> None:
     active()
@@ -458,6 +460,7 @@ def test_a_worker_that_found_another_session_in_between_lives() -> None:
     assert Worker.objects.get().session_pid == session[0]
 
 
+@pytest.mark.capabilities
 @pytest.mark.postgresql
 def test_a_session_counts_only_with_the_time_it_started() -> None:
     # The server gives the numbers of its processes again.
