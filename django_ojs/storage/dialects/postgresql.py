@@ -674,7 +674,9 @@ _WITHOUT: Mapping[str, type[PostgreSQL]] = {
 def _relative(capabilities: Capabilities) -> PostgreSQL:
     """Return the dialect of a relative of PostgreSQL that has these capabilities."""
     missing = [_WITHOUT[name] for name in capabilities.missing() if name in _WITHOUT]
-    kind: type[PostgreSQL] = type("PostgreSQL", (*missing, PostgreSQL), {})
+    kind: type[PostgreSQL] = (
+        type("PostgreSQL", (*missing, PostgreSQL), {}) if missing else PostgreSQL
+    )
     found = kind()
     found.capabilities = capabilities
     return found

@@ -384,6 +384,7 @@ def test_a_worker_without_jobs_is_forgotten_too() -> None:
     assert not Worker.objects.exists()
 
 
+@pytest.mark.capabilities
 @pytest.mark.postgresql
 def test_a_session_that_is_gone_twice_is_a_worker_that_died() -> None:
     job = active()
@@ -395,6 +396,7 @@ def test_a_session_that_is_gone_twice_is_a_worker_that_died() -> None:
     assert read(job.id).error["type"] == "worker_death"
 
 
+@pytest.mark.capabilities
 @pytest.mark.postgresql
 def test_after_an_outage_a_session_proves_nothing_until_its_worker_has_sent_a_heartbeat() -> None:
     active()
