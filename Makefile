@@ -70,6 +70,9 @@ faults:
 		OJS_TEST_TIER=storm OJS_TEST_PROCESSES=0 scripts/suite $(VENV) postgresql $(ARGS)
 	OJS_FAULTS=full OJS_FAULTS_KILLS=$(KILLS) OJS_FAULTS_JOBS=$(JOBS) \
 		OJS_TEST_TIER=storm OJS_TEST_PROCESSES=0 scripts/suite $(VENV) sqlite $(ARGS)
+	OJS_FAULTS_KILLS=$(KILLS) OJS_FAULTS_JOBS=$(JOBS) OJS_TEST_CAPABILITIES=none \
+		OJS_TEST_TIER=full scripts/suite $(VENV) postgresql $(ARGS) \
+		tests/operations tests/properties tests/faults/test_kill_storm.py
 
 soak:
 	@scripts/venv $(VENV) dev $(PYTHON)

@@ -12,6 +12,7 @@ from django.db import NotSupportedError, connections
 
 from django_ojs import middleware
 from django_ojs.conf import AUTHENTICATION, settings
+from django_ojs.migrations import _run_sql_files as schema_files
 from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, message, unbounded
 from django_ojs.storage import database
 
@@ -135,6 +136,30 @@ def check_database(databases: Collection[str] | None = None, **kwargs: Any) -> l
         return database.dialect().check(database.connection())
     except NotSupportedError as error:
         return [Error(str(error), id="django_ojs.E003")]
+
+
+@register(Tags.database)
+def check_schema(databases: Collection[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
+    """Check that the schema was made for the capabilities that the settings name.
+
+    A warning: `migrate`, which cures it, does not run after an error.
+    """
+    if not _is_about_jobs(databases):
+        return []
+    try:
+        wanted = database.dialect().capabilities
+        wrong = schema_files.unlike_settings(database.connection())
+    except (DatabaseError, NotSupportedError):
+        return []  # The database is away, or another check reports it.
+    return [
+        Warning(
+            f"OJS[{name.upper()!r}] is {getattr(wanted, name)}, and the schema was made for "
+            f"{not getattr(wanted, name)}.",
+            hint="Stop the site and its workers, run `manage.py migrate`, and start them again.",
+            id="django_ojs.W005",
+        )
+        for name in wrong
+    ]
 
 
 def _is_about_jobs(databases: Collection[str] | None) -> bool:

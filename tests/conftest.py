@@ -16,7 +16,7 @@ from django_ojs.registry import registry
 from django_ojs.storage import claim_floors
 from tests import fork_server
 from tests.cases import begin_as_a_new_process
-from tests.databases import ALIASES, KIND, NAMES_VARIABLE
+from tests.databases import ALIASES, CAPABILITIES, KIND, NAMES_VARIABLE
 from tests.plugins import measuring, teardown, tiers
 
 # A busy machine makes examples slow; that is no failure of what they test.
@@ -36,7 +36,10 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header() -> str:
-    return f"database: {KIND} (OJS_TEST_DATABASE), tier: {tiers.NAME} (OJS_TEST_TIER)"
+    return (
+        f"database: {KIND} (OJS_TEST_DATABASE), tier: {tiers.NAME} (OJS_TEST_TIER), "
+        f"capabilities: {CAPABILITIES} (OJS_TEST_CAPABILITIES)"
+    )
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -44,6 +47,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for kind in ("postgresql", "sqlite"):
             if item.get_closest_marker(kind) and kind != KIND:
                 item.add_marker(pytest.mark.skip(reason=f"only on {kind}"))
+        if CAPABILITIES == "none" and item.get_closest_marker("capabilities"):
+            item.add_marker(pytest.mark.skip(reason="about a feature that is switched off"))
 
 
 @pytest.hookimpl(trylast=True)

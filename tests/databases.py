@@ -18,6 +18,11 @@ KIND = os.environ.get("OJS_TEST_DATABASE", "postgresql")
 ALIASES = ("default", "other")
 #: A file system in memory, and how many bytes a server may write to it.
 MEMORY, ROOM = "/dev/shm", 4 << 30
+#: `none`: as on a relative of PostgreSQL that lacks what can be switched off.
+CAPABILITIES = os.environ.get("OJS_TEST_CAPABILITIES", "all")
+NONE = dict.fromkeys(
+    ("NOTIFY", "STATEMENT_TRIGGERS", "ADVISORY_LOCKS", "PROCEDURES", "SERVER_SESSIONS"), False
+)
 # For the processes that tests start: "default=<name>,other=<name>" of the test databases.
 NAMES_VARIABLE = "OJS_TEST_DATABASE_NAMES"
 
@@ -70,4 +75,16 @@ def _databases() -> dict[str, Any]:
     return databases
 
 
+def _lack() -> None:
+    """Let each `OJS` of this process begin with the capabilities of the run, if it names none."""
+    from django_ojs import conf
+
+    read = conf._read
+    conf._read = lambda given: read({**NONE, **given})
+
+
+if CAPABILITIES not in ("all", "none"):
+    raise RuntimeError("OJS_TEST_CAPABILITIES: must be all or none")
+if CAPABILITIES == "none":
+    _lack()
 DATABASES = _databases()

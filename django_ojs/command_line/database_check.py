@@ -10,6 +10,7 @@ from django.db import DatabaseError, OperationalError
 from django.db.migrations.executor import MigrationExecutor
 from django.utils.translation import gettext as _
 
+from django_ojs.migrations import _run_sql_files as schema_files
 from django_ojs.storage import database
 from django_ojs.storage.backoff import Backoff
 
@@ -37,6 +38,16 @@ def require_database() -> None:
                 "first."
             )
             % {"alias": database.alias()}
+        )
+    wrong = with_retries(lambda: schema_files.unlike_settings(database.connection()))
+    if wrong:
+        # Two processes with different locks would both do what only one may.
+        raise CommandError(
+            _(
+                "The schema in %(alias)r was not made for these settings of OJS: %(names)s. Stop "
+                "the site and its workers, run `manage.py migrate`, and start them again."
+            )
+            % {"alias": database.alias(), "names": ", ".join(name.upper() for name in wrong)}
         )
 
 

@@ -4,7 +4,7 @@ import re
 from importlib.resources import files
 from typing import Any, Final
 
-from django.db import connections, migrations
+from django.db import connections, migrations, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.storage import database
@@ -15,6 +15,7 @@ _FOLDER: Final = files(__package__) / "sql"
 FILES: Final = {
     "postgresql": (
         "checkpoints",
+        "counts",
         "count_triggers",
         "workflow_triggers",
         "limit_triggers",
@@ -24,17 +25,36 @@ FILES: Final = {
     "sqlite": ("checkpoints", "count_triggers", "workflow_triggers", "limit_triggers"),
 }
 
-#: Whether the table of jobs exists, how many of these triggers do, and, on PostgreSQL, whether the
-#: last of the procedures does.
+#: By a field of `Capabilities`: a file of PostgreSQL, and the one in its place without the feature.
+#: Each removes what the other one creates.
+INSTEAD: Final = {
+    "statement_triggers": ("count_triggers", "count_row_triggers"),
+    "advisory_locks": ("admission", "row_locks"),
+    "procedures": ("push", "no_push"),
+}
+
+#: `flush` empties the tables of models only, and not each database has a trigger that notes it.
+_NO_JOBS: Final = {
+    "sqlite": ("DELETE FROM ojs_count WHERE NOT EXISTS (SELECT 1 FROM ojs_job)",),
+    "postgresql": (
+        "DELETE FROM ojs_count WHERE NOT EXISTS (SELECT 1 FROM ojs_job)",
+        "DELETE FROM ojs_count_change WHERE NOT EXISTS (SELECT 1 FROM ojs_job)",
+    ),
+}
+
+#: Whether the table of jobs exists, how many of these triggers do, and, on PostgreSQL, the
+#: capabilities by which the schema was made.
 _PRESENT: Final = {
     "postgresql": (
         "SELECT to_regclass('ojs_job') IS NOT NULL, (SELECT count(DISTINCT tgname) FROM pg_trigger"
-        " WHERE tgname IN ({names}) AND pg_table_is_visible(tgrelid)), EXISTS (SELECT FROM pg_proc"
-        " WHERE proname = 'ojs_push_many' AND pg_function_is_visible(oid))"
+        " WHERE tgname IN ({names}) AND pg_table_is_visible(tgrelid)), NOT EXISTS (SELECT FROM"
+        " pg_trigger WHERE tgname = 'ojs_job_count_insert' AND tgtype & 1 = 1"
+        " AND pg_table_is_visible(tgrelid)), to_regclass('ojs_lock') IS NULL, EXISTS (SELECT FROM"
+        " pg_proc WHERE proname = 'ojs_push_many' AND pg_function_is_visible(oid))"
     ),
     "sqlite": (
         "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'ojs_job'), (SELECT count(*)"
-        " FROM sqlite_master WHERE type = 'trigger' AND name IN ({names})), 1"
+        " FROM sqlite_master WHERE type = 'trigger' AND name IN ({names})), 1, 1, 1"
     ),
 }
 _TRIGGER: Final = re.compile(r"^CREATE (?:OR REPLACE )?TRIGGER (?:IF NOT EXISTS )?(\w+)")
@@ -44,7 +64,7 @@ class RunSQLFiles(migrations.RunSQL):
     """Run the files of `sql/<vendor>` on databases of that vendor; `drop.sql` reverses them all."""
 
     def __init__(self, vendor: str) -> None:
-        super().__init__([*all_statements(vendor)], [*statements(vendor, "drop")])
+        super().__init__([], [*statements(vendor, "drop")])
         self.vendor = vendor
 
     def deconstruct(self) -> Any:
@@ -52,6 +72,8 @@ class RunSQLFiles(migrations.RunSQL):
 
     def database_forwards(self, app_label: Any, schema_editor: Any, *states: Any) -> None:
         if schema_editor.connection.vendor == self.vendor:
+            # Not before: the settings say which.
+            self.sql = tuple(all_statements(schema_editor.connection))
             super().database_forwards(app_label, schema_editor, *states)
 
     def database_backwards(self, app_label: Any, schema_editor: Any, *states: Any) -> None:
@@ -68,32 +90,62 @@ def create_missing(using: str, **kwargs: Any) -> None:
     connection = connections[using]
     if connection.vendor not in FILES:
         return
-    found = map(_TRIGGER.match, all_statements(connection.vendor))
+    has_table, is_complete = _present(connection)
+    if not has_table:
+        return
+    dialect = database.dialect_of(connection)
+    if not is_complete:
+        with transaction.atomic(using=using):
+            create(connection)
+        # What changed while there were no triggers was not counted.
+        dialect.repair_counts(connection)
+        return
+    with connection.cursor() as cursor:
+        if connection.vendor == "sqlite" or not dialect.capabilities.statement_triggers:
+            for statement in _NO_JOBS[connection.vendor]:
+                cursor.execute(statement)
+        if not dialect.capabilities.advisory_locks:
+            for statement in statements(connection.vendor, "row_locks"):
+                cursor.execute(statement)  # Rows that are missing.
+
+
+def unlike_settings(connection: BaseDatabaseWrapper) -> list[str]:
+    """Return the fields of `Capabilities` that are not those by which the schema was made."""
+    if connection.vendor != "postgresql":
+        return []
+    wanted = database.dialect_of(connection).capabilities
+    with connection.cursor() as cursor:
+        cursor.execute(_PRESENT["postgresql"].format(names="NULL"))
+        has_table, _, *found = cursor.fetchone()
+    pairs = zip(INSTEAD, found, strict=True)
+    return [name for name, has in pairs if has_table and has is not getattr(wanted, name)]
+
+
+def _present(connection: BaseDatabaseWrapper) -> tuple[bool, bool]:
+    """Return whether the table of jobs exists, and whether all else of the schema does."""
+    found = map(_TRIGGER.match, all_statements(connection))
     triggers = {match[1] for match in found if match}
     names = ", ".join(f"'{name}'" for name in sorted(triggers))
     with connection.cursor() as cursor:
         cursor.execute(_PRESENT[connection.vendor].format(names=names))
-        has_table, number, has_procedures = cursor.fetchone()
-        is_complete = number == len(triggers) and has_procedures
-        if has_table and is_complete and connection.vendor == "sqlite":
-            # `flush` deletes the jobs one by one, and knows the tables of models only.
-            cursor.execute("DELETE FROM ojs_count WHERE NOT EXISTS (SELECT 1 FROM ojs_job)")
-    if has_table and not is_complete:
-        create(connection)
-        # What changed while there were no triggers was not counted.
-        database.dialect_of(connection).repair_counts(connection)
+        has_table, number, *_ = cursor.fetchone()
+    is_complete = number == len(triggers) and not unlike_settings(connection)
+    return bool(has_table), is_complete
 
 
 def create(connection: BaseDatabaseWrapper) -> None:
     """Create functions, procedures and triggers, in place of those there are."""
     with connection.cursor() as cursor:
-        for statement in all_statements(connection.vendor):
+        for statement in all_statements(connection):
             cursor.execute(statement)
 
 
-def all_statements(vendor: str) -> list[str]:
-    """Return the statements of all files of a database."""
-    return [text for name in FILES[vendor] for text in statements(vendor, name)]
+def all_statements(connection: BaseDatabaseWrapper) -> list[str]:
+    """Return the statements of all files of a database, for the capabilities of the settings."""
+    has = database.dialect_of(connection).capabilities
+    instead = {pair[0]: pair[1] for name, pair in INSTEAD.items() if not getattr(has, name)}
+    names = [instead.get(name, name) for name in FILES[connection.vendor]]
+    return [text for name in names for text in statements(connection.vendor, name)]
 
 
 def statements(vendor: str, name: str) -> list[str]:

@@ -10,10 +10,13 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from dataclasses import fields
 from functools import partial, wraps
 from typing import Any, Final, ParamSpec, TypeVar
 
 from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
+from django.core.signals import setting_changed
 from django.db import (
     DEFAULT_DB_ALIAS,
     DatabaseError,
@@ -25,7 +28,9 @@ from django.db import (
 )
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from django_ojs.conf import settings
 from django_ojs.storage.dialects.base import Dialect
+from django_ojs.storage.dialects.capabilities import Capabilities
 from django_ojs.storage.dialects.postgresql import PostgreSQL
 from django_ojs.storage.dialects.sqlite import SQLite
 
@@ -42,6 +47,16 @@ FIRST_PAUSE = 0.02
 BATCH = 500
 
 _DIALECTS: dict[str, Dialect] = {"postgresql": PostgreSQL(), "sqlite": SQLite()}
+#: Those with the capabilities of the settings, once they were asked for.
+_in_use: dict[str, Dialect] = {}
+
+
+def _forget(*, setting: str, **kwargs: object) -> None:
+    if setting == "OJS":
+        _in_use.clear()
+
+
+setting_changed.connect(_forget, dispatch_uid="django_ojs.storage.database")
 
 
 class OptionalError(DatabaseError):
@@ -117,12 +132,25 @@ def dialect(using: str | None = None) -> Dialect:
 def dialect_of(connection: BaseDatabaseWrapper) -> Dialect:
     """Return the dialect of a connection. Raises NotSupportedError naming the database."""
     try:
-        return _DIALECTS[connection.vendor]
+        return _in_use[connection.vendor]
     except KeyError:
+        return _use(connection)
+
+
+def _use(connection: BaseDatabaseWrapper) -> Dialect:
+    if connection.vendor not in _DIALECTS:
         raise NotSupportedError(
             f"django_ojs keeps jobs in PostgreSQL or SQLite; the alias {connection.alias!r} is "
             f"{connection.vendor}."
-        ) from None
+        )
+    known = _DIALECTS[connection.vendor]
+    try:
+        given = settings()
+    except ImproperlyConfigured:
+        return known  # The check E001 reports it.
+    values = {field.name: getattr(given, field.name) for field in fields(Capabilities)}
+    found = _in_use[connection.vendor] = known.with_capabilities(Capabilities(**values))
+    return found
 
 
 def is_unavailable(error: BaseException) -> bool:
@@ -132,10 +160,10 @@ def is_unavailable(error: BaseException) -> bool:
 
 def client_options(using: str) -> dict[str, Any]:
     """Return the driver's options by which a worker notices that the server of an alias is gone."""
-    found = _DIALECTS.get(connections[using].vendor)
-    return (
-        {} if found is None else found.client_options(connections[using].settings_dict["OPTIONS"])
-    )
+    link = connections[using]
+    if link.vendor not in _DIALECTS:
+        return {}
+    return dialect_of(link).client_options(link.settings_dict["OPTIONS"])
 
 
 def leave_if_read_only(error: BaseException) -> None:

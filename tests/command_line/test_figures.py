@@ -210,6 +210,7 @@ def test_a_database_that_cannot_be_used_is_named_with_its_reason(arguments: list
 
 def test_a_database_of_another_kind_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("django_ojs.storage.database._DIALECTS", {})
+    monkeypatch.setattr("django_ojs.storage.database._in_use", {})
     run = ojs("stats")
     assert run.code == 1
     assert "django_ojs keeps jobs in PostgreSQL or SQLite" in run.err

@@ -199,6 +199,7 @@ def heard() -> Iterator[Callable[[], list[str]]]:
         session.close()
 
 
+@pytest.mark.capabilities
 @pytest.mark.postgresql
 def test_workers_are_notified_after_the_commit_once_for_each_queue(
     heard: Any, monkeypatch: pytest.MonkeyPatch
@@ -223,6 +224,7 @@ def test_workers_are_not_notified_of_what_was_rolled_back(heard: Any) -> None:
     assert heard() == []
 
 
+@pytest.mark.capabilities
 @pytest.mark.postgresql
 @pytest.mark.parametrize("in_transaction", [False, True])
 def test_workers_are_notified_of_every_way_into_a_queue(
@@ -251,6 +253,7 @@ def test_workers_are_notified_of_every_way_into_a_queue(
     assert heard() == [f"way-{way}" for way in ways]
 
 
+@pytest.mark.capabilities
 @pytest.mark.postgresql
 def test_a_process_does_not_announce_a_queue_again_at_once(
     heard: Any, monkeypatch: pytest.MonkeyPatch

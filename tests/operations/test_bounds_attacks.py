@@ -109,6 +109,7 @@ def test_who_looked_under_the_old_bound_gives_nothing_out_under_the_new_one() ->
     assert depth() == 10
 
 
+@pytest.mark.capabilities
 @pytest.mark.postgresql
 def test_sequences_that_were_set_back_give_no_good_tickets() -> None:
     bound(1_000)
@@ -121,6 +122,7 @@ def test_sequences_that_were_set_back_give_no_good_tickets() -> None:
     assert depth() == 1_000
 
 
+@pytest.mark.capabilities
 @pytest.mark.postgresql
 def test_a_batch_of_many_shares_keeps_nobody_out_far_from_the_bound() -> None:
     bound(10_000)
@@ -132,6 +134,7 @@ def test_a_batch_of_many_shares_keeps_nobody_out_far_from_the_bound() -> None:
     assert depth() == 1_551
 
 
+@pytest.mark.capabilities
 @pytest.mark.postgresql
 def test_batches_in_open_transactions_are_counted_in_full() -> None:
     bound(4_000)
@@ -179,6 +182,7 @@ def test_an_old_snapshot_lets_nobody_over_the_bound(level: str) -> None:
     assert depth() <= 100
 
 
+@pytest.mark.capabilities
 @pytest.mark.postgresql
 def test_a_serializable_transaction_finds_room_in_a_queue_that_was_just_bounded() -> None:
     bound(100)

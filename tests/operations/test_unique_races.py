@@ -148,7 +148,7 @@ class Other:
 
 def waits_for_a_lock() -> bool:
     with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted")
+        cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
         return bool(cursor.fetchone()[0])
 
 

@@ -7,11 +7,13 @@ from typing import Any, Final
 from django.apps import apps
 from django.core import checks as system_checks
 from django.db.models import CheckConstraint, Index
+from django.utils.functional import lazy
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.command_line.database_check import unapplied_migrations
+from django_ojs.conf import settings
 from django_ojs.migrations import _run_sql_files as schema_files
 from django_ojs.operations.jobs import search_index
 from django_ojs.storage import database
@@ -45,13 +47,13 @@ def _migrations() -> Iterator[DoctorFinding]:
 
 
 def _declared_triggers() -> list[tuple[str, str]]:
-    statements = schema_files.all_statements(database.connection().vendor)
+    statements = schema_files.all_statements(database.connection())
     found = (_TRIGGER.search(statement) for statement in statements)
     return [(trigger[1], trigger[2]) for trigger in found if trigger]
 
 
 def _routines() -> Iterator[DoctorFinding]:
-    statements = schema_files.all_statements(database.connection().vendor)
+    statements = schema_files.all_statements(database.connection())
     found = (_ROUTINE.search(statement) for statement in statements)
     declared = {routine[1] for routine in found if routine}
     for name in sorted(declared - database.dialect().routines(database.connection())):
@@ -88,6 +90,36 @@ def _triggers() -> Iterator[DoctorFinding]:
 
 def _create_triggers() -> None:
     schema_files.create(database.connection())
+
+
+def _capabilities() -> Iterator[DoctorFinding]:
+    for name in schema_files.unlike_settings(database.connection()):
+        yield DoctorFinding(
+            found=_("The schema was not made for the setting %(name)s.") % {"name": name.upper()},
+            why=_(
+                "Two processes could both do what only one may: bounds, unique jobs and limits do "
+                "not hold."
+            ),
+            cure=_("Stop the site and its workers, run `manage.py migrate`, and start them again."),
+        )
+    if settings().notify and not database.dialect().capabilities.server_sessions:
+        yield DoctorFinding(
+            found=_("NOTIFY is on, and SERVER_SESSIONS is off: no worker listens."),
+            why=_("Each enqueue pays for a notification that nothing receives."),
+            cure="OJS = {'NOTIFY': False}",
+        )
+
+
+def _used() -> str:
+    missing = [name.upper() for name in database.dialect().capabilities.missing()]
+    if not missing:
+        return _("The schema and the features of the database: all are used")
+    names = ", ".join(missing)
+    return _("The schema and the features of the database: without %(names)s") % {"names": names}
+
+
+def _is_server() -> bool:
+    return database.dialect().is_server
 
 
 def _indexes() -> Iterator[DoctorFinding]:
@@ -138,6 +170,9 @@ def _creation(model: Any, index: Index) -> str:
     return statement.replace("CREATE INDEX", database.dialect().create_index, 1)
 
 
+#: Made when it is shown: then the settings are known.
+_about: Final = lazy(_used, str)
+
 CHECKS: Final = (
     Check(
         name="settings",
@@ -152,6 +187,7 @@ CHECKS: Final = (
         # count all jobs takes long, and new triggers lock the table until they are committed.
         repair=(_create_triggers, counts.repair),
     ),
+    Check(name="capabilities", about=_about(), run=_capabilities, applies=_is_server),
     Check(name="indexes", about=gettext_lazy("The indexes and constraints"), run=_indexes),
 )
 MIGRATIONS: Final = Check(name="migrations", about=gettext_lazy("The migrations"), run=_migrations)

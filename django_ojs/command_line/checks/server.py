@@ -163,8 +163,8 @@ def _age(holder: HorizonHolder) -> str:
 
 
 def _pooler() -> Iterator[DoctorFinding]:
-    connection = database.connection()
-    if database.dialect().session(connection) is not None:
+    connection, dialect = database.connection(), database.dialect()
+    if not dialect.capabilities.server_sessions or dialect.session(connection) is not None:
         return
     if settings().notify:
         yield DoctorFinding(

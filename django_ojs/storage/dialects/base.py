@@ -14,6 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
 from django_ojs.spec.states import State
+from django_ojs.storage.dialects.capabilities import ALL, Capabilities
 from django_ojs.storage.dialects.rows import (
     Candidate,
     Difference,
@@ -77,6 +78,12 @@ class Dialect(Server):
     inserts_uniform: ClassVar[bool] = False
     #: Does a query of an ordered subquery keep its order, and stop when it has enough rows?
     keeps_subquery_order: ClassVar[bool]
+    #: What it uses of what may be missing (see `with_capabilities`).
+    capabilities: Capabilities = ALL
+
+    def with_capabilities(self, capabilities: Capabilities) -> "Dialect":
+        """Return the dialect of a relative of this database that has only these capabilities."""
+        return self
 
     @abstractmethod
     def insert_jobs(

@@ -20,8 +20,10 @@ from django_ojs.spec.envelope import Envelope, options_of
 from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.states import State
 from django_ojs.storage.dialects.base import ISOLATION, Dialect
+from django_ojs.storage.dialects.capabilities import Capabilities
 from django_ojs.storage.dialects.expressions import as_array
 from django_ojs.storage.dialects.job_row import is_plain, row_of
+from django_ojs.storage.dialects.row_locks import RowLocks
 from django_ojs.storage.dialects.rows import Difference, Stored, Turn, TurnJob
 from django_ojs.storage.dialects.server import (
     HorizonHolder,
@@ -38,14 +40,18 @@ _WHERE_ADMITTED = "WHERE (SELECT ojs_admit_all(%s::text[], %s::bigint[], %s::big
 _SKIP_TAKEN = "ON CONFLICT (id) DO NOTHING"
 
 _NOW = "statement_timestamp()"
+#: The class 20305 separates the locks of limit keys from the others.
+_TRY_LOCK_KEY = "pg_try_advisory_xact_lock(20305, hashtext(limit_key))"
 _SQL = load_all(
     "postgresql",
+    try_lock_key=_TRY_LOCK_KEY,
     count_differences=load("postgresql", "count_differences"),
     dead_letter="coalesce(options #>> '{retry,on_exhaustion}', 'dead_letter') = 'dead_letter'",
     **{
         name: f"{{{name}}}"
         for name in (
             *("calls", "channel", "column", "index", "named", "on_conflict", "where_admitted"),
+            *("skip", "slots"),
         )
     },
 ) | {
@@ -55,6 +61,11 @@ _SQL = load_all(
     "busiest_tenants": load("common", "busiest_tenants"),
     "tenant_depth": load("common", "tenant_depth"),
 }
+#: `row_locks` locks the keys by another statement.
+_WITHOUT_ADVISORY_LOCKS = _SQL | {
+    name: load("postgresql", name, try_lock_key="false")
+    for name in ("due_limit_keys", "limited_candidates", "turn_jobs")
+}
 #: By whether the ids were generated, and whether the queues are asked for room.
 _INSERT_JOBS = {
     (generated_ids, only_if_admitted): _SQL["insert_jobs"].format(
@@ -63,6 +74,13 @@ _INSERT_JOBS = {
     )
     for generated_ids in (True, False)
     for only_if_admitted in (True, False)
+}
+#: By whether the ids were generated: where no queue has a bound.
+_INSERT_WHERE_NO_BOUND = {
+    generated_ids: _SQL["insert_jobs"].format(
+        where_admitted=_SQL["no_bound"], on_conflict="" if generated_ids else _SKIP_TAKEN
+    )
+    for generated_ids in (True, False)
 }
 
 
@@ -185,6 +203,9 @@ class PostgreSQL(Dialect):
     keeps_subquery_order = True
     has_json_indexes = True
 
+    def with_capabilities(self, capabilities: Capabilities) -> Dialect:
+        return _relative(capabilities)
+
     def insert_jobs(
         self,
         connection: BaseDatabaseWrapper,
@@ -200,6 +221,18 @@ class PostgreSQL(Dialect):
                 generated_ids=generated_ids,
                 only_if_admitted=only_if_admitted,
             )
+        return self._insert_many(
+            connection, envelopes, generated_ids=generated_ids, only_if_admitted=only_if_admitted
+        )
+
+    def _insert_many(
+        self,
+        connection: BaseDatabaseWrapper,
+        envelopes: Sequence[Envelope],
+        *,
+        generated_ids: bool,
+        only_if_admitted: bool,
+    ) -> list[Stored] | None:
         text = json.dumps([row_of(envelope) for envelope in envelopes])
         parameters: list[Any] = [text]
         if only_if_admitted:
@@ -577,3 +610,79 @@ class PostgreSQL(Dialect):
             for name, value in _CLIENT_OPTIONS.items()
             if name not in options and _ENVIRONMENT.get(name, "") not in os.environ
         }
+
+
+class _WithoutProcedures(PostgreSQL):
+    """Each job is stored by INSERT, whose plan is made each time."""
+
+    inserts_uniform = False
+    insert_jobs = PostgreSQL._insert_many
+
+
+class _WithoutAdvisoryLocks(RowLocks, PostgreSQL):
+    """`ojs_admit` and its sequences are not there: a bounded queue has a lock, and is counted."""
+
+    sql = _WITHOUT_ADVISORY_LOCKS
+
+    def insert_jobs(
+        self,
+        connection: BaseDatabaseWrapper,
+        envelopes: Sequence[Envelope],
+        *,
+        generated_ids: bool,
+        only_if_admitted: bool,
+    ) -> list[Stored] | None:
+        if not only_if_admitted:
+            return super().insert_jobs(
+                connection, envelopes, generated_ids=generated_ids, only_if_admitted=False
+            )
+        text = json.dumps([row_of(envelope) for envelope in envelopes])
+        queues = sorted({envelope.queue for envelope in envelopes if not envelope.pending})
+        with connection.cursor() as cursor:
+            cursor.execute(_INSERT_WHERE_NO_BOUND[generated_ids], [text, queues])
+            found = cursor.fetchall()
+        return [_stored(*row) for row in found] or None
+
+
+class _WithoutServerSessions(PostgreSQL):
+    """The end of a session is not known: only missed heartbeats show that a worker is dead."""
+
+    def session(self, connection: BaseDatabaseWrapper) -> Session | None:
+        return None
+
+    def ended_holder(
+        self, connection: BaseDatabaseWrapper, lease: str, *, away: float, back_for: float
+    ) -> str | None:
+        return None
+
+    def dead_workers(
+        self, connection: BaseDatabaseWrapper, *, away: float = 0.0, back_for: float = 0.0
+    ) -> list[tuple[str, Session | None]]:
+        values = {"away": away, "back_for": back_for}
+        return [(key, None) for (key,) in self._rows(connection, "silent_workers", values)]
+
+    def oldest_transaction(self, connection: BaseDatabaseWrapper) -> timedelta | None:
+        return None
+
+    def snapshot_held(self, connection: BaseDatabaseWrapper, seconds: float) -> datetime | None:
+        return None
+
+
+#: By the field of `Capabilities`; the schema alone depends on `statement_triggers`.
+_WITHOUT: Mapping[str, type[PostgreSQL]] = {
+    "advisory_locks": _WithoutAdvisoryLocks,
+    "procedures": _WithoutProcedures,
+    "server_sessions": _WithoutServerSessions,
+}
+
+
+@cache
+def _relative(capabilities: Capabilities) -> PostgreSQL:
+    """Return the dialect of a relative of PostgreSQL that has these capabilities."""
+    missing = [_WITHOUT[name] for name in capabilities.missing() if name in _WITHOUT]
+    kind: type[PostgreSQL] = (
+        type("PostgreSQL", (*missing, PostgreSQL), {}) if missing else PostgreSQL
+    )
+    found = kind()
+    found.capabilities = capabilities
+    return found

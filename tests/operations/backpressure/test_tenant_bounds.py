@@ -289,6 +289,7 @@ def test_producers_at_once_end_at_the_bound_of_each_tenant(limit: int) -> None:
             add(name)
 
 
+@pytest.mark.capabilities
 @pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has one writer")
 def test_an_open_transaction_of_a_tenant_far_from_its_bound_stops_no_other() -> None:
     bound(640)

@@ -1,46 +1,50 @@
 -- The reverse of the other files: Django drops the tables of the models itself.
 
-DROP PROCEDURE ojs_push_many(
+DROP PROCEDURE IF EXISTS ojs_push_many(
     uuid[], jsonb, bigint[], text, text, integer, integer, jsonb, jsonb, bigint, bigint, uuid,
     boolean
 );
 
-DROP PROCEDURE ojs_push(
+DROP PROCEDURE IF EXISTS ojs_push(
     uuid, text, text, jsonb, bigint, integer, integer, jsonb, jsonb, bigint, bigint, uuid,
     boolean, boolean
 );
 
-DROP FUNCTION ojs_admit_all(text[], bigint[], bigint[], boolean);
+DROP FUNCTION IF EXISTS ojs_admit_tenant(text, text, bigint, bigint);
 
-DROP FUNCTION ojs_admit(text, bigint, bigint, boolean);
+DROP FUNCTION IF EXISTS ojs_admit_all(text[], bigint[], bigint[], boolean);
 
-DROP FUNCTION ojs_spend(integer, bigint);
+DROP FUNCTION IF EXISTS ojs_admit(text, bigint, bigint, boolean);
+
+DROP FUNCTION IF EXISTS ojs_spend(integer, bigint);
 
 DO $$
 BEGIN
     FOR slot IN 0..15 LOOP
-        EXECUTE format('DROP SEQUENCE ojs_ticket_%s', slot);
+        EXECUTE format('DROP SEQUENCE IF EXISTS ojs_ticket_%s', slot);
     END LOOP;
 END $$;
 
-DROP FUNCTION ojs_job_workflow_update() CASCADE;
+DROP FUNCTION IF EXISTS ojs_job_workflow_update() CASCADE;
 
-DROP FUNCTION ojs_job_workflow_delete() CASCADE;
+DROP FUNCTION IF EXISTS ojs_job_workflow_delete() CASCADE;
 
-DROP FUNCTION ojs_job_limit_check() CASCADE;
+DROP FUNCTION IF EXISTS ojs_job_limit_check() CASCADE;
 
-DROP FUNCTION ojs_checkpoint_end() CASCADE;
+DROP FUNCTION IF EXISTS ojs_checkpoint_end() CASCADE;
 
-DROP FUNCTION ojs_job_count_insert() CASCADE;
+DROP FUNCTION IF EXISTS ojs_job_count_insert() CASCADE;
 
-DROP FUNCTION ojs_job_count_update() CASCADE;
+DROP FUNCTION IF EXISTS ojs_job_count_update() CASCADE;
 
-DROP FUNCTION ojs_job_count_delete() CASCADE;
+DROP FUNCTION IF EXISTS ojs_job_count_delete() CASCADE;
 
-DROP FUNCTION ojs_job_count_truncate() CASCADE;
+DROP FUNCTION IF EXISTS ojs_job_count_truncate() CASCADE;
+
+DROP TABLE IF EXISTS ojs_lock;
 
 DROP TABLE ojs_count_change;
 
 DROP TABLE ojs_count;
 
-DROP FUNCTION ojs_count_leave_out();
+DROP FUNCTION IF EXISTS ojs_count_leave_out();

@@ -1,0 +1,50 @@
+-- Counts by queue and state, kept by triggers (storage/figures/counts.py reads them): their tables. The
+-- triggers are in count_triggers.sql, or in count_row_triggers.sql.
+--
+-- Each statement that changes jobs appends what it changed to ojs_count_change. Writers share no
+-- row, so that no writer waits for another, and a long transaction holds no lock that others need.
+-- Maintenance folds the changes into ojs_count.
+--
+-- This file is run statement by statement: a blank line ends a statement, and there is none within
+-- one. It may be run again: what exists stays.
+--
+-- The functions keep the search path under which they were created: pg_dump restores data under an
+-- empty one.
+
+-- No model: dumpdata would write counts, and loaddata would add them to those of its jobs.
+CREATE TABLE IF NOT EXISTS ojs_count (
+    queue varchar(255) NOT NULL,
+    state varchar(16) NOT NULL,
+    n bigint NOT NULL,
+    bytes bigint NOT NULL DEFAULT 0,
+    PRIMARY KEY (queue, state)
+);
+
+-- It has no index: rows are only appended, read as a whole and deleted as a whole. Autovacuum runs
+-- after 1000 dead rows, because every reader of a count reads the whole table.
+CREATE TABLE IF NOT EXISTS ojs_count_change (
+    queue varchar(255) NOT NULL,
+    state varchar(16) NOT NULL,
+    n bigint NOT NULL,
+    bytes bigint NOT NULL DEFAULT 0
+) WITH (autovacuum_vacuum_threshold = 1000, autovacuum_vacuum_scale_factor = 0);
+
+-- Its rows can be deleted while the table is published (logical replication). A key would cost each
+-- enqueue an index entry.
+ALTER TABLE ojs_count_change REPLICA IDENTITY FULL;
+
+-- A restore of the data only inserts the jobs, which these triggers count, and the counts of the
+-- dump as well. Rows of counts that neither a trigger nor maintenance inserts are left out;
+-- maintenance sets ojs.counting.
+CREATE OR REPLACE FUNCTION ojs_count_leave_out() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN NULL;
+END $$;
+
+CREATE OR REPLACE TRIGGER ojs_count_leave_out BEFORE INSERT ON ojs_count FOR EACH ROW
+    WHEN (coalesce(current_setting('ojs.counting', true), '') <> 'on')
+    EXECUTE FUNCTION ojs_count_leave_out();
+
+CREATE OR REPLACE TRIGGER ojs_count_leave_out BEFORE INSERT ON ojs_count_change FOR EACH ROW
+    WHEN (pg_trigger_depth() = 0 AND coalesce(current_setting('ojs.counting', true), '') <> 'on')
+    EXECUTE FUNCTION ojs_count_leave_out();
