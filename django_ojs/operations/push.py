@@ -80,6 +80,9 @@ def push(envelope: Envelope, options: PushOptions = ONE) -> EnqueuedJob:
     an OJSError that names the field and the rule, and QueueFull when the queue is at its bound;
     the caller's transaction stays usable.
     """
+    if database.is_to_be_chosen():
+        with transaction_check.database_of_caller():
+            return push(envelope, options)
     if options is PLAIN and plain.is_open() and (job := plain.store_one(envelope)) is not None:
         return job
     return push_batch([envelope], options)[0]
@@ -89,6 +92,9 @@ def push_batch(envelopes: Sequence[Envelope], options: PushOptions = BATCH) -> l
     """Store jobs in order, in one statement: all or none. Raises as `push` does."""
     if not envelopes:
         raise InvalidRequest(_("jobs must hold at least one job."), details={"field": "jobs"})
+    if database.is_to_be_chosen():
+        with transaction_check.database_of_caller():
+            return push_batch(envelopes, options)
     if options.admitted:
         return _route(envelopes, options)
     lineage.fill_in(envelopes)

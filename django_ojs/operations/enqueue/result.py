@@ -18,7 +18,7 @@ from django_ojs.spec.envelope import Envelope, options_of
 from django_ojs.spec.json import JSON
 from django_ojs.spec.rate_limit import Hold
 from django_ojs.spec.states import State
-from django_ojs.storage import database, transitions
+from django_ojs.storage import database, locations, transitions
 from django_ojs.storage.dialects.rows import Stored
 
 _FIELDS = tuple(field.attname for field in Job._meta.concrete_fields)
@@ -79,7 +79,8 @@ class EnqueuedJob:
 
     def job(self) -> Job:
         """Query the job as it is now. Raises JobNotFound when it is not a row of this site."""
-        return transitions.get(self.id)
+        with locations.database_of(Job, self.id):
+            return transitions.get(self.id)
 
     async def ajob(self) -> Job:
         """Return the job as it is now; see `job`."""
