@@ -20,6 +20,7 @@ from django_ojs.operations import queues as _queues
 from django_ojs.operations import retry as _retry
 from django_ojs.operations.enqueue import plain as _plain
 from django_ojs.operations.enqueue.result import EnqueuedJob
+from django_ojs.operations.enqueue.result import in_database as _in_database
 from django_ojs.operations.enqueue.transaction_check import (
     database_of_caller as _database_of_caller,
 )
@@ -120,7 +121,8 @@ def enqueue_batch(
         raise InvalidRequest.of("requests", "must be a list of at least one request.")
     if _database.is_to_be_chosen():
         with _database_of_caller():
-            return enqueue_batch(wanted, on_full=on_full, block_timeout=block_timeout)
+            stored = enqueue_batch(wanted, on_full=on_full, block_timeout=block_timeout)
+            return _in_database(stored, _database.alias())
     if on_full is None and block_timeout is None and _plain.is_open():
         same = uniform_of(wanted)
         if same is not None and (jobs := _plain.store_alike(*same)) is not None:

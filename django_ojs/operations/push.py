@@ -31,7 +31,7 @@ from django_ojs.operations.enqueue import (
     unique,
 )
 from django_ojs.operations.enqueue.admission import Offloader, admit
-from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
+from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, in_database
 from django_ojs.operations.events import publish
 from django_ojs.spec.destinations import LOCAL
 from django_ojs.spec.envelope import Envelope
@@ -81,8 +81,7 @@ def push(envelope: Envelope, options: PushOptions = ONE) -> EnqueuedJob:
     the caller's transaction stays usable.
     """
     if database.is_to_be_chosen():
-        with transaction_check.database_of_caller():
-            return push(envelope, options)
+        return push_batch([envelope], options)[0]
     if options is PLAIN and plain.is_open() and (job := plain.store_one(envelope)) is not None:
         return job
     return push_batch([envelope], options)[0]
@@ -94,7 +93,7 @@ def push_batch(envelopes: Sequence[Envelope], options: PushOptions = BATCH) -> l
         raise InvalidRequest(_("jobs must hold at least one job."), details={"field": "jobs"})
     if database.is_to_be_chosen():
         with transaction_check.database_of_caller():
-            return push_batch(envelopes, options)
+            return in_database(push_batch(envelopes, options), database.alias())
     if options.admitted:
         return _route(envelopes, options)
     lineage.fill_in(envelopes)

@@ -122,7 +122,7 @@ class _Process:
 _process: Final = _Process()
 
 
-def select_for_process(alias: str) -> None:
+def select_for_process(alias: str | None) -> None:
     """Let all threads of this process work on the jobs of one database: it is a worker's."""
     _process.alias = alias
 
