@@ -4,9 +4,12 @@ A site with one database never asks. Ids of jobs, workflows and workers are uniq
 so the first one that has the row is the one.
 """
 
+import math
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
+from itertools import count
 from typing import Any, Final, ParamSpec, TypeVar
 from uuid import UUID
 
@@ -15,14 +18,92 @@ from django.db.models import Model
 
 from django_ojs.models.base import StoredModel
 from django_ojs.spec.errors import BackendUnavailable
-from django_ojs.storage import database, interceptor
+from django_ojs.storage import database, interceptor, process_state
 
 P = ParamSpec("P")
 T = TypeVar("T")
 Key = UUID | str | int
 
+#: Seconds for which a database that did not respond is asked last, so that not every request waits.
+_REST: Final = 5.0
 #: Rows of one kind at a time: the number of parameters of a statement is limited.
 _AT_ONCE: Final = 500
+
+
+class Turns:
+    """With which database the next claim begins, and which ones did not respond lately."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin with the first one."""
+        self._next = count()
+        self._away: dict[str, float] = {}
+
+    def order(self) -> list[str]:
+        """Return all aliases, beginning with another one each time; those away come last."""
+        aliases = database.aliases()
+        start = next(self._next) % len(aliases)
+        now = time.monotonic()
+        return sorted(
+            (*aliases[start:], *aliases[:start]),
+            key=lambda alias: now - self._away.get(alias, -math.inf) < _REST,
+        )
+
+    def note_away(self, alias: str) -> None:
+        """Ask a database after the others for a while."""
+        self._away[alias] = time.monotonic()
+
+
+turns: Final = process_state.register(Turns())
+
+
+def first_result(operation: Callable[[], T]) -> tuple[str | None, T]:
+    """Run an operation in one database after the other until one returns something.
+
+    Return its alias as well; None where the current work is for one database. Each call begins with
+    another one, so that none has to wait for the others. Raises the error of a database only if all
+    fail.
+    """
+    if not database.is_to_be_chosen():
+        return None, operation()
+    empty: list[T] = []
+    failed: Error | None = None
+    for alias in turns.order():
+        try:
+            with database.using(alias):
+                if result := operation():
+                    return alias, result
+        except Error as error:
+            _leave(alias, error)
+            failed = failed or error
+        else:
+            empty.append(result)
+    if failed is not None and not empty:
+        raise failed
+    return None, empty[0]
+
+
+def each_result(operation: Callable[[], T]) -> dict[str, T | Error]:
+    """Run an operation in each database. Return the results, and the errors of databases."""
+    results: dict[str, T | Error] = {}
+    for alias in all_in_turn():
+        try:
+            with database.using(alias):
+                results[alias] = operation()
+        except Error as error:
+            _leave(alias, error)
+            results[alias] = error
+    return results
+
+
+def _leave(alias: str, error: Error) -> None:
+    """Go on without a database that does not respond. Raises the error in its transaction."""
+    if connections[alias].in_atomic_block:
+        raise error
+    connections[alias].close()
+    turns.note_away(alias)
 
 
 def all_in_turn() -> list[str]:
@@ -54,9 +135,7 @@ def of_all(model: type[StoredModel], keys: list[Key]) -> dict[Key, str]:
                 for key in _existing(model, alias, part):
                     found[key] = alias
         except Error as error:
-            if connections[alias].in_atomic_block:
-                raise
-            connections[alias].close()
+            _leave(alias, error)
             failed = failed or error
     if failed is not None and any(key not in found for key in keys):
         raise failed
@@ -110,6 +189,7 @@ def in_each(operation: Callable[[], T]) -> T:
             with database.using(alias):
                 operation()
         except Error as error:
+            _leave(alias, error)
             failed[alias] = error
     if failed:
         done = [alias for alias in (first, *others) if alias not in failed]

@@ -8,7 +8,7 @@ from django_ojs.http.responses import timestamps
 from django_ojs.http.views.admin.base import AdminView
 from django_ojs.http.views.admin.job_rendering import summary
 from django_ojs.http.views.base import OJSView
-from django_ojs.models.worker import Directive
+from django_ojs.models.worker import Directive, Worker
 from django_ojs.operations.workers import registry
 from django_ojs.operations.workers.registry import WorkerStatus
 from django_ojs.spec.scopes import Scope
@@ -34,6 +34,7 @@ class AdminWorkers(AdminView):
 class AdminWorker(OJSView):
     """One worker with its active jobs; removal of a stale one."""
 
+    located = Worker
     needs = {"GET": Scope.OPERATOR, "DELETE": Scope.OPERATOR}
 
     def get(self, request: Request, key: str) -> dict[str, Any]:
@@ -51,6 +52,7 @@ class AdminWorker(OJSView):
 class DirectiveView(OJSView):
     """Set the directive that the worker gets in the response to its next BEAT."""
 
+    located = Worker
     needs = {"POST": Scope.OPERATOR}
     directive: ClassVar[Directive]
 
