@@ -84,6 +84,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         },
         {"interceptor", "other_queues", "queue_limits", "queue_turns"},
         {"pool_limits", "key_use", "locations"},
+        {"sums"},
         {"limit_journal"},
         {
             "transitions",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,11 @@ from django.test import override_settings
 
 import django_ojs as ojs
 from django_ojs.models import Job, Queue, Worker
+from django_ojs.operations import ack
+from django_ojs.operations import fetch as fetching
+from django_ojs.storage.claims import Claimed
+from django_ojs.storage.figures import rollups
+from tests.factories import held
 from tests.http.api import Api
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
@@ -40,6 +46,11 @@ def fetch(**values: Any) -> list[dict[str, Any]]:
     return api.post("workers/fetch", body).ok()["jobs"]  # type: ignore[no-any-return]
 
 
+def fetch_here(queue: str) -> Claimed:
+    (found,) = fetching.fetch([queue], worker_id="worker_1")
+    return found
+
+
 def states(alias: str) -> dict[str, str]:
     rows = Job.objects.using(alias).values_list("id", "state")
     return {str(key): state for key, state in rows}
@@ -63,13 +74,13 @@ def test_a_worker_gets_the_jobs_of_all_databases_and_ends_them_by_their_ids() ->
     assert fetch(count=10) == []
 
     # One BEAT holds jobs of both; one that was cancelled is lost, wherever it is.
-    held = [
+    own = [
         *(key for key in rest if key in keys["default"]),
         *set(rest).intersection(keys["other"]),
     ]
-    api.delete(f"jobs/{held[-1]}").ok()
-    beat = api.post("workers/heartbeat", {**WORKER, "active_jobs": held}).ok()
-    assert (sorted(beat["jobs_extended"]), beat["jobs_lost"]) == (sorted(held[:-1]), [held[-1]])
+    api.delete(f"jobs/{own[-1]}").ok()
+    beat = api.post("workers/heartbeat", {**WORKER, "active_jobs": own}).ok()
+    assert (sorted(beat["jobs_extended"]), beat["jobs_lost"]) == (sorted(own[:-1]), [own[-1]])
     assert all(Worker.objects.using(alias).filter(pk="worker_1").exists() for alias in ALIASES)
     api.post("admin/workers/worker_1/quiet").ok()
     assert api.post("workers/heartbeat", {**WORKER, "active_jobs": []}).ok()["state"] == "quiet"
@@ -118,3 +129,55 @@ def test_queues_are_controlled_and_configured_in_each_database() -> None:
     api.post("queues/default/resume?database=other").ok()
     (job,) = [*fetch(count=5), *fetch(count=5)]
     assert job["id"] in states("other")
+
+
+def test_figures_are_those_of_all_databases_or_of_the_one_that_is_named() -> None:
+    for alias, number in (("default", 2), ("other", 3)):
+        for _ in range(number):
+            push(alias, queue="shared")
+        push(alias, queue=f"only-{alias}")
+        with ojs.using(alias):
+            fetched = fetch_here("shared")
+            ack.ack(fetched.id, claim=held(fetched))
+    rollups.flush()
+
+    def figures(parameter: str) -> dict[str, Any]:
+        separator = "&" if parameter else ""
+        queue = api.get(f"queues/shared/stats?{parameter}").ok()["stats"]
+        points = api.get(f"admin/stats/history?period=1d{separator}{parameter}").ok()["data"]
+        listed = api.get(f"admin/queues?{parameter}").ok()
+        metrics = api.get(f"/ojs/metrics?{parameter}").raw.content.decode()
+        counted = re.search(r'^ojs_job_enqueued_total{queue="shared".*} (\S+)$', metrics, re.M)
+        depth = re.search(
+            r'^ojs_queue_depth{queue="shared",state="available"} (\S+)$', metrics, re.M
+        )
+        assert counted
+        assert depth
+        return {
+            "jobs": api.get(f"admin/stats?{parameter}").ok()["jobs"]["available"],
+            "depth": queue["depth"],
+            "completed": queue["completed_last_hour"],
+            "history": points[-1]["enqueued"],
+            "queues": [each["name"] for each in listed["items"]],
+            "counter": float(counted[1]),
+            "gauge": float(depth[1]),
+        }
+
+    assert figures("") == {
+        "jobs": 5,
+        "depth": 3,
+        "completed": 2,
+        "history": 7,
+        "queues": ["only-default", "only-other", "shared"],
+        "counter": 5.0,
+        "gauge": 3.0,
+    }
+    assert figures("database=other") == {
+        "jobs": 3,
+        "depth": 2,
+        "completed": 1,
+        "history": 4,
+        "queues": ["only-other", "shared"],
+        "counter": 3.0,
+        "gauge": 2.0,
+    }

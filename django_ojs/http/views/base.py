@@ -28,7 +28,7 @@ from django_ojs.operations.access.audit_trail import Actor
 from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.scopes import Scope
-from django_ojs.storage import database, locations, replica
+from django_ojs.storage import database, locations, replica, sums
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -107,7 +107,7 @@ class OJSView(APIView):
 
     def _database(
         self, request: Request, kwargs: Mapping[str, Any]
-    ) -> AbstractContextManager[None]:
+    ) -> AbstractContextManager[object]:
         """Return a context for the database that the request names, or that has what it names."""
         wanted = request.query_params.get("database")
         if wanted is not None:
@@ -116,13 +116,14 @@ class OJSView(APIView):
                     "database", f"must be one of {', '.join(database.aliases())}"
                 )
             return database.using(wanted)
+        is_read = request.method in ("GET", "HEAD")
         if self.located is not None and "\0" not in kwargs.get("key", "\0"):
             try:
                 key = self.located._meta.pk.to_python(kwargs["key"])
             except ValidationError:
                 return nullcontext()  # The handler says so.
             return database.using(locations.of(self.located, key))
-        return nullcontext()
+        return sums.together(all_or_error=True) if is_read else nullcontext()
 
     def body(self, *, required: bool = True) -> dict[str, Any]:
         """Return the JSON object of the request; see `parsers.read_object`."""

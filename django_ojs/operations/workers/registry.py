@@ -18,7 +18,7 @@ from django_ojs.spec.errors import Conflict, NotFound
 from django_ojs.spec.scheduling import ALL
 from django_ojs.spec.states import State
 from django_ojs.spec.texts import Translatable as _
-from django_ojs.storage import database
+from django_ojs.storage import database, sums
 from django_ojs.storage.dialects.expressions import Milliseconds
 
 #: A directive's value, or `STALE`.
@@ -57,12 +57,23 @@ class Workers:
     stale: int
 
 
+def _joined(one: list[WorkerStatus], other: list[WorkerStatus]) -> list[WorkerStatus]:
+    # A worker over HTTP is registered in each database.
+    found = {status.worker.pk: status for status in (*other, *one)}
+    return [found[key] for key in sorted(found)]
+
+
+@sums.summed(_joined)
+def _registered(within: Collection[str] | None) -> list[WorkerStatus]:
+    return [_status(row, within) for row in _rows().order_by("pk")]
+
+
 def listing(*, offset: int = 0, limit: int = 100, within: Collection[str] | None = None) -> Workers:
     """Return the registered workers.
 
     `within` are the queues that the caller may use: then only workers of these are returned.
     """
-    found = [_status(row, within) for row in _rows().order_by("pk")]
+    found = _registered(within)
     if within is not None:
         found = [status for status in found if status.queues]
     conditions = [status.condition for status in found]
@@ -147,6 +158,7 @@ def held(worker_ids: Collection[str], *, within: Collection[str] | None = None) 
     return dict(numbers)
 
 
+@sums.summed(sums.numbers)
 def held_by_queue(
     worker_ids: Collection[str], *, within: Collection[str] | None = None
 ) -> dict[tuple[str, str], int]:
