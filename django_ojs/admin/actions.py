@@ -16,6 +16,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_ojs.formatting import StrOrPromise, error_message
+from django_ojs.models import Worker
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.scopes import Scope
 from django_ojs.storage import database, locations
@@ -150,5 +151,7 @@ def _run(
         return action.run(request, obj, values)
     if in_each:
         return str(locations.in_each(lambda: action.run(request, obj, values)))
+    if isinstance(obj, Worker):
+        return action.run(request, obj, values)  # It may be in several; the operation finds it.
     with database.using(obj._state.db or database.primary_alias()):
         return action.run(request, obj, values)

@@ -127,6 +127,17 @@ def select_for_process(alias: str | None) -> None:
     _process.alias = alias
 
 
+@contextmanager
+def selected_for_process(alias: str | None) -> Iterator[None]:
+    """Let this process work on the jobs of one database, until the block ends; None: as before."""
+    before = _process.alias
+    _process.alias = before if alias is None else alias
+    try:
+        yield
+    finally:
+        _process.alias = before
+
+
 class _PerDatabase:
     """Stands for the object of the database that the current work is for; each has its own."""
 

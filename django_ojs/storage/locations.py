@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import wraps
 from itertools import count
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 from uuid import UUID
 
 from django.db import Error, connections
@@ -30,7 +30,7 @@ _REST: Final = 5.0
 _AT_ONCE: Final = 500
 
 
-class Turns:
+class DatabaseTurns:
     """With which database the next claim begins, and which ones did not respond lately."""
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class Turns:
         self._away[alias] = time.monotonic()
 
 
-turns: Final = process_state.register(Turns())
+turns: Final = process_state.register(DatabaseTurns())
 
 
 def first_result(operation: Callable[[], T]) -> tuple[str | None, T]:
@@ -166,6 +166,37 @@ def in_database_of(model: type[StoredModel]) -> Callable[[Callable[P, T]], Calla
             key: Any = args[0] if args else next(iter(kwargs.values()))
             with database_of(model, key):
                 return function(*args, **kwargs)
+
+        return wrapper
+
+    return decorate
+
+
+def in_each_that_has(
+    model: type[StoredModel],
+) -> Callable[[Callable[Concatenate[Any, P], T]], Callable[Concatenate[Any, P], T]]:
+    """Decorate a function of a row's id: it runs in each database that has the row.
+
+    Where none has it, it runs in the first. It returns what it returns in the first of them.
+    """
+
+    def decorate(
+        function: Callable[Concatenate[Any, P], T],
+    ) -> Callable[Concatenate[Any, P], T]:
+        @wraps(function)
+        def wrapper(key: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+            if not database.is_to_be_chosen():
+                return function(key, *args, **kwargs)
+
+            def has_it() -> bool:
+                return any(_existing(model, database.primary_alias(), [key]))
+
+            having = [alias for alias, has in each_result(has_it).items() if has is True]
+            results = []
+            for alias in having or [database.primary_alias()]:
+                with database.using(alias):
+                    results.append(function(key, *args, **kwargs))
+            return results[0]
 
         return wrapper
 

@@ -81,7 +81,7 @@ class Child:
 
 
 @dataclass(kw_only=True, slots=True)
-class Group:
+class ProcessGroup:
     """The processes of one database."""
 
     database: str | None
@@ -108,7 +108,8 @@ class Supervisor:
         self._code_changed = code_changed
         self._children: dict[int, Child] = {}
         self._groups = {
-            alias: Group(database=alias, wanted=config.processes) for alias in config.databases
+            alias: ProcessGroup(database=alias, wanted=config.processes)
+            for alias in config.databases
         }
         self._stall_timeout = config.stall_timeout.total_seconds()
         self._quiet = False
@@ -181,7 +182,7 @@ class Supervisor:
         for group in self._groups.values():
             self._start_missing_of(group)
 
-    def _start_missing_of(self, group: Group) -> None:
+    def _start_missing_of(self, group: ProcessGroup) -> None:
         there = [child for child in self._children.values() if child.database == group.database]
         alone = sum(child.runs_alone for child in there)
         for _ in range(group.wanted - (len(there) - alone)):

@@ -21,7 +21,9 @@ from django_ojs.spec.errors import JobNotFound, QueueFull, WrongDatabase
 from django_ojs.spec.states import State
 from django_ojs.storage import database, queue_configs
 from django_ojs.storage.figures import rollups
+from django_ojs.testing import OJSTestMixin
 from tests.factories import held
+from tests.testapp.jobs import add
 from tests.testapp.models import Thing
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
@@ -151,7 +153,8 @@ def test_a_queue_is_paused_in_each_database() -> None:
             assert len(fetch.fetch(["default"], count=1, worker_id="w")) == 1
 
 
-class InATestCase(TestCase):
+@override_settings(OJS=SEVERAL)
+class InATestCase(OJSTestMixin, TestCase):
     """The transactions of a TestCase are not the caller's."""
 
     databases = {"default", "other"}
@@ -161,6 +164,14 @@ class InATestCase(TestCase):
         with transaction.atomic(using="other"):
             ojs.enqueue("over.there")
         assert (types("default"), types("other")) == (["at.home"], ["over.there"])
+
+    def test_drain_runs_the_jobs_of_all(self) -> None:
+        jobs = []
+        for alias in ("default", "other"):
+            with transaction.atomic(using=alias):
+                jobs.append(add.enqueue(1, 2))
+        assert self.ojs.drain().completed == 2
+        assert [job.job().state for job in jobs] == ["completed"] * 2
 
 
 def test_checks_name_what_is_wrong_with_the_aliases() -> None:

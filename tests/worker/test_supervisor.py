@@ -15,7 +15,7 @@ from django_ojs.worker import supervisor as supervisors
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.process import Exit
 from django_ojs.worker.process_status import MAX_ISOLATED, ProcessStatus
-from django_ojs.worker.supervisor import Child, Group, Supervisor
+from django_ojs.worker.supervisor import Child, ProcessGroup, Supervisor
 
 
 class Bench:
@@ -31,7 +31,7 @@ class Bench:
         )
 
     @property
-    def group(self) -> Group:
+    def group(self) -> ProcessGroup:
         return self.supervisor._groups[None]
 
     def child(self, isolation: Isolation = Isolation.SHARED) -> Child:

@@ -141,7 +141,6 @@ class Command(BaseCommand):
         add(
             "--database",
             action="append",
-            dest="databases",
             metavar="ALIAS",
             help=_(
                 "run the jobs of this database of OJS['DATABASES'] only; may be repeated (default: "
@@ -232,7 +231,7 @@ class Command(BaseCommand):
             self._work(**options)
 
     def _work(self, **options: Any) -> None:
-        databases = _which_databases(options["databases"])
+        databases = _which_databases(options["database"])
         available = self._check_databases(databases)
         config = WorkerConfig.from_settings(
             **_which_jobs(**options),

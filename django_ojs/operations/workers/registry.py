@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
+from typing import Final
 
 from django.db.models import Case, Count, F, QuerySet, Value, When
 from django.db.models.functions import Now
@@ -18,12 +19,15 @@ from django_ojs.spec.errors import Conflict, NotFound
 from django_ojs.spec.scheduling import ALL
 from django_ojs.spec.states import State
 from django_ojs.spec.texts import Translatable as _
-from django_ojs.storage import database, sums
+from django_ojs.storage import database, locations, sums
 from django_ojs.storage.dialects.expressions import Milliseconds
 
 #: A directive's value, or `STALE`.
 Condition = str
 STALE = "stale"
+
+#: A worker over HTTP is registered in each database that holds jobs.
+_in_each: Final = locations.in_each_that_has(Worker)
 
 #: The number of jobs of one worker that are listed; it may have more in flight.
 MAX_JOBS = 1000
@@ -194,6 +198,7 @@ def workers_of_type(type: str, queues: Collection[str]) -> WorkersOfType:
     return found
 
 
+@_in_each
 def direct(worker_id: str, directive: Directive) -> WorkerStatus:
     """Set the directive that a worker gets with its next BEAT: quiet, terminate or run.
 
@@ -223,6 +228,7 @@ def _direct(worker_id: str, directive: Directive) -> WorkerStatus:
     return get(worker_id)
 
 
+@_in_each
 def deregister(worker_id: str) -> int:
     """Remove a worker whose heartbeats have stopped, and rescue its jobs. Return how many.
 

@@ -80,9 +80,9 @@ def test_one_command_works_on_all_databases_and_an_option_selects_some(start: St
             job.refresh_from_db()
             assert job.state == "completed"
         with pytest.raises(CommandError, match="'nowhere' holds no jobs"):
-            call_command("ojs_worker", databases=["nowhere"], once=True)
+            call_command("ojs_worker", database=["nowhere"], once=True)
     with pytest.raises(CommandError, match="'other' holds no jobs"):
-        call_command("ojs_worker", databases=["other"], once=True)
+        call_command("ojs_worker", database=["other"], once=True)
 
 
 @pytest.mark.skipif(KIND != "postgresql", reason="a server is stopped")

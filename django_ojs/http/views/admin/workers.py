@@ -12,6 +12,7 @@ from django_ojs.models.worker import Directive, Worker
 from django_ojs.operations.workers import registry
 from django_ojs.operations.workers.registry import WorkerStatus
 from django_ojs.spec.scopes import Scope
+from django_ojs.storage import locations
 
 
 class AdminWorkers(AdminView):
@@ -34,13 +35,13 @@ class AdminWorkers(AdminView):
 class AdminWorker(OJSView):
     """One worker with its active jobs; removal of a stale one."""
 
-    located = Worker
     needs = {"GET": Scope.OPERATOR, "DELETE": Scope.OPERATOR}
 
     def get(self, request: Request, key: str) -> dict[str, Any]:
-        status = registry.get(key, within=self.access.queues)
-        jobs = registry.jobs_of(key, within=self.access.queues)
-        return {**_worker(status), "jobs": [summary(job) for job in jobs]}
+        with locations.database_of(Worker, key):
+            status = registry.get(key, within=self.access.queues)
+            jobs = registry.jobs_of(key, within=self.access.queues)
+            return {**_worker(status), "jobs": [summary(job) for job in jobs]}
 
     def delete(self, request: Request, key: str) -> dict[str, Any]:
         """Remove a worker whose heartbeats have stopped, and release its jobs."""
@@ -52,7 +53,6 @@ class AdminWorker(OJSView):
 class DirectiveView(OJSView):
     """Set the directive that the worker gets in the response to its next BEAT."""
 
-    located = Worker
     needs = {"POST": Scope.OPERATOR}
     directive: ClassVar[Directive]
 
