@@ -150,7 +150,7 @@ def test_as_many_processes_start_as_jobs_wait_that_run_alone(
 ) -> None:
     forked: list[Isolation] = []
 
-    def fork(config: WorkerConfig, isolation: Isolation) -> None:
+    def fork(config: WorkerConfig, isolation: Isolation, alias: str | None) -> None:
         assert (config.threads, config.max_jobs) == (1, 1)
         forked.append(isolation)
         bench.child(isolation)
