@@ -45,6 +45,7 @@ if TYPE_CHECKING:
         request,
         resume_queue,
         retry,
+        using,
     )
     from django_ojs.context import JobContext, current_context
     from django_ojs.handlers import Handler, job
@@ -78,7 +79,7 @@ if TYPE_CHECKING:
 # Django is set up, and Django imports this package to set itself up.
 _HOME = {
     "django_ojs.client": """
-        HIGH LOW NORMAL request new_id pause_queue drain_queue resume_queue
+        HIGH LOW NORMAL request new_id pause_queue drain_queue resume_queue using
         enqueue enqueue_after_commit enqueue_batch cancel get_job activate retry
         aenqueue aenqueue_after_commit aenqueue_batch acancel aget_job aactivate aretry
         apause_queue adrain_queue aresume_queue""",
@@ -163,6 +164,7 @@ __all__ = [
     "resume_queue",
     "retry",
     "step",
+    "using",
 ]
 
 

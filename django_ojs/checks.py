@@ -87,6 +87,38 @@ def check_read_database(**kwargs: Any) -> list[CheckMessage]:
 
 
 @register("django_ojs")
+def check_databases(**kwargs: Any) -> list[CheckMessage]:
+    """Check that the aliases of DATABASES are different databases of one kind."""
+    try:
+        values = settings()
+    except ImproperlyConfigured:
+        return []  # check_settings reports it.
+    problems, seen = [], dict[tuple[Any, ...], str]()
+    for alias in values.databases:
+        if alias not in connections:
+            problems.append(f"names {alias!r}, which is not in DATABASES")
+            continue
+        place = tuple(
+            connections.settings[alias].get(name) for name in ("ENGINE", "HOST", "PORT", "NAME")
+        )
+        if place in seen:
+            problems.append(f"names {seen[place]!r} and {alias!r}, which are the same database")
+        elif seen and place[0] != next(iter(seen))[0]:
+            problems.append(f"names {alias!r}, which is another kind of database than the first")
+        seen.setdefault(place, alias)
+    if values.databases and values.read_database is not None:
+        problems.append("does not go with READ_DATABASE: pages are read from the databases named")
+    return [
+        Error(
+            f"OJS['DATABASES'] {problem}.",
+            hint="See the settings of django_ojs in its reference.",
+            id="django_ojs.E009",
+        )
+        for problem in problems
+    ]
+
+
+@register("django_ojs")
 def check_access(**kwargs: Any) -> list[CheckMessage]:
     """Warn when the HTTP API needs no authentication."""
     return [Warning(OPEN, hint=OPEN_HINT, id="django_ojs.W002")] if _is_known_open() else []
@@ -118,24 +150,39 @@ def _api_is_open() -> bool:
 @register(Tags.database)
 def check_bounds(databases: Collection[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
     """Name the queues without a bound (backpressure §6.3)."""
-    if not _is_about_jobs(databases):
-        return []
-    try:
-        names = unbounded()
-    except (DatabaseError, ImproperlyConfigured, NotSupportedError):
-        return []  # Before the first migration, or another check reports it.
-    return [Warning(message(names), hint=BOUND_HINT, id=CHECK_ID)] if names else []
+    names: list[str] = []
+    for alias in _with_jobs(databases):
+        try:
+            with database.using(alias):
+                names += unbounded()
+        except (DatabaseError, ImproperlyConfigured, NotSupportedError):
+            pass  # Before the first migration, or another check reports it.
+    found = list(dict.fromkeys(names))
+    return [Warning(message(found), hint=BOUND_HINT, id=CHECK_ID)] if found else []
 
 
 @register(Tags.database)
 def check_database(databases: Collection[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
     """Check that the database is supported, and its settings."""
-    if not _is_about_jobs(databases):
+    problems: list[CheckMessage] = []
+    for alias in _with_jobs(databases):
+        try:
+            with database.using(alias):
+                problems += database.dialect().check(database.connection())
+        except NotSupportedError as error:
+            problems.append(Error(str(error), id="django_ojs.E003"))
+    return problems
+
+
+def _with_jobs(databases: Collection[str] | None) -> list[str]:
+    # As Django's own checks of databases: without `--database` no command uses a connection.
+    if databases is None:
         return []
     try:
-        return database.dialect().check(database.connection())
-    except NotSupportedError as error:
-        return [Error(str(error), id="django_ojs.E003")]
+        known = settings().databases or (database.alias(),)
+    except ImproperlyConfigured:
+        return []  # check_settings reports it.
+    return [alias for alias in known if alias in databases]
 
 
 @register(Tags.database)
@@ -144,8 +191,14 @@ def check_schema(databases: Collection[str] | None = None, **kwargs: Any) -> lis
 
     A warning: `migrate`, which cures it, does not run after an error.
     """
-    if not _is_about_jobs(databases):
-        return []
+    problems: list[CheckMessage] = []
+    for alias in _with_jobs(databases):
+        with database.using(alias):
+            problems += _unlike_settings()
+    return problems
+
+
+def _unlike_settings() -> list[CheckMessage]:
     try:
         wanted = database.dialect().capabilities
         wrong = schema_files.unlike_settings(database.connection())
@@ -160,8 +213,3 @@ def check_schema(databases: Collection[str] | None = None, **kwargs: Any) -> lis
         )
         for name in wrong
     ]
-
-
-def _is_about_jobs(databases: Collection[str] | None) -> bool:
-    # As Django's own checks of databases: without `--database` no command uses a connection.
-    return databases is not None and database.alias() in databases

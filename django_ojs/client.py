@@ -3,11 +3,14 @@
 Every function has an `a…` twin for `async` code.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
 from typing import Unpack
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
+from django.core.exceptions import ImproperlyConfigured
 
 from django_ojs.models import Job, Queue
 from django_ojs.operations import activate as _activate
@@ -17,6 +20,10 @@ from django_ojs.operations import queues as _queues
 from django_ojs.operations import retry as _retry
 from django_ojs.operations.enqueue import plain as _plain
 from django_ojs.operations.enqueue.result import EnqueuedJob
+from django_ojs.operations.enqueue.result import in_database as _in_database
+from django_ojs.operations.enqueue.transaction_check import (
+    database_of_caller as _database_of_caller,
+)
 from django_ojs.operations.push import push as _push
 from django_ojs.operations.push import push_batch as _push_batch
 from django_ojs.options import (
@@ -33,8 +40,32 @@ from django_ojs.options import (
 from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.json import JSON
+from django_ojs.storage import database as _database
+from django_ojs.storage.locations import in_database_of
+from django_ojs.storage.locations import in_each as _each
 
 HIGH, NORMAL, LOW = 10, 0, -10
+
+# Where jobs are in several databases, these look for the one that has the job.
+_cancelled = in_database_of(Job)(_cancel.cancel)
+_found = in_database_of(Job)(_info.info)
+_activated = in_database_of(Job)(_activate.activate)
+_retried = in_database_of(Job)(_retry.retry)
+
+
+@contextmanager
+def using(alias: str) -> Iterator[None]:
+    """Work on the jobs of one database of DATABASES, until the block ends.
+
+    Without it, `enqueue` stores a job in the database of the open transaction, and functions that
+    take the id of a job look for it in all. Raises ImproperlyConfigured for any other alias.
+    """
+    if alias not in _database.aliases():
+        raise ImproperlyConfigured(
+            f"{alias!r} holds no jobs. OJS['DATABASES'] has: {', '.join(_database.aliases())}."
+        )
+    with _database.using(alias):
+        yield
 
 
 def request(type: str, args: Sequence[JSON] = (), **options: Unpack[OptionArguments]) -> Request:
@@ -88,6 +119,10 @@ def enqueue_batch(
     wanted = list(requests) if isinstance(requests, Iterable) else []
     if not wanted:
         raise InvalidRequest.of("requests", "must be a list of at least one request.")
+    if _database.is_to_be_chosen():
+        with _database_of_caller():
+            stored = enqueue_batch(wanted, on_full=on_full, block_timeout=block_timeout)
+            return _in_database(stored, _database.alias())
     if on_full is None and block_timeout is None and _plain.is_open():
         same = uniform_of(wanted)
         if same is not None and (stored := _plain.store_alike(*same)) is not None:
@@ -114,17 +149,17 @@ def cancel(job_id: UUID | str) -> Job:
     Cancelling a cancelled job succeeds. Raises JobNotFound, and Conflict when it was completed or
     discarded.
     """
-    return _cancel.cancel(ids.parse_id(job_id))[0]
+    return _cancelled(ids.parse_id(job_id))[0]
 
 
 def get_job(job_id: UUID | str) -> Job:
     """Return a job as it is now (ojs-core §7.7). Raises JobNotFound."""
-    return _info.info(ids.parse_id(job_id))
+    return _found(ids.parse_id(job_id))
 
 
 def activate(job_id: UUID | str) -> Job:
     """Make a pending job available. Raises JobNotFound, and Conflict when it is not pending."""
-    return _activate.activate(ids.parse_id(job_id))
+    return _activated(ids.parse_id(job_id))
 
 
 def retry(job_id: UUID | str) -> Job:
@@ -132,22 +167,22 @@ def retry(job_id: UUID | str) -> Job:
 
     Raises JobNotFound, and Conflict when it is not discarded.
     """
-    return _retry.retry(ids.parse_id(job_id))
+    return _retried(ids.parse_id(job_id))
 
 
 def pause_queue(name: str) -> Queue:
     """Pause a queue, known or not: FETCH returns none of its jobs; PUSH still stores them."""
-    return _queues.pause(name)
+    return _each(partial(_queues.pause, name))
 
 
 def drain_queue(name: str) -> Queue:
     """Drain a queue, known or not: PUSH raises QueuePaused, and workers finish the jobs in it."""
-    return _queues.drain(name)
+    return _each(partial(_queues.drain, name))
 
 
 def resume_queue(name: str) -> Queue:
     """Resume a queue that is paused or draining: PUSH stores jobs, and FETCH returns them."""
-    return _queues.resume(name)
+    return _each(partial(_queues.resume, name))
 
 
 def new_id() -> UUID:

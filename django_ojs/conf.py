@@ -117,6 +117,14 @@ def _alias(value: object) -> str | None:
     return value
 
 
+def _aliases(value: object) -> tuple[str, ...]:
+    names = payload_config.strings(value)
+    # With one database, the routers name it.
+    if len(names) == 1 or not all(names) or len(set(names)) < len(names):
+        raise ValueError
+    return names
+
+
 def _cache(value: object) -> str:
     if not isinstance(value, str) or value not in django_settings.CACHES:
         raise ValueError
@@ -187,6 +195,7 @@ OUTBOX = (
     "1000) and timeout"
 )
 ALIAS = "an alias of DATABASES, or None"
+ALIASES = "a list of at least two aliases of DATABASES, each once"
 CACHE = "an alias of CACHES"
 REQUEST_RATE = (
     f'None, or at most {MAX_REQUESTS} requests in a s, min, hour or day, such as "600/min"'
@@ -256,6 +265,7 @@ class Settings:
     unknown_type_delay: timedelta = _setting(timedelta(seconds=30), _duration, DURATION)
     worker_conn_max_age: timedelta = _setting(timedelta(minutes=1), _duration, DURATION)
 
+    databases: tuple[str, ...] = _setting((), _aliases, ALIASES)
     read_database: str | None = _setting(None, _alias, ALIAS)
     read_max_lag: timedelta = _setting(timedelta(seconds=10), _duration, DURATION)
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 from django.db import transaction
 
-from django_ojs.storage import bounds, process_state, queue_configs
+from django_ojs.storage import bounds, database, process_state, queue_configs
 from tests.databases import ALIASES
 
 
@@ -19,7 +19,8 @@ def begin_as_a_new_process() -> None:
     process_state.reset()
     for alias in ALIASES:
         queue_configs.remember(alias, {}, seconds=3_600)
-    bounds.configured.queues = {}
+        with database.using(alias):
+            bounds.configured.queues = {}
 
 
 @contextmanager

@@ -26,6 +26,7 @@ NAMES = {
     "graph",
     "group",
     "step",
+    "using",
     "HIGH",
     "LOW",
     "NORMAL",

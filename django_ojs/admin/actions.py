@@ -16,8 +16,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_ojs.formatting import StrOrPromise, error_message
+from django_ojs.models import Worker
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.scopes import Scope
+from django_ojs.storage import database, locations
 
 #: Objects of one request. A bulk operation takes more than these.
 MAX_OBJECTS: Final = 500
@@ -115,16 +117,24 @@ class ActionResult:
 
 
 def perform(
-    action: Action, request: HttpRequest, objects: Mapping[str, Any], values: Mapping[str, Any]
+    action: Action,
+    request: HttpRequest,
+    objects: Mapping[str, Any],
+    values: Mapping[str, Any],
+    *,
+    in_each: bool = False,
 ) -> ActionResult:
-    """Run an action on each object; None stands for an object that does not exist."""
+    """Run an action on each object; None stands for an object that does not exist.
+
+    Where jobs are in several databases, it runs in that of the object, or `in_each` of them.
+    """
     result = ActionResult()
     for key, obj in objects.items():
         if obj is None:
             result.skipped.append((key, _("It does not exist any more.")))
             continue
         try:
-            result.done.append((obj, action.run(request, obj, values)))
+            result.done.append((obj, _run(action, request, obj, values, in_each=in_each)))
         except OJSError as error:
             result.skipped.append((key, error_message(error)))
         except Skipped as reason:
@@ -132,3 +142,16 @@ def perform(
         except DatabaseError:
             result.skipped.append((key, _("The database was busy; try again.")))
     return result
+
+
+def _run(
+    action: Action, request: HttpRequest, obj: Any, values: Mapping[str, Any], *, in_each: bool
+) -> str:
+    if not database.is_to_be_chosen():
+        return action.run(request, obj, values)
+    if in_each:
+        return str(locations.in_each(lambda: action.run(request, obj, values)))
+    if isinstance(obj, Worker):
+        return action.run(request, obj, values)  # It may be in several; the operation finds it.
+    with database.using(obj._state.db or database.primary_alias()):
+        return action.run(request, obj, values)

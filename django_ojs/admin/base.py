@@ -28,7 +28,7 @@ from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 from django.utils.translation import gettext as _
 
-from django_ojs.admin import payloads
+from django_ojs.admin import databases, payloads
 from django_ojs.admin.actions import Action, perform
 from django_ojs.admin.confirmation import Confirmation
 from django_ojs.admin.operator_views import with_operator
@@ -38,7 +38,7 @@ from django_ojs.http.access import scopes_of
 from django_ojs.models import Overview
 from django_ojs.operations.maintenance import mode
 from django_ojs.spec.scopes import Scope, complete
-from django_ojs.storage import replica
+from django_ojs.storage import database, locations, replica
 
 if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[Any]
@@ -80,6 +80,12 @@ class OperatorModelAdmin(_Admin):
     #: Whether the list, and the page of an object, may be read from the replica.
     lists_from_replica: ClassVar[bool] = False
     objects_from_replica: ClassVar[bool] = False
+
+    #: Where jobs are in several databases: the page has figures, which are those of all;
+    shows_all: ClassVar[bool] = False
+    #: an object is found by its key in whichever it is; or an action runs in each of them.
+    objects_are_located: ClassVar[bool] = False
+    actions_run_in_each: ClassVar[bool] = False
 
     # Django's actions run on the checkboxes of Django's list, which these pages do not have.
     actions: Any = None
@@ -124,22 +130,34 @@ class OperatorModelAdmin(_Admin):
 
     def get_urls(self) -> list[URLPattern]:
         return [
-            self.pattern("action/<slug:name>/", self.action_view, "action"),
+            self.pattern("action/<slug:name>/", self.action_view, "action", is_action=True),
             *super().get_urls(),
         ]
 
     def pattern(
-        self, route: str, view: Any, name: str, *, from_replica: bool = False
+        self,
+        route: str,
+        view: Any,
+        name: str,
+        *,
+        from_replica: bool = False,
+        is_action: bool = False,
     ) -> URLPattern:
         """Return the URL pattern of a page that only users of the admin may open.
 
-        `from_replica`: the page may be read from the replica.
+        `from_replica`: the page may be read from the replica. `is_action`: it concerns the
+        databases of the objects that it names, or all.
         """
         name = f"{self.opts.app_label}_{self.opts.model_name}_{name}"
 
         @wraps(view)
         def page(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-            found = read(request, lambda: view(request, *args, **kwargs), from_replica=from_replica)
+            if is_action and (self.objects_are_located or self.actions_run_in_each):
+                found: HttpResponse = view(request, *args, **kwargs)
+            else:
+                found = self._read(
+                    request, lambda: view(request, *args, **kwargs), from_replica=from_replica
+                )
             if request.method == "POST":
                 _remember_change(request, found)
             return found
@@ -176,9 +194,20 @@ class OperatorModelAdmin(_Admin):
         """Return the object of each key, or None for a key without an object."""
         parsed = {key: self._parse_key(key) for key in keys}
         possible = [key for key in parsed.values() if key is not None]
-        rows = self.get_queryset(request).filter(pk__in=possible) if possible else ()
+        rows = self._objects(request, possible) if possible else ()
         found = {row.pk: row for row in rows}
         return {text: found.get(key) for text, key in parsed.items()}
+
+    def _objects(self, request: HttpRequest, keys: list[Any]) -> Iterable[Any]:
+        if not (self.objects_are_located and database.is_to_be_chosen()):
+            return list(self.get_queryset(request).filter(pk__in=keys))
+        found: list[Any] = []
+        there = locations.of_all(self.model, keys)
+        for alias in dict.fromkeys(there.values()):
+            of_alias = [key for key in keys if there.get(key) == alias]
+            with database.using(alias):
+                found += self.get_queryset(request).filter(pk__in=of_alias)
+        return found
 
     def _parse_key(self, text: str) -> Any:
         # A text that the column cannot hold must not reach the database.
@@ -200,7 +229,25 @@ class OperatorModelAdmin(_Admin):
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         self._check_view_permission(request)
-        return read(request, lambda: self.list_page(request), from_replica=self.lists_from_replica)
+        return self._read(
+            request, lambda: self.list_page(request), from_replica=self.lists_from_replica
+        )
+
+    def _read(
+        self,
+        request: HttpRequest,
+        page: Callable[[], HttpResponse],
+        *,
+        from_replica: bool,
+        key: str | None = None,
+    ) -> HttpResponse:
+        """Return a page of the databases that it concerns; see `read` and `databases.page_of`."""
+        if not database.is_to_be_chosen():
+            return read(request, page, from_replica=from_replica)
+        alias = None
+        if key is not None and self.objects_are_located:
+            alias = locations.of(self.model, self._parse_key(key))
+        return databases.page_of(request, page, shows_all=self.shows_all, alias=alias)
 
     def changeform_view(
         self,
@@ -213,10 +260,11 @@ class OperatorModelAdmin(_Admin):
         if object_id is None:  # The form of a new object.
             raise PermissionDenied
         try:
-            return read(
+            return self._read(
                 request,
                 lambda: self.object_page(request, unquote(object_id)),
                 from_replica=self.objects_from_replica,
+                key=unquote(object_id),
             )
         except Http404 as error:  # Mostly an old link: the page says where to go next.
             reason = error.args[0] if error.args else ""
@@ -249,7 +297,9 @@ class OperatorModelAdmin(_Admin):
         objects = self.objects_by_key(request, keys)
         confirmation = Confirmation(action, objects, request.POST if confirmed else None)
         if confirmed and confirmation.is_valid():
-            result = perform(action, request, objects, confirmation.values)
+            result = perform(
+                action, request, objects, confirmation.values, in_each=self.actions_run_in_each
+            )
             if not confirmation.shows_error_of(result):
                 for obj, text in result.done:
                     self.log_change(request, obj, text)

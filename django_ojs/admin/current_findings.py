@@ -1,7 +1,7 @@
 """What is wrong now: the findings, and what is read for them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
@@ -17,7 +17,7 @@ from django_ojs.operations.maintenance import mode
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.operations.queues import Listing
 from django_ojs.spec.states import State
-from django_ojs.storage import replica
+from django_ojs.storage import database, replica, sums
 from django_ojs.storage.figures import oldest_available
 
 #: Queues that are checked for findings: the configured ones, and of the others those with the most
@@ -37,6 +37,18 @@ class CurrentFindings:
 
 
 def read(query: TimedQueries) -> CurrentFindings:
+    found = _read(query)
+    if not sums.are_together():
+        return found
+    # What is wrong is wrong in one database: its bounds, its workers, its claims.
+    findings: list[Finding] = []
+    for alias in database.aliases():
+        with database.using(alias):
+            findings += (replace(each, database=alias) for each in _read(query).findings)
+    return replace(found, findings=health.worst_first(findings))
+
+
+def _read(query: TimedQueries) -> CurrentFindings:
     listing = query(gettext_noop("queues"), lambda: queues.busiest(limit=MAX_CHECKED))
     statuses = listing.queues if listing else []
     waiting = [status.name for status in statuses if status.counts.get(State.AVAILABLE)]

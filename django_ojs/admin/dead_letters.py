@@ -22,6 +22,7 @@ from django_ojs.spec.errors import OJSError
 class DeadLetterAdmin(OperatorModelAdmin):
     """The groups; a dead letter is a job, and its page is the job's."""
 
+    objects_are_located = True
     view_permission = "view_job"
     lists_from_replica = True
 

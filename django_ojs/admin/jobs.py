@@ -75,6 +75,7 @@ _MAX_CHILDREN: Final = 10
 
 
 class JobAdmin(OperatorModelAdmin):
+    objects_are_located = True
     object_actions = JOB_ACTIONS
     lists_from_replica = True
 

@@ -32,7 +32,7 @@ from django_ojs.models import (
     Workflow,
 )
 from django_ojs.operations.figures.health import Finding
-from django_ojs.storage import process_state
+from django_ojs.storage import database, process_state
 
 #: Pages of other models of the app follow these.
 _ORDER: Final[tuple[type[Model], ...]] = (
@@ -84,16 +84,21 @@ class RecentNumbers:
         self.reset()
 
     def reset(self) -> None:
-        self._read: dict[type[Model], tuple[float, Number | None]] = {}
+        self._read: dict[tuple[str, type[Model]], tuple[float, Number | None]] = {}
 
     def __setitem__(self, model: type[Model], number: Number | None) -> None:
-        self._read[model] = time.monotonic(), number
+        self._read[_key(model)] = time.monotonic(), number
 
     def __getitem__(self, model: type[Model]) -> Number | None:
-        return self._read[model][1]
+        return self._read[_key(model)][1]
 
     def __contains__(self, model: type[Model]) -> bool:
-        return model in self._read and time.monotonic() - self._read[model][0] < _REUSED_FOR
+        found = self._read.get(_key(model))
+        return found is not None and time.monotonic() - found[0] < _REUSED_FOR
+
+
+def _key(model: type[Model]) -> tuple[str, type[Model]]:
+    return database.primary_alias(), model
 
 
 _recent: Final = process_state.register(RecentNumbers())

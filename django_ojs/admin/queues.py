@@ -95,6 +95,8 @@ _MAX_READ: Final = 500
 class QueueAdmin(OperatorModelAdmin):
     """The queues that have a row or jobs."""
 
+    shows_all = True
+    actions_run_in_each = True
     object_actions = ACTIONS
     lists_from_replica = True
     objects_from_replica = True

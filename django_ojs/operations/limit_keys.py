@@ -15,7 +15,7 @@ from django_ojs.spec import times
 from django_ojs.spec.errors import InvalidRequest, NotFound
 from django_ojs.spec.rate_limit_policy import LIMITS, check_key, parse_override
 from django_ojs.spec.texts import Translatable as _
-from django_ojs.storage import database, key_use, limit_journal
+from django_ojs.storage import database, key_use, limit_journal, sums
 from django_ojs.storage.key_use import STRATEGIES, KeyStatus
 
 #: More waiting jobs of a key, and more keys, are not counted.
@@ -119,6 +119,7 @@ def open_now(keys: Collection[str]) -> int:
     return len(opened)
 
 
+@sums.summed(sums.numbers)
 def at_limit() -> dict[str, int]:
     """Return the number of keys of which jobs are held, by the limit that holds them."""
     held = LimitKey.primary.exclude(limited_by="").order_by()

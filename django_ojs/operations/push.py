@@ -31,7 +31,7 @@ from django_ojs.operations.enqueue import (
     unique,
 )
 from django_ojs.operations.enqueue.admission import Offloader, admit
-from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
+from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, in_database
 from django_ojs.operations.events import publish
 from django_ojs.spec.destinations import LOCAL
 from django_ojs.spec.envelope import Envelope
@@ -85,6 +85,8 @@ def push(envelope: Envelope, options: PushOptions = ONE) -> EnqueuedJob:
     an OJSError that names the field and the rule, and QueueFull when the queue is at its bound;
     the caller's transaction stays usable.
     """
+    if database.is_to_be_chosen():
+        return push_batch([envelope], options)[0]
     if (options is PLAIN or options.may_be_plain) and plain.is_open():
         job = plain.store_one(
             envelope, generated_id=options.generated_ids, exact=options.exact_bounds
@@ -98,6 +100,9 @@ def push_batch(envelopes: Sequence[Envelope], options: PushOptions = BATCH) -> l
     """Store jobs in order, in one statement: all or none. Raises as `push` does."""
     if not envelopes:
         raise InvalidRequest(_("jobs must hold at least one job."), details={"field": "jobs"})
+    if database.is_to_be_chosen():
+        with transaction_check.database_of_caller():
+            return in_database(push_batch(envelopes, options), database.alias())
     if options.admitted:
         return _route(envelopes, options)
     lineage.fill_in(envelopes)

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import fields
 from functools import partial, wraps
-from typing import Any, Final, ParamSpec, TypeVar
+from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
@@ -29,6 +29,7 @@ from django.db import (
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.conf import settings
+from django_ojs.storage import process_state
 from django_ojs.storage.dialects.base import Dialect
 from django_ojs.storage.dialects.capabilities import Capabilities
 from django_ojs.storage.dialects.postgresql import PostgreSQL
@@ -74,6 +75,9 @@ class NeedsPrimary(Exception):
     """What reads the replica has something to write, which it must decide on the primary."""
 
 
+#: The database that a piece of work is for, where a site has several.
+_selected: Final[ContextVar[str | None]] = ContextVar("django_ojs_database", default=None)
+
 #: The alias of the replica, while queries that may read it run.
 _replica: Final[ContextVar[str | None]] = ContextVar("django_ojs_replica", default=None)
 
@@ -87,11 +91,98 @@ def alias() -> str:
 
 
 def primary_alias() -> str:
-    """Return the alias that the routers name for writing a Job."""
+    """Return the alias that holds the jobs of this piece of work.
+
+    With DATABASES that is the one that `using` names, or this process works on, or the first one;
+    without, the one that the routers name for writing a Job.
+    """
+    if (selected := _selected.get()) is not None:
+        return selected
+    if several := settings().databases:
+        return _process.alias if _process.alias in several else several[0]
     # Every statement asks; most sites have no router.
     if not router.routers:
         return DEFAULT_DB_ALIAS
     return router.db_for_write(apps.get_model("django_ojs", "Job"))
+
+
+def aliases() -> tuple[str, ...]:
+    """Return the aliases of all databases that hold jobs; the first one is the home."""
+    return settings().databases or (primary_alias(),)
+
+
+@contextmanager
+def using(alias: str) -> Iterator[None]:
+    """Work on the jobs of one database, until the block ends."""
+    token = _selected.set(alias)
+    try:
+        yield
+    finally:
+        _selected.reset(token)
+
+
+def is_to_be_chosen() -> bool:
+    """Whether jobs are in several databases, and this is not within `using`."""
+    return bool(settings().databases) and _selected.get() is None
+
+
+class _Process:
+    """The database that this process works on, unless `using` names another one."""
+
+    def __init__(self) -> None:
+        self.alias: str | None = None
+
+
+_process: Final = _Process()
+
+
+def select_for_process(alias: str | None) -> None:
+    """Let all threads of this process work on the jobs of one database: it is a worker's."""
+    _process.alias = alias
+
+
+@contextmanager
+def selected_for_process(alias: str | None) -> Iterator[None]:
+    """Let this process work on the jobs of one database, until the block ends; None: as before."""
+    before = _process.alias
+    _process.alias = before if alias is None else alias
+    try:
+        yield
+    finally:
+        _process.alias = before
+
+
+class _PerDatabase:
+    """Stands for the object of the database that the current work is for; each has its own."""
+
+    __slots__ = ("_by_alias", "_make")
+
+    def __init__(self, make: Callable[[], process_state.Resettable]) -> None:
+        object.__setattr__(self, "_make", make)
+        object.__setattr__(self, "_by_alias", {})
+
+    def _current(self) -> process_state.Resettable:
+        by_alias: dict[str, process_state.Resettable] = self._by_alias
+        using = primary_alias()
+        found = by_alias.get(using)
+        # Two threads may make it at the same time: the first one counts for both.
+        return by_alias.setdefault(using, self._make()) if found is None else found
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._current(), name)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        setattr(self._current(), name, value)
+
+    def reset(self) -> None:
+        """Return to the state of a new process, for all databases."""
+        for each in self._by_alias.values():
+            each.reset()
+
+
+def per_database(make: Callable[[], process_state.R]) -> process_state.R:
+    """Register what this process remembers of a database, one object for each of them."""
+    return cast("process_state.R", process_state.register(_PerDatabase(make)))
 
 
 @contextmanager
@@ -305,9 +396,22 @@ def after_commit(then: Callable[[], object], using: str | None = None) -> None:
     """
     link = connection(using)
     if link.in_atomic_block or link.get_autocommit():
+        if link.alias in settings().databases:
+            then = _on(link.alias, then)
         if _degraded.get():
             then = _complete(then)
         link.on_commit(then, robust=True)
+
+
+def _on(alias: str, then: Callable[[], object]) -> Callable[[], object]:
+    """Return a function that works on the database whose transaction it follows."""
+
+    @wraps(then)
+    def called() -> None:
+        with using(alias):
+            then()
+
+    return called
 
 
 def _complete(then: Callable[[], object]) -> Callable[[], object]:

@@ -164,10 +164,11 @@ class WorkerProcess:
             self._on_listener_connected,
         )
         logger.info(
-            "%s runs jobs of %s%s, %d at a time%s",
+            "%s runs jobs of %s%s%s, %d at a time%s",
             self.id,
             ", ".join(config.queues),
             f" for the pool {config.pool}" if config.pool else "",
+            f" in the database {database.alias()}" if config.databases != (None,) else "",
             config.threads,
             ": one that may have killed a worker" if self._isolation is Isolation.ALONE else "",
         )
@@ -185,6 +186,16 @@ class WorkerProcess:
             if self._replace and self._lifecycle.state is not Directive.TERMINATE
             else Exit.OK
         )
+
+    @property
+    def claimed(self) -> int:
+        """How many jobs it has claimed."""
+        return self._claimed
+
+    @property
+    def is_stopped(self) -> bool:
+        """Whether a signal has stopped it."""
+        return self._lifecycle.state is Directive.TERMINATE
 
     def _work(self) -> None:
         logged_at = 0.0

@@ -10,8 +10,9 @@ import signal
 import sys
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from types import FrameType
@@ -24,7 +25,7 @@ from django_ojs.models.worker import Directive
 from django_ojs.operations.workers import rescue
 from django_ojs.spec import ids
 from django_ojs.spec.isolation import Isolation
-from django_ojs.storage import background_writer
+from django_ojs.storage import background_writer, database
 from django_ojs.worker import process_end
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.health import HealthFile
@@ -65,6 +66,8 @@ class Child:
     started: float
     status: ProcessStatus
     isolation: Isolation
+    #: The alias that it works on, where jobs are in several databases.
+    database: str | None
     pulses: int = 0
     #: Seconds since it last showed that it runs Python code.
     silence: float = 0.0
@@ -77,8 +80,23 @@ class Child:
         return self.isolation is Isolation.ALONE
 
 
+@dataclass(kw_only=True, slots=True)
+class ProcessGroup:
+    """The processes of one database."""
+
+    database: str | None
+    #: How many there are to be, without those that run a job alone.
+    wanted: int
+    isolated_waiting: int = 0
+    restart_delay: float = 0.0
+    next_start: float = 0.0
+
+
 class Supervisor:
     """Keeps `config.processes` worker processes running until a signal or a directive stops it.
+
+    Where jobs are in several databases, each of them has so many processes, which do not wait for
+    each other: a database that is down stops nothing but its own processes.
 
     It holds no database connection while it forks: a child would share it.
     """
@@ -89,15 +107,15 @@ class Supervisor:
         self._config = config
         self._code_changed = code_changed
         self._children: dict[int, Child] = {}
-        self._wanted = config.processes
+        self._groups = {
+            alias: ProcessGroup(database=alias, wanted=config.processes)
+            for alias in config.databases
+        }
         self._stall_timeout = config.stall_timeout.total_seconds()
-        self._isolated_waiting = 0
         self._quiet = False
         self._stopping = False
         self._reload = False
         self._received: list[signal.Signals] = []
-        self._restart_delay = 0.0
-        self._next_start = 0.0
         self._checked_at = time.monotonic()
         self._health = HealthFile(config.health_file) if config.health_file else None
 
@@ -132,8 +150,15 @@ class Supervisor:
             time.sleep(ISOLATED_TICK if runs_alone else TICK)
 
     def _is_ready(self) -> bool:
-        ready = sum(c.status.is_ready for c in self._children.values() if not c.runs_alone)
-        return not self._stopping and ready >= self._wanted
+        if self._stopping:
+            return False
+        ready = Counter(
+            child.database
+            for child in self._children.values()
+            if child.status.is_ready and not child.runs_alone
+        )
+        # Processes of a database that is down cannot be ready; the others work.
+        return any(ready[group.database] >= group.wanted for group in self._groups.values())
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         self._received.append(signal.Signals(number))
@@ -154,17 +179,22 @@ class Supervisor:
             os.kill(child.pid, number)
 
     def _start_missing(self) -> None:
-        alone = sum(child.runs_alone for child in self._children.values())
-        for _ in range(self._wanted - (len(self._children) - alone)):
-            if time.monotonic() >= self._next_start:
-                self._fork(self._config, Isolation.SHARED)
-        for _ in range(min(self._isolated_waiting, MAX_ISOLATED - alone)):
+        for group in self._groups.values():
+            self._start_missing_of(group)
+
+    def _start_missing_of(self, group: ProcessGroup) -> None:
+        there = [child for child in self._children.values() if child.database == group.database]
+        alone = sum(child.runs_alone for child in there)
+        for _ in range(group.wanted - (len(there) - alone)):
+            if time.monotonic() >= group.next_start:
+                self._fork(self._config, Isolation.SHARED, group.database)
+        for _ in range(min(group.isolated_waiting, MAX_ISOLATED - alone)):
             # It runs one job, and no second one after it: that may have been damaged by the first.
             one = replace(self._config, threads=1, once=True, max_jobs=1, max_rss_mb=None)
-            self._fork(one, Isolation.ALONE)
-        self._isolated_waiting = 0
+            self._fork(one, Isolation.ALONE, group.database)
+        group.isolated_waiting = 0
 
-    def _fork(self, config: WorkerConfig, isolation: Isolation) -> None:
+    def _fork(self, config: WorkerConfig, isolation: Isolation, alias: str | None) -> None:
         worker_id = f"worker_{ids.uuid7()}"
         status = ProcessStatus()
         sys.stdout.flush()
@@ -175,7 +205,7 @@ class Supervisor:
         parent = os.getpid()
         pid = os.fork()
         if not pid:
-            _run_child(config, worker_id, parent, isolation, status)
+            _run_child(config, worker_id, parent, isolation, status, alias)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         self._children[pid] = child = Child(
             pid=pid,
@@ -183,6 +213,7 @@ class Supervisor:
             started=time.monotonic(),
             status=status,
             isolation=isolation,
+            database=alias,
         )
         if self._quiet:
             self._kill(child, signal.SIGTSTP)
@@ -216,7 +247,8 @@ class Supervisor:
                     self._end_stalled(child)
 
     def _note_isolated(self, child: Child) -> None:
-        self._isolated_waiting = max(self._isolated_waiting, child.status.take_isolated())
+        group = self._groups[child.database]
+        group.isolated_waiting = max(group.isolated_waiting, child.status.take_isolated())
 
     def _end_stalled(self, child: Child) -> None:
         # A developer's debugger may have stopped the threads of the process, and not all of it.
@@ -237,14 +269,15 @@ class Supervisor:
             self._kill(child, signal.SIGKILL)
 
     def _ended(self, child: Child, code: int) -> None:
+        group = self._groups[child.database]
         if child.runs_alone and code in (Exit.OK, Exit.REPLACE):
             self._note_isolated(child)
             self._rescue(child)  # Outcomes that it could not store any more.
             return
         if code == Exit.OK:
             # Stopped by a signal or a directive: it is not replaced.
-            self._wanted -= 1
-            if not self._wanted:
+            group.wanted -= 1
+            if not any(each.wanted for each in self._groups.values()):
                 self._received.append(signal.SIGTERM)
             self._rescue(child)
             return
@@ -264,12 +297,16 @@ class Supervisor:
             return  # If its job runs again, the other processes find it.
         is_early = time.monotonic() - child.started < EARLY_EXIT and not child.status.has_run
         if is_early and code != Exit.REPLACE:
-            self._restart_delay = min(MAX_RESTART_DELAY, self._restart_delay * 2 or 0.5)
-            self._next_start = time.monotonic() + self._restart_delay
+            group.restart_delay = min(MAX_RESTART_DELAY, group.restart_delay * 2 or 0.5)
+            group.next_start = time.monotonic() + group.restart_delay
         else:
-            self._restart_delay = 0.0
+            group.restart_delay = 0.0
 
     def _rescue(self, child: Child, code: int | None = None) -> None:
+        with nullcontext() if child.database is None else database.using(child.database):
+            self._rescue_here(child, code)
+
+    def _rescue_here(self, child: Child, code: int | None) -> None:
         try:
             started = child.status.running()
             if started is not None:
@@ -294,9 +331,12 @@ def _run_child(
     parent: int,
     isolation: Isolation,
     status: ProcessStatus,
+    alias: str | None,
 ) -> None:
     code = 1
     try:
+        if alias is not None:
+            database.select_for_process(alias)
         threading.excepthook = _end_process
         status.start_pulse()
         # A terminal's Ctrl-C reaches the whole process group; the supervisor forwards it, once.

@@ -83,7 +83,8 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
             "replica",
         },
         {"interceptor", "other_queues", "queue_limits", "queue_turns"},
-        {"pool_limits", "key_use"},
+        {"pool_limits", "key_use", "locations"},
+        {"sums"},
         {"limit_journal"},
         {
             "transitions",

@@ -39,7 +39,7 @@ SETTINGS = [
     row
     for heading in (
         *("Jobs", "Limits", "HTTP", "Payloads", "Outbox", "Workers", "Pruning"),
-        *("Events", "Observability", "Admin", "Reads from a replica"),
+        *("Events", "Observability", "Admin", "Reads from a replica", "Several databases"),
     )
     for row in table("reference/settings.md", heading)
 ]

@@ -1,10 +1,12 @@
 """The base classes of the views: authentication, permissions, bodies and responses."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from contextvars import Token
-from functools import wraps
+from functools import partial, wraps
 from typing import Any, ClassVar, Concatenate, Final, NoReturn, ParamSpec, TypeVar
 
+from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from rest_framework.authentication import BaseAuthentication
@@ -22,12 +24,13 @@ from django_ojs.http.parsers import discard_rest, read_object
 from django_ojs.http.permissions import HasScope
 from django_ojs.http.responses import MEDIA_TYPE, json_response
 from django_ojs.models import ActorKind
+from django_ojs.models.base import StoredModel
 from django_ojs.operations.access import audit_trail, known_names
 from django_ojs.operations.access.audit_trail import Actor
 from django_ojs.operations.backpressure import pressure_monitor
-from django_ojs.spec.errors import OJSError
+from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.scopes import Scope
-from django_ojs.storage import replica
+from django_ojs.storage import database, locations, replica, sums
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -49,6 +52,13 @@ class OJSView(APIView):
     throttle: throttling.CallerThrottle | None = None
 
     _acting: Token[Actor | None] | None = None
+    #: The context of the database that the request is for, where a site has several.
+    _chosen: ExitStack | None = None
+
+    #: What the `key` of the path identifies: the request is for the database that has it.
+    located: ClassVar[type[StoredModel] | None] = None
+    #: A request of another method than GET changes each of the databases that hold jobs.
+    changes_each_database: ClassVar[bool] = False
 
     # Bodies are read by `body` and written by `json_response`.
     parser_classes = ()
@@ -106,6 +116,8 @@ class OJSView(APIView):
             response = exceptions.error_response(request, error)
             headers.add_standard_headers(request, response)
         finally:
+            if self._chosen is not None:
+                self._chosen.close()
             if self._acting is not None:
                 audit_trail.end(self._acting)
         if request.method not in ("GET", "HEAD") and response.status_code < 400:
@@ -117,10 +129,39 @@ class OJSView(APIView):
         headers.check_version(request._request)
         super().initial(request, *args, **kwargs)
         self._acting = audit_trail.begin(_actor(request))
+        if database.is_to_be_chosen():
+            self._chosen = ExitStack()
+            self._chosen.enter_context(self._database(request, kwargs))
+            if self.changes_each_database and request.method not in ("GET", "HEAD"):
+                name = str(request.method).lower()
+                handler = getattr(self, name)
+                setattr(self, name, lambda *a, **kw: locations.in_each(partial(handler, *a, **kw)))
+
+    def _database(
+        self, request: Request, kwargs: Mapping[str, Any]
+    ) -> AbstractContextManager[object]:
+        """Return a context for the database that the request names, or that has what it names."""
+        wanted = request.query_params.get("database")
+        if wanted is not None:
+            if wanted not in database.aliases():
+                raise InvalidRequest.of(
+                    "database", f"must be one of {', '.join(database.aliases())}"
+                )
+            return database.using(wanted)
+        is_read = request.method in ("GET", "HEAD")
+        if self.located is not None and "\0" not in kwargs.get("key", "\0"):
+            try:
+                key = self.located._meta.pk.to_python(kwargs["key"])
+            except ValidationError:
+                return nullcontext()  # The handler says so.
+            return database.using(locations.of(self.located, key))
+        return sums.together(all_or_error=True) if is_read else nullcontext()
 
     def body(self, *, required: bool = True) -> dict[str, Any]:
         """Return the JSON object of the request; see `parsers.read_object`."""
-        return read_object(self.request._request, required=required)
+        if self._body is None:
+            self._body = read_object(self.request._request, required=required)
+        return self._body
 
     @property
     def access(self) -> Access:

@@ -22,6 +22,8 @@ from django_ojs.spec.scopes import Scope
 class DeadLetterView(OJSView):
     """The base of the routes of one dead letter, of both planes."""
 
+    located = Job
+
     def find(self, key: str) -> Job:
         """Return the dead letter of a path. Raises PermissionDenied for one of other queues."""
         job = dead_letters.get(job_id(key, "dead_letter_job"))

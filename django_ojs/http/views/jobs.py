@@ -39,6 +39,8 @@ def job_id(text: str, resource: str = "job") -> UUID:
 
 
 class JobView(OJSView):
+    located = Job
+
     def check_queue_of(self, key: UUID) -> None:
         """Refuse a caller that may not use the job's queue; no query for one that may use all.
 

@@ -20,6 +20,7 @@ from django_ojs.operations.progress import report
 from django_ojs.spec import ids, times
 from django_ojs.spec.progress import Report, shown
 from django_ojs.spec.scopes import Scope
+from django_ojs.storage import database, locations
 from django_ojs.storage.transitions import Claim
 
 
@@ -61,7 +62,7 @@ class JobProgressStream(ProgressView):
             return json_response(None, 204)
         if request.method == "HEAD":
             return HttpResponse(content_type=CONTENT_TYPE)
-        steps = partial(progress_of, job.pk, self.access.queues, last_id)
+        steps = partial(progress_of, job.pk, self.access.queues, last_id, database.alias())
         return EventStreamResponse(request._request, steps)
 
 
@@ -76,6 +77,7 @@ class WorkerProgress(ProgressView):
         message = fields.string(data, "message")
         if message is not None and data.get("data") is None:
             data["data"] = {"message": message}
+        self._acting.enter_context(locations.database_of(Job, key))
         self.check_queue_of(key)
         return _render(self.report(key, data))
 

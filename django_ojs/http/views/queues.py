@@ -21,6 +21,7 @@ from django_ojs.spec.states import State
 class QueueList(OJSView):
     """The queues that the caller may use, by name; creation of a queue (§9.2)."""
 
+    changes_each_database = True
     needs = {"GET": Scope.READ, "POST": Scope.ADMIN}
 
     @from_replica
@@ -111,6 +112,7 @@ class QueueView(OJSView):
 class QueueConfiguration(QueueView):
     """The configuration of a queue, or of `_default`: what applies to all others (§7.1)."""
 
+    changes_each_database = True
     needs = {"GET": Scope.READ, "PUT": Scope.ADMIN}
 
     def get(self, request: Request, name: str) -> dict[str, Any]:
@@ -163,6 +165,7 @@ class QueueStatistics(OJSView):
 class QueuePause(QueueView):
     """Pause a queue: FETCH returns none of its jobs (§11.3)."""
 
+    changes_each_database = True
     needs = {"POST": Scope.OPERATOR}
 
     def post(self, request: Request, name: str) -> dict[str, Any]:
@@ -178,6 +181,7 @@ class QueuePause(QueueView):
 class QueueDrain(QueueView):
     """Drain a queue: it accepts no jobs (ojs-queue-config §5.1; the documents name no route)."""
 
+    changes_each_database = True
     needs = {"POST": Scope.OPERATOR}
 
     def post(self, request: Request, name: str) -> dict[str, Any]:
@@ -193,6 +197,7 @@ class QueueDrain(QueueView):
 class QueueResume(QueueView):
     """Resume a queue (§11.4)."""
 
+    changes_each_database = True
     needs = {"POST": Scope.OPERATOR}
 
     def post(self, request: Request, name: str) -> dict[str, Any]:

@@ -1,10 +1,12 @@
 """FETCH, ACK, FAIL and BEAT (http-binding §10, worker-protocol §4-6)."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from datetime import UTC, datetime
+from functools import partial
 from typing import Any
 from uuid import UUID
 
+from django.db import Error
 from rest_framework.request import Request
 
 from django_ojs.conf import settings
@@ -15,7 +17,7 @@ from django_ojs.http.views.jobs import JobView, job_id
 from django_ojs.models import Attempt, Job
 from django_ojs.models.worker import Directive
 from django_ojs.operations.ack import ack
-from django_ojs.operations.beat import Registration, beat
+from django_ojs.operations.beat import BeatResponse, Registration, beat
 from django_ojs.operations.fail import fail, requeue
 from django_ojs.operations.fetch import MAX_COUNT, check_pool, check_worker_id, fetch_remotely
 from django_ojs.operations.workflows import advance_after_commit
@@ -25,6 +27,7 @@ from django_ojs.spec.failure import Failure
 from django_ojs.spec.scheduling import ALL, Pool, QueueOrder
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
+from django_ojs.storage import database, locations
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.transitions import Claim
 
@@ -71,7 +74,10 @@ class Fetch(OJSView):
                 pool=pool,
             )
 
-        return {"jobs": _render_claimed(long_poll.until(claim, wait / 1000))}
+        def claim_and_render() -> list[dict[str, Any]]:
+            return locations.first_result(lambda: _render_claimed(claim()))[1]
+
+        return {"jobs": long_poll.until(claim_and_render, wait / 1000)}
 
     def queues_of(self, data: dict[str, Any], pool: str | None) -> list[str]:
         """Return the queues of a FETCH; without any, those of its pool that the caller may use."""
@@ -99,6 +105,7 @@ class OutcomeView(JobView):
         worker_id = fields.string(data, "worker_id")
         check_worker_id(worker_id)
         claim = Claim(worker_id=worker_id, attempt=fields.integer(data, "attempt", minimum=0))
+        self._acting.enter_context(locations.database_of(Job, wanted))
         self.check_queue_of(wanted)
         return data, wanted, claim
 
@@ -165,7 +172,8 @@ class Beat(OJSView):
         if registration is not None and registration.pool:
             _check_member(registration.pool, self.access)
         number = data.get("active_jobs")
-        result = beat(
+        send = partial(
+            beat,
             fields.string(data, "worker_id") or "",
             state=fields.choice(data, "state", list(Directive), Directive.RUNNING),
             holding=holding,
@@ -175,19 +183,54 @@ class Beat(OJSView):
             registration=registration,
             principal=self.access.principal,
         )
+        state, lost = _beat_in_each(send)
         return {
-            "state": result.state.value,
-            "jobs_extended": [str(key) for key in holding if key not in result.lost],
-            "jobs_lost": sorted(str(key) for key in result.lost),
+            "state": state.value,
+            "jobs_extended": [str(key) for key in holding if key not in lost],
+            "jobs_lost": sorted(str(key) for key in lost),
             "server_time": times.format_timestamp(datetime.now(UTC)),
         }
 
     def check_queues_of(self, holding: Collection[UUID]) -> None:
         """Raise PermissionDenied unless the caller may use the queue of each of these jobs."""
         if self.access.queues is not None and holding:
-            held = Job.primary.filter(pk__in=holding).values_list("queue", flat=True)
-            for queue in held.distinct():
+            for queue in _queues_of(holding):
                 self.access.check_queue(queue)
+
+
+def _queues_of(holding: Collection[UUID]) -> set[str]:
+    """Return the queues of jobs, in whichever database they are."""
+
+    def query() -> set[str]:
+        return set(Job.primary.filter(pk__in=holding).values_list("queue", flat=True))
+
+    found: set[str] = set()
+    for queues in locations.each_result(query).values():
+        if isinstance(queues, Error):
+            raise queues
+        found |= queues
+    return found
+
+
+def _beat_in_each(send: Callable[[], BeatResponse]) -> tuple[Directive, frozenset[UUID]]:
+    """Send a BEAT to each database, since the jobs of a worker may be in any of them.
+
+    Return its directive, and the jobs that none of them has for it. Of one that does not respond it
+    is not known which it has.
+    """
+    if not database.is_to_be_chosen():
+        result = send()
+        return result.state, result.lost
+    results = locations.each_result(send).values()
+    answered = [each for each in results if not isinstance(each, Error)]
+    failed = [each for each in results if isinstance(each, Error)]
+    if not answered:
+        raise failed[0]
+    directive = max((each.state for each in answered), key=list(Directive).index)
+    lost = (
+        frozenset[UUID]() if failed else frozenset.intersection(*(each.lost for each in answered))
+    )
+    return directive, lost
 
 
 def _queues_of_pool(pool: Pool, access: Access) -> list[str]:

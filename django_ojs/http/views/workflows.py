@@ -75,6 +75,8 @@ class Workflows(OJSView):
 
 
 class WorkflowView(OJSView):
+    located = Workflow
+
     """The base of the routes of one workflow."""
 
     def find(self, key: str) -> Workflow:

@@ -1,8 +1,10 @@
 """manage.py ojs: parse the arguments and run a subcommand of django_ojs.command_line."""
 
 from argparse import SUPPRESS, ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Mapping
 from contextlib import nullcontext
 from typing import Any, Final
+from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError
 from django.db import DatabaseError, NotSupportedError
@@ -24,12 +26,15 @@ from django_ojs.command_line import (
 from django_ojs.command_line.console import Console, discard_output
 from django_ojs.command_line.database_check import require_database
 from django_ojs.command_line.operator import operator
-from django_ojs.command_line.subcommand import FAILED, USAGE, Subcommand
+from django_ojs.command_line.subcommand import FAILED, USAGE, Subcommand, usage_error
 from django_ojs.formatting import error_message, in_english
-from django_ojs.models import ActorKind
+from django_ojs.models import ActorKind, Job
 from django_ojs.operations.access import audit_trail
 from django_ojs.operations.access.audit_trail import Actor
 from django_ojs.spec.errors import OJSError
+from django_ojs.spec.ids import parse_id
+from django_ojs.spec.suggestions import did_you_mean
+from django_ojs.storage import database, locations, sums
 
 DESCRIPTION = gettext_lazy("""\
 Operate background jobs from a shell: what the admin does, and a check of the whole system.
@@ -70,6 +75,60 @@ SUBCOMMANDS: Final[dict[str, Subcommand]] = {
 }
 
 
+#: Where jobs are in several databases: the subcommands about all of them together, and those about
+#: the first one unless `--database` names another. The others run in each.
+_TOGETHER: Final = frozenset({"stats", "workers"})
+_IN_ONE: Final = frozenset({"cron", "import", "import-from"})
+
+
+def _run(subcommand: Subcommand, console: Console, options: Mapping[str, Any]) -> int:
+    """Run a subcommand in the databases that it concerns, and return the highest exit code."""
+    known, wanted = database.aliases(), options["database"]
+    if wanted is not None and wanted not in known:
+        raise usage_error(
+            _("--database: %(alias)r holds no jobs. %(hint)s")
+            % {"alias": wanted, "hint": did_you_mean(wanted, list(known))}
+        )
+    if not database.is_to_be_chosen():
+        return subcommand.run(console, options)
+    if wanted is not None:
+        with database.using(wanted):
+            return subcommand.run(console, options)
+    if subcommand.name in _TOGETHER:
+        with sums.together() as missing:
+            code = subcommand.run(console, options)
+        for alias in missing:
+            console.note(
+                _("Not included: the database %(alias)s does not respond.") % {"alias": alias}
+            )
+        return FAILED if missing else code
+    if subcommand.name in _IN_ONE:
+        return subcommand.run(console, options)
+    if (key := _job_of(options)) is not None:
+        with locations.database_of(Job, key):
+            return subcommand.run(console, options)
+    if options["json"]:
+        raise usage_error(
+            _("With --json, --database must name one of %(names)s.") % {"names": ", ".join(known)}
+        )
+    codes = []
+    for alias in known:
+        console.note(_("Database %(alias)s:") % {"alias": alias})
+        with database.using(alias):
+            codes.append(subcommand.run(console, options))
+    return max(codes)
+
+
+def _job_of(options: Mapping[str, Any]) -> UUID | None:
+    """Return the id of the job that the arguments name, if they name one."""
+    words = list(options.get("words") or [])
+    text = options.get("id") or (words[0] if len(words) == 1 else "")
+    try:
+        return parse_id(text)
+    except OJSError:
+        return None
+
+
 class Command(BaseCommand):
     help: Any = DESCRIPTION
 
@@ -90,6 +149,11 @@ class Command(BaseCommand):
                 formatter_class=RawDescriptionHelpFormatter,
             )
             each.add_arguments(sub)
+            sub.add_argument(
+                "--database",
+                metavar="ALIAS",
+                help=_("only this database of OJS['DATABASES'] (default: all)"),
+            )
             sub.add_argument("--json", action="store_true", help=_("write JSON, for programs"))
             # Django's arguments, after the subcommand as well as before it.
             for flag in ("--no-color", "--force-color", "--traceback"):
@@ -113,7 +177,7 @@ class Command(BaseCommand):
             actor = Actor(kind=ActorKind.COMMAND, name=operator())
             language = in_english() if options["json"] else nullcontext()
             with audit_trail.acting(actor), language:
-                code = SUBCOMMANDS[subcommand].run(console, options)
+                code = _run(SUBCOMMANDS[subcommand], console, options)
         except OJSError as error:
             raise CommandError(error_message(error)) from error
         except NotSupportedError as error:

@@ -5,8 +5,8 @@ import os
 import subprocess
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -139,6 +139,15 @@ class Command(BaseCommand):
             ),
         )
         add(
+            "--database",
+            action="append",
+            metavar="ALIAS",
+            help=_(
+                "run the jobs of this database of OJS['DATABASES'] only; may be repeated (default: "
+                "all)"
+            ),
+        )
+        add(
             "--strategy",
             choices=STRATEGIES,
             help=_(
@@ -222,9 +231,11 @@ class Command(BaseCommand):
             self._work(**options)
 
     def _work(self, **options: Any) -> None:
-        self._check_database()
+        databases = _which_databases(options["database"])
+        available = self._check_databases(databases)
         config = WorkerConfig.from_settings(
             **_which_jobs(**options),
+            databases=databases,
             processes=options["processes"],
             grace=options["grace"],
             poll_interval=options["poll_interval"],
@@ -244,10 +255,12 @@ class Command(BaseCommand):
                 )
             )
         self._log_start(config)
-        self._warn_of_unbounded(config)
-        _sync_schedules()
+        self._warn_of_unbounded(config, available)
+        # Cron jobs of the code belong to the first of several databases.
+        if available and available[0] in (None, database.aliases()[0]):
+            _sync_schedules()
         if config.once:
-            run_process(WorkerProcess(config))
+            _run_once(config, available)
             return
         watch = CodeWatch() if django_settings.DEBUG and not options["no_reload"] else None
         changed = None if watch is None else lambda: watch() and _can_start()
@@ -255,14 +268,16 @@ class Command(BaseCommand):
             os.execv(sys.executable, get_child_arguments())
 
     def _log_start(self, config: WorkerConfig) -> None:
-        values = database.connection().settings_dict
-        logger.info(
-            "Database %s: %s %s%s",
-            database.alias(),
-            database.connection().display_name,
-            values["NAME"],
-            f" on {values['HOST']}" if values.get("HOST") else "",
-        )
+        for alias in config.databases:
+            link = database.connection(alias)
+            values = link.settings_dict
+            logger.info(
+                "Database %s: %s %s%s",
+                link.alias,
+                link.display_name,
+                values["NAME"],
+                f" on {values['HOST']}" if values.get("HOST") else "",
+            )
         handlers = handler_queues()
         for queue, types in handlers.items():
             # The package's own handler: nothing to a worker that delivers no webhooks.
@@ -273,23 +288,83 @@ class Command(BaseCommand):
         if warning is not None:
             logger.warning("%s", warning)
 
-    def _warn_of_unbounded(self, config: WorkerConfig) -> None:
+    def _warn_of_unbounded(self, config: WorkerConfig, databases: Sequence[str | None]) -> None:
         if CHECK_ID in django_settings.SILENCED_SYSTEM_CHECKS:
             return
         try:
             named = [name for name in config.queues if name != ALL]
-            names = with_retries(lambda: unbounded(named))
+            names: dict[str, None] = {}
+            for alias in databases:
+                with _using(alias):
+                    names |= dict.fromkeys(with_retries(lambda: unbounded(named)))
         finally:
-            connections.close_all()  # As in _check_database.
+            connections.close_all()  # As in _check_databases.
         if names:
-            logger.warning("%s %s (%s)", message(names), BOUND_HINT, CHECK_ID)
+            logger.warning("%s %s (%s)", message(list(names)), BOUND_HINT, CHECK_ID)
 
-    def _check_database(self) -> None:
-        try:
-            require_database()
-        finally:
-            # The supervisor forks, and a connection must not be shared.
-            connections.close_all()
+    def _check_databases(self, databases: Sequence[str | None]) -> list[str | None]:
+        """Return the databases that respond. Raises CommandError if there is none."""
+        available: list[str | None] = []
+        problem: CommandError | None = None
+        for alias in databases:
+            try:
+                with _using(alias):
+                    require_database()
+                available.append(alias)
+            except CommandError as error:
+                problem = error
+                if len(databases) > 1:
+                    # Its processes try again; those of the others need not wait for it.
+                    logger.error("%s", error)
+            finally:
+                # The supervisor forks, and a connection must not be shared.
+                connections.close_all()
+        if not available and problem is not None:
+            raise problem
+        return available
+
+
+def _using(alias: str | None) -> AbstractContextManager[None]:
+    return nullcontext() if alias is None else database.using(alias)
+
+
+def _which_databases(wanted: list[str] | None) -> tuple[str | None, ...]:
+    """Return the aliases of the databases to work on; (None,) where jobs are in one."""
+    known = database.aliases()
+    for alias in wanted or ():
+        if alias not in known:
+            raise CommandError(
+                _("--database: %(alias)r holds no jobs. %(hint)s")
+                % {"alias": alias, "hint": did_you_mean(alias, list(known))}
+            )
+    if len(known) == 1:
+        return (None,)
+    return tuple(alias for alias in known if wanted is None or alias in wanted)
+
+
+def _run_once(config: WorkerConfig, databases: Sequence[str | None]) -> None:
+    """Run the jobs that are available now, one database after the other."""
+    if databases == [None]:
+        run_process(WorkerProcess(config))
+        return
+    has_run = True
+    try:
+        while has_run:  # A job may have enqueued one in another database.
+            has_run = False
+            for alias in databases:
+                database.select_for_process(alias)
+                process = WorkerProcess(config)
+                run_process(process)
+                if process.is_stopped:
+                    return
+                has_run |= process.claimed > 0
+    finally:
+        database.select_for_process(None)
+    if missing := [str(alias) for alias in config.databases if alias not in databases]:
+        raise CommandError(
+            _("The jobs of these databases were not run: %(names)s.")
+            % {"names": ", ".join(missing)}
+        )
 
 
 def _which_jobs(
@@ -354,7 +429,7 @@ def _sync_schedules() -> None:
             % {"message": error_message(error)}
         ) from error
     finally:
-        connections.close_all()  # As in _check_database.
+        connections.close_all()  # As in _check_databases.
     for name, text in result.lines():
         logger.info("Cron job %s: %s", name, text)
 

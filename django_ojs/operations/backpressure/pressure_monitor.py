@@ -110,16 +110,23 @@ class Watch:
 
     def check(self) -> None:
         """Check now, unless a worker does it."""
+        checked = [self._check(alias) for alias in database.aliases()]
+        if not any(checked):
+            self._idle_until = time.monotonic() + _STAND_DOWN
+
+    def _check(self, alias: str) -> bool:
+        """Check the queues of one database. Return whether there is anything to check again."""
         try:
-            if _worker_does_it() or not bounds.are_any():
-                self._idle_until = time.monotonic() + _STAND_DOWN
-            else:
+            with database.using(alias):
+                if _worker_does_it() or not bounds.are_any():
+                    return False
                 check_all()
         except Error as error:
-            self._idle_until = time.monotonic() + _STAND_DOWN
             logger.warning(
                 "The pressure of the queues was not checked (%s).", error.__class__.__name__
             )
+            return False
+        return True
 
 
 def _worker_does_it() -> bool:

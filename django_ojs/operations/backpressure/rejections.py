@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator
+from collections.abc import Collection, Hashable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import timedelta
 from math import ceil
@@ -37,22 +37,26 @@ _RATE_LIFETIME: Final = 1.0
 _LONGEST_RETRY_AFTER: Final = 60
 
 
+#: A queue, a type and a tenant.
+Key = tuple[str, str, str | None]
+
+
 class RejectionRecorder:
     """Counts rejected jobs by queue and type, and writes their events in a thread."""
 
     def __init__(self) -> None:
         self._begin()
-        #: By queue: when the rate was read, and jobs completed in a second.
-        self._rates: dict[str, tuple[float, float]] = {}
+        #: By database and queue: when the rate was read, and jobs completed in a second.
+        self._rates: dict[tuple[str, str], tuple[float, float]] = {}
         self._writer = BackgroundWriter(
             "ojs-rejections", self.flush, forget=self._begin, interval=_INTERVAL, linger=_LINGER
         )
 
     def _begin(self) -> None:
         self._lock = threading.Lock()
-        #: By queue, type and tenant; None where the queue itself was full.
-        self._bounds: dict[tuple[str, str, str | None], dict[str, Hashable]] = {}
-        self._numbers: Counter[tuple[str, str, str | None]] = Counter()
+        #: By database, queue, type and tenant; None where the queue itself was full.
+        self._bounds: dict[tuple[str, str, str, str | None], dict[str, Hashable]] = {}
+        self._numbers: Counter[tuple[str, str, str, str | None]] = Counter()
 
     def note(
         self,
@@ -67,8 +71,9 @@ class RejectionRecorder:
         """Count jobs of a type that were rejected."""
         rollups.note(rollups.REJECTED, queue, type, number=number)
         with self._lock:
-            self._numbers[queue, type, tenant] += number
-            self._bounds[queue, type, tenant] = {"depth": depth, "bound": bound}
+            key = database.primary_alias(), queue, type, tenant
+            self._numbers[key] += number
+            self._bounds[key] = {"depth": depth, "bound": bound}
         self._writer.request()
 
     def reject(self, full: QueueFull, jobs: Collection[Envelope] | Collection[Job]) -> None:
@@ -89,11 +94,12 @@ class RejectionRecorder:
     def retry_after(self, queue: str, jobs: int = 1) -> int:
         """Return about how many seconds the workers take to complete this number of jobs."""
         now = time.monotonic()
-        read_at, rate = self._rates.get(queue, (0.0, 0.0))
+        key = database.primary_alias(), queue
+        read_at, rate = self._rates.get(key, (0.0, 0.0))
         if now - read_at > _RATE_LIFETIME:
             done = rollup_queries.recent_by_queue(timedelta(minutes=2), [queue]).get(queue)
             rate = done.completed / 120 if done is not None else 0.0
-            self._rates[queue] = now, rate
+            self._rates[key] = now, rate
         return min(_LONGEST_RETRY_AFTER, max(1, ceil(jobs / rate))) if rate else RETRY_AFTER
 
     def flush(self) -> int:
@@ -102,8 +108,18 @@ class RejectionRecorder:
             rejected, numbers = dict(self._bounds), dict(self._numbers)
             self._bounds.clear()
             self._numbers.clear()
-        if not rejected:
-            return 0
+        written = 0
+        for alias in {key[0] for key in rejected}:
+            of_alias = {key[1:]: data for key, data in rejected.items() if key[0] == alias}
+            with database.using(alias):
+                written += self._write(
+                    of_alias, {key[1:]: n for key, n in numbers.items() if key[0] == alias}
+                )
+        return written
+
+    def _write(
+        self, rejected: Mapping[Key, Mapping[str, Hashable]], numbers: Mapping[Key, int]
+    ) -> int:
         # A tenant at its bound leaves room for the others.
         queues = {queue for queue, _, tenant in rejected if tenant is None}
 

@@ -4,7 +4,7 @@ import time
 from datetime import timedelta
 
 from django_ojs.operations.cron.tick import fire_due
-from django_ojs.storage import database, process_state
+from django_ojs.storage import database
 
 #: Seconds between two queries of a process. Shorter than the interval of its maintenance.
 INTERVAL = 0.4
@@ -29,7 +29,7 @@ class LastQuery:
         self.at = float("-inf")
 
 
-last_query = process_state.register(LastQuery())
+last_query = database.per_database(LastQuery)
 
 
 def fire_if_due(since: timedelta = timedelta(0)) -> int:

@@ -161,13 +161,15 @@ def aliases() -> list[str]:
 
     Other aliases have an outbox where `WRONG_DATABASE` is "outbox" and migrations made the table.
     """
-    home = database.alias()
-    if settings().wrong_database != "outbox":
+    home, several = database.alias(), settings().databases
+    # Of several databases with jobs, each delivers its own, and the first those of other aliases.
+    if settings().wrong_database != "outbox" or home not in (several or (home,))[:1]:
         return [home]
     others = [
         alias
         for alias in connections
         if alias != home
+        and alias not in several
         and connections.settings[alias]["ENGINE"] != "django.db.backends.dummy"
         and router.allow_migrate_model(alias, OutboxEntry)
         and _tables.exists(alias)

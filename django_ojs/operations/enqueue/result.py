@@ -2,6 +2,7 @@
 
 import copy
 from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -59,6 +60,8 @@ class EnqueuedJob:
     envelope: Envelope | None = field(default=None, compare=False, repr=False)
     stored: Stored | None = field(default=None, compare=False, repr=False)
     row: Job | None = field(default=None, compare=False, repr=False)
+    #: The database that has it, where jobs are in several; see `in_database`.
+    _alias: str | None = field(default=None, compare=False, repr=False)
     #: Where the values of a plain job are, until one of them is read.
     _source: "PlainJob | UniformBatch | None" = field(default=None, compare=False, repr=False)
     _index: int = field(default=0, compare=False, repr=False)
@@ -79,7 +82,8 @@ class EnqueuedJob:
 
     def job(self) -> Job:
         """Query the job as it is now. Raises JobNotFound when it is not a row of this site."""
-        return transitions.get(self.id)
+        with self._database():
+            return transitions.get(self.id)
 
     async def ajob(self) -> Job:
         """Return the job as it is now; see `job`."""
@@ -94,13 +98,28 @@ class EnqueuedJob:
             return self.row
         assert self.envelope is not None, "a dropped job has no model"
         assert self.stored is not None
-        return _model(self.envelope, self.stored)
+        with self._database():
+            return _model(self.envelope, self.stored)
+
+    def _database(self) -> AbstractContextManager[None]:
+        return nullcontext() if self._alias is None else database.using(self._alias)
 
 
 #: The attributes that `_values` makes.
 _LATER: Final = frozenset(
-    ("id", "type", "queue", "state", "outcome", "destination", "envelope", "stored", "row")
+    (
+        *("id", "type", "queue", "state", "outcome", "destination", "envelope", "stored", "row"),
+        "_alias",
+    )
 )
+
+
+def in_database(jobs: list[EnqueuedJob], alias: str) -> list[EnqueuedJob]:
+    """Let results know the database in which their jobs were stored, and return them."""
+    for job in jobs:
+        assert job.outcome  # The first value that is read sets all the others.
+        object.__setattr__(job, "_alias", alias)
+    return jobs
 
 
 class PlainJob:
@@ -184,6 +203,7 @@ def _values(envelope: Envelope, stored: Stored) -> dict[str, Any]:
         "envelope": envelope,
         "stored": stored,
         "row": None,
+        "_alias": None,
     }
 
 

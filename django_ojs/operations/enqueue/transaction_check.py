@@ -3,10 +3,12 @@
 import os
 import sys
 import warnings
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.conf import settings
 from django_ojs.spec.errors import WrongDatabase
@@ -15,6 +17,34 @@ from django_ojs.storage import database
 _PACKAGE: Final = f"{Path(__file__).parents[2]}{os.sep}"
 #: Modules that run the function of an async twin: their frames are not the caller's.
 _BRIDGES: Final = ("asgiref", "concurrent.futures", "threading")
+
+
+def database_of_caller() -> AbstractContextManager[None]:
+    """Return a context in which jobs are stored in the database of the caller's transaction.
+
+    Only for jobs in several databases. Outside of a transaction it is the database of this process.
+    Raises WrongDatabase in the transactions of two of these databases.
+    """
+    several = settings().databases
+    opened = [
+        connection.alias
+        for connection in connections.all(initialized_only=True)
+        if connection.alias in several and _in_transaction(connection)
+    ]
+    if len(opened) > 1:
+        named = " and ".join(f"atomic(using={alias!r})" for alias in opened)
+        raise WrongDatabase(
+            f"A job was enqueued inside {named}, and commits with one of them only. Say with which "
+            f"one: with django_ojs.using({opened[-1]!r}): ..."
+        )
+    return database.using(opened[0] if opened else database.primary_alias())
+
+
+def _in_transaction(connection: BaseDatabaseWrapper) -> bool:
+    """Whether an `atomic()` is open, other than those of Django's TestCase."""
+    return connection.in_atomic_block and not all(
+        getattr(block, "_from_testcase", False) for block in connection.atomic_blocks
+    )
 
 
 def alias_for_caller(*, may_use_outbox: bool) -> str | None:

@@ -75,6 +75,8 @@ class Finding:
 
     kind: Kind
     level: Level
+    #: Where it is, if jobs are in several databases.
+    database: str = ""
     queue: str | None = None
     type: str | None = None
     job: UUID | None = None
@@ -159,7 +161,7 @@ def findings_of_queue(row: OverviewRow, *, is_stopped: bool) -> list[Finding]:
         failing=rollup_queries.failing(minutes=FAILURE_MINUTES, limit=MOST_TYPES),
     )
     of_types = [found for found in _of_workers_and_types(observed) if found.queue == row.name]
-    return _worst_first([*_of(row, is_stopped=is_stopped), *of_types])
+    return worst_first([*_of(row, is_stopped=is_stopped), *of_types])
 
 
 def new_dead_letters(within: timedelta = timedelta(hours=1)) -> int:
@@ -278,10 +280,11 @@ def findings(
     if replica:
         found.append(Finding(kind="replica", level=Level.FAIR, text=replica))
     found += [_of_key(problem) for problem in keys]
-    return _worst_first(found)
+    return worst_first(found)
 
 
-def _worst_first(found: Sequence[Finding]) -> list[Finding]:
+def worst_first(found: Sequence[Finding]) -> list[Finding]:
+    """Return findings in the order of a page."""
     return sorted(found, key=lambda finding: finding.level is not Level.BAD)
 
 

@@ -5,12 +5,13 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, cast
 
-from django.db.models import F, QuerySet, Sum
+from django.db.models import F, Q, QuerySet, Sum
 from django.db.models.functions import TruncDay, TruncHour
 from django.utils import timezone
 
 from django_ojs.models import Rollup
 from django_ojs.spec.errors import InvalidRequest
+from django_ojs.storage import sums
 from django_ojs.storage.figures import rollups
 from django_ojs.storage.figures.rollup_queries import bucket_sums
 from django_ojs.storage.figures.rollups import BUCKETS
@@ -87,19 +88,24 @@ def history(
         )
     # Write this process's own figures if they are due: it may be a process that seldom does.
     rollups.flush_if_due()
-    rows = Rollup.primary.filter(minute__gte=start, minute__lt=end)
+    which = Q(minute__gte=start, minute__lt=end)
     if queue is not None:
-        rows = rows.filter(queue=queue)
+        which &= Q(queue=queue)
     if type is not None:
-        rows = rows.filter(type=type)
+        which &= Q(type=type)
     if types:
-        rows = rows.filter(type__in=sorted(types))
+        which &= Q(type__in=sorted(types))
     if within is not None:
-        rows = rows.filter(queue__in=sorted(within))
+        which &= Q(queue__in=sorted(within))
     found = {start + width * n: _Sums() for n in range(-(-(end - start) // width))}
-    for row in _summed(rows, period):
+    for row in _by_period(which, period):
         found[_floor(row["period"], width)].add(row)
-    return [sums.point(moment) for moment, sums in found.items()]
+    return [each.point(moment) for moment, each in found.items()]
+
+
+@sums.summed(list.__add__)
+def _by_period(which: Q, period: Period) -> list[dict[str, Any]]:
+    return list(_summed(Rollup.primary.filter(which), period))
 
 
 def _floor(moment: datetime, width: timedelta) -> datetime:

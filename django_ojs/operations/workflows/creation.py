@@ -46,6 +46,9 @@ def create(graph: Graph) -> Workflow:
     Raises as `check` does, QueueFull when there is no room for the first jobs, and Conflict when
     the unique policy of one of them finds another job.
     """
+    if database.is_to_be_chosen():
+        with transaction_check.database_of_caller():
+            return create(graph)
     graph = _with_parent(graph)
     queues = sorted({job.queue for job in check(graph)})
     active = interceptor.current()

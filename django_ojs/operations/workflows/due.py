@@ -2,13 +2,13 @@
 
 from django_ojs.operations.cron.due import LastQuery
 from django_ojs.operations.workflows.advance import advance_due
-from django_ojs.storage import process_state
+from django_ojs.storage import database
 
 #: Seconds between two queries of a process. Shorter than the interval of its maintenance.
 INTERVAL = 0.4
 
 
-last_query = process_state.register(LastQuery())
+last_query = database.per_database(LastQuery)
 
 
 def advance_if_due() -> int:

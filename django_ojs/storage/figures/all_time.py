@@ -15,6 +15,7 @@ from django.db.models import Case, JSONField, Q, QuerySet, When
 from django_ojs.conf import settings
 from django_ojs.models import Rollup
 from django_ojs.storage import database, process_state, queue_configs
+from django_ojs.storage import sums as across
 from django_ojs.storage.figures import rollups
 from django_ojs.storage.figures.rollup_compaction import EVER
 from django_ojs.storage.figures.rollups import BUCKETS, COLUMNS
@@ -52,6 +53,13 @@ class Total:
 Totals = dict[tuple[str, str], Total]
 
 
+def _joined(one: Totals, other: Totals) -> Totals:
+    found = {key: Total(total.counts, total.waited, total.ran) for key, total in one.items()}
+    for key, total in other.items():
+        found.setdefault(key, Total()).add(total)
+    return found
+
+
 class AllTime:
     """The sums by alias: those of old minutes are kept in memory, the others are read each time."""
 
@@ -59,6 +67,7 @@ class AllTime:
         self._lock = threading.Lock()
         self._settled: dict[str, tuple[datetime, Totals]] = {}
 
+    @across.summed(_joined)
     def totals(self) -> Totals:
         """Return the sums of all rollups, as of now."""
         rows = Rollup.objects.using(alias := database.alias())

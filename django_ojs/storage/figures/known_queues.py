@@ -10,7 +10,7 @@ from typing import Any, Final
 from django_ojs.conf import settings
 from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.spec.states import TERMINAL, WAITING, State
-from django_ojs.storage import database
+from django_ojs.storage import database, sums
 from django_ojs.storage.dialects import sql_files
 from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.queue_configs import DELETED
@@ -24,6 +24,12 @@ class KnownQueues:
     total: int
 
 
+def _joined(one: KnownQueues, other: KnownQueues) -> KnownQueues:
+    names = list(dict.fromkeys((*one.names, *other.names)))
+    # Most queues are in all databases: without reading all names, this is the least number.
+    return KnownQueues(names=names, total=max(one.total, other.total, len(names)))
+
+
 def by_name(
     *,
     after: str | None = None,
@@ -35,6 +41,18 @@ def by_name(
 
     `within`: only these queues.
     """
+    if sums.are_together():
+        most = None if limit is None else offset + limit
+        found = _by_name(after=after, offset=0, limit=most, within=within)
+        names = sorted(found.names)[offset:most]
+        return KnownQueues(names=names, total=found.total)
+    return _by_name(after=after, offset=offset, limit=limit, within=within)
+
+
+@sums.summed(_joined)
+def _by_name(
+    *, after: str | None, offset: int, limit: int | None, within: Collection[str] | None
+) -> KnownQueues:
     values = {"after": after, "offset": offset, "limit": limit}
     return _query(
         {
@@ -48,6 +66,7 @@ def by_name(
     )
 
 
+@sums.summed(_joined)
 def by_load(
     *,
     limit: int,

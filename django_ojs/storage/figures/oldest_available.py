@@ -4,12 +4,13 @@ from collections.abc import Collection
 from datetime import datetime
 from typing import Final
 
-from django_ojs.storage import database
+from django_ojs.storage import database, sums
 from django_ojs.storage.dialects import sql_files
 
 _OLDEST_BY_QUEUE: Final = sql_files.load("common", "oldest_by_queue", names="{names}")
 
 
+@sums.summed(sums.by_name(min))
 def oldest(queues: Collection[str]) -> dict[str, datetime]:
     """Return the time at which the oldest available job of each queue became available.
 

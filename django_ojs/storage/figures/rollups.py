@@ -6,11 +6,11 @@ A process that is killed loses up to ten seconds of its figures, but no jobs and
 import logging
 import threading
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from django.db import Error
+from django.db import Error, connections
 
 from django_ojs.models import Job, Rollup
 from django_ojs.storage import database, process_state
@@ -38,8 +38,8 @@ COLUMNS = (
     *("progress_updates", "history_failures"),
 )
 
-#: Minutes since 1970, a queue and a type.
-Key = tuple[int, str, str]
+#: The alias of a database, minutes since 1970, a queue and a type.
+Key = tuple[str, int, str, str]
 
 #: Called with what `note` is called with: what, queue, type, number, waited, ran.
 Observer = Callable[[int, str, str, int, float | None, float | None], object]
@@ -107,7 +107,8 @@ def note(
     ran: float | None = None,
 ) -> None:
     """Count a committed change, with its durations in seconds."""
-    key = int(datetime.now(UTC).timestamp() // 60), queue, type
+    minute = int(datetime.now(UTC).timestamp() // 60)
+    key = database.primary_alias(), minute, queue, type
     with accumulator.lock:
         figures = accumulator.figures.get(key)
         if figures is None:
@@ -155,7 +156,7 @@ def flush_if_due() -> None:
         return
     # A page that is read from the replica writes them too; they come from memory.
     with database.on_primary():
-        if not database.connection().in_atomic_block:
+        if not any(connections[alias].in_atomic_block for alias in database.aliases()):
             flush()
 
 
@@ -173,22 +174,25 @@ def flush_after_request(**kwargs: object) -> None:
 
 def flush() -> int:
     """Write this process's figures now. Return the number of rows; 0 when it failed."""
-    taken = accumulator.take()
-    if not taken:
-        return 0
-    rows = [
-        Rollup(
-            minute=datetime.fromtimestamp(minute * 60, UTC),
-            queue=queue,
-            type=type,
-            **dict(zip(COLUMNS, figures.counts, strict=True)),
-            waited=figures.waited,
-            ran=figures.ran,
+    rows: dict[str, list[Rollup]] = defaultdict(list)
+    for (alias, minute, queue, type), figures in accumulator.take().items():
+        rows[alias].append(
+            Rollup(
+                minute=datetime.fromtimestamp(minute * 60, UTC),
+                queue=queue,
+                type=type,
+                **dict(zip(COLUMNS, figures.counts, strict=True)),
+                waited=figures.waited,
+                ran=figures.ran,
+            )
         )
-        for (minute, queue, type), figures in taken.items()
-    ]
+    return sum(_write(alias, of_alias) for alias, of_alias in rows.items())
+
+
+def _write(alias: str, rows: list[Rollup]) -> int:
     try:
-        database.retried(lambda: Rollup.primary.bulk_create(rows))
+        with database.using(alias):
+            database.retried(lambda: Rollup.primary.bulk_create(rows))
     except Error as error:
         # An enqueue must not fail because of figures for charts.
         logger.warning(

@@ -59,6 +59,7 @@ class AdminQueue(AdminQueueView):
 class AdminQueuePause(AdminQueueView):
     """Pause a queue: FETCH returns none of its jobs. The queue need not exist yet."""
 
+    changes_each_database = True
     needs = {"POST": Scope.OPERATOR}
 
     def post(self, request: Request, name: str) -> dict[str, Any]:
@@ -74,6 +75,7 @@ class AdminQueuePause(AdminQueueView):
 class AdminQueueDrain(AdminQueueView):
     """Drain a queue: it accepts no jobs. The queue need not exist yet."""
 
+    changes_each_database = True
     needs = {"POST": Scope.OPERATOR}
 
     def post(self, request: Request, name: str) -> dict[str, Any]:
@@ -87,6 +89,7 @@ class AdminQueueDrain(AdminQueueView):
 
 
 class AdminQueueResume(AdminQueueView):
+    changes_each_database = True
     needs = {"POST": Scope.OPERATOR}
 
     def post(self, request: Request, name: str) -> dict[str, Any]:
@@ -105,6 +108,7 @@ class AdminQueueConfig(AdminQueueView):
     `_default` is what applies to all others, as on the data plane.
     """
 
+    changes_each_database = True
     needs = {"PUT": Scope.ADMIN}
 
     def put(self, request: Request, name: str) -> dict[str, Any]:
@@ -119,6 +123,7 @@ class AdminQueueConfig(AdminQueueView):
 class AdminQueueRateLimit(AdminQueueView):
     """Replace the limits of a queue (ojs-rate-limiting §7.2); an unknown queue is created."""
 
+    changes_each_database = True
     needs = {"PUT": Scope.ADMIN}
 
     def put(self, request: Request, name: str) -> dict[str, Any]:

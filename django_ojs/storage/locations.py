@@ -1,0 +1,232 @@
+"""Which of the databases of DATABASES has a row, by its id.
+
+A site with one database never asks. Ids of jobs, workflows and workers are unique over all of them,
+so the first one that has the row is the one.
+"""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import wraps
+from itertools import count
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar
+from uuid import UUID
+
+from django.db import Error, connections
+from django.db.models import Model
+
+from django_ojs.models.base import StoredModel
+from django_ojs.spec.errors import BackendUnavailable
+from django_ojs.storage import database, interceptor, process_state
+
+P = ParamSpec("P")
+T = TypeVar("T")
+Key = UUID | str | int
+
+#: Seconds for which a database that did not respond is asked last, so that not every request waits.
+_REST: Final = 5.0
+#: Rows of one kind at a time: the number of parameters of a statement is limited.
+_AT_ONCE: Final = 500
+
+
+class DatabaseTurns:
+    """With which database the next claim begins, and which ones did not respond lately."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin with the first one."""
+        self._next = count()
+        self._away: dict[str, float] = {}
+
+    def order(self) -> list[str]:
+        """Return all aliases, beginning with another one each time; those away come last."""
+        aliases = database.aliases()
+        start = next(self._next) % len(aliases)
+        now = time.monotonic()
+        return sorted(
+            (*aliases[start:], *aliases[:start]),
+            key=lambda alias: now - self._away.get(alias, -math.inf) < _REST,
+        )
+
+    def note_away(self, alias: str) -> None:
+        """Ask a database after the others for a while."""
+        self._away[alias] = time.monotonic()
+
+
+turns: Final = process_state.register(DatabaseTurns())
+
+
+def first_result(operation: Callable[[], T]) -> tuple[str | None, T]:
+    """Run an operation in one database after the other until one returns something.
+
+    Return its alias as well; None where the current work is for one database. Each call begins with
+    another one, so that none has to wait for the others. Raises the error of a database only if all
+    fail.
+    """
+    if not database.is_to_be_chosen():
+        return None, operation()
+    empty: list[T] = []
+    failed: Error | None = None
+    for alias in turns.order():
+        try:
+            with database.using(alias):
+                if result := operation():
+                    return alias, result
+        except Error as error:
+            _leave(alias, error)
+            failed = failed or error
+        else:
+            empty.append(result)
+    if failed is not None and not empty:
+        raise failed
+    return None, empty[0]
+
+
+def each_result(operation: Callable[[], T]) -> dict[str, T | Error]:
+    """Run an operation in each database. Return the results, and the errors of databases."""
+    results: dict[str, T | Error] = {}
+    for alias in all_in_turn():
+        try:
+            with database.using(alias):
+                results[alias] = operation()
+        except Error as error:
+            _leave(alias, error)
+            results[alias] = error
+    return results
+
+
+def _leave(alias: str, error: Error) -> None:
+    """Go on without a database that does not respond. Raises the error in its transaction."""
+    if connections[alias].in_atomic_block:
+        raise error
+    connections[alias].close()
+    turns.note_away(alias)
+
+
+def all_in_turn() -> list[str]:
+    """Return the aliases that the current work concerns: that of this process first."""
+    if not database.is_to_be_chosen():
+        return [database.primary_alias()]
+    first = database.primary_alias()
+    return [first, *(alias for alias in database.aliases() if alias != first)]
+
+
+def of(model: type[StoredModel], key: Key) -> str:
+    """Return the alias whose database has a row; that of this process where none has it.
+
+    Raises the error of a database that cannot be asked, where none of the others has it: whether
+    the row exists is unknown then.
+    """
+    return of_all(model, [key]).get(key, database.primary_alias())
+
+
+def of_all(model: type[StoredModel], keys: list[Key]) -> dict[Key, str]:
+    """Return the alias of each row that one of the databases has. Raises as `of` does."""
+    found: dict[Key, str] = {}
+    failed: Error | None = None
+    for alias in all_in_turn():
+        missing = [key for key in keys if key not in found]
+        try:
+            for start in range(0, len(missing), _AT_ONCE):
+                part = missing[start : start + _AT_ONCE]
+                for key in _existing(model, alias, part):
+                    found[key] = alias
+        except Error as error:
+            _leave(alias, error)
+            failed = failed or error
+    if failed is not None and any(key not in found for key in keys):
+        raise failed
+    return found
+
+
+def _existing(model: type[Model], alias: str, keys: list[Key]) -> Iterator[Key]:
+    rows: Any = model._default_manager.using(alias)
+    return iter(rows.filter(pk__in=keys).values_list("pk", flat=True))
+
+
+@contextmanager
+def database_of(model: type[StoredModel], key: Key) -> Iterator[None]:
+    """Work on the database that has a row, until the block ends."""
+    if not database.is_to_be_chosen() or interceptor.current() is not None:
+        yield
+        return
+    with database.using(of(model, key)):
+        yield
+
+
+def in_database_of(model: type[StoredModel]) -> Callable[[Callable[P, T]], Callable[P, T]]:
+    """Decorate a function of a row's id: it works on the database that has the row."""
+
+    def decorate(function: Callable[P, T]) -> Callable[P, T]:
+        @wraps(function)
+        def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
+            key: Any = args[0] if args else next(iter(kwargs.values()))
+            with database_of(model, key):
+                return function(*args, **kwargs)
+
+        return wrapper
+
+    return decorate
+
+
+def in_each_that_has(
+    model: type[StoredModel],
+) -> Callable[[Callable[Concatenate[Any, P], T]], Callable[Concatenate[Any, P], T]]:
+    """Decorate a function of a row's id: it runs in each database that has the row.
+
+    Where none has it, it runs in the first. It returns what it returns in the first of them.
+    """
+
+    def decorate(
+        function: Callable[Concatenate[Any, P], T],
+    ) -> Callable[Concatenate[Any, P], T]:
+        @wraps(function)
+        def wrapper(key: Any, /, *args: P.args, **kwargs: P.kwargs) -> T:
+            if not database.is_to_be_chosen():
+                return function(key, *args, **kwargs)
+
+            def has_it() -> bool:
+                return any(_existing(model, database.primary_alias(), [key]))
+
+            having = [alias for alias, has in each_result(has_it).items() if has is True]
+            results = []
+            for alias in having or [database.primary_alias()]:
+                with database.using(alias):
+                    results.append(function(key, *args, **kwargs))
+            return results[0]
+
+        return wrapper
+
+    return decorate
+
+
+def in_each(operation: Callable[[], T]) -> T:
+    """Run an operation in each database, and return the result of the first one.
+
+    Raises what the first one raises. Where a later database is unavailable the others have changed:
+    raises BackendUnavailable, which names them.
+    """
+    first, *others = all_in_turn()
+    if not others:
+        return operation()
+    with database.using(first):
+        result = operation()
+    failed: dict[str, Error] = {}
+    for alias in others:
+        try:
+            with database.using(alias):
+                operation()
+        except Error as error:
+            _leave(alias, error)
+            failed[alias] = error
+    if failed:
+        done = [alias for alias in (first, *others) if alias not in failed]
+        raise BackendUnavailable(
+            f"This was done in {', '.join(done)}, and not in {', '.join(failed)}: the database "
+            "does not respond. Repeat the request when it does.",
+            details={"done": done, "failed": list(failed)},
+        ) from next(iter(failed.values()))
+    return result

@@ -1,0 +1,94 @@
+"""The admin where jobs are in several databases: figures of all, a switch, objects of any."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+from django.db import transaction
+from django.test import Client, override_settings
+
+import django_ojs as ojs
+from django_ojs.models import Job, Queue
+from django_ojs.operations import queues
+from django_ojs.storage.figures import rollups
+from tests.admin.users import root
+
+pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
+
+BASE = "/admin/django_ojs/"
+ALIASES = ("default", "other")
+
+
+@pytest.fixture(autouse=True)
+def several() -> Iterator[None]:
+    with override_settings(OJS={"DATABASES": ["default", "other"]}):
+        yield
+
+
+def text(client: Client, path: str) -> str:
+    response = client.get(BASE + path)
+    assert response.status_code == 200, path
+    return re.sub(r"\s+", " ", re.sub(r"<[^>]+>", " ", response.content.decode()))
+
+
+def current(client: Client, path: str) -> str:
+    """Return what the switch of a page says."""
+    page = client.get(BASE + path).content.decode()
+    found = re.search(r'aria-label="Database">(.*?)</nav>', page, re.S)
+    assert found
+    (marked,) = re.findall(r'aria-current="true">([^<]+)<', found[1])
+    return str(marked)
+
+
+def test_the_pages_show_one_system() -> None:
+    keys = {}
+    for alias, number in (("default", 2), ("other", 3)):
+        with ojs.using(alias):
+            queues.configure("shared", {"backpressure": {"max_depth": 3}})
+        with transaction.atomic(using=alias):
+            keys[alias] = [ojs.enqueue(f"job.{alias}", queue="shared").id for _ in range(number)]
+    rollups.flush()
+    client = root()
+
+    # Figures are those of all; what is wrong says in which database.
+    overview = text(client, "overview/")
+    assert "5 waiting" in overview or re.search(r"\b5 / 6\b|\b5 of 6\b", overview), overview
+    assert "other: Queue shared is full : 3 of 3" in overview
+    assert "default: Queue shared is full" not in overview
+    assert current(client, "overview/") == "All databases"
+    # Rows are those of one database: of the first, or of the one that was chosen.
+    assert "job.default" in text(client, "job/")
+    assert "job.other" not in text(client, "job/")
+    assert current(client, "job/") == "default"
+    assert "job.other" in text(client, "job/?database=other")
+    for page in ("job/", "overview/", "worker/", "event/", "auditentry/", "workflow/"):
+        assert current(client, page) == "other"
+    assert "job.default" not in text(client, "job/")
+    # A job is found by its id wherever it is, and so is what is done to it.
+    for alias in ALIASES:
+        shown = text(client, f"job/{keys[alias][0]}/change/")
+        assert f"In the database {alias}." in shown
+    selected = [str(keys[alias][0]) for alias in ALIASES]
+    confirm = client.get(f"{BASE}job/action/cancel/", {"key": selected})
+    assert all(key in confirm.content.decode() for key in selected)
+    client.post(f"{BASE}job/action/cancel/", {"key": selected, "confirmed": "1"})
+    for alias in ALIASES:
+        assert Job.objects.using(alias).get(pk=keys[alias][0]).state == "cancelled"
+    # A queue is one of all databases.
+    client.post(f"{BASE}queue/action/pause/", {"key": "shared", "confirmed": "1"})
+    for alias in ALIASES:
+        assert Queue.objects.using(alias).get(pk="shared").paused_at is not None
+    assert "4" in text(client, "queue/shared/change/?database=*")
+    assert current(client, "queue/shared/change/") == "All databases"
+    assert current(client, "job/") == "default"
+
+
+def test_pages_of_one_database_have_no_switch() -> None:
+    client = root()
+    with override_settings(OJS={}):
+        for page in ("overview/", "job/?database=other"):
+            response = client.get(BASE + page)
+            assert 'aria-label="Database"' not in response.content.decode()
+            assert "ojs_database" not in response.cookies

@@ -1,0 +1,183 @@
+"""Over HTTP, jobs in several databases are one system: an id is enough to find a job."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from django.db import transaction
+from django.test import override_settings
+
+import django_ojs as ojs
+from django_ojs.models import Job, Queue, Worker
+from django_ojs.operations import ack
+from django_ojs.operations import fetch as fetching
+from django_ojs.storage.claims import Claimed
+from django_ojs.storage.figures import rollups
+from tests.factories import held
+from tests.http.api import Api
+
+pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
+
+ALIASES = ["default", "other"]
+OJS = {
+    "DATABASES": ALIASES,
+    "HTTP_AUTHENTICATION": ["django_ojs.http.authentication.AllowAny"],
+}
+WORKER = {"worker_id": "worker_1"}
+api = Api()
+
+
+@pytest.fixture(autouse=True)
+def several() -> Iterator[None]:
+    with override_settings(OJS=OJS):
+        yield
+
+
+def push(alias: str, **options: Any) -> str:
+    with transaction.atomic(using=alias):
+        return str(ojs.enqueue("test.job", **options).id)
+
+
+def fetch(**values: Any) -> list[dict[str, Any]]:
+    body = {"queues": ["default"], **WORKER, **values}
+    return api.post("workers/fetch", body).ok()["jobs"]  # type: ignore[no-any-return]
+
+
+def fetch_here(queue: str) -> Claimed:
+    (found,) = fetching.fetch([queue], worker_id="worker_1")
+    return found
+
+
+def states(alias: str) -> dict[str, str]:
+    rows = Job.objects.using(alias).values_list("id", "state")
+    return {str(key): state for key, state in rows}
+
+
+def test_a_worker_gets_the_jobs_of_all_databases_and_ends_them_by_their_ids() -> None:
+    keys = {alias: [push(alias) for _ in range(4)] for alias in ALIASES}
+    # Each FETCH begins with another database, so that none has to wait for the others.
+    first, second = fetch(count=2), fetch(count=2)
+    taken = {job["id"] for job in (*first, *second)}
+    assert [len(taken.intersection(keys[alias])) for alias in ALIASES] == [2, 2]
+    for jobs in (first, second):
+        api.post("workers/ack", {"job_id": jobs[0]["id"], **WORKER}).ok()
+        error = {"type": "Boom", "message": "it broke", "retryable": False}
+        api.post("workers/nack", {"job_id": jobs[1]["id"], "error": error, **WORKER}).ok()
+    for alias in ALIASES:
+        assert sorted(states(alias).values()) == ["available"] * 2 + ["completed", "discarded"]
+    # The others too, when one database is empty.
+    rest = [job["id"] for _ in range(4) for job in fetch(count=1)]
+    assert len(rest) == 4
+    assert fetch(count=10) == []
+
+    # One BEAT holds jobs of both; one that was cancelled is lost, wherever it is.
+    own = [
+        *(key for key in rest if key in keys["default"]),
+        *set(rest).intersection(keys["other"]),
+    ]
+    api.delete(f"jobs/{own[-1]}").ok()
+    beat = api.post("workers/heartbeat", {**WORKER, "active_jobs": own}).ok()
+    assert (sorted(beat["jobs_extended"]), beat["jobs_lost"]) == (sorted(own[:-1]), [own[-1]])
+    assert all(Worker.objects.using(alias).filter(pk="worker_1").exists() for alias in ALIASES)
+    api.post("admin/workers/worker_1/quiet").ok()
+    assert api.post("workers/heartbeat", {**WORKER, "active_jobs": []}).ok()["state"] == "quiet"
+
+
+def test_a_job_is_found_by_its_id_in_whichever_database_it_is() -> None:
+    key = push("other")
+    assert api.get(f"jobs/{key}").ok()["job"]["id"] == key
+    assert api.get(f"admin/jobs/{key}").ok()["id"] == key
+    for path in ("history", "lineage", "progress"):
+        api.get(f"jobs/{key}/{path}").ok()
+    assert api.delete(f"jobs/{key}").ok()["job"]["state"] == "cancelled"
+    assert states("other") == {key: "cancelled"}
+    with transaction.atomic(using="other"):
+        workflow = ojs.chain(ojs.request("test.job")).enqueue()
+    assert api.get(f"workflows/{workflow.id}").ok()["workflow"]["id"] == str(workflow.id)
+    for unknown in (str(ojs.new_id()), "no-id", "%00"):
+        api.get(f"jobs/{unknown}").error(404, "not_found")
+
+
+def test_a_parameter_names_the_database_of_a_request() -> None:
+    at_home, there = push("default"), push("other")
+    listed = api.get("admin/jobs").ok()["items"]
+    assert [job["id"] for job in listed] == [at_home]
+    listed = api.get("admin/jobs?database=other").ok()["items"]
+    assert [job["id"] for job in listed] == [there]
+    pushed = api.post("jobs?database=other", {"type": "test.job", "args": []}).ok(201)["job"]["id"]
+    assert set(states("other")) == {there, pushed}
+    api.get(f"jobs/{at_home}?database=other").error(404, "not_found")
+    problem = api.get("admin/jobs?database=nowhere").error(400, "invalid_request")
+    assert "database must be one of default, other" in problem["message"]
+    with override_settings(OJS={**OJS, "DATABASES": []}):
+        api.get("admin/jobs?database=nowhere").ok()
+
+
+def test_queues_are_controlled_and_configured_in_each_database() -> None:
+    bound = {"backpressure": {"max_depth": 2, "on_full": "reject"}}
+    api.put("queues/default/config", bound).ok()
+    api.post("queues/default/pause").ok()
+    for alias in ALIASES:
+        queue = Queue.objects.using(alias).get(pk="default")
+        assert queue.paused_at is not None
+        assert queue.config["backpressure"]["max_depth"] == 2
+        push(alias)
+    assert fetch(count=5) == []
+    api.post("queues/default/resume?database=other").ok()
+    (job,) = [*fetch(count=5), *fetch(count=5)]
+    assert job["id"] in states("other")
+
+
+def test_figures_are_those_of_all_databases_or_of_the_one_that_is_named() -> None:
+    for alias, number in (("default", 2), ("other", 3)):
+        for _ in range(number):
+            push(alias, queue="shared")
+        push(alias, queue=f"only-{alias}")
+        with ojs.using(alias):
+            fetched = fetch_here("shared")
+            ack.ack(fetched.id, claim=held(fetched))
+    rollups.flush()
+
+    def figures(parameter: str) -> dict[str, Any]:
+        separator = "&" if parameter else ""
+        queue = api.get(f"queues/shared/stats?{parameter}").ok()["stats"]
+        points = api.get(f"admin/stats/history?period=1d{separator}{parameter}").ok()["data"]
+        listed = api.get(f"admin/queues?{parameter}").ok()
+        metrics = api.get(f"/ojs/metrics?{parameter}").raw.content.decode()
+        counted = re.search(r'^ojs_job_enqueued_total{queue="shared".*} (\S+)$', metrics, re.M)
+        depth = re.search(
+            r'^ojs_queue_depth{queue="shared",state="available"} (\S+)$', metrics, re.M
+        )
+        assert counted
+        assert depth
+        return {
+            "jobs": api.get(f"admin/stats?{parameter}").ok()["jobs"]["available"],
+            "depth": queue["depth"],
+            "completed": queue["completed_last_hour"],
+            "history": points[-1]["enqueued"],
+            "queues": [each["name"] for each in listed["items"]],
+            "counter": float(counted[1]),
+            "gauge": float(depth[1]),
+        }
+
+    assert figures("") == {
+        "jobs": 5,
+        "depth": 3,
+        "completed": 2,
+        "history": 7,
+        "queues": ["only-default", "only-other", "shared"],
+        "counter": 5.0,
+        "gauge": 3.0,
+    }
+    assert figures("database=other") == {
+        "jobs": 3,
+        "depth": 2,
+        "completed": 1,
+        "history": 4,
+        "queues": ["only-other", "shared"],
+        "counter": 3.0,
+        "gauge": 2.0,
+    }
