@@ -121,8 +121,8 @@ def enqueue_batch(
         raise InvalidRequest.of("requests", "must be a list of at least one request.")
     if _database.is_to_be_chosen():
         with _database_of_caller():
-            stored = enqueue_batch(wanted, on_full=on_full, block_timeout=block_timeout)
-            return _in_database(stored, _database.alias())
+            jobs = enqueue_batch(wanted, on_full=on_full, block_timeout=block_timeout)
+            return _in_database(jobs, _database.alias())
     if on_full is None and block_timeout is None and _plain.is_open():
         same = uniform_of(wanted)
         if same is not None and (stored := _plain.store_alike(*same)) is not None:

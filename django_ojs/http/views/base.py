@@ -54,6 +54,8 @@ class OJSView(APIView):
     _acting: Token[Actor | None] | None = None
     #: The context of the database that the request is for, where a site has several.
     _chosen: ExitStack | None = None
+    #: Read once: the views of several databases look into it first.
+    _body: dict[str, Any] | None = None
 
     #: What the `key` of the path identifies: the request is for the database that has it.
     located: ClassVar[type[StoredModel] | None] = None
@@ -130,12 +132,17 @@ class OJSView(APIView):
         super().initial(request, *args, **kwargs)
         self._acting = audit_trail.begin(_actor(request))
         if database.is_to_be_chosen():
-            self._chosen = ExitStack()
-            self._chosen.enter_context(self._database(request, kwargs))
+            self.choose_database(self._database(request, kwargs))
             if self.changes_each_database and request.method not in ("GET", "HEAD"):
                 name = str(request.method).lower()
                 handler = getattr(self, name)
                 setattr(self, name, lambda *a, **kw: locations.in_each(partial(handler, *a, **kw)))
+
+    def choose_database(self, context: AbstractContextManager[object]) -> None:
+        """Enter the context of the database that the request is for, until it has ended."""
+        if self._chosen is None:
+            self._chosen = ExitStack()
+        self._chosen.enter_context(context)
 
     def _database(
         self, request: Request, kwargs: Mapping[str, Any]

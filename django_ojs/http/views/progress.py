@@ -77,7 +77,7 @@ class WorkerProgress(ProgressView):
         message = fields.string(data, "message")
         if message is not None and data.get("data") is None:
             data["data"] = {"message": message}
-        self._acting.enter_context(locations.database_of(Job, key))
+        self.choose_database(locations.database_of(Job, key))
         self.check_queue_of(key)
         return _render(self.report(key, data))
 

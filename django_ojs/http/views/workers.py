@@ -105,7 +105,7 @@ class OutcomeView(JobView):
         worker_id = fields.string(data, "worker_id")
         check_worker_id(worker_id)
         claim = Claim(worker_id=worker_id, attempt=fields.integer(data, "attempt", minimum=0))
-        self._acting.enter_context(locations.database_of(Job, wanted))
+        self.choose_database(locations.database_of(Job, wanted))
         self.check_queue_of(wanted)
         return data, wanted, claim
 
