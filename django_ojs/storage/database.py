@@ -161,18 +161,16 @@ class _PerDatabase:
         object.__setattr__(self, "_make", make)
         object.__setattr__(self, "_by_alias", {})
 
-    def _current(self) -> process_state.Resettable:
+    def _new(self) -> process_state.Resettable:
         by_alias: dict[str, process_state.Resettable] = self._by_alias
-        using = primary_alias()
-        found = by_alias.get(using)
         # Two threads may make it at the same time: the first one counts for both.
-        return by_alias.setdefault(using, self._make()) if found is None else found
+        return by_alias.setdefault(primary_alias(), self._make())
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self._current(), name)
+        return getattr(self._by_alias.get(primary_alias()) or self._new(), name)
 
     def __setattr__(self, name: str, value: object) -> None:
-        setattr(self._current(), name, value)
+        setattr(self._by_alias.get(primary_alias()) or self._new(), name, value)
 
     def reset(self) -> None:
         """Return to the state of a new process, for all databases."""

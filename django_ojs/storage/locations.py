@@ -45,11 +45,12 @@ class DatabaseTurns:
         """Return all aliases, beginning with another one each time; those away come last."""
         aliases = database.aliases()
         start = next(self._next) % len(aliases)
+        return self.away_last([*aliases[start:], *aliases[:start]])
+
+    def away_last(self, aliases: list[str]) -> list[str]:
+        """Return these aliases, those that did not respond lately after the others."""
         now = time.monotonic()
-        return sorted(
-            (*aliases[start:], *aliases[:start]),
-            key=lambda alias: now - self._away.get(alias, -math.inf) < _REST,
-        )
+        return sorted(aliases, key=lambda alias: now - self._away.get(alias, -math.inf) < _REST)
 
     def note_away(self, alias: str) -> None:
         """Ask a database after the others for a while."""
@@ -127,8 +128,10 @@ def of_all(model: type[StoredModel], keys: list[Key]) -> dict[Key, str]:
     """Return the alias of each row that one of the databases has. Raises as `of` does."""
     found: dict[Key, str] = {}
     failed: Error | None = None
-    for alias in all_in_turn():
+    for alias in turns.away_last(all_in_turn()):
         missing = [key for key in keys if key not in found]
+        if not missing:
+            break
         try:
             for start in range(0, len(missing), _AT_ONCE):
                 part = missing[start : start + _AT_ONCE]

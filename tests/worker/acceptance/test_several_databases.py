@@ -16,6 +16,7 @@ from django_ojs.models import Job, Worker
 from tests.databases import KIND
 from tests.factories import connected_to
 from tests.faults.cluster import own_cluster
+from tests.http.api import Api
 from tests.testapp import worker_jobs as handlers
 from tests.worker.acceptance.conftest import Start
 from tests.worker.acceptance.ledger import ALIASES, becomes, release, started, stored
@@ -24,7 +25,10 @@ from tests.worker.waiting import eventually
 
 pytestmark = [pytest.mark.django_db(transaction=True, databases=ALIASES), pytest.mark.slow]
 
-SEVERAL = {"DATABASES": ["default", "other"]}
+SEVERAL = {
+    "DATABASES": ["default", "other"],
+    "HTTP_AUTHENTICATION": ["django_ojs.http.authentication.AllowAny"],
+}
 
 
 def quick_job(alias: str) -> Job:
@@ -85,6 +89,25 @@ def test_one_command_works_on_all_databases_and_an_option_selects_some(start: St
         call_command("ojs_worker", database=["other"], once=True)
 
 
+def the_api_goes_on_for(alias: str) -> None:
+    """Work a job over HTTP, while the other database is down."""
+    api = Api(raising=False)
+    worker = {"worker_id": "worker_http"}
+    with transaction.atomic(using=alias):
+        key = str(ojs.enqueue("http.job", queue="http").id)
+    for number in range(3):  # Whichever database a FETCH begins with.
+        found = api.post("workers/fetch", {"queues": ["http"], **worker}).ok()["jobs"]
+        assert [job["id"] for job in found] == ([key] if number == 0 else [])
+    beat = api.post("workers/heartbeat", {**worker, "active_jobs": [key, str(ojs.new_id())]}).ok()
+    # It may be in the one that does not respond.
+    assert beat["jobs_lost"] == []
+    api.post("workers/ack", {"job_id": key, **worker}).ok()
+    assert api.get(f"jobs/{key}").ok()["job"]["state"] == "completed"
+    # Sums without a database would be wrong; its own figures are there.
+    assert api.get("admin/stats").status == 503
+    assert api.get(f"admin/stats?database={alias}").ok()["jobs"]["completed"] >= 1
+
+
 @pytest.mark.skipif(KIND != "postgresql", reason="a server is stopped")
 def test_a_database_that_is_down_stops_nothing_but_its_own_jobs(start: Start) -> None:
     with (
@@ -119,6 +142,7 @@ def test_a_database_that_is_down_stops_nothing_but_its_own_jobs(start: Start) ->
                 ojs.get_job(unknown)
         with pytest.raises(OperationalError):
             quick_job("default")
+        the_api_goes_on_for("other")
         cluster.start()
         becomes(quick_job("default"), "completed")
         assert worker_of(tree, "default").pid == pid, "no process was replaced"
