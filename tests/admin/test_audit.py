@@ -31,7 +31,7 @@ from tests.command_line.run import ojs
 from tests.operations.cron.scenes import register
 from tests.sizes import FULL
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 
 BASE = "/admin/django_ojs/"
 TRAIL = f"{BASE}auditentry/"
@@ -62,7 +62,6 @@ def found(client: Client, q: str = "", by: str = "") -> str:
     return response.content.decode()
 
 
-@pytest.mark.both
 def test_three_ways_to_operate_are_on_one_page_with_what_changed() -> None:
     ann = root("ann")
     queues.configure("email", {"backpressure": {"max_depth": 100}})
@@ -260,7 +259,6 @@ def test_an_action_on_many_jobs_has_one_entry_over_http_and_over_a_shell() -> No
     assert len(trail()) == 3
 
 
-@pytest.mark.both
 def test_a_bulk_action_has_one_entry_and_an_old_entry_is_pruned() -> None:
     keys = [factories.push(queue="email").pk for _ in range(3)]
     register("report")
@@ -285,6 +283,7 @@ def test_the_page_needs_its_permission_and_links_only_what_its_user_may_see() ->
     assert f"{BASE}queue/" not in page
 
 
+@pytest.mark.once
 def test_hostile_texts_change_no_page() -> None:
     def page(text: str) -> tuple[Any, ...]:
         AuditEntry.primary.all().delete()

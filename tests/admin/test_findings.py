@@ -30,7 +30,7 @@ from tests.admin.users import VIEW, root, staff
 from tests.command_line.run import ojs
 from tests.factories import active, push, push_many, silence, worker
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 
 OVERVIEW = "/admin/django_ojs/overview/"
 SECOND = timedelta(seconds=1)
@@ -127,7 +127,6 @@ class TestWorkers:
         push(queue="email")
         assert problems(root()) == []
 
-    @pytest.mark.both
     def test_workers_that_died_are_named_with_the_job_they_had_in_common(self) -> None:
         killer = push(queue="images", type="image.resize")
         for name in ("one", "two"):
@@ -156,7 +155,6 @@ class TestTypes:
         assert "bulkoperation/create/cancel/" in found
         assert "bulkoperation/create/" not in problems(staff(*VIEW))[0]
 
-    @pytest.mark.both
     def test_a_type_that_fails_too_often_is_named(self) -> None:
         rollups.add(rollups.FAILED, {("email", "mail.send"): 6, ("email", "rare"): 4})
         rollups.add(rollups.COMPLETED, {("email", "mail.send"): 6})
@@ -226,7 +224,6 @@ class TestEpisode:
         assert "Queue email is full" in plain(found)
         assert Queue.objects.get(name="email").full_at == began
 
-    @pytest.mark.both
     def test_it_ends_a_minute_after_the_pressure_is_low_also_where_nothing_checks(self) -> None:
         queues.configure("email", {"backpressure": {"max_depth": 10}})
         push_many(10, queue="email")

@@ -67,6 +67,7 @@ def reports(worker_id: str, *types: str, queue: str = "mail") -> None:
     worker(worker_id, registration=beat.Registration(queues=(queue,), job_types=types))
 
 
+@pytest.mark.both
 def test_the_runs_of_an_hour_a_day_and_a_week_are_those_of_the_type_alone() -> None:
     ran(timedelta(minutes=5), completed=8, failed=3, lost=1)
     ran(timedelta(hours=5), completed=10)
@@ -88,6 +89,7 @@ def test_a_type_without_runs_has_dashes_and_says_what_is_not_there() -> None:
     assert "No running worker reports a handler" in text
 
 
+@pytest.mark.both
 def test_the_latest_errors_are_those_of_the_type_for_those_who_may_see_them() -> None:
     failed = active(type="mail.send", retry=hourly(3))
     fail.fail(failed.id, Failure(type="SMTPError", message="a-secret"))
@@ -105,6 +107,7 @@ def test_the_latest_errors_are_those_of_the_type_for_those_who_may_see_them() ->
         assert "a-secret" not in page(root("other"), "mail.send")
 
 
+@pytest.mark.both
 def test_workers_are_named_by_whether_they_have_a_handler() -> None:
     ran(timedelta(minutes=5), completed=1)
     reports("new", "mail.send", "other.job")

@@ -25,7 +25,7 @@ from tests.admin.users import root, staff
 from tests.command_line.run import ojs as ojs_command
 from tests.factories import WORKER, jobs, push, worker
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 
 LIST = "/admin/django_ojs/limitkey/"
 

@@ -21,7 +21,7 @@ from tests.admin.users import VIEW, root, staff
 from tests.command_line.run import ojs
 from tests.factories import active, age, in_state, push, push_many, read, worker
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 
 
 _USERS = itertools.count()

@@ -101,6 +101,7 @@ def test_nobody_writes_a_row_by_hand(refused: OutboxEntry) -> None:
     assert client.post(page_of(refused), {"state": "sent"}).status_code == 403
 
 
+@pytest.mark.both
 def test_a_search_finds_an_id_a_type_or_a_queue_and_nothing_else(refused: OutboxEntry) -> None:
     client = staff("view_outboxentry")
     for text, found in (

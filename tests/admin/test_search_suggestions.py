@@ -16,7 +16,7 @@ from tests.admin.test_jobs import LIST, text
 from tests.admin.users import VIEW, root, staff
 from tests.factories import push, worker
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 
 ADDRESS = f"{LIST}suggestions/"
 

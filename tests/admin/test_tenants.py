@@ -12,7 +12,7 @@ from django_ojs.spec.errors import QueueFull
 from tests import factories
 from tests.admin.users import VIEW, root, staff
 
-pytestmark = [pytest.mark.django_db, pytest.mark.once]
+pytestmark = pytest.mark.django_db
 
 PAGE = "/admin/django_ojs/queue/shared/change/"
 

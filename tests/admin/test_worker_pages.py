@@ -39,6 +39,7 @@ def die(worker_id: str, code: int | None = None) -> str:
     return str(job.id)
 
 
+@pytest.mark.both
 @pytest.mark.parametrize(
     ("code", "how"), [(-9, "killed by SIGKILL"), (-77, "killed by signal 77"), (3, "exit code 3")]
 )
@@ -95,6 +96,7 @@ def test_the_overview_has_it_once_and_a_queue_does_not_look_active() -> None:
     assert "● open" not in page
 
 
+@pytest.mark.both
 def test_attempts_that_were_spent_are_counted_and_not_the_runs() -> None:
     job = factories.push(queue="images", retry=factories.hourly(3))
     for _ in range(2):
@@ -111,6 +113,7 @@ def test_attempts_that_were_spent_are_counted_and_not_the_runs() -> None:
     assert "0 of 3; 2 runs spent none" in text(client, f"job/{job.pk}/change/")
 
 
+@pytest.mark.both
 def test_a_queue_lists_its_workers_with_their_slots_the_busiest_first() -> None:
     for name, listens, slots, busy in (
         ("idle", ("email", "images"), 8, 0),
@@ -132,6 +135,7 @@ def test_a_queue_lists_its_workers_with_their_slots_the_busiest_first() -> None:
     assert "silent" not in page
 
 
+@pytest.mark.both
 def test_a_queue_shows_what_its_workers_run_now_and_how_long_a_run_takes() -> None:
     registration = beat.Registration(queues=("email",), concurrency=5, labels=("eu-west",))
     factories.worker("web-1", registration=registration)
