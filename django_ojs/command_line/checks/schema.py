@@ -106,7 +106,7 @@ def _capabilities() -> Iterator[DoctorFinding]:
         yield DoctorFinding(
             found=_("NOTIFY is on, and SERVER_SESSIONS is off: no worker listens."),
             why=_("Each enqueue pays for a notification that nothing receives."),
-            cure="OJS = {'NOTIFY': False}",
+            cure=_("Switch it off as well: OJS = {'NOTIFY': False}."),
         )
 
 
