@@ -137,11 +137,11 @@ def test_lists_come_from_the_replica_and_nothing_depends_on_it(site: Site, pair:
         pause = f"{ADMIN}/queue/action/pause/"
         text(patient, f"{pause}?key=letters")
         token = {"X-CSRFToken": patient.cookies["csrftoken"]}
-        assert "Resume" not in text(patient, queue)
+        assert "action/resume/" not in text(patient, queue)
         posted = patient.post(pause, data={"key": "letters", "next": queue}, headers=token)
         assert posted.status_code == 302, posted.text
         page = text(patient, queue)
-        assert "Resume" in page
+        assert "action/resume/" in page
         assert "Read from" not in page
         patient.cookies.delete("ojs_changed")
         assert "Read from the replica" in text(patient, queue)
