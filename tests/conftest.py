@@ -41,7 +41,7 @@ def pytest_report_header() -> str:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        for kind in ("postgresql", "sqlite"):
+        for kind in ("postgresql", "sqlite", "mariadb"):
             if item.get_closest_marker(kind) and kind != KIND:
                 item.add_marker(pytest.mark.skip(reason=f"only on {kind}"))
 

@@ -22,7 +22,10 @@ FILES: Final = {
         "push",
     ),
     "sqlite": ("checkpoints", "count_triggers", "workflow_triggers", "limit_triggers"),
+    "mysql": ("tables", "checkpoints", "count_triggers", "workflow_triggers", "limit_triggers"),
 }
+#: Django has one vendor for MariaDB and MySQL; the files are for MariaDB.
+_FOLDERS: Final = {"mysql": "mariadb"}
 
 #: Whether the table of jobs exists, how many of these triggers do, and, on PostgreSQL, whether the
 #: last of the procedures does.
@@ -35,6 +38,19 @@ _PRESENT: Final = {
     "sqlite": (
         "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'ojs_job'), (SELECT count(*)"
         " FROM sqlite_master WHERE type = 'trigger' AND name IN ({names})), 1"
+    ),
+    "mysql": (
+        "SELECT EXISTS (SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND"
+        " table_name = 'ojs_job'), (SELECT count(*) FROM information_schema.triggers WHERE"
+        " trigger_schema = DATABASE() AND trigger_name IN ({names})), 1"
+    ),
+}
+#: `flush` empties the tables of models only, and without their triggers.
+_NO_JOBS: Final = {
+    "sqlite": ("DELETE FROM ojs_count WHERE NOT EXISTS (SELECT 1 FROM ojs_job)",),
+    "mysql": (
+        "DELETE FROM ojs_count WHERE NOT EXISTS (SELECT 1 FROM ojs_job)",
+        "DELETE FROM ojs_count_change WHERE NOT EXISTS (SELECT 1 FROM ojs_job)",
     ),
 }
 _TRIGGER: Final = re.compile(r"^CREATE (?:OR REPLACE )?TRIGGER (?:IF NOT EXISTS )?(\w+)")
@@ -75,9 +91,9 @@ def create_missing(using: str, **kwargs: Any) -> None:
         cursor.execute(_PRESENT[connection.vendor].format(names=names))
         has_table, number, has_procedures = cursor.fetchone()
         is_complete = number == len(triggers) and has_procedures
-        if has_table and is_complete and connection.vendor == "sqlite":
-            # `flush` deletes the jobs one by one, and knows the tables of models only.
-            cursor.execute("DELETE FROM ojs_count WHERE NOT EXISTS (SELECT 1 FROM ojs_job)")
+        if has_table and is_complete:
+            for statement in _NO_JOBS.get(connection.vendor, ()):
+                cursor.execute(statement)
     if has_table and not is_complete:
         create(connection)
         # What changed while there were no triggers was not counted.
@@ -98,6 +114,7 @@ def all_statements(vendor: str) -> list[str]:
 
 def statements(vendor: str, name: str) -> list[str]:
     """Return the statements of a file. A blank line separates two, and none contains one."""
-    text = (_FOLDER / vendor / f"{name}.sql").read_text(encoding="utf-8")
+    folder = _FOLDERS.get(vendor, vendor)
+    text = (_FOLDER / folder / f"{name}.sql").read_text(encoding="utf-8")
     parts = [part.strip() for part in text.split("\n\n")]
     return [part for part in parts if not all(line.startswith("--") for line in part.splitlines())]

@@ -26,6 +26,7 @@ from django.db import (
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.storage.dialects.base import Dialect
+from django_ojs.storage.dialects.mariadb import MariaDB
 from django_ojs.storage.dialects.postgresql import PostgreSQL
 from django_ojs.storage.dialects.sqlite import SQLite
 
@@ -41,7 +42,12 @@ FIRST_PAUSE = 0.02
 #: so that no other transaction waits long for their locks.
 BATCH = 500
 
-_DIALECTS: dict[str, Dialect] = {"postgresql": PostgreSQL(), "sqlite": SQLite()}
+_DIALECTS: dict[str, Dialect] = {
+    "postgresql": PostgreSQL(),
+    "sqlite": SQLite(),
+    # Django's vendor of MariaDB as well; the check refuses MySQL.
+    "mysql": MariaDB(),
+}
 
 
 class OptionalError(DatabaseError):

@@ -11,7 +11,6 @@ from django_ojs.conf import settings
 from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.spec.states import TERMINAL, WAITING, State
 from django_ojs.storage import database
-from django_ojs.storage.dialects import sql_files
 from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.queue_configs import DELETED
 
@@ -82,22 +81,12 @@ def _literals(texts: Collection[str]) -> str:
     return ", ".join(f"'{text}'" for text in sorted(texts))
 
 
-_PARTS: Final = (
-    "after",
-    "condition",
-    "count_rows",
-    "in_code",
-    "limit",
-    "order",
-    "with_jobs",
-)
+#: Parts of the statement that are the same for each query.
 _VALUES: Final = {
     "waiting": _literals(WAITING),
     "unfinished": _literals(set(State) - TERMINAL),
     "reserved": _literals((DEFAULT_POLICY, ALL_QUEUES)),
-    **{name: f"{{{name}}}" for name in _PARTS},
 }
-_KNOWN_QUEUES: Final = sql_files.load("common", "known_queues", **_VALUES)
 
 
 def _query(
@@ -109,8 +98,10 @@ def _query(
 ) -> KnownQueues:
     in_code, values_in_code = _one_of("in_code", settings().queues)
     wanted, values_wanted = ("1 = 1", {}) if within is None else _one_of("within", within)
-    statement = _KNOWN_QUEUES.format(
-        count_rows=database.dialect().count_rows,
+    dialect = database.dialect()
+    statement = dialect.sql["known_queues"].format(
+        **_VALUES,
+        count_rows=dialect.count_rows,
         in_code=in_code,
         condition=" AND ".join((wanted, *conditions)),
         **parts,
