@@ -138,10 +138,8 @@ class Milliseconds(Func):
         return self.as_sql(compiler, connection, template="(%(expressions)s * 1000)", **extra)
 
     def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        """Return an interval, which has a meaning only beside a time."""
-        return self.as_sql(
-            compiler, connection, template="INTERVAL (%(expressions)s * 1000) MICROSECOND", **extra
-        )
+        """Return microseconds, of which Django makes an interval."""
+        return self.as_sqlite(compiler, connection, **extra)
 
 
 class ElapsedMilliseconds(Func):

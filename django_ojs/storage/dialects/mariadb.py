@@ -180,6 +180,12 @@ class MariaDB(Dialect):
     keeps_subquery_order = False
     has_json_indexes = False
 
+    def _rows(
+        self, connection: BaseDatabaseWrapper, name: str, values: Any = None, **parts: str
+    ) -> list[Any]:
+        # The driver returns tuples, not lists.
+        return list(super()._rows(connection, name, values, **parts))
+
     def _whole(self, connection: BaseDatabaseWrapper) -> AbstractContextManager[Any]:
         """Open a transaction for several statements, unless the caller has opened one."""
         if connection.in_atomic_block:
