@@ -1,14 +1,15 @@
 """A MariaDB of the system's packages, for one test run: a folder of its own, on a socket only.
 
-The first process of the run starts it, and a keeper process with it. The keeper reads a pipe of which
-only that first process has the other end: the pipe ends with the process, in whatever way, and then
-the keeper stops the server and removes the folder.
+The first process of the run starts it, and a keeper process with it. The keeper reads a pipe of
+which only that first process has the other end: the pipe ends with the process, in whatever way,
+and then the keeper stops the server and removes the folder.
 """
 
 from __future__ import annotations
 
 import atexit
 import os
+import select
 import shutil
 import signal
 import subprocess
@@ -35,6 +36,7 @@ _OPTIONS = (
 _START_SECONDS = 60.0
 _STOP_SECONDS = 20.0
 _POLL_SECONDS = 0.05
+_LOOK_SECONDS = 1.0
 
 
 class NotInstalled(RuntimeError):
@@ -60,8 +62,10 @@ def start(home: Path) -> str:
     data = home / "data"
     user = [f"--user={_account()}"] if os.geteuid() == 0 else []
     subprocess.run(
-        [install, "--no-defaults", f"--datadir={data}", "--auth-root-authentication-method=normal"]
-        + ["--skip-test-db", *user],
+        [
+            *(install, "--no-defaults", f"--datadir={data}", *user),
+            *("--auth-root-authentication-method=normal", "--skip-test-db"),
+        ],
         check=True,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -71,9 +75,11 @@ def start(home: Path) -> str:
     log = os.open(home / "log", os.O_WRONLY | os.O_CREAT, 0o600)
     # In a session of its own: Ctrl-C in the terminal is not meant for the server.
     keeper = subprocess.Popen(
-        [sys.executable, "-I", "-S", __file__, str(read), str(home), server, "--no-defaults"]
-        + [f"--datadir={data}", f"--socket={socket}", f"--pid-file={home / 'pid'}", *user]
-        + list(_OPTIONS),
+        [
+            *(sys.executable, "-I", "-S", __file__, str(read), str(home)),
+            *(server, "--no-defaults", f"--datadir={data}", f"--socket={socket}"),
+            *(f"--pid-file={home / 'pid'}", *user, *_OPTIONS),
+        ],
         pass_fds=[read],
         stdin=subprocess.DEVNULL,
         stdout=log,
@@ -103,8 +109,10 @@ def _leave(write: int, keeper: subprocess.Popen[bytes]) -> None:
 
 def _keep(pipe: int, home: Path, command: list[str]) -> None:
     server = subprocess.Popen(command, stdin=subprocess.DEVNULL)
-    # Also when the server ends by itself: the reason is in the log.
-    os.read(pipe, 1)
+    while server.poll() is None and not select.select([pipe], [], [], _LOOK_SECONDS)[0]:
+        pass
+    if server.poll() is not None:
+        sys.exit(1)  # It ended by itself: the reason is in the log, which stays.
     server.send_signal(signal.SIGKILL)
     server.wait()
     shutil.rmtree(home, ignore_errors=True)

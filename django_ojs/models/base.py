@@ -27,13 +27,11 @@ class PrimaryQuerySet(models.QuerySet[M]):
             of = of if features.has_select_for_update_of else ()
         return super().select_for_update(nowait, skip_locked, of, no_key)
 
-    def bulk_create(
-        self, objs: Iterable[M], *args: Any, unique_fields: Any = None, **kwargs: Any
-    ) -> list[M]:
+    def bulk_create(self, objs: Iterable[M], *args: Any, **kwargs: Any) -> list[M]:
         """Insert rows. MariaDB takes no name of the key that decides on an upsert."""
         if not connections[self.db].features.supports_update_conflicts_with_target:
-            unique_fields = None
-        return super().bulk_create(objs, *args, unique_fields=unique_fields, **kwargs)
+            kwargs.pop("unique_fields", None)
+        return super().bulk_create(objs, *args, **kwargs)
 
 
 class PrimaryManager(models.Manager[M]):
@@ -45,7 +43,7 @@ class PrimaryManager(models.Manager[M]):
 
     def get_queryset(self) -> models.QuerySet[M]:
         """Return all rows, on the alias that holds the jobs."""
-        return PrimaryQuerySet(self.model, using=database.alias(), hints=self._hints)
+        return PrimaryQuerySet(self.model, using=database.alias())
 
 
 class StoredModel(models.Model):

@@ -12,8 +12,8 @@ from django_ojs.spec import json
 class StoredJSONField(models.JSONField):
     """Django's JSONField, all lookups included, except that a large float stays a float.
 
-    PostgreSQL writes the 1e300 of a jsonb value as an integer of 301 digits. MariaDB has JSON as text,
-    which stays as it is; its check of the text would refuse what is nested more than 32 deep.
+    PostgreSQL writes the 1e300 of a jsonb value as an integer of 301 digits. MariaDB has JSON as
+    text, which stays as it is; its check of the text would refuse what is nested more than 32 deep.
     """
 
     def db_check(self, connection: Any) -> str | None:

@@ -1,19 +1,22 @@
-"""MariaDB 10.6 and later. It is being built: see `docs/explanation/testing.md` for what is tested.
+"""MariaDB 10.11 and later. It is being built: docs/explanation/testing.md says what is tested.
 
-An UPDATE returns no rows there, so an operation that changes jobs and returns them locks them first,
-as one transaction: `_whole`. No lock but that of a row ends with a transaction, so rows of a table
-(`ojs_lock`) are locked in place of queues, tenants and keys. There are no partial indexes, and no
-notifications: idle workers poll.
+An UPDATE returns no rows there, so an operation that changes jobs and returns them locks them
+first, in one transaction: `_whole`. No lock but that of a row ends with a transaction, so rows of a
+table (`ojs_lock`) are locked in place of queues, tenants and keys. There are no partial indexes,
+and no notifications: idle workers poll.
 
-MySQL has the same words for most of this; what it lacks is RETURNING, the type of UUIDs, and `WAIT`.
+MySQL has the same words for most of this; it lacks RETURNING, the type of UUIDs, and `WAIT`.
 """
 
+import random
+import time
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from datetime import UTC, datetime, timedelta
+from functools import wraps
 from math import ceil
-from typing import Any, Final, cast
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 from uuid import UUID
 from zlib import crc32
 
@@ -38,7 +41,10 @@ from django_ojs.storage.dialects.rows import (
     TurnJob,
 )
 from django_ojs.storage.dialects.server import QueryLimit
-from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load_all
+from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 _NOW: Final = "UTC_TIMESTAMP(6)"
 _SQL: Final = load_all(
@@ -48,7 +54,7 @@ _SQL: Final = load_all(
     table="{table}",
     names="{names}",
     **KNOWN_QUEUES,
-)
+) | {name: load("common", name) for name in ("busiest_tenants", "tenant_depth")}
 
 #: The rows of `ojs_lock` for each kind of subject.
 _SLOTS: Final = 4096
@@ -65,9 +71,13 @@ _SCHEDULED: Final = State.SCHEDULED.value
 _PENDING: Final = State.PENDING.value
 
 _DUPLICATE_KEY: Final = 1062
+_DEADLOCK: Final = 1213
+#: How often a transaction of its own is repeated after a deadlock, and the longest pause before it.
+_REPETITIONS: Final = 5
+_PAUSE: Final = 0.02
 _TIMEOUTS: Final = {1969, 3024}
 _READ_ONLY: Final = {1290, 1792, 1836}
-#: A lock that another transaction holds for too long, a deadlock, a row that has changed, and NOWAIT.
+#: A lock that is held for too long, a deadlock, a row that has changed, and NOWAIT.
 _CONTENTION: Final = {1205, 1213, 1020, 3572}
 #: No connection, too many of them, a server that stops, and a node of a cluster that is not ready.
 _UNAVAILABLE: Final = {
@@ -82,7 +92,8 @@ _CLIENT_OPTIONS: Final = {"connect_timeout": 4}
 
 
 def _code(error: BaseException) -> int:
-    return error.args[0] if error.args and isinstance(error.args[0], int) else 0
+    code = error.args[0] if error.args else None
+    return code if isinstance(code, int) else 0
 
 
 def _slot(kind: int, subject: str) -> int:
@@ -93,10 +104,12 @@ def _microseconds(seconds: float) -> int:
     return round(seconds * 1_000_000)
 
 
-def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> tuple[str, list[Any]]:
-    """Return a table of values as SQL, whose first column is an id, and its parameters."""
+def _table(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], key: str = "CAST(%s AS uuid)"
+) -> tuple[str, list[Any]]:
+    """Return a table of values as SQL, whose first column is a key, and its parameters."""
     names = ", ".join(f"%s AS {name}" for name in columns[1:])
-    first = f"SELECT CAST(%s AS uuid) AS {columns[0]}" + (f", {names}" if names else "")
+    first = f"SELECT {key} AS {columns[0]}" + (f", {names}" if names else "")
     others = f" UNION ALL SELECT {', '.join(['%s'] * len(columns))}" * (len(rows) - 1)
     return first + others, [value for row in rows for value in row]
 
@@ -165,6 +178,31 @@ def _options(row: JobRow, times: Mapping[str, tuple[str, list[Any]]]) -> tuple[s
     return f"CONCAT({', '.join(parts)}, '}}')", values
 
 
+def _repeated(
+    method: Callable[Concatenate["MariaDB", BaseDatabaseWrapper, P], T],
+) -> Callable[Concatenate["MariaDB", BaseDatabaseWrapper, P], T]:
+    """Run a method that opens a transaction of its own again when the server ends a deadlock.
+
+    One statement of the other databases cannot deadlock, and the callers do not expect it to.
+    """
+
+    @wraps(method)
+    def repeated(
+        self: "MariaDB", connection: BaseDatabaseWrapper, /, *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        for _ in range(_REPETITIONS):
+            try:
+                return method(self, connection, *args, **kwargs)
+            except OperationalError as error:
+                # In a caller's transaction the server has rolled back more than the method's part.
+                if connection.in_atomic_block or _code(error) != _DEADLOCK:
+                    raise
+                time.sleep(random.uniform(0, _PAUSE))
+        return method(self, connection, *args, **kwargs)
+
+    return repeated
+
+
 class MariaDB(Dialect):
     """MariaDB through mysqlclient, or through PyMySQL in its place."""
 
@@ -192,6 +230,7 @@ class MariaDB(Dialect):
             return nullcontext()
         return transaction.atomic(using=connection.alias)
 
+    @_repeated
     def insert_jobs(
         self,
         connection: BaseDatabaseWrapper,
@@ -295,7 +334,7 @@ class MariaDB(Dialect):
         return self._try_lock(connection, _SUBJECT, subject)
 
     def begin_write(self, connection: BaseDatabaseWrapper) -> None:
-        """Nothing to do: rows are locked as they are changed, and the check wants READ COMMITTED."""
+        """Nothing to do: rows are locked as they change, and the check wants READ COMMITTED."""
 
     @contextmanager
     def lock_timeout(self, connection: BaseDatabaseWrapper, milliseconds: int) -> Iterator[None]:
@@ -306,6 +345,7 @@ class MariaDB(Dialect):
         finally:
             self._run(connection, "set_lock_timeout", [former])
 
+    @_repeated
     def claim(
         self,
         connection: BaseDatabaseWrapper,
@@ -335,6 +375,7 @@ class MariaDB(Dialect):
                 connection, keys, worker_id=worker_id, lease_ms=lease_ms, own_lease=own_lease
             )
 
+    @_repeated
     def claim_chosen(
         self,
         connection: BaseDatabaseWrapper,
@@ -376,6 +417,7 @@ class MariaDB(Dialect):
         rows, values = _table(["id"], [[key] for key in sorted(keys)])
         return self._rows(connection, "lock_jobs", values, rows=rows)
 
+    @_repeated
     def complete(self, connection: BaseDatabaseWrapper, worker_id: str, finished: str) -> set[UUID]:
         given = {item["id"]: item for item in _items(finished)}
         if not given:
@@ -391,6 +433,7 @@ class MariaDB(Dialect):
                 self._run(connection, "complete", values, rows=rows)
         return {UUID(key) for key, _ in held}
 
+    @_repeated
     def take_back(
         self, connection: BaseDatabaseWrapper, keys: Collection[UUID], *, error: str, spends: bool
     ) -> list[tuple[UUID, str, str, str]]:
@@ -427,7 +470,9 @@ class MariaDB(Dialect):
         if not found:
             return []
         rows, values = _table(["id"], found)
-        return [self.uuid(key) for (key,) in self._rows(connection, "lock_available", values, rows=rows)]
+        return [
+            self.uuid(key) for (key,) in self._rows(connection, "lock_available", values, rows=rows)
+        ]
 
     def reschedule(self, connection: BaseDatabaseWrapper, jobs: Mapping[UUID, datetime]) -> int:
         rows, values = _table(
@@ -437,10 +482,12 @@ class MariaDB(Dialect):
             cursor.execute(_SQL["reschedule"].format(rows=rows), values)
             return int(cursor.rowcount)
 
+    @_repeated
     def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str, str]]:
         with self._whole(connection):
             return self._promote(connection, self._rows(connection, "due_jobs", {"limit": limit}))
 
+    @_repeated
     def promote_by_queue(
         self, connection: BaseDatabaseWrapper, queues: Sequence[str], each: int
     ) -> list[tuple[UUID, str, str]]:
@@ -488,6 +535,7 @@ class MariaDB(Dialect):
                 break
         return folded
 
+    @_repeated
     def _fold(self, connection: BaseDatabaseWrapper) -> int:
         with self._whole(connection):
             changes = self._rows(connection, "changes", {"limit": _CHANGES})
@@ -504,6 +552,7 @@ class MariaDB(Dialect):
                 self._run(connection, "delete_changes", {"ids": [change[0] for change in changes]})
             return len(changes)
 
+    @_repeated
     def repair_counts(self, connection: BaseDatabaseWrapper) -> list[Difference]:
         with self._whole(connection):
             wrong = self.count_differences(connection)
@@ -632,11 +681,20 @@ class MariaDB(Dialect):
         policy = dict(self._rows(connection, "lock_held", parameters, rows=rows))
         return [(self.uuid(id), policy[id]) for (id,) in found if id in policy]
 
+    def assign_positions(self, connection: BaseDatabaseWrapper, table: str, limit: int) -> int:
+        found = self._rows(connection, "unplaced", [limit], table=table)
+        if found:
+            placed = [[key, last + n] for n, (key, last) in enumerate(found, 1)]
+            rows, values = _table(["id", "position"], placed, key="%s")
+            self._run(connection, "assign_positions", values, rows=rows, table=table)
+        return len(found)
+
     def add_events(self, connection: BaseDatabaseWrapper, events: str) -> None:
         rows = [{**event, "data": json.dumps(event["data"])} for event in _items(events)]
         with connection.cursor() as cursor:
             cursor.executemany(_SQL["add_event"], rows)
 
+    @_repeated
     def advance_cron_jobs(self, connection: BaseDatabaseWrapper, rows: str) -> list[str]:
         advanced: list[str] = []
         with self._whole(connection):
@@ -647,12 +705,14 @@ class MariaDB(Dialect):
                     advanced.append(row["name"])
         return advanced
 
+    @_repeated
     def add_cron_runs(self, connection: BaseDatabaseWrapper, runs: str) -> None:
         with self._whole(connection):
             for run in sorted(_items(runs), key=lambda run: str(run["name"])):
                 self._run(connection, "note_cron_run", run)
                 self._run(connection, "add_cron_run", run)
 
+    @_repeated
     def take_ended_jobs(
         self, connection: BaseDatabaseWrapper, workflow_ids: Collection[UUID], limit: int
     ) -> list[tuple[UUID, UUID, str]]:
@@ -666,6 +726,7 @@ class MariaDB(Dialect):
             for _, workflow_id, job_id, state in rows
         ]
 
+    @_repeated
     def save_workflows(
         self, connection: BaseDatabaseWrapper, workflows: str, *, running: str
     ) -> list[tuple[UUID, datetime | None, datetime | None]]:
@@ -679,6 +740,7 @@ class MariaDB(Dialect):
             rows = self._rows(connection, "saved_workflows", {"keys": keys})
         return [(self.uuid(key), self.time(start), self.time(end)) for key, start, end in rows]
 
+    @_repeated
     def end_steps(self, connection: BaseDatabaseWrapper, ended: str, *, most: int) -> list[UUID]:
         states = {item["id"]: item["state"] for item in _items(ended)}
         if not states:
@@ -702,6 +764,7 @@ class MariaDB(Dialect):
             return None
         return sequence, cast("datetime", self.time(created_at))
 
+    @_repeated
     def erase(self, connection: BaseDatabaseWrapper, keys: Collection[UUID]) -> int:
         with self._whole(connection):
             self._run(connection, "erase_attempts", {"keys": self.ids(keys)})
@@ -778,4 +841,4 @@ def _items(text: str) -> list[dict[str, Any]]:
 def _is_kept(options: str) -> bool:
     """Say whether a job that has spent its attempts becomes a dead letter."""
     found = cast("dict[str, Any]", json.loads_stored(options)).get("retry") or {}
-    return found.get("on_exhaustion", "dead_letter") == "dead_letter"
+    return str(found.get("on_exhaustion", "dead_letter")) == "dead_letter"

@@ -29,9 +29,7 @@ def problems(
         ]
     if link.mysql_version < _OLDEST_SUPPORTED:
         version = ".".join(map(str, link.mysql_version))
-        return [
-            Error(f"django_ojs needs MariaDB 10.11; this is {version}.", id="django_ojs.E004")
-        ]
+        return [Error(f"django_ojs needs MariaDB 10.11; this is {version}.", id="django_ojs.E004")]
     found: list[CheckMessage] = [
         Warning(
             "Support for MariaDB is being built: a part of the tests passes. It is not for "
