@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -155,6 +156,8 @@ def test_a_deadlock_is_repeated_unless_the_transaction_is_the_callers(*, is_call
         with own_connections(), connection.cursor() as cursor:
             waiting = 0
             while not waiting:
+                # What it shows is a tenth of a second old, and stays so while it is asked for.
+                time.sleep(0.2)
                 cursor.execute(
                     "SELECT count(*) FROM information_schema.innodb_trx"
                     " WHERE trx_state = 'LOCK WAIT'"
