@@ -44,6 +44,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         for kind in ("postgresql", "sqlite", "mariadb"):
             if item.get_closest_marker(kind) and kind != KIND:
                 item.add_marker(pytest.mark.skip(reason=f"only on {kind}"))
+        if KIND == "mariadb" and item.get_closest_marker("statements"):
+            item.add_marker(pytest.mark.skip(reason="other statements, plans or catalogs"))
 
 
 @pytest.hookimpl(trylast=True)
