@@ -124,7 +124,7 @@ def test_mariadb_is_being_built_and_mysql_is_refused(
             ("max_allowed_packet", "1048576", "django_ojs.W006"),
         ):
             problems = mariadb_checks.problems(link, {**well, name: value}, is_utc=True)
-            assert ids(problems) == [id, "django_ojs.W005"]
+            assert ids(problems) == ["django_ojs.W005", id]
             assert all(problem.hint for problem in problems)
         problems = mariadb_checks.problems(link, well, is_utc=False)
         assert "SET time_zone = '+00:00'" in problems[1].hint

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
@@ -143,6 +143,11 @@ def test_a_deadlock_is_repeated_unless_the_transaction_is_the_callers(*, is_call
             transitions.complete(WORKER, [(first.id, first.run, 1), (second.id, second.run, 2)])
         )
 
+    def in_a_transaction(operation: Callable[[], object]) -> None:
+        with transaction.atomic():
+            push(queue="lost")
+            operation()
+
     def let_it_go_on() -> None:
         with own_connections(), connection.cursor() as cursor:
             waiting = 0
@@ -161,9 +166,8 @@ def test_a_deadlock_is_repeated_unless_the_transaction_is_the_callers(*, is_call
         assert has_second.wait(30)
         futures.append(pool.submit(let_it_go_on))
         if is_callers:
-            with pytest.raises(OperationalError, match="Deadlock"), transaction.atomic():
-                push(queue="lost")
-                complete()
+            with pytest.raises(OperationalError, match="Deadlock"):
+                in_a_transaction(complete)
         else:
             assert complete() == {first.id, second.id}
         for future in futures:

@@ -132,7 +132,7 @@ def _indexes() -> Iterator[DoctorFinding]:
 
 
 def _is_made(index: Index) -> bool:
-    # Where Django makes no index of expressions, the files of the schema have those that are needed.
+    # Where Django makes no index of expressions, the files of the schema have those of use.
     connection = database.connection()
     if connection.features.supports_expression_indexes or not index.contains_expressions:
         return True
