@@ -203,7 +203,7 @@ def test_commands_without_a_database_do_not_wait_for_one_that_hangs(
 
 
 def test_other_databases_are_not_checked_for_jobs() -> None:
-    with connection("mysql"):
+    with connection("oracle"):
         for databases in (None, [], ["default"]):
             assert checks.check_database(databases=databases) == []
             assert checks.check_bounds(databases=databases) == []
@@ -295,7 +295,7 @@ def test_the_checks_run_with_manage_py_check() -> None:
     ):
         call_command("check")
     with (
-        connection("mysql"),
+        connection("oracle"),
         mock.patch.object(database, "alias", return_value="default"),
         pytest.raises(SystemCheckError, match=r"django_ojs\.E003"),
     ):

@@ -126,8 +126,8 @@ def dialect_of(connection: BaseDatabaseWrapper) -> Dialect:
         return _DIALECTS[connection.vendor]
     except KeyError:
         raise NotSupportedError(
-            f"django_ojs keeps jobs in PostgreSQL or SQLite; the alias {connection.alias!r} is "
-            f"{connection.vendor}."
+            "django_ojs keeps jobs in PostgreSQL, SQLite or MariaDB; "
+            f"the alias {connection.alias!r} is {connection.vendor}."
         ) from None
 
 

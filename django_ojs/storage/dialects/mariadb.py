@@ -63,7 +63,7 @@ _SUBJECT, _QUEUE, _TENANT, _UNIQUE_KEY, _LIMIT_KEY = range(5)
 #: Changes of the counts that one transaction folds.
 _CHANGES: Final = 5000
 #: Bytes of jobs that one statement stores: the server refuses a message above max_allowed_packet,
-#: which is 16 MiB where nobody has set it. At least one job.
+#: which is 16 MiB unless the server has another value. At least one job.
 _STATEMENT_BYTES: Final = 2**20
 
 _AVAILABLE: Final = State.AVAILABLE.value
@@ -796,7 +796,7 @@ class MariaDB(Dialect):
         # Not each OperationalError: a column that is missing is one too.
         if isinstance(error, InterfaceError) or self.is_read_only_error(error):
             return True
-        known = _UNAVAILABLE | _CONTENTION
+        known = {0} | _UNAVAILABLE | _CONTENTION
         return isinstance(error, OperationalError) and _code(error) in known
 
     def is_read_only_error(self, error: BaseException) -> bool:

@@ -98,18 +98,15 @@ def _query(
 ) -> KnownQueues:
     in_code, values_in_code = _one_of("in_code", settings().queues)
     wanted, values_wanted = ("1 = 1", {}) if within is None else _one_of("within", within)
-    dialect = database.dialect()
-    statement = dialect.sql["known_queues"].format(
+    values |= {"nothing": "{}", "deleted": f'%"{DELETED}"%'}
+    rows = database.dialect().known_queues(
+        database.connection(),
+        {**values, **values_in_code, **values_wanted},
         **_VALUES,
-        count_rows=dialect.count_rows,
         in_code=in_code,
         condition=" AND ".join((wanted, *conditions)),
         **parts,
     )
-    values |= {"nothing": "{}", "deleted": f'%"{DELETED}"%'}
-    with database.connection().cursor() as cursor:
-        cursor.execute(statement, {**values, **values_in_code, **values_wanted})
-        rows = cursor.fetchall()
     return KnownQueues(names=[name for _, name in rows if name is not None], total=rows[0][0])
 
 
