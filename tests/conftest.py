@@ -44,11 +44,13 @@ def pytest_report_header() -> str:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        for kind in ("postgresql", "sqlite"):
+        for kind in ("postgresql", "sqlite", "mariadb"):
             if item.get_closest_marker(kind) and kind != KIND:
                 item.add_marker(pytest.mark.skip(reason=f"only on {kind}"))
         if CAPABILITIES == "none" and item.get_closest_marker("capabilities"):
             item.add_marker(pytest.mark.skip(reason="about a feature that is switched off"))
+        if KIND == "mariadb" and item.get_closest_marker("statements"):
+            item.add_marker(pytest.mark.skip(reason="other statements, plans or catalogs"))
 
 
 @pytest.hookimpl(trylast=True)

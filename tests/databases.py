@@ -13,6 +13,7 @@ from typing import Any
 
 from example_project import embedded_server
 from example_project.embedded_postgres import from_url, sqlite_settings
+from tests import mariadb_server
 
 KIND = os.environ.get("OJS_TEST_DATABASE", "postgresql")
 ALIASES = ("default", "other")
@@ -65,10 +66,40 @@ def _sqlite() -> dict[str, Any]:
     }
 
 
+def _mariadb() -> dict[str, Any]:
+    socket = os.environ.get("OJS_TEST_MARIADB_SOCKET")
+    if not socket:
+        home = Path(tempfile.mkdtemp(prefix="ojs-test-", dir=_memory()))
+        socket = os.environ["OJS_TEST_MARIADB_SOCKET"] = mariadb_server.start(home)
+    return {
+        alias: mariadb_settings(socket, f"ojs_{alias}") | {"TEST": {"NAME": f"test_ojs_{alias}"}}
+        for alias in ALIASES
+    }
+
+
+def mariadb_settings(socket: str, name: str) -> dict[str, Any]:
+    """Return Django's settings for a database of the server that listens on a socket."""
+    return {
+        "ENGINE": "django.db.backends.mysql",
+        "NAME": name,
+        "USER": "root",
+        "HOST": socket,
+        "OPTIONS": {
+            "charset": "utf8mb4",
+            "isolation_level": "read committed",
+            # What Django writes by the clock of the database is in the time zone of the session.
+            "init_command": "SET time_zone = '+00:00'",
+        },
+    }
+
+
+_KINDS = {"postgresql": _postgresql, "sqlite": _sqlite, "mariadb": _mariadb}
+
+
 def _databases() -> dict[str, Any]:
-    if KIND not in ("postgresql", "sqlite"):
-        raise RuntimeError("OJS_TEST_DATABASE: must be postgresql or sqlite")
-    databases = _postgresql() if KIND == "postgresql" else _sqlite()
+    if KIND not in _KINDS:
+        raise RuntimeError(f"OJS_TEST_DATABASE: must be one of {', '.join(_KINDS)}")
+    databases = _KINDS[KIND]()
     if names := os.environ.get(NAMES_VARIABLE):
         for alias, name in (pair.split("=", 1) for pair in names.split(",")):
             databases[alias]["NAME"] = name

@@ -22,6 +22,7 @@ from django.test import override_settings
 from django_ojs import checks
 from django_ojs.http.authentication import AllowAny
 from django_ojs.storage import database
+from django_ojs.storage.dialects import mariadb_checks
 from tests.worker.processes import ROOT
 
 
@@ -84,13 +85,49 @@ def test_all_problems_of_the_settings_are_reported_at_once() -> None:
         assert ids(checks.check_settings()) == ["django_ojs.E001", "django_ojs.E002"]
 
 
-@pytest.mark.parametrize("vendor", ["mysql", "oracle", "unknown"])
+@pytest.mark.parametrize("vendor", ["oracle", "unknown"])
 def test_e003_a_database_that_cannot_keep_jobs(vendor: str) -> None:
     with connection(vendor):
         (problem,) = checks.check_database(databases=["jobs"])
     assert problem.id == "django_ojs.E003"
     assert "'jobs'" in problem.msg
     assert vendor in problem.msg
+
+
+@pytest.mark.parametrize(
+    ("version", "is_mariadb", "wanted"),
+    [
+        ((8, 4, 0), False, ["django_ojs.E003"]),
+        ((10, 6, 21), True, ["django_ojs.E004"]),
+        ((10, 11, 0), True, ["django_ojs.W006"]),
+    ],
+)
+def test_mariadb_is_being_built_and_mysql_is_refused(
+    version: tuple[int, ...], wanted: list[str], *, is_mariadb: bool
+) -> None:
+    link: Any = mock.Mock(vendor="mysql", alias="jobs", mysql_version=version)
+    link.mysql_is_mariadb = is_mariadb
+    well = {
+        "tx_isolation": "READ-COMMITTED",
+        "sql_mode": "STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION",
+        "character_set_connection": "utf8mb4",
+        "max_allowed_packet": "16777216",
+    }
+    found = mariadb_checks.problems(link, well, is_utc=True)
+    assert ids(found) == wanted
+    if wanted == ["django_ojs.W006"]:
+        assert "not for production" in found[0].msg
+        for name, value, id in (
+            ("tx_isolation", "REPEATABLE-READ", "django_ojs.E010"),
+            ("sql_mode", "NO_ENGINE_SUBSTITUTION", "django_ojs.E010"),
+            ("character_set_connection", "latin1", "django_ojs.E010"),
+            ("max_allowed_packet", "1048576", "django_ojs.W007"),
+        ):
+            problems = mariadb_checks.problems(link, {**well, name: value}, is_utc=True)
+            assert ids(problems) == ["django_ojs.W006", id]
+            assert all(problem.hint for problem in problems)
+        problems = mariadb_checks.problems(link, well, is_utc=False)
+        assert "SET time_zone = '+00:00'" in problems[1].hint
 
 
 def test_postgresql_needs_no_option() -> None:
@@ -166,7 +203,7 @@ def test_commands_without_a_database_do_not_wait_for_one_that_hangs(
 
 
 def test_other_databases_are_not_checked_for_jobs() -> None:
-    with connection("mysql"):
+    with connection("oracle"):
         for databases in (None, [], ["default"]):
             assert checks.check_database(databases=databases) == []
             assert checks.check_bounds(databases=databases) == []
@@ -258,7 +295,7 @@ def test_the_checks_run_with_manage_py_check() -> None:
     ):
         call_command("check")
     with (
-        connection("mysql"),
+        connection("oracle"),
         mock.patch.object(database, "alias", return_value="default"),
         pytest.raises(SystemCheckError, match=r"django_ojs\.E003"),
     ):

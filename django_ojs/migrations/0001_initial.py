@@ -124,7 +124,9 @@ class Migration(migrations.Migration):
                 "db_table": "ojs_known_name",
                 "default_permissions": (),
                 "indexes": [
-                    models.Index(fields=["principal", "kind"], name="ojs_known_name_principal")
+                    models.Index(
+                        models.F("principal"), models.F("kind"), name="ojs_known_name_principal"
+                    )
                 ],
                 "constraints": [
                     models.UniqueConstraint(fields=["kind", "name"], name="ojs_known_name_key")
@@ -1548,4 +1550,5 @@ class Migration(migrations.Migration):
         ),
         RunSQLFiles("postgresql"),
         RunSQLFiles("sqlite"),
+        RunSQLFiles("mysql"),
     ]

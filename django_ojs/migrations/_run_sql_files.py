@@ -23,7 +23,10 @@ FILES: Final = {
         "push",
     ),
     "sqlite": ("checkpoints", "count_triggers", "workflow_triggers", "limit_triggers"),
+    "mysql": ("tables", "checkpoints", "count_triggers", "workflow_triggers", "limit_triggers"),
 }
+#: Django has one vendor for MariaDB and MySQL; the files are for MariaDB.
+_FOLDERS: Final = {"mysql": "mariadb"}
 
 #: By a field of `Capabilities`: a file of PostgreSQL, and the one in its place without the feature.
 #: Each removes what the other one creates.
@@ -37,6 +40,10 @@ INSTEAD: Final = {
 _NO_JOBS: Final = {
     "sqlite": ("DELETE FROM ojs_count WHERE NOT EXISTS (SELECT 1 FROM ojs_job)",),
     "postgresql": (
+        "DELETE FROM ojs_count WHERE NOT EXISTS (SELECT 1 FROM ojs_job)",
+        "DELETE FROM ojs_count_change WHERE NOT EXISTS (SELECT 1 FROM ojs_job)",
+    ),
+    "mysql": (
         "DELETE FROM ojs_count WHERE NOT EXISTS (SELECT 1 FROM ojs_job)",
         "DELETE FROM ojs_count_change WHERE NOT EXISTS (SELECT 1 FROM ojs_job)",
     ),
@@ -55,6 +62,11 @@ _PRESENT: Final = {
     "sqlite": (
         "SELECT EXISTS (SELECT 1 FROM sqlite_master WHERE name = 'ojs_job'), (SELECT count(*)"
         " FROM sqlite_master WHERE type = 'trigger' AND name IN ({names})), 1, 1, 1"
+    ),
+    "mysql": (
+        "SELECT EXISTS (SELECT 1 FROM information_schema.tables WHERE table_schema = DATABASE() AND"
+        " table_name = 'ojs_job'), (SELECT count(*) FROM information_schema.triggers WHERE"
+        " trigger_schema = DATABASE() AND trigger_name IN ({names})), 1, 1, 1"
     ),
 }
 _TRIGGER: Final = re.compile(r"^CREATE (?:OR REPLACE )?TRIGGER (?:IF NOT EXISTS )?(\w+)")
@@ -101,7 +113,7 @@ def create_missing(using: str, **kwargs: Any) -> None:
         dialect.repair_counts(connection)
         return
     with connection.cursor() as cursor:
-        if connection.vendor == "sqlite" or not dialect.capabilities.statement_triggers:
+        if connection.vendor != "postgresql" or not dialect.capabilities.statement_triggers:
             for statement in _NO_JOBS[connection.vendor]:
                 cursor.execute(statement)
         if not dialect.capabilities.advisory_locks:
@@ -150,6 +162,7 @@ def all_statements(connection: BaseDatabaseWrapper) -> list[str]:
 
 def statements(vendor: str, name: str) -> list[str]:
     """Return the statements of a file. A blank line separates two, and none contains one."""
-    text = (_FOLDER / vendor / f"{name}.sql").read_text(encoding="utf-8")
+    folder = _FOLDERS.get(vendor, vendor)
+    text = (_FOLDER / folder / f"{name}.sql").read_text(encoding="utf-8")
     parts = [part.strip() for part in text.split("\n\n")]
     return [part for part in parts if not all(line.startswith("--") for line in part.splitlines())]

@@ -1,12 +1,37 @@
 """The base of the models, and the manager that reads the database which holds the jobs."""
 
-from typing import ClassVar, Self, TypeVar
+from collections.abc import Iterable, Sequence
+from typing import Any, ClassVar, Self, TypeVar
 
-from django.db import models
+from django.db import connections, models
 
 from django_ojs.storage import database
 
 M = TypeVar("M", bound=models.Model)
+
+
+class PrimaryQuerySet(models.QuerySet[M]):
+    """Rows whose locks and upserts say what they need, as far as the database has words for it."""
+
+    def select_for_update(
+        self,
+        nowait: bool = False,
+        skip_locked: bool = False,
+        of: Sequence[str] = (),
+        no_key: bool = False,
+    ) -> Self:
+        """Lock the rows. Where no weaker lock is to be had, or none of one table, take the lock."""
+        features = connections[self.db].features
+        if features.has_select_for_update:
+            no_key = no_key and features.has_select_for_no_key_update
+            of = of if features.has_select_for_update_of else ()
+        return super().select_for_update(nowait, skip_locked, of, no_key)
+
+    def bulk_create(self, objs: Iterable[M], *args: Any, **kwargs: Any) -> list[M]:
+        """Insert rows. MariaDB takes no name of the key that decides on an upsert."""
+        if not connections[self.db].features.supports_update_conflicts_with_target:
+            kwargs.pop("unique_fields", None)
+        return super().bulk_create(objs, *args, **kwargs)
 
 
 class PrimaryManager(models.Manager[M]):
@@ -18,7 +43,7 @@ class PrimaryManager(models.Manager[M]):
 
     def get_queryset(self) -> models.QuerySet[M]:
         """Return all rows, on the alias that holds the jobs."""
-        return super().get_queryset().using(database.alias())
+        return PrimaryQuerySet(self.model, using=database.alias())
 
 
 class StoredModel(models.Model):

@@ -16,7 +16,6 @@ from django_ojs.storage import database
 from django_ojs.storage.dialects import sql_files
 
 _UNPOSITIONED: Final = sql_files.load("common", "row_without_position", table="{table}")
-_ASSIGN_POSITIONS: Final = sql_files.load("common", "assign_positions", table="{table}")
 
 #: Seconds to wait for the lock. Its holder needs some milliseconds, unless it is stopped.
 LOCK_TIMEOUT: Final = 0.2
@@ -44,9 +43,7 @@ def assign(model: type[Model], using: str, limit: int) -> int:
         if not _try_lock(connection, table):
             return 0
         # A separate statement, so that it sees rows committed during the wait for the lock.
-        with connection.cursor() as cursor:
-            cursor.execute(_ASSIGN_POSITIONS.format(table=table), [limit])
-            return int(cursor.rowcount)
+        return dialect.assign_positions(connection, table, limit)
 
     try:
         return database.in_write_transaction(operation, using)

@@ -32,6 +32,7 @@ from django_ojs.conf import settings
 from django_ojs.storage import process_state
 from django_ojs.storage.dialects.base import Dialect
 from django_ojs.storage.dialects.capabilities import Capabilities
+from django_ojs.storage.dialects.mariadb import MariaDB
 from django_ojs.storage.dialects.postgresql import PostgreSQL
 from django_ojs.storage.dialects.sqlite import SQLite
 
@@ -47,7 +48,12 @@ FIRST_PAUSE = 0.02
 #: so that no other transaction waits long for their locks.
 BATCH = 500
 
-_DIALECTS: dict[str, Dialect] = {"postgresql": PostgreSQL(), "sqlite": SQLite()}
+_DIALECTS: dict[str, Dialect] = {
+    "postgresql": PostgreSQL(),
+    "sqlite": SQLite(),
+    # Django's vendor of MariaDB as well; the check refuses MySQL.
+    "mysql": MariaDB(),
+}
 #: Those with the capabilities of the settings, once they were asked for.
 _in_use: dict[str, Dialect] = {}
 
@@ -229,8 +235,8 @@ def dialect_of(connection: BaseDatabaseWrapper) -> Dialect:
 def _use(connection: BaseDatabaseWrapper) -> Dialect:
     if connection.vendor not in _DIALECTS:
         raise NotSupportedError(
-            f"django_ojs keeps jobs in PostgreSQL or SQLite; the alias {connection.alias!r} is "
-            f"{connection.vendor}."
+            "django_ojs keeps jobs in PostgreSQL, SQLite or MariaDB; "
+            f"the alias {connection.alias!r} is {connection.vendor}."
         )
     known = _DIALECTS[connection.vendor]
     try:

@@ -151,7 +151,23 @@ def _unchanged_sqlite() -> sqlite3.Connection:
     return link
 
 
+class _MariaDB:
+    """Sets the time from which every `UTC_TIMESTAMP()` of a session comes."""
+
+    def __init__(self, link: BaseDatabaseWrapper) -> None:
+        self._link = link
+
+    def set(self, moment: datetime) -> None:
+        with self._link.cursor() as cursor:
+            cursor.execute(f"SET timestamp = {moment.timestamp():.6f}")
+
+    def reset(self) -> None:
+        with self._link.cursor() as cursor:
+            cursor.execute("SET timestamp = DEFAULT")
+
+
 _CLOCKS: dict[str, Callable[[BaseDatabaseWrapper], DatabaseClock]] = {
     "postgresql": _PostgreSQL,
     "sqlite": _SQLite,
+    "mysql": _MariaDB,
 }

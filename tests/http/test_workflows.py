@@ -244,6 +244,7 @@ def test_results_that_are_too_large_together_are_references(
     assert [each["result"] for each in shown] == ["x" * 8, "y" * 8, "z" * 3]
 
 
+@pytest.mark.statements
 def test_the_jobs_of_steps_are_not_read(api: Api) -> None:
     key = api.post("workflows", ORDER).ok(201)["id"]
     with CaptureQueriesContext(connection) as queries:

@@ -73,6 +73,7 @@ def test_small_jobs_of_several_queues_come_together() -> None:
     assert claimed("a", "b") == first + second
 
 
+@pytest.mark.statements
 def test_the_limit_costs_no_query() -> None:
     large("q", 1.5, 1.5, 1.5)
     with CaptureQueriesContext(connection) as captured:

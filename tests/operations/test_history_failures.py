@@ -35,10 +35,15 @@ _REJECT = {
         CREATE TRIGGER reject BEFORE INSERT ON ojs_attempt
         BEGIN SELECT RAISE(ABORT, 'the history is corrupt'); END
     """,
+    "mysql": """
+        CREATE TRIGGER reject BEFORE INSERT ON ojs_attempt FOR EACH ROW
+        SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'the history is corrupt'
+    """,
 }
 _ACCEPT = {
     "postgresql": "DROP FUNCTION reject() CASCADE",
     "sqlite": "DROP TRIGGER reject",
+    "mysql": "DROP TRIGGER reject",
 }
 
 

@@ -151,6 +151,7 @@ def test_a_paused_queue_gives_its_turns_away() -> None:
     assert served(weighted(a=9, b=1), 3, 18, "ab") == ["b"] * 18
 
 
+@pytest.mark.statements
 def test_a_claim_is_one_statement_for_each_queue_that_has_a_turn() -> None:
     for name in "abc":
         push_many(100, queue=name)

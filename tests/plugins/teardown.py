@@ -42,6 +42,13 @@ _SMALL = 10 * 8192
 _FEW = 16
 _OWN_CLOCK = "SELECT 1 FROM pragma_function_list WHERE name = 'strftime' AND NOT builtin"
 
+#: By vendor: the tables, and the FROM of a SELECT without a table.
+_TABLES = {
+    "sqlite": "SELECT name FROM sqlite_master WHERE type = 'table'",
+    "mysql": "SHOW TABLES",
+}
+_NOTHING = {"sqlite": "", "mysql": "FROM DUAL"}
+
 _flush = TransactionTestCase._fixture_teardown  # type: ignore[attr-defined]  # Django's own
 
 
@@ -92,6 +99,8 @@ def _is_as_new(connection: BaseDatabaseWrapper) -> bool:
         return False
     if connection.errors_occurred or not connection.get_autocommit():
         return False
+    if connection.vendor == "mysql":
+        return False  # Its variables cannot be reset.
     if connection.vendor == "sqlite":
         # The clock of `django_ojs.testing` cannot give SQLite its function back.
         link = connection.connection
@@ -118,6 +127,9 @@ def empty(alias: str) -> None:
     connection = connections[alias]
     if connection.vendor == "postgresql":
         _empty_tables(connection)
+    elif connection.vendor == "mysql":
+        with connection.constraint_checks_disabled():
+            _delete(connection)
     else:
         _delete(connection)
     if _rows(alias) != _migrated[alias][0]:
@@ -174,10 +186,12 @@ def _empty_tables(connection: BaseDatabaseWrapper) -> None:
 def _delete(connection: BaseDatabaseWrapper) -> None:
     quote = connection.ops.quote_name
     with transaction.atomic(using=connection.alias), connection.cursor() as cursor:
-        cursor.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        cursor.execute(_TABLES[connection.vendor])
         names = [name for (name,) in cursor.fetchall() if _is_emptied()(name)]
         question = " UNION ALL ".join(
-            f"SELECT '{name}' WHERE EXISTS (SELECT 1 FROM {quote(name)})" for name in names
+            f"SELECT '{name}' {_NOTHING[connection.vendor]}"
+            f" WHERE EXISTS (SELECT 1 FROM {quote(name)})"
+            for name in names
         )
         # Again while there are rows, because triggers write when rows are deleted.
         for _ in names:

@@ -140,7 +140,7 @@ def _indexes() -> Iterator[DoctorFinding]:
             table = model._meta.db_table
             present = connection.introspection.get_constraints(cursor, table)
         for index in model._meta.indexes:
-            if index.name not in present:
+            if index.name not in present and _is_made(index):
                 yield DoctorFinding(
                     found=_("The index %(index)s of %(table)s is missing.")
                     % {"index": index.name, "table": table},
@@ -163,7 +163,22 @@ def _indexes() -> Iterator[DoctorFinding]:
                 )
 
 
+def _is_made(index: Index) -> bool:
+    # Where Django makes no index of expressions, the files of the schema have those of use.
+    connection = database.connection()
+    if connection.features.supports_expression_indexes or not index.contains_expressions:
+        return True
+    name = re.compile(rf"\b{index.name}\b")
+    return any(map(name.search, schema_files.all_statements(connection)))
+
+
 def _creation(model: Any, index: Index) -> str:
+    if not database.connection().features.supports_expression_indexes:
+        wanted = re.compile(rf"ADD INDEX IF NOT EXISTS {index.name}\s+\([^;]*?\)(?=[,;])")
+        made = schema_files.all_statements(database.connection())
+        found = (wanted.search(text) for text in made)
+        for match in filter(None, found):
+            return f"ALTER TABLE {model._meta.db_table} {' '.join(match[0].split())}"
     # Not as a context manager: it executes nothing.
     editor = database.connection().schema_editor(collect_sql=True)
     statement = str(index.create_sql(model, editor))

@@ -378,6 +378,31 @@ class Dialect(Server):
             cursor.execute(self.sql["recheck_limit_keys"], {})
             return int(cursor.rowcount)
 
+    def assign_positions(self, connection: BaseDatabaseWrapper, table: str, limit: int) -> int:
+        """Give committed rows of a table the next positions. Return how many."""
+        with connection.cursor() as cursor:
+            cursor.execute(self.sql["assign_positions"].format(table=table), [limit])
+            return int(cursor.rowcount)
+
+    def oldest_by_queue(
+        self, connection: BaseDatabaseWrapper, queues: Collection[str]
+    ) -> list[tuple[str, datetime | None]]:
+        """Return since when the available job of each queue that has waited longest waits."""
+        names = ", ".join(["(%s)"] * len(queues))
+        rows = self._rows(connection, "oldest_by_queue", list(queues), names=names)
+        return [(queue, self.time(since)) for queue, since in rows]
+
+    def known_queues(
+        self, connection: BaseDatabaseWrapper, values: Mapping[str, Any], **parts: str
+    ) -> list[tuple[int, str | None]]:
+        """Return the number of known queues, with the name of each (see `figures.known_queues`)."""
+        with connection.cursor() as cursor:
+            cursor.execute(
+                self.sql["known_queues"].format(count_rows=self.count_rows, **parts), values
+            )
+            rows: list[tuple[int, str | None]] = cursor.fetchall()
+            return rows
+
     def snapshot_held(self, connection: BaseDatabaseWrapper, seconds: float) -> datetime | None:
         """Return the time if another transaction has been open for so many seconds.
 

@@ -34,6 +34,10 @@ class OneOf(Func):
         """Compare with the elements of a JSON array."""
         return self.as_sql(compiler, connection, arg_joiner=" IN ", **extra)
 
+    def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        """Compare with a list, which the driver writes."""
+        return self.as_sql(compiler, connection, arg_joiner=" IN ", **extra)
+
 
 class AtPlaces(Func):
     """Whether a step is at one of these places: pairs of a workflow's id and a position."""
@@ -47,6 +51,11 @@ class AtPlaces(Func):
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
         """Take the pairs out of a JSON array."""
         template = self.template.replace("*", "value ->> 0, value ->> 1")
+        return self.as_sql(compiler, connection, template=template, **extra)
+
+    def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        """Compare with a list of pairs, which the driver writes."""
+        template = "(workflow_id, position) IN %(expressions)s"
         return self.as_sql(compiler, connection, template=template, **extra)
 
 
@@ -79,6 +88,10 @@ class RetriedBy(Func):
             **extra,
         )
 
+    def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        """As on SQLite."""
+        return self.as_sqlite(compiler, connection, **extra)
+
 
 class _Keys(Value):
     def as_sql(self, compiler: Any, connection: Any) -> Any:
@@ -86,6 +99,10 @@ class _Keys(Value):
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
         return "(SELECT value FROM json_each(%s))", [as_json(self.value)]
+
+    def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        # An empty list would be no SQL; no row has this id.
+        return "%s", [[str(key) for key in self.value] or [str(UUID(int=0))]]
 
 
 class _Places(Value):
@@ -95,6 +112,9 @@ class _Places(Value):
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
         return "json_each(%s)", [json.dumps([[key.hex, at] for key, at in self.value])]
+
+    def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        return "%s", [[(str(key), at) for key, at in self.value] or [(str(UUID(int=0)), 0)]]
 
 
 def as_array(keys: Collection[UUID]) -> str:
@@ -117,6 +137,10 @@ class Milliseconds(Func):
         """Return microseconds, as Django stores durations where the database has no such type."""
         return self.as_sql(compiler, connection, template="(%(expressions)s * 1000)", **extra)
 
+    def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        """Return microseconds, of which Django makes an interval."""
+        return self.as_sqlite(compiler, connection, **extra)
+
 
 class ElapsedMilliseconds(Func):
     """The time from the second of two times to the first, in milliseconds."""
@@ -133,6 +157,14 @@ class ElapsedMilliseconds(Func):
             template="ROUND((JULIANDAY(%(expressions)s)) * 86400000.0)",
             arg_joiner=") - JULIANDAY(",
             **extra,
+        )
+
+    def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        """Take the difference in microseconds, of which the second time is named first."""
+        later, earlier = map(compiler.compile, self.source_expressions)
+        return (
+            f"(TIMESTAMPDIFF(MICROSECOND, {earlier[0]}, {later[0]}) / 1000)",
+            [*earlier[1], *later[1]],
         )
 
 

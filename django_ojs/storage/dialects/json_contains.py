@@ -95,6 +95,39 @@ class JSONContains(Func):
             return f"EXISTS ({subquery})", [*given, *params]
         return _any_of(self._match.values, "%s", start + below, column, given)
 
+    def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        """Ask whether a value at the path is equal, also in the list that the column is (MariaDB).
+
+        The path has `[*]` for any item. JSON_CONTAINS of a scalar compares it with each item of an
+        array; so the path is to exist, and to have no array there.
+        """
+        column, given = compiler.compile(self.source_expressions[0])
+        match = self._match
+        keys = match.path[1:] if match.has_index else match.path
+        start = f"$[{match.path[0]}]" if match.has_index else _STARTS[match.column]
+        path = start + "".join(f'."{_escaped(key)}"' for key in keys)
+        parts: list[str] = []
+        params: list[Any] = []
+        for value in match.values:
+            # JSON_EXTRACT makes an array of what a path with [*] finds, and of nothing NULL.
+            if "[*]" in path:
+                parts.append(f"JSON_CONTAINS(JSON_EXTRACT({column}, %s), %s)")
+                params += [*given, path, json.dumps(value)]
+            else:
+                parts.append(
+                    f"(JSON_CONTAINS({column}, %s, %s) AND JSON_TYPE(JSON_EXTRACT({column}, %s))"
+                    " <> 'ARRAY')"
+                )
+                params += [*given, json.dumps(value), path, *given, path]
+        return f"({' OR '.join(parts)})", params
+
+
+_STARTS = {"args": "$[*]", "meta": "$", "tags": "$.tags[*]"}
+
+
+def _escaped(key: str) -> str:
+    return key.replace("\\", "\\\\")
+
 
 def _any_of(
     values: tuple[Scalar, ...], at: str, path: str, column: str, given: Any

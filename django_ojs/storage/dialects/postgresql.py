@@ -34,7 +34,7 @@ from django_ojs.storage.dialects.server import (
     Session,
     TableUse,
 )
-from django_ojs.storage.dialects.sql_files import load, load_all
+from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all
 
 _WHERE_ADMITTED = "WHERE (SELECT ojs_admit_all(%s::text[], %s::bigint[], %s::bigint[], %s))"
 _SKIP_TAKEN = "ON CONFLICT (id) DO NOTHING"
@@ -60,6 +60,9 @@ _SQL = load_all(
     "recheck_limit_keys": load("common", "recheck_limit_keys", now=_NOW),
     "busiest_tenants": load("common", "busiest_tenants"),
     "tenant_depth": load("common", "tenant_depth"),
+    "assign_positions": load("common", "assign_positions", table="{table}"),
+    "oldest_by_queue": load("common", "oldest_by_queue", names="{names}"),
+    "known_queues": load("common", "known_queues", **KNOWN_QUEUES),
 }
 #: `row_locks` locks the keys by another statement.
 _WITHOUT_ADVISORY_LOCKS = _SQL | {

@@ -157,7 +157,7 @@ class Server(ABC):
         """Return a duration that is subtracted from the time now, as a parameter of a statement."""
 
     @abstractmethod
-    def ids(self, keys: Collection[UUID]) -> str:
+    def ids(self, keys: Collection[UUID]) -> Any:
         """Return ids as one parameter of a statement."""
 
     @abstractmethod

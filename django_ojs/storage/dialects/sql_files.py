@@ -44,6 +44,16 @@ def load_all(folder: str, **values: str) -> dict[str, str]:
     return {name: load(folder, name, **values) for name in names}
 
 
+#: The parts of known_queues.sql, which a query fills in (see `storage.figures.known_queues`).
+KNOWN_QUEUES: Final = {
+    name: f"{{{name}}}"
+    for name in (
+        *("after", "condition", "count_rows", "in_code", "limit", "order", "with_jobs"),
+        *("waiting", "unfinished", "reserved"),
+    )
+}
+
+
 def _quoted(text: str) -> str:
     return f"'{text}'"
 

@@ -24,7 +24,7 @@ from django_ojs.storage.dialects.expressions import as_json
 from django_ojs.storage.dialects.job_row import row_of
 from django_ojs.storage.dialects.rows import Difference, Stored, Turn, TurnJob
 from django_ojs.storage.dialects.server import QueryLimit
-from django_ojs.storage.dialects.sql_files import load, load_all
+from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all
 
 #: As Django stores times: text, in UTC.
 _NOW = "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')"
@@ -40,6 +40,9 @@ _SQL = load_all(
     "recheck_limit_keys": load("common", "recheck_limit_keys", now=_NOW),
     "busiest_tenants": load("common", "busiest_tenants"),
     "tenant_depth": load("common", "tenant_depth"),
+    "assign_positions": load("common", "assign_positions", table="{table}"),
+    "oldest_by_queue": load("common", "oldest_by_queue", names="{names}"),
+    "known_queues": load("common", "known_queues", **KNOWN_QUEUES),
 }
 #: By whether the queues are asked for room.
 _INSERT_JOBS = {

@@ -11,7 +11,6 @@ from django_ojs.conf import settings
 from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.spec.states import TERMINAL, WAITING, State
 from django_ojs.storage import database, sums
-from django_ojs.storage.dialects import sql_files
 from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.queue_configs import DELETED
 
@@ -101,22 +100,12 @@ def _literals(texts: Collection[str]) -> str:
     return ", ".join(f"'{text}'" for text in sorted(texts))
 
 
-_PARTS: Final = (
-    "after",
-    "condition",
-    "count_rows",
-    "in_code",
-    "limit",
-    "order",
-    "with_jobs",
-)
+#: Parts of the statement that are the same for each query.
 _VALUES: Final = {
     "waiting": _literals(WAITING),
     "unfinished": _literals(set(State) - TERMINAL),
     "reserved": _literals((DEFAULT_POLICY, ALL_QUEUES)),
-    **{name: f"{{{name}}}" for name in _PARTS},
 }
-_KNOWN_QUEUES: Final = sql_files.load("common", "known_queues", **_VALUES)
 
 
 def _query(
@@ -128,16 +117,15 @@ def _query(
 ) -> KnownQueues:
     in_code, values_in_code = _one_of("in_code", settings().queues)
     wanted, values_wanted = ("1 = 1", {}) if within is None else _one_of("within", within)
-    statement = _KNOWN_QUEUES.format(
-        count_rows=database.dialect().count_rows,
+    values |= {"nothing": "{}", "deleted": f'%"{DELETED}"%'}
+    rows = database.dialect().known_queues(
+        database.connection(),
+        {**values, **values_in_code, **values_wanted},
+        **_VALUES,
         in_code=in_code,
         condition=" AND ".join((wanted, *conditions)),
         **parts,
     )
-    values |= {"nothing": "{}", "deleted": f'%"{DELETED}"%'}
-    with database.connection().cursor() as cursor:
-        cursor.execute(statement, {**values, **values_in_code, **values_wanted})
-        rows = cursor.fetchall()
     return KnownQueues(names=[name for _, name in rows if name is not None], total=rows[0][0])
 
 

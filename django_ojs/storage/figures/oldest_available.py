@@ -2,12 +2,8 @@
 
 from collections.abc import Collection
 from datetime import datetime
-from typing import Final
 
 from django_ojs.storage import database, sums
-from django_ojs.storage.dialects import sql_files
-
-_OLDEST_BY_QUEUE: Final = sql_files.load("common", "oldest_by_queue", names="{names}")
 
 
 @sums.summed(sums.by_name(min))
@@ -18,9 +14,5 @@ def oldest(queues: Collection[str]) -> dict[str, datetime]:
     """
     if not queues:
         return {}
-    read = database.dialect().time
-    names = ", ".join(["(%s)"] * len(queues))
-    with database.connection().cursor() as cursor:
-        cursor.execute(_OLDEST_BY_QUEUE.format(names=names), list(queues))
-        found = {queue: read(since) for queue, since in cursor.fetchall()}
-    return {queue: since for queue, since in found.items() if since is not None}
+    found = database.dialect().oldest_by_queue(database.connection(), queues)
+    return {queue: since for queue, since in found if since is not None}

@@ -109,6 +109,7 @@ def test_a_full_queue_that_drops_warns_once(depth: int) -> None:
     assert len(Event.objects.filter(type="backpressure.dropped")) == 30 - depth
 
 
+@pytest.mark.statements
 def test_enqueues_above_the_threshold_write_no_crossing() -> None:
     bound(1, strategy="drop_oldest")
     add(2)

@@ -320,6 +320,7 @@ def test_a_session_that_may_only_read_reads_what_is_placed() -> None:
             "RESET default_transaction_read_only",
         ),
         "sqlite": ("PRAGMA query_only = on", "PRAGMA query_only = off"),
+        "mysql": ("SET SESSION TRANSACTION READ ONLY", "SET SESSION TRANSACTION READ WRITE"),
     }[connection.vendor]
     with connection.cursor() as cursor:
         cursor.execute(say)

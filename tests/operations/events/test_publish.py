@@ -414,6 +414,7 @@ def test_events_of_a_batch_are_stored_in_one_statement(number: int) -> None:
         assert [data["job_id"] for _, data in published()] == [str(job.id) for job in wanted]
 
 
+@pytest.mark.statements
 def test_what_is_neither_kept_nor_listened_to_costs_no_statement() -> None:
     jobs = push_many(3)
     with CaptureQueriesContext(connection) as queries:

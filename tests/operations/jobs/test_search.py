@@ -177,6 +177,7 @@ def test_beyond_the_window_no_job_is_left_out_or_shown_twice(
     assert sorted(key for page in pages for key in page) == sorted(made)
 
 
+@pytest.mark.statements
 def test_a_list_reads_no_arguments_and_looks_twice_at_most() -> None:
     push_many(5, queue="w")
     with CaptureQueriesContext(connection) as queries:

@@ -130,6 +130,7 @@ def test_a_time_in_the_past_is_an_ordinary_failure() -> None:
 
 @pytest.mark.skipif(connection.vendor == "sqlite", reason="one transaction writes at a time there")
 @pytest.mark.django_db(transaction=True)
+@pytest.mark.statements
 def test_of_two_pauses_at_the_same_time_the_longer_one_holds() -> None:
     add()
     add()

@@ -143,6 +143,7 @@ def test_a_process_that_does_not_know_the_limit_yet_claims_nothing(monkeypatch: 
     assert len(claim()) == 3
 
 
+@pytest.mark.statements
 def test_a_queue_without_limits_is_claimed_in_one_statement() -> None:
     push_many(5, queue="plain")
     with CaptureQueriesContext(connection) as captured:

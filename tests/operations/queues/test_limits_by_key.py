@@ -226,6 +226,7 @@ def test_plain_jobs_and_jobs_with_a_limit_start_in_the_order_of_their_priority()
     assert [job.id for job in claim()] == [last.pk]
 
 
+@pytest.mark.statements
 def test_a_queue_without_such_jobs_is_claimed_by_one_statement() -> None:
     add(queue="other")
     push(queue="plain")

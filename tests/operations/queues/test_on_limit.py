@@ -210,6 +210,7 @@ def test_thousands_of_jobs_of_an_exhausted_key_do_not_keep_a_claim(on_limit: str
 
 
 @override_settings(OJS={"MAX_FETCH_BYTES": 100_000, "KEEP_EVENTS": ["job.discarded"]})
+@pytest.mark.statements
 def test_a_claim_drops_no_more_bytes_than_it_may_claim_and_reads_no_arguments() -> None:
     args, policy = ["x" * 30_000], {"key": "acme", "concurrency": 0, "on_limit": "drop"}
     push_many(7, queue="carrier", args=args, rate_limit=policy)
@@ -239,6 +240,7 @@ def test_a_claim_drops_no_more_bytes_than_it_may_claim_and_reads_no_arguments() 
         signals.job_discarded.disconnect(received)
 
 
+@pytest.mark.statements
 def test_a_claim_of_a_queue_without_limits_is_one_statement() -> None:
     add(1, concurrency=1, on_limit="drop")
     push_many(1, queue="plain")

@@ -321,6 +321,7 @@ def rows_read(plan: dict[str, Any]) -> int:
 
 
 @pytest.mark.skipif(connection.vendor == "sqlite", reason="the statements name the index there")
+@pytest.mark.statements
 def test_a_claim_reads_no_more_of_a_large_tenant_than_it_takes() -> None:
     fair()
     for n in range(20):

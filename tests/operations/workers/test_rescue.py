@@ -184,6 +184,7 @@ def test_a_job_that_was_lost_twice_beside_others_is_claimed_alone() -> None:
         (Isolation.ALONE, "ojs_job_isolated"),
     ],
 )
+@pytest.mark.statements
 def test_a_claim_reads_the_index_of_its_jobs(isolation: Isolation, index: str) -> None:
     keys = [job.pk for job in push_many(1000, queue="a")]
     jobs().filter(pk=keys[-1]).update(lost_with_others=ISOLATED_AFTER)

@@ -178,6 +178,7 @@ class TestEnds:
         assert workflows.advance_due() == 0
         assert read(workflow).steps_left == 1
 
+    @pytest.mark.statements
     def test_a_plain_job_writes_no_row_and_no_statement_more(self) -> None:
         push(queue="plain")
         with CaptureQueriesContext(connection) as queries:
@@ -591,6 +592,7 @@ class TestTogether:
             assert states(each) == {"a": "completed", "b": "enqueued", "c": "enqueued"}
         return len(captured)
 
+    @pytest.mark.statements
     def test_ten_take_as_many_statements_as_two(self) -> None:
         assert self.queries_for(2) == self.queries_for(10)
 

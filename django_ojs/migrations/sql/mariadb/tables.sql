@@ -1,0 +1,113 @@
+-- What Django leaves out on MariaDB: indexes of expressions or with conditions. And the collation: names
+-- and keys are compared by their code points, to their last space, whatever the database compares by.
+--
+-- There are no partial indexes, so the state is a column of the index of each condition on it.
+--
+-- This file is run statement by statement: a blank line ends a statement, and there is none within
+-- one. It may be run again: what exists stays.
+
+ALTER TABLE ojs_api_key CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
+
+ALTER TABLE ojs_checkpoint CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
+
+ALTER TABLE ojs_job CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
+    ADD INDEX IF NOT EXISTS ojs_job_claim (queue, state, limit_hold, priority DESC, enqueued_at, id),
+    ADD INDEX IF NOT EXISTS ojs_job_due (state, due_at, id),
+    ADD INDEX IF NOT EXISTS ojs_job_due_queue (queue, state, due_at, id),
+    ADD INDEX IF NOT EXISTS ojs_job_expiry (state, expires_at),
+    ADD INDEX IF NOT EXISTS ojs_job_active (worker_id, state),
+    ADD INDEX IF NOT EXISTS ojs_job_finished (state, dead_letter, finished_at, id),
+    ADD INDEX IF NOT EXISTS ojs_job_dead (dead_letter, finished_at, id),
+    ADD INDEX IF NOT EXISTS ojs_job_original_queue (original_queue),
+    ADD INDEX IF NOT EXISTS ojs_job_unique (unique_key),
+    ADD INDEX IF NOT EXISTS ojs_job_parent (parent_id, id),
+    ADD INDEX IF NOT EXISTS ojs_job_limit_waiting
+        (limit_key, state, queue, limit_hold, priority DESC, enqueued_at, id),
+    ADD INDEX IF NOT EXISTS ojs_job_tenant_turn
+        (queue, state, priority DESC, tenant_id, enqueued_at, id),
+    ADD INDEX IF NOT EXISTS ojs_job_tenant_waiting (queue, tenant_id, state);
+
+ALTER TABLE ojs_attempt CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
+    ADD INDEX IF NOT EXISTS ojs_attempt_finished (finished_at);
+
+ALTER TABLE ojs_audit_entry CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
+    ADD INDEX IF NOT EXISTS ojs_audit_entry_actor (actor, id),
+    ADD INDEX IF NOT EXISTS ojs_audit_entry_action (action, id),
+    ADD INDEX IF NOT EXISTS ojs_audit_entry_object (object_id, id);
+
+ALTER TABLE ojs_bound CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
+
+ALTER TABLE ojs_bulk_operation CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
+    ADD INDEX IF NOT EXISTS ojs_bulk_operation_open (state, id);
+
+ALTER TABLE ojs_cron_job CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
+    ADD INDEX IF NOT EXISTS ojs_cron_job_due (due_at, name),
+    ADD INDEX IF NOT EXISTS ojs_cron_job_code (owner, service);
+
+ALTER TABLE ojs_cron_run CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
+    ADD INDEX IF NOT EXISTS ojs_cron_run_name (name, id),
+    ADD INDEX IF NOT EXISTS ojs_cron_run_open (phase, name, id);
+
+ALTER TABLE ojs_event CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
+    ADD INDEX IF NOT EXISTS ojs_event_no_position (position, id),
+    ADD INDEX IF NOT EXISTS ojs_event_subject (subject, id),
+    ADD INDEX IF NOT EXISTS ojs_event_time (time);
+
+ALTER TABLE ojs_known_name CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
+    ADD INDEX IF NOT EXISTS ojs_known_name_principal (principal(255), kind);
+
+ALTER TABLE ojs_lease CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
+
+ALTER TABLE ojs_limited_queue CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
+
+ALTER TABLE ojs_limit_key CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
+    ADD INDEX IF NOT EXISTS ojs_limit_key_expires (expires_at),
+    ADD INDEX IF NOT EXISTS ojs_limit_key_by (limited_by),
+    ADD INDEX IF NOT EXISTS ojs_limit_key_dropped (dropped_at);
+
+ALTER TABLE ojs_limit_check CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
+    ADD INDEX IF NOT EXISTS ojs_limit_check_due (due_at, limit_key),
+    ADD INDEX IF NOT EXISTS ojs_limit_check_key (limit_key, due_at);
+
+ALTER TABLE ojs_outbox CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
+    ADD INDEX IF NOT EXISTS ojs_outbox_no_position (position, id),
+    ADD INDEX IF NOT EXISTS ojs_outbox_next (state, destination, position),
+    ADD INDEX IF NOT EXISTS ojs_outbox_next_of_queue (state, destination, queue, position),
+    ADD INDEX IF NOT EXISTS ojs_outbox_sent (state, sent_at),
+    ADD INDEX IF NOT EXISTS ojs_outbox_refused (state, created_at);
+
+ALTER TABLE ojs_queue CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
+
+ALTER TABLE ojs_rollup CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
+    ADD INDEX IF NOT EXISTS ojs_rollup_key (minute, queue, type),
+    ADD INDEX IF NOT EXISTS ojs_rollup_type (type, minute);
+
+ALTER TABLE ojs_saved_search CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
+
+ALTER TABLE ojs_webhook CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
+    ADD INDEX IF NOT EXISTS ojs_webhook_active (active, `cursor`);
+
+ALTER TABLE ojs_webhook_delivery CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
+    ADD INDEX IF NOT EXISTS ojs_webhook_delivery_time (created_at);
+
+ALTER TABLE ojs_worker CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
+
+ALTER TABLE ojs_workflow CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
+    ADD INDEX IF NOT EXISTS ojs_workflow_finished (state, finished_at);
+
+ALTER TABLE ojs_workflow_step CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
+    ADD INDEX IF NOT EXISTS ojs_workflow_step_ready (state, workflow_id);
+
+ALTER TABLE ojs_workflow_ended_job CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
+    ADD INDEX IF NOT EXISTS ojs_workflow_ended_job_wf (workflow_id, id);
+
+-- Rows that are locked in place of what they stand for, because MariaDB has no lock that ends with a
+-- transaction but that of a row. 4096 for each of the five kinds of subjects (see dialects/mariadb.py).
+CREATE TABLE IF NOT EXISTS ojs_lock (slot integer NOT NULL PRIMARY KEY) ENGINE = InnoDB;
+
+INSERT IGNORE INTO ojs_lock (slot)
+WITH digits (n) AS (
+    VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11), (12), (13), (14), (15)
+)
+SELECT ((k.n * 16 + a.n) * 16 + b.n) * 16 + c.n
+FROM digits AS k, digits AS a, digits AS b, digits AS c WHERE k.n < 5;

@@ -1,0 +1,844 @@
+"""MariaDB 10.11 and later. It is being built: docs/explanation/testing.md says what is tested.
+
+An UPDATE returns no rows there, so an operation that changes jobs and returns them locks them
+first, in one transaction: `_whole`. No lock but that of a row ends with a transaction, so rows of a
+table (`ojs_lock`) are locked in place of queues, tenants and keys. There are no partial indexes,
+and no notifications: idle workers poll.
+
+MySQL has the same words for most of this; it lacks RETURNING, the type of UUIDs, and `WAIT`.
+"""
+
+import random
+import time
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from datetime import UTC, datetime, timedelta
+from functools import wraps
+from math import ceil
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
+from uuid import UUID
+from zlib import crc32
+
+from django.core.checks import CheckMessage
+from django.db import IntegrityError, InterfaceError, OperationalError, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_ojs.spec import json
+from django_ojs.spec.envelope import MAX_PRIORITY, Envelope
+from django_ojs.spec.isolation import Isolation
+from django_ojs.spec.states import State
+from django_ojs.storage.dialects.base import ISOLATION, Dialect
+from django_ojs.storage.dialects.job_row import JobRow, row_of, size_of
+from django_ojs.storage.dialects.mariadb_checks import problems
+from django_ojs.storage.dialects.rows import (
+    Candidate,
+    Difference,
+    Floor,
+    KeyRow,
+    Stored,
+    Turn,
+    TurnJob,
+)
+from django_ojs.storage.dialects.server import QueryLimit
+from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+_NOW: Final = "UTC_TIMESTAMP(6)"
+_SQL: Final = load_all(
+    "mariadb",
+    now=_NOW,
+    rows="{rows}",
+    table="{table}",
+    names="{names}",
+    **KNOWN_QUEUES,
+) | {name: load("common", name) for name in ("busiest_tenants", "tenant_depth")}
+
+#: The rows of `ojs_lock` for each kind of subject.
+_SLOTS: Final = 4096
+_SUBJECT, _QUEUE, _TENANT, _UNIQUE_KEY, _LIMIT_KEY = range(5)
+
+#: Changes of the counts that one transaction folds.
+_CHANGES: Final = 5000
+#: Bytes of jobs that one statement stores: the server refuses a message above max_allowed_packet,
+#: which is 16 MiB unless the server has another value. At least one job.
+_STATEMENT_BYTES: Final = 2**20
+
+_AVAILABLE: Final = State.AVAILABLE.value
+_SCHEDULED: Final = State.SCHEDULED.value
+_PENDING: Final = State.PENDING.value
+
+_DUPLICATE_KEY: Final = 1062
+_DEADLOCK: Final = 1213
+#: How often a transaction of its own is repeated after a deadlock, and the longest pause before it.
+_REPETITIONS: Final = 5
+_PAUSE: Final = 0.02
+_TIMEOUTS: Final = {1969, 3024}
+_READ_ONLY: Final = {1290, 1792, 1836}
+#: A lock that is held for too long, a deadlock, a row that has changed, and NOWAIT.
+_CONTENTION: Final = {1205, 1213, 1020, 3572}
+#: No connection, too many of them, a server that stops, and a node of a cluster that is not ready.
+_UNAVAILABLE: Final = {
+    *(1040, 1042, 1043, 1045, 1047, 1053, 1129, 1130, 1152, 1158, 1159, 1160, 1161, 1203, 1226),
+    *(1184, 1927, 2002, 2003, 2004, 2005, 2006, 2012, 2013, 2055, 4031),
+}
+#: Greater than the id of any tenant.
+_AFTER_TENANTS: Final = "\U0010ffff"
+_NO_ID: Final = str(UUID(int=0))
+
+_CLIENT_OPTIONS: Final = {"connect_timeout": 4}
+
+
+def _code(error: BaseException) -> int:
+    code = error.args[0] if error.args else None
+    return code if isinstance(code, int) else 0
+
+
+def _slot(kind: int, subject: str) -> int:
+    return kind * _SLOTS + crc32(subject.encode()) % _SLOTS
+
+
+def _microseconds(seconds: float) -> int:
+    return round(seconds * 1_000_000)
+
+
+def _table(
+    columns: Sequence[str], rows: Sequence[Sequence[Any]], key: str = "CAST(%s AS uuid)"
+) -> tuple[str, list[Any]]:
+    """Return a table of values as SQL, whose first column is a key, and its parameters."""
+    names = ", ".join(f"%s AS {name}" for name in columns[1:])
+    first = f"SELECT {key} AS {columns[0]}" + (f", {names}" if names else "")
+    others = f" UNION ALL SELECT {', '.join(['%s'] * len(columns))}" * (len(rows) - 1)
+    return first + others, [value for row in rows for value in row]
+
+
+def _naive(moment: datetime) -> str:
+    # Not strftime: it writes the year 76 with two digits.
+    return moment.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
+
+
+def _new_job(row: JobRow, n: int) -> tuple[str, list[Any]]:
+    """Return a row of VALUES as SQL, and its parameters."""
+    now, now_values = f"{_NOW} + INTERVAL %s MICROSECOND", [n]
+    due, due_values = _moment(row, "due")
+    expires, expires_values = _moment(row, "expires")
+    options, options_values = _options(
+        row, {"scheduled_at": (due, due_values), "expires_at": (expires, expires_values)}
+    )
+    state, state_values, queued, queued_values = f"'{_AVAILABLE}'", list[Any](), now, now_values
+    if row.get("pending"):
+        state, queued, queued_values = f"'{_PENDING}'", "NULL", []
+    elif "due_in" in row and row["due_in"] > 0:
+        state, queued, queued_values = f"'{_SCHEDULED}'", "NULL", []
+    elif "due_at" in row:
+        is_later = f"CASE WHEN %s > {_NOW} THEN"
+        state, state_values = f"{is_later} '{_SCHEDULED}' ELSE '{_AVAILABLE}' END", due_values
+        queued, queued_values = f"{is_later} NULL ELSE {now} END", [*due_values, *now_values]
+    sql = _SQL["new_job"].format(
+        state=state,
+        options=options,
+        created_at=now,
+        enqueued_at=queued,
+        due=due,
+        expires=expires,
+    )
+    return sql, [
+        *(row["id"], row["type"], row["queue"], *state_values, row["priority"]),
+        *(json.dumps(row["args"]), json.dumps(row["meta"]), *options_values),
+        *(row["max_attempts"], row.get("timeout_ms"), row.get("visibility_timeout_ms")),
+        *(*now_values, *queued_values, *due_values, *expires_values),
+        *(row.get("unique_key"), row.get("workflow_id"), row.get("parent_id"), size_of(row)),
+        *(row.get("limit_key"), 0 if row.get("limit_key") is None else 1, row.get("tenant_id")),
+    ]
+
+
+def _moment(row: JobRow, name: str) -> tuple[str, list[Any]]:
+    if f"{name}_at" in row:
+        return "%s", [row[f"{name}_at"][:26]]  # Without its offset, which is that of UTC.
+    if f"{name}_in" in row:
+        return f"{_NOW} + INTERVAL %s MICROSECOND", [_microseconds(row[f"{name}_in"])]
+    return "NULL", []
+
+
+def _options(row: JobRow, times: Mapping[str, tuple[str, list[Any]]]) -> tuple[str, list[Any]]:
+    """Return the JSON of the options; it is put together as text, which keeps it as it is."""
+    became = {"scheduled_at": "due_in", "expires_at": "expires_in"}
+    relative = [name for name in became if became[name] in row]
+    text = json.dumps({k: v for k, v in row["options"].items() if k not in relative})
+    if not relative:
+        return "%s", [text]
+    parts, values = ["%s"], list[Any]([text[:-1]])
+    for number, name in enumerate(relative):
+        sql, sql_values = times[name]
+        comma = "," if number or text != "{}" else ""
+        parts += ["%s", f"LEFT(DATE_FORMAT({sql}, %s), 23)", "%s"]
+        values += [f'{comma}"{name}":"', *sql_values, "%Y-%m-%dT%H:%i:%s.%f", 'Z"']
+    return f"CONCAT({', '.join(parts)}, '}}')", values
+
+
+def _repeated(
+    method: Callable[Concatenate["MariaDB", BaseDatabaseWrapper, P], T],
+) -> Callable[Concatenate["MariaDB", BaseDatabaseWrapper, P], T]:
+    """Run a method that opens a transaction of its own again when the server ends a deadlock.
+
+    One statement of the other databases cannot deadlock, and the callers do not expect it to.
+    """
+
+    @wraps(method)
+    def repeated(
+        self: "MariaDB", connection: BaseDatabaseWrapper, /, *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        for _ in range(_REPETITIONS):
+            try:
+                return method(self, connection, *args, **kwargs)
+            except OperationalError as error:
+                # In a caller's transaction the server has rolled back more than the method's part.
+                if connection.in_atomic_block or _code(error) != _DEADLOCK:
+                    raise
+                time.sleep(random.uniform(0, _PAUSE))
+        return method(self, connection, *args, **kwargs)
+
+    return repeated
+
+
+class MariaDB(Dialect):
+    """MariaDB through mysqlclient, or through PyMySQL in its place."""
+
+    sql = _SQL
+    now = _NOW
+    backend = "mariadb"
+    count_rows = _SQL["count_rows"]
+    binary_collation = "utf8mb4_nopad_bin"
+    is_server = False
+    create_index = "CREATE INDEX"
+    can_notify = False
+    has_one_writer = False
+    keeps_subquery_order = False
+    has_json_indexes = False
+
+    def _rows(
+        self, connection: BaseDatabaseWrapper, name: str, values: Any = None, **parts: str
+    ) -> list[Any]:
+        # The driver returns tuples, not lists.
+        return list(super()._rows(connection, name, values, **parts))
+
+    def _whole(self, connection: BaseDatabaseWrapper) -> AbstractContextManager[Any]:
+        """Open a transaction for several statements, unless the caller has opened one."""
+        if connection.in_atomic_block:
+            return nullcontext()
+        return transaction.atomic(using=connection.alias)
+
+    @_repeated
+    def insert_jobs(
+        self,
+        connection: BaseDatabaseWrapper,
+        envelopes: Sequence[Envelope],
+        *,
+        generated_ids: bool,
+        only_if_admitted: bool,
+    ) -> list[Stored] | None:
+        if only_if_admitted:
+            queues = {envelope.queue for envelope in envelopes} | {"_default"}
+            if self._rows(connection, "has_bound", {"queues": self.texts(queues)})[0][0]:
+                return None
+        rows = [row_of(envelope) for envelope in envelopes]
+        parts: list[list[tuple[int, JobRow]]] = []
+        room = 0
+        for n, row in enumerate(rows):
+            size = size_of(row)
+            if not parts or size > room:
+                parts.append([])
+                room = _STATEMENT_BYTES
+            parts[-1].append((n, row))
+            room -= size
+        if len(rows) == 1:
+            stored = self._insert(connection, parts[0], generated_ids)
+            return None if only_if_admitted and not stored else stored
+        with self._whole(connection):
+            return [job for part in parts for job in self._insert(connection, part, generated_ids)]
+
+    def _insert(
+        self, connection: BaseDatabaseWrapper, jobs: Sequence[tuple[int, JobRow]], is_new: bool
+    ) -> list[Stored]:
+        texts, values = [], list[Any]()
+        for n, row in jobs:
+            text, more = _new_job(row, n)
+            texts.append(text)
+            values += more
+        try:
+            rows = self._rows(connection, "insert_jobs", values, rows=", ".join(texts))
+        except IntegrityError as error:
+            if is_new or _code(error) != _DUPLICATE_KEY:
+                raise
+            # The statement alone was undone. One by one, those of the other ids are stored.
+            if len(jobs) == 1:
+                return []
+            return [found for job in jobs for found in self._insert(connection, [job], is_new)]
+        return [
+            Stored(self.uuid(key), state, *cast("Any", [*map(self.time, times), size]))
+            for key, state, *times, size in rows
+        ]
+
+    def _lock(self, connection: BaseDatabaseWrapper, kind: int, subjects: Collection[str]) -> bool:
+        """Lock subjects, in order; whether a later statement sees what was committed meanwhile."""
+        is_fresh = True
+        for slot in sorted({_slot(kind, subject) for subject in subjects}):
+            is_fresh = bool(self._rows(connection, "lock_slot", {"slot": slot})[0][1])
+        return is_fresh
+
+    def _lock_within(
+        self, connection: BaseDatabaseWrapper, kind: int, subject: str, timeout: float
+    ) -> bool:
+        values = {"slot": _slot(kind, subject)}
+        seconds = str(max(1, ceil(timeout)))
+        return bool(self._rows(connection, "lock_slot_within", values, seconds=seconds)[0][1])
+
+    def _try_lock(self, connection: BaseDatabaseWrapper, kind: int, subject: str) -> bool:
+        return bool(self._rows(connection, "try_lock_slot", {"slot": _slot(kind, subject)}))
+
+    def _try_locks(self, connection: BaseDatabaseWrapper, keys: Collection[str]) -> set[str]:
+        """Lock limit keys; return those that no other transaction holds."""
+        return {key for key in sorted(keys) if self._try_lock(connection, _LIMIT_KEY, key)}
+
+    def lock_queue(self, connection: BaseDatabaseWrapper, queue: str, timeout: float) -> str | None:
+        return "" if self._lock_within(connection, _QUEUE, queue, timeout) else None
+
+    def renew_tickets(self, connection: BaseDatabaseWrapper, queue: str) -> None:
+        """Nothing to do: jobs of a bounded queue are always counted, under its lock."""
+
+    def spend_tickets(
+        self, connection: BaseDatabaseWrapper, queue: str, version: str, cost: int, room: int
+    ) -> None:
+        """Nothing to do: see `renew_tickets`."""
+
+    def queue_counts(
+        self, connection: BaseDatabaseWrapper, queue: str, states: Sequence[str]
+    ) -> list[tuple[str, int, int]]:
+        values = {"queue": queue, "states": list(states)}
+        return self._rows(connection, "queue_counts", values)
+
+    def lock_tenant(
+        self, connection: BaseDatabaseWrapper, queue: str, tenant: str, timeout: float
+    ) -> bool:
+        return self._lock_within(connection, _TENANT, f"{queue}\n{tenant}", timeout)
+
+    def lock_unique_keys(self, connection: BaseDatabaseWrapper, keys: Sequence[str]) -> bool:
+        return self._lock(connection, _UNIQUE_KEY, keys)
+
+    def lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> None:
+        self._lock(connection, _SUBJECT, [subject])
+
+    def try_lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> bool:
+        return self._try_lock(connection, _SUBJECT, subject)
+
+    def begin_write(self, connection: BaseDatabaseWrapper) -> None:
+        """Nothing to do: rows are locked as they change, and the check wants READ COMMITTED."""
+
+    @contextmanager
+    def lock_timeout(self, connection: BaseDatabaseWrapper, milliseconds: int) -> Iterator[None]:
+        former = self._rows(connection, "lock_timeout")[0][0]
+        self._run(connection, "set_lock_timeout", [max(1, ceil(milliseconds / 1000))])
+        try:
+            yield
+        finally:
+            self._run(connection, "set_lock_timeout", [former])
+
+    @_repeated
+    def claim(
+        self,
+        connection: BaseDatabaseWrapper,
+        *,
+        queue: str,
+        limit: int,
+        worker_id: str | None,
+        lease_ms: int,
+        own_lease: bool,
+        isolation: Isolation,
+        max_bytes: int,
+        at_least_one: bool,
+        floor: Floor | None = None,
+        limits_checked: bool = False,
+    ) -> list[tuple[Any, ...]]:
+        with self._whole(connection):
+            values = {"queue": queue, "limit": limit, "limits_checked": limits_checked}
+            condition = ISOLATION[isolation]
+            found = self._rows(connection, "claimable", values, isolation=condition)
+            keys: list[str] = []
+            for key, size in found:
+                max_bytes -= size
+                if max_bytes < 0 and (keys or not at_least_one):
+                    break
+                keys.append(key)
+            return self._claim(
+                connection, keys, worker_id=worker_id, lease_ms=lease_ms, own_lease=own_lease
+            )
+
+    @_repeated
+    def claim_chosen(
+        self,
+        connection: BaseDatabaseWrapper,
+        keys: Collection[UUID],
+        *,
+        worker_id: str | None,
+        lease_ms: int,
+        own_lease: bool,
+    ) -> list[tuple[Any, ...]]:
+        with self._whole(connection):
+            rows, values = _table(["id"], [[str(key)] for key in sorted(keys)] or [[_NO_ID]])
+            found = self._rows(connection, "lock_available", values, rows=rows)
+            return self._claim(
+                connection,
+                [key for (key,) in found],
+                worker_id=worker_id,
+                lease_ms=lease_ms,
+                own_lease=own_lease,
+            )
+
+    def _claim(
+        self,
+        connection: BaseDatabaseWrapper,
+        keys: Sequence[str],
+        *,
+        worker_id: str | None,
+        lease_ms: int,
+        own_lease: bool,
+    ) -> list[tuple[Any, ...]]:
+        if not keys:
+            return []
+        values = {"worker_id": worker_id, "lease_ms": lease_ms, "own_lease": own_lease}
+        self._run(connection, "claim", {**values, "keys": list(keys)})
+        return self._rows(connection, "claimed", {"keys": list(keys)})
+
+    def _lock_jobs(
+        self, connection: BaseDatabaseWrapper, keys: Collection[str]
+    ) -> list[tuple[Any, ...]]:
+        rows, values = _table(["id"], [[key] for key in sorted(keys)])
+        return self._rows(connection, "lock_jobs", values, rows=rows)
+
+    @_repeated
+    def complete(self, connection: BaseDatabaseWrapper, worker_id: str, finished: str) -> set[UUID]:
+        given = {item["id"]: item for item in _items(finished)}
+        if not given:
+            return set()
+        with self._whole(connection):
+            held = []
+            for key, _, _, state, run, worker, *_ in self._lock_jobs(connection, given):
+                if (state, run, worker) == (State.ACTIVE.value, given[key]["run"], worker_id):
+                    result = given[key]["result"]
+                    held.append([key, None if result is None else json.dumps(result)])
+            if held:
+                rows, values = _table(["id", "result"], held)
+                self._run(connection, "complete", values, rows=rows)
+        return {UUID(key) for key, _ in held}
+
+    @_repeated
+    def take_back(
+        self, connection: BaseDatabaseWrapper, keys: Collection[UUID], *, error: str, spends: bool
+    ) -> list[tuple[UUID, str, str, str]]:
+        back: list[str] = []
+        # By whether it becomes a dead letter.
+        ended: dict[bool, list[str]] = {False: [], True: []}
+        found: list[tuple[UUID, str, str, str]] = []
+        if not keys:
+            return []
+        with self._whole(connection):
+            for row in self._lock_jobs(connection, [str(key) for key in keys]):
+                key, queue, type, state, _, _, attempt, returned, most, _, options, _ = row
+                if state != State.ACTIVE.value:
+                    continue
+                if spends and attempt - returned >= most:
+                    ended[_is_kept(options)].append(key)
+                    found.append((UUID(key), queue, type, State.DISCARDED.value))
+                else:
+                    back.append(key)
+                    found.append((UUID(key), queue, type, _AVAILABLE))
+            if back:
+                values: dict[str, Any] = {"keys": back, "error": error, "spends": spends}
+                self._run(connection, "take_back", values)
+            for dead_letter, jobs in ended.items():
+                if jobs:
+                    values = {"keys": jobs, "error": error, "dead_letter": dead_letter}
+                    self._run(connection, "end_lapsed", values)
+        return found
+
+    def oldest_available(
+        self, connection: BaseDatabaseWrapper, queue: str, limit: int
+    ) -> list[UUID]:
+        found = self._rows(connection, "longest_available", {"queue": queue, "limit": limit})
+        if not found:
+            return []
+        rows, values = _table(["id"], found)
+        return [
+            self.uuid(key) for (key,) in self._rows(connection, "lock_available", values, rows=rows)
+        ]
+
+    def reschedule(self, connection: BaseDatabaseWrapper, jobs: Mapping[UUID, datetime]) -> int:
+        rows, values = _table(
+            ["id", "due_at"], [[str(key), _naive(at)] for key, at in sorted(jobs.items())]
+        )
+        with connection.cursor() as cursor:
+            cursor.execute(_SQL["reschedule"].format(rows=rows), values)
+            return int(cursor.rowcount)
+
+    @_repeated
+    def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str, str]]:
+        with self._whole(connection):
+            return self._promote(connection, self._rows(connection, "due_jobs", {"limit": limit}))
+
+    @_repeated
+    def promote_by_queue(
+        self, connection: BaseDatabaseWrapper, queues: Sequence[str], each: int
+    ) -> list[tuple[UUID, str, str]]:
+        with self._whole(connection):
+            due: list[Any] = []
+            for queue in queues:
+                values = {"queue": queue, "limit": each}
+                due += self._rows(connection, "due_jobs_of_queue", values)
+            return self._promote(connection, due)
+
+    def _promote(
+        self, connection: BaseDatabaseWrapper, due: Sequence[Sequence[str]]
+    ) -> list[tuple[UUID, str, str]]:
+        if not due:
+            return []
+        rows, values = _table(["id"], due)
+        found = self._rows(connection, "lock_due", values, rows=rows)
+        found.sort(key=lambda row: (row[3], row[0]))
+        if found:
+            numbered = [[row[0], n] for n, row in enumerate(found, 1)]
+            rows, values = _table(["id", "n"], numbered)
+            self._run(connection, "promote", values, rows=rows)
+        return [(self.uuid(key), queue, before) for key, queue, before, _ in found]
+
+    def counts(
+        self, connection: BaseDatabaseWrapper, queues: list[str] | None
+    ) -> list[tuple[str, str, int]]:
+        if queues is None:
+            return self._rows(connection, "counts")
+        return self._rows(connection, "counts_of", {"queues": self.texts(queues)})
+
+    def count_totals(
+        self, connection: BaseDatabaseWrapper, queues: list[str] | None
+    ) -> list[tuple[str, int]]:
+        totals: Counter[str] = Counter()
+        for _, state, number in self.counts(connection, queues):
+            totals[state] += number
+        return list(totals.items())
+
+    def fold_counts(self, connection: BaseDatabaseWrapper) -> int:
+        folded = 0
+        while number := self._fold(connection):
+            folded += number
+            if number < _CHANGES:
+                break
+        return folded
+
+    @_repeated
+    def _fold(self, connection: BaseDatabaseWrapper) -> int:
+        with self._whole(connection):
+            changes = self._rows(connection, "changes", {"limit": _CHANGES})
+            jobs: Counter[tuple[str, str]] = Counter()
+            sizes: Counter[tuple[str, str]] = Counter()
+            for _, queue, state, n, size in changes:
+                jobs[queue, state] += n
+                sizes[queue, state] += size
+            # In the order of the key, so that two transactions that fold at once cannot deadlock.
+            for place in sorted(jobs):
+                if jobs[place] or sizes[place]:
+                    self._run(connection, "fold_count", [*place, jobs[place], sizes[place]])
+            if changes:
+                self._run(connection, "delete_changes", {"ids": [change[0] for change in changes]})
+            return len(changes)
+
+    @_repeated
+    def repair_counts(self, connection: BaseDatabaseWrapper) -> list[Difference]:
+        with self._whole(connection):
+            wrong = self.count_differences(connection)
+            # As changes: those that others commit meanwhile are added as always.
+            for queue, state, counted, actual, counted_size, size in wrong:
+                values = [queue, state, actual - counted, size - counted_size]
+                self._run(connection, "add_change", values)
+        return wrong
+
+    def limited_candidates(
+        self,
+        connection: BaseDatabaseWrapper,
+        *,
+        queue: str,
+        limit: int,
+        limited: int,
+        busy: Collection[str],
+        isolation: Isolation,
+    ) -> list[Candidate]:
+        values = {"queue": queue, "limit": limit, "limited": limited, "busy": self.texts(busy)}
+        condition = ISOLATION[isolation]
+        rows = self._rows(connection, "unlimited_candidates", values, isolation=condition)
+        rows += self._rows(connection, "limited_candidates", values, isolation=condition)
+        rows.sort(key=lambda row: (-row[1], row[2], self.uuid(row[0])))
+        locked = self._try_locks(connection, {row[4] for row in rows if row[4] is not None})
+        return [
+            Candidate(self.uuid(id), size, key, policy, key in locked)
+            for id, _, _, size, key, policy in rows
+        ]
+
+    def tenants_in_turn(
+        self, connection: BaseDatabaseWrapper, queue: str, starts: Mapping[int, str], limit: int
+    ) -> list[tuple[int, str]]:
+        found: list[tuple[int, str]] = []
+        values: dict[str, Any] = {"queue": queue, "priority": MAX_PRIORITY + 1}
+        while rows := self._rows(connection, "priority_below", values):
+            values["priority"] = rows[0][0]
+            start = starts.get(rows[0][0], "")
+            for after, last in ((start, _AFTER_TENANTS), ("", start)):
+                values |= {"after": after, "last": last}
+                while names := self._rows(connection, "next_tenant", values):
+                    values["after"] = names[0][0]
+                    found.append((rows[0][0], names[0][0]))
+                    if len(found) == limit:
+                        return found
+        return found
+
+    def turn_jobs(
+        self,
+        connection: BaseDatabaseWrapper,
+        queue: str,
+        turns: Sequence[Turn],
+        *,
+        limit: int,
+        busy: Collection[str],
+        isolation: Isolation,
+    ) -> list[TurnJob]:
+        found: list[Any] = []
+        for turn in turns:
+            number = min(turn.number, limit - len(found))
+            if number > 0:
+                values: dict[str, Any] = {"queue": queue, "priority": turn.priority}
+                values |= {"tenant": turn.tenant, "skip": turn.skip, "number": number}
+                values["busy"] = self.texts(busy)
+                rows = self._rows(connection, "turn_jobs", values, isolation=ISOLATION[isolation])
+                found += rows
+        locked = self._try_locks(connection, {row[5] for row in found if row[5] is not None})
+        return [self._turn_job((*row, row[5] in locked)) for row in found]
+
+    def limit_keys_use(
+        self, connection: BaseDatabaseWrapper, keys: Collection[str]
+    ) -> list[KeyRow]:
+        found = [self._rows(connection, "limit_keys_use", {"key": key}) for key in sorted(keys)]
+        return [KeyRow(*row) for rows in found for row in rows]
+
+    def limit_keys_waiting(
+        self, connection: BaseDatabaseWrapper, keys: Collection[str], most: int
+    ) -> list[tuple[str, int, str | None]]:
+        found: list[tuple[str, int, str | None]] = []
+        for key in sorted(keys):
+            found += self._rows(connection, "limit_keys_waiting", {"key": key, "most": most})
+        return found
+
+    def limit_keys(self, connection: BaseDatabaseWrapper, limit: int) -> list[str]:
+        found: list[str] = []
+        while len(found) < limit:
+            after = found[-1] if found else ""
+            key = self._rows(connection, "next_limit_key", {"after": after})[0][0]
+            if key is None:
+                break
+            found.append(key)
+        return found
+
+    def due_limit_keys(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[str, bool]]:
+        keys = [key for (key,) in self._rows(connection, "due_limit_keys", {"limit": limit})]
+        locked = self._try_locks(connection, keys)
+        return [(key, key in locked) for key in keys]
+
+    def held_jobs(
+        self, connection: BaseDatabaseWrapper, keys: Collection[str], limit: int
+    ) -> list[tuple[str, str, UUID, str | None]]:
+        queues = [name for (name,) in self._rows(connection, "marked_queues")]
+        rows: list[Any] = []
+        for key in sorted(keys):
+            for queue in queues:
+                values = {"key": key, "queue": queue, "limit": limit}
+                rows += self._rows(connection, "held_jobs", values)
+        return [(key, queue, self.uuid(id), policy) for key, queue, id, policy in rows]
+
+    def held_behind(
+        self,
+        connection: BaseDatabaseWrapper,
+        *,
+        key: str,
+        queue: str,
+        policies: Collection[str],
+        behind: int,
+        limit: int,
+    ) -> list[tuple[UUID, str | None]]:
+        values = {"key": key, "queue": queue, "behind": behind, "limit": limit}
+        values["policies"] = self.texts(policies)
+        found = self._rows(connection, "held_behind", values)
+        if not found:
+            return []
+        rows, parameters = _table(["id"], found)
+        policy = dict(self._rows(connection, "lock_held", parameters, rows=rows))
+        return [(self.uuid(id), policy[id]) for (id,) in found if id in policy]
+
+    def assign_positions(self, connection: BaseDatabaseWrapper, table: str, limit: int) -> int:
+        found = self._rows(connection, "unplaced", [limit], table=table)
+        if found:
+            placed = [[key, last + n] for n, (key, last) in enumerate(found, 1)]
+            rows, values = _table(["id", "position"], placed, key="%s")
+            self._run(connection, "assign_positions", values, rows=rows, table=table)
+        return len(found)
+
+    def add_events(self, connection: BaseDatabaseWrapper, events: str) -> None:
+        rows = [{**event, "data": json.dumps(event["data"])} for event in _items(events)]
+        with connection.cursor() as cursor:
+            cursor.executemany(_SQL["add_event"], rows)
+
+    @_repeated
+    def advance_cron_jobs(self, connection: BaseDatabaseWrapper, rows: str) -> list[str]:
+        advanced: list[str] = []
+        with self._whole(connection):
+            # In the order of the names, so that two schedulers cannot deadlock.
+            for row in sorted(_items(rows), key=lambda row: str(row["name"])):
+                if self._rows(connection, "lock_cron_job", row):
+                    self._run(connection, "advance_cron_job", row)
+                    advanced.append(row["name"])
+        return advanced
+
+    @_repeated
+    def add_cron_runs(self, connection: BaseDatabaseWrapper, runs: str) -> None:
+        with self._whole(connection):
+            for run in sorted(_items(runs), key=lambda run: str(run["name"])):
+                self._run(connection, "note_cron_run", run)
+                self._run(connection, "add_cron_run", run)
+
+    @_repeated
+    def take_ended_jobs(
+        self, connection: BaseDatabaseWrapper, workflow_ids: Collection[UUID], limit: int
+    ) -> list[tuple[UUID, UUID, str]]:
+        values = {"workflow_ids": self.ids(workflow_ids), "limit": limit}
+        with self._whole(connection):
+            rows = self._rows(connection, "ended_jobs", values)
+            if rows:
+                self._run(connection, "take_ended_jobs", {"ids": [row[0] for row in rows]})
+        return [
+            (self.uuid(workflow_id), self.uuid(job_id), state)
+            for _, workflow_id, job_id, state in rows
+        ]
+
+    @_repeated
+    def save_workflows(
+        self, connection: BaseDatabaseWrapper, workflows: str, *, running: str
+    ) -> list[tuple[UUID, datetime | None, datetime | None]]:
+        given = _items(workflows)
+        if not given:
+            return []
+        with self._whole(connection):
+            for values in given:
+                self._run(connection, "save_workflow", {**values, "running": running})
+            keys = [values["id"] for values in given]
+            rows = self._rows(connection, "saved_workflows", {"keys": keys})
+        return [(self.uuid(key), self.time(start), self.time(end)) for key, start, end in rows]
+
+    @_repeated
+    def end_steps(self, connection: BaseDatabaseWrapper, ended: str, *, most: int) -> list[UUID]:
+        states = {item["id"]: item["state"] for item in _items(ended)}
+        if not states:
+            return []
+        with self._whole(connection):
+            rows, values = _table(["id"], [[key] for key in sorted(states)])
+            found = [key for (key,) in self._rows(connection, "lock_steps", values, rows=rows)]
+            if found:
+                rows, values = _table(["id", "state"], [[key, states[key]] for key in found])
+                parts = {"rows": rows, "now": _NOW, "most": str(most)}
+                parts["completed"] = State.COMPLETED.value
+                self._run(connection, "end_steps", values, **parts)
+        return [self.uuid(key) for key in found]
+
+    def save_checkpoint(
+        self, connection: BaseDatabaseWrapper, key: Any, run: int, state: str
+    ) -> tuple[int, datetime] | None:
+        values = {"job_id": key, "run": run, "state": state}
+        stored_run, sequence, created_at = self._rows(connection, "save_checkpoint", values)[0]
+        if stored_run != run:
+            return None
+        return sequence, cast("datetime", self.time(created_at))
+
+    @_repeated
+    def erase(self, connection: BaseDatabaseWrapper, keys: Collection[UUID]) -> int:
+        with self._whole(connection):
+            self._run(connection, "erase_attempts", {"keys": self.ids(keys)})
+            with connection.cursor() as cursor:
+                cursor.execute(_SQL["erase"], {"keys": self.ids(keys)})
+                return int(cursor.rowcount)
+
+    @contextmanager
+    def query_timeout(
+        self, connection: BaseDatabaseWrapper, seconds: float
+    ) -> Iterator[QueryLimit]:
+        former = self._rows(connection, "statement_time")[0][0]
+        self._run(connection, "set_statement_time", [seconds])
+        try:
+            # A statement that was stopped does not end its transaction.
+            yield nullcontext
+        finally:
+            self._run(connection, "set_statement_time", [former])
+
+    def notify(
+        self, connection: BaseDatabaseWrapper, payloads: Sequence[str], channel: str
+    ) -> None:
+        """Nothing to do: a connection cannot listen."""
+
+    def is_contention_error(self, error: OperationalError) -> bool:
+        return _code(error) in _CONTENTION
+
+    def is_unavailable_error(self, error: BaseException) -> bool:
+        # Not each OperationalError: a column that is missing is one too.
+        if isinstance(error, InterfaceError) or self.is_read_only_error(error):
+            return True
+        known = {0} | _UNAVAILABLE | _CONTENTION
+        return isinstance(error, OperationalError) and _code(error) in known
+
+    def is_read_only_error(self, error: BaseException) -> bool:
+        return _code(error) in _READ_ONLY
+
+    def is_timeout_error(self, error: BaseException) -> bool:
+        return _code(error) in _TIMEOUTS
+
+    def before(self, age: timedelta) -> int:
+        return age // timedelta(microseconds=1)
+
+    def ids(self, keys: Collection[UUID]) -> list[str]:
+        # The driver writes a list; an empty one would be no SQL.
+        return [str(key) for key in keys] or [_NO_ID]
+
+    def texts(self, values: Collection[str]) -> list[str]:
+        return sorted(values) or [""]
+
+    def uuid(self, value: Any) -> UUID:
+        return value if isinstance(value, UUID) else UUID(value)
+
+    def time(self, value: Any) -> datetime | None:
+        # An expression may come as text.
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+        return cast("datetime", moment).replace(tzinfo=UTC) if value is not None else None
+
+    def clock(self, connection: BaseDatabaseWrapper) -> datetime:
+        return cast("datetime", self.time(self._rows(connection, "clock")[0][0]))
+
+    def client_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in _CLIENT_OPTIONS.items() if name not in options}
+
+    def check(self, connection: BaseDatabaseWrapper) -> list[CheckMessage]:
+        is_utc = bool(self._rows(connection, "is_utc")[0][0])
+        return problems(connection, dict(self._rows(connection, "settings")), is_utc=is_utc)
+
+
+def _items(text: str) -> list[dict[str, Any]]:
+    return cast("list[dict[str, Any]]", json.loads_stored(text))
+
+
+def _is_kept(options: str) -> bool:
+    """Say whether a job that has spent its attempts becomes a dead letter."""
+    found = cast("dict[str, Any]", json.loads_stored(options)).get("retry") or {}
+    return str(found.get("on_exhaustion", "dead_letter")) == "dead_letter"

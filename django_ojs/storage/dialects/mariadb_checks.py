@@ -1,0 +1,87 @@
+"""What is wrong with the version or the settings of a MariaDB server, or of a session on it."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from django.core.checks import CheckMessage, Error, Warning
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+_OLDEST_SUPPORTED: Final = (10, 11)
+#: A job of the largest size is one parameter of a statement.
+_PACKET: Final = 16 * 2**20
+_STRICT: Final = {"STRICT_TRANS_TABLES", "STRICT_ALL_TABLES"}
+
+
+def problems(
+    connection: BaseDatabaseWrapper, settings: Mapping[str, str], *, is_utc: bool
+) -> list[CheckMessage]:
+    """Return what is wrong; `settings` are the variables of the session."""
+    link: Any = connection  # Django's MySQL backend knows the version.
+    options = f"DATABASES[{connection.alias!r}]['OPTIONS']"
+    if not link.mysql_is_mariadb:
+        return [
+            Error(
+                f"The database {connection.alias!r} is MySQL, where django_ojs does not run: its "
+                "statements need RETURNING and the type uuid of MariaDB.",
+                hint="Use PostgreSQL, SQLite or MariaDB.",
+                id="django_ojs.E003",
+            )
+        ]
+    if link.mysql_version < _OLDEST_SUPPORTED:
+        version = ".".join(map(str, link.mysql_version))
+        return [Error(f"django_ojs needs MariaDB 10.11; this is {version}.", id="django_ojs.E004")]
+    found: list[CheckMessage] = [
+        Warning(
+            "Support for MariaDB is being built: a part of the tests passes. It is not for "
+            "production.",
+            hint="docs/explanation/testing.md says which part.",
+            id="django_ojs.W006",
+        )
+    ]
+    if not settings["tx_isolation"].startswith("READ-"):
+        found.append(
+            _wrong(
+                f"transactions have the isolation {settings['tx_isolation']}, in which a statement "
+                "does not see what was committed while it waited for a lock: limits, bounds and "
+                "unique keys would not hold.",
+                f"{options}['isolation_level'] = 'read committed'",
+            )
+        )
+    if not is_utc:
+        found.append(
+            _wrong(
+                "the time zone of the session is not UTC, in which Django stores times: jobs would "
+                "be due, and leases end, hours too early or too late.",
+                f"{options}['init_command'] = \"SET time_zone = '+00:00'\"",
+            )
+        )
+    if not _STRICT & set(settings["sql_mode"].split(",")):
+        found.append(
+            _wrong(
+                "the session is not strict: it would cut off what does not fit into a column.",
+                f"{options}['init_command'] = \"SET sql_mode = 'STRICT_TRANS_TABLES'\"",
+            )
+        )
+    if settings["character_set_connection"] != "utf8mb4":
+        found.append(
+            _wrong(
+                f"the session writes {settings['character_set_connection']}, which has no word for "
+                "some characters of arguments.",
+                f"{options}['charset'] = 'utf8mb4'",
+            )
+        )
+    if int(settings["max_allowed_packet"]) < _PACKET:
+        found.append(
+            Warning(
+                f"The server of {connection.alias!r} refuses statements above "
+                f"{settings['max_allowed_packet']} bytes: jobs with large arguments, and batches "
+                "of them, cannot be stored.",
+                hint="Set max_allowed_packet to 16 MiB or more.",
+                id="django_ojs.W007",
+            )
+        )
+    return found
+
+
+def _wrong(problem: str, cure: str) -> Error:
+    return Error(f"MariaDB: {problem}", hint=cure, id="django_ojs.E010")

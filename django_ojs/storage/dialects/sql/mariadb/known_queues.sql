@@ -1,0 +1,35 @@
+-- The known queues, as common/known_queues.sql: with the number of the row in place of a LIMIT that is
+-- an expression, and without a text type.
+WITH counted AS (
+    SELECT queue, sum(n) AS jobs,
+           sum(CASE WHEN state IN ({waiting}) THEN n ELSE 0 END) AS waiting,
+           sum(CASE WHEN state IN ({unfinished}) THEN n ELSE 0 END) AS unfinished
+    FROM ({count_rows}) AS counts WHERE queue NOT IN ({reserved}) AND {condition}
+    GROUP BY queue HAVING {with_jobs}
+),
+stored AS (
+    SELECT name AS queue, config FROM ojs_queue WHERE name NOT IN ({reserved})
+),
+known AS (
+    SELECT counted.queue, config, jobs, waiting, unfinished
+    FROM counted LEFT JOIN stored ON stored.queue = counted.queue
+    WHERE config IS NULL OR config NOT LIKE %(deleted)s OR unfinished > 0
+    UNION ALL
+    SELECT queue, config, 0, 0, 0 FROM stored
+    WHERE config NOT LIKE %(deleted)s AND {condition}
+      AND NOT EXISTS (SELECT 1 FROM counted WHERE counted.queue = stored.queue)
+),
+ranked AS (
+    SELECT queue, jobs, waiting, unfinished,
+           CASE WHEN coalesce(config, %(nothing)s) <> %(nothing)s OR {in_code}
+                THEN 1 ELSE 0 END AS configured
+    FROM known
+),
+placed AS (
+    SELECT *, row_number() OVER (ORDER BY {order}) AS place FROM ranked WHERE {after}
+)
+SELECT total.n, page.queue
+FROM (SELECT count(*) AS n FROM ranked) AS total
+LEFT JOIN (SELECT * FROM placed
+           WHERE place > %(offset)s AND place <= %(offset)s + {limit}) AS page ON 1 = 1
+ORDER BY page.place

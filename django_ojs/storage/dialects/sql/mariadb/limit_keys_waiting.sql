@@ -1,0 +1,9 @@
+-- Of a key the waiting jobs, up to a number, and the policy of one of its jobs.
+SELECT %(key)s,
+       (SELECT count(*) FROM (SELECT 1 FROM ojs_job
+                              WHERE limit_key = %(key)s AND state {before_fetch}
+                              LIMIT %(most)s) AS waiting),
+       COALESCE((SELECT JSON_EXTRACT(options, '$.rate_limit') FROM ojs_job
+                 WHERE limit_key = %(key)s AND state {before_fetch} LIMIT 1),
+                (SELECT JSON_EXTRACT(options, '$.rate_limit') FROM ojs_job
+                 WHERE limit_key = %(key)s AND state {before_ack} LIMIT 1))

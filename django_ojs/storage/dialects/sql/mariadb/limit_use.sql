@@ -1,0 +1,7 @@
+-- How much of the limits of a queue is used, for the holder of the limit's lock: the active jobs,
+-- the starts, and the time in milliseconds; and whether the statement sees all that was committed
+-- before the lock was taken.
+SELECT (SELECT count(*) FROM ojs_job WHERE state {before_ack} AND queue = %(queue)s),
+       (SELECT starts FROM ojs_limited_queue WHERE queue = %(queue)s),
+       TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {now}) DIV 1000,
+       @@tx_isolation LIKE 'READ-%%'

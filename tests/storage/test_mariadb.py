@@ -1,0 +1,199 @@
+"""What is different on MariaDB, and what a server that is set up wrong would do to the jobs."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+
+import pytest
+from django.apps import apps
+from django.db import OperationalError, connection, transaction
+
+from django_ojs import checks
+from django_ojs.migrations import _run_sql_files as schema_files
+from django_ojs.models import Job, LimitKey
+from django_ojs.operations import ack, fetch
+from django_ojs.operations import push as pushing
+from django_ojs.spec.states import State
+from django_ojs.storage import transitions
+from django_ojs.storage.figures import counts
+from tests.factories import GENERATED, WORKER, active, envelope, own_connections, push, read
+
+pytestmark = [pytest.mark.mariadb, pytest.mark.django_db(transaction=True)]
+
+COLLATION = "utf8mb4_nopad_bin"
+
+
+@pytest.fixture
+def new_session() -> Iterator[None]:
+    """Give a test a session whose variables it may change."""
+    connection.close()
+    yield
+    connection.close()
+
+
+def said() -> list[str]:
+    found = checks.check_database(databases=["default"])
+    assert {problem.id for problem in found} <= {
+        "django_ojs.E010",
+        "django_ojs.W006",
+        "django_ojs.W007",
+    }
+    return [problem.msg for problem in found if problem.id != "django_ojs.W006"]
+
+
+def test_every_text_is_compared_by_its_code_points_to_its_last_space() -> None:
+    tables = {
+        model._meta.db_table
+        for model in apps.get_app_config("django_ojs").get_models()
+        if model._meta.managed
+    } | {"ojs_count", "ojs_count_change"}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT table_name, column_name, collation_name FROM information_schema.columns"
+            " WHERE table_schema = DATABASE() AND collation_name IS NOT NULL"
+        )
+        found = [row for row in cursor.fetchall() if row[0] in tables]
+        cursor.execute("SELECT @@collation_database")
+        assert cursor.fetchone()[0] != COLLATION, "the database has another one"
+    assert {row[0] for row in found} <= tables
+    assert {row for row in found if row[2] != COLLATION} == set()
+    for key in ("a", "A", "a ", "ä", "á"):
+        LimitKey.primary.create(key=key, expires_at="2030-01-01T00:00:00Z")
+    assert LimitKey.primary.get(pk="a ").key == "a "
+    assert LimitKey.primary.filter(key__in=["a"]).count() == 1
+
+
+def test_json_is_stored_as_it_is_however_deep() -> None:
+    deep: object = ["é\u2028\U0001f600", 1e300, 0.1, -9007199254740991, {"z": 1, "a": None}]
+    for _ in range(50):
+        deep = [deep]
+    claimed = active(args=[deep], meta={"b": 1, "a": "\\"})
+    assert claimed.args == [deep]
+    assert list(claimed.meta) == ["b", "a"]
+    ack.ack(claimed.id, result={"deep": deep})
+    assert read(claimed.id).result == {"deep": deep}
+    # A batch is completed by another statement.
+    claimed = active()
+    assert ack.ack_batch(WORKER, [(claimed.id, claimed.run, deep)]) == {claimed.id}
+    assert read(claimed.id).result == deep
+
+
+def test_a_batch_above_the_largest_message_of_the_server_is_stored_in_order() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT @@max_allowed_packet")
+        number = cursor.fetchone()[0] // 900_000 + 2
+    wanted = [envelope(queue="large", args=["x" * 900_000]) for _ in range(number)]
+    with transaction.atomic():
+        pushing.push_batch(wanted, GENERATED)
+    stored = Job.objects.filter(queue="large").order_by("enqueued_at", "id")
+    assert list(stored.values_list("pk", flat=True)) == [job.id for job in wanted]
+
+
+def test_eight_workers_at_once_claim_and_end_each_job_once() -> None:
+    number, workers = 240, 8
+    for _ in range(number // 60):
+        pushing.push_batch([envelope(queue="busy") for _ in range(60)], GENERATED)
+    start = threading.Barrier(workers)
+    ended: Counter[object] = Counter()
+
+    def work(name: str) -> None:
+        with own_connections():
+            start.wait(30)
+            while jobs := fetch.fetch(["busy"], count=7, worker_id=name, due=False):
+                ended.update(ack.ack_batch(name, [(job.id, job.run, {"by": name}) for job in jobs]))
+
+    with ThreadPoolExecutor(workers) as pool:
+        for future in [pool.submit(work, f"worker-{n}") for n in range(workers)]:
+            future.result(120)
+    left = Job.objects.filter(queue="busy").exclude(state=State.COMPLETED)
+    assert not left.exists()
+    assert len(ended) == number
+    assert set(ended.values()) == {1}
+    assert counts.by_queue(["busy"])["busy"][State.COMPLETED] == number
+    while counts.fold():
+        pass
+    assert counts.by_queue(["busy"])["busy"][State.COMPLETED] == number
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT count(*) FROM ojs_count_change")
+        assert cursor.fetchone()[0] == 0
+
+
+@pytest.mark.parametrize("is_callers", [False, True])
+def test_a_deadlock_is_repeated_unless_the_transaction_is_the_callers(*, is_callers: bool) -> None:
+    first, second = sorted((active(), active()), key=lambda job: job.id)
+    others = [push(queue="others").pk for _ in range(50)]
+    has_second, may_go_on = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with own_connections(), transaction.atomic():
+            # More rows than the other one has changed: the server ends that.
+            Job.primary.filter(pk__in=others).update(priority=1)
+            Job.primary.select_for_update().get(pk=second.id)
+            has_second.set()
+            may_go_on.wait(30)
+            Job.primary.select_for_update().get(pk=first.id)
+
+    def complete() -> set[object]:
+        # It locks the first, and waits for the second.
+        return set(
+            transitions.complete(WORKER, [(first.id, first.run, 1), (second.id, second.run, 2)])
+        )
+
+    def in_a_transaction(operation: Callable[[], object]) -> None:
+        with transaction.atomic():
+            push(queue="lost")
+            operation()
+
+    def let_it_go_on() -> None:
+        with own_connections(), connection.cursor() as cursor:
+            waiting = 0
+            while not waiting:
+                # What it shows is a tenth of a second old, and stays so while it is asked for.
+                time.sleep(0.2)
+                cursor.execute(
+                    "SELECT count(*) FROM information_schema.innodb_trx"
+                    " WHERE trx_state = 'LOCK WAIT'"
+                )
+                waiting = cursor.fetchone()[0]
+            may_go_on.set()
+
+    with ThreadPoolExecutor(2) as pool:
+        futures = [pool.submit(other)]
+        assert has_second.wait(30)
+        futures.append(pool.submit(let_it_go_on))
+        if is_callers:
+            with pytest.raises(OperationalError, match="Deadlock"):
+                in_a_transaction(complete)
+        else:
+            assert complete() == {first.id, second.id}
+        for future in futures:
+            future.result(60)
+    assert not Job.objects.filter(queue="lost").exists()
+    wanted = State.ACTIVE if is_callers else State.COMPLETED
+    assert {read(first.id).state, read(second.id).state} == {wanted}
+
+
+@pytest.mark.usefixtures("new_session")
+def test_a_session_that_is_set_up_wrong_is_refused() -> None:
+    assert said() == []
+    for statement, problem in (
+        ("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ", "isolation REPEATABLE-READ"),
+        ("SET time_zone = '+01:00'", "time zone of the session is not UTC"),
+        ("SET sql_mode = ''", "not strict"),
+        ("SET NAMES latin1", "writes latin1"),
+    ):
+        with connection.cursor() as cursor:
+            cursor.execute(statement)
+        assert problem in said()[0]
+        connection.close()
+        assert said() == []
+
+
+def test_the_schema_can_be_created_twice() -> None:
+    push(queue="kept")
+    schema_files.create(connection)
+    assert counts.by_queue(["kept"])["kept"][State.AVAILABLE] == 1
