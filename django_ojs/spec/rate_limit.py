@@ -222,6 +222,8 @@ class Starts:
 
         It counts for each rate that a job of the key had, as long as that needs its starts.
         """
+        if not (self.windows or self.throttles or limit.windows or limit.throttles):
+            return self
         used = [Rate(limit=1, period_ms=ms) for ms in self.windows]
         windows = {rate for rate in used if self._log(rate, now)} | set(limit.windows)
         started = self.after(replace(limit, windows=tuple(windows)), 1, now)

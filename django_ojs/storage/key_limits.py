@@ -133,6 +133,8 @@ class _Round:
     exceeded: dict[str, tuple[str, int | None, int | None]] = field(default_factory=dict)
     #: Before the chosen jobs start.
     uses: dict[str, KeyUse] = field(default_factory=dict)
+    #: The keys that have starts to store, because of a rate.
+    rated: set[str] = field(default_factory=set)
     #: When the rates of keys have room again, in milliseconds since 1970.
     room_at: dict[str, int] = field(default_factory=dict)
     #: For when jobs of keys were rescheduled last.
@@ -269,6 +271,7 @@ def _choose(
         found.chosen.append(job)
         if job.key is not None and use is not None:
             uses[job.key] = use.after_start()
+    found.rated = {key for key, use in uses.items() if use.starts.windows or use.starts.throttles}
     return found
 
 
@@ -355,7 +358,7 @@ def _add_starts(found: _Round, started_at: datetime) -> None:
     """Store the starts of the chosen jobs, for the rates of their keys."""
     uses: dict[str, KeyUse] = {}
     for job in found.chosen:
-        if job.key is not None:
+        if job.key is not None and job.key in found.rated:
             use = uses.get(job.key) or found.uses[job.key].claimed_at(started_at)
             uses[job.key] = use.under(parsed(job.policy)).after_start()
     rows = [

@@ -96,8 +96,8 @@ def config_of(name: str) -> QueueConfig:
 
 def config_and_warned(name: str) -> tuple[QueueConfig, bool]:
     """Return the configuration as `config_of` does, and whether the queue has `warned_at`."""
-    wanted = Queue.primary.filter(pk__in=[name, DEFAULT_POLICY])
-    found = {key: (config, at) for key, config, at in wanted.values_list(*_COLUMNS)}
+    rows = raw_queries.values(Queue, _COLUMNS, "name IN (%s, %s)", [name, DEFAULT_POLICY])
+    found = {key: (config, at) for key, config, at in rows}
     (own, warned_at), (default, _) = (found.get(key, _NO_ROW) for key in (name, DEFAULT_POLICY))
     return effective(name, own, default), warned_at is not None
 

@@ -36,10 +36,15 @@ def rows(model: type[M], where: str, values: Sequence[Any], *more: str) -> list[
 
 
 def values(
-    model: type[Model], names: Sequence[str], where: str, *, using: str | None = None
+    model: type[Model],
+    names: Sequence[str],
+    where: str,
+    parameters: Sequence[Any] = (),
+    *,
+    using: str | None = None,
 ) -> list[list[Any]]:
     """Return these columns of the rows for which `where` holds, as the model has their values."""
-    return _select(model, names, where, (), alias=using or database.alias())
+    return _select(model, names, where, parameters, alias=using or database.alias())
 
 
 def _select(
