@@ -19,11 +19,11 @@ from django_ojs.operations import info as _info
 from django_ojs.operations import queues as _queues
 from django_ojs.operations import retry as _retry
 from django_ojs.operations.enqueue import plain as _plain
-from django_ojs.operations.enqueue.result import EnqueuedJob
-from django_ojs.operations.enqueue.result import in_database as _in_database
-from django_ojs.operations.enqueue.transaction_check import (
+from django_ojs.operations.enqueue.caller_database import (
     database_of_caller as _database_of_caller,
 )
+from django_ojs.operations.enqueue.result import EnqueuedJob
+from django_ojs.operations.enqueue.result import in_database as _in_database
 from django_ojs.operations.push import push as _push
 from django_ojs.operations.push import push_batch as _push_batch
 from django_ojs.options import (

@@ -47,7 +47,7 @@ from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.operations.jobs.search_access import permitted
 from django_ojs.operations.jobs.search_hints import unknown_name
-from django_ojs.operations.maintenance import retention
+from django_ojs.operations.maintenance import job_retention
 from django_ojs.spec import json, progress
 from django_ojs.spec.checkpoint import SavedCheckpoint
 from django_ojs.spec.states import TERMINAL, State
@@ -354,4 +354,4 @@ def _policies(job: Job, limit_key: str | None) -> dict[str, Any]:
 def _prune_at(job: Job) -> datetime | None:
     if job.finished_at is None:
         return None
-    return job.finished_at + retention.of(job)
+    return job.finished_at + job_retention.of(job)

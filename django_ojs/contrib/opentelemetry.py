@@ -23,7 +23,7 @@ from django_ojs import middleware
 from django_ojs.conf import NAME_BYTES, settings
 from django_ojs.context import JobContext
 from django_ojs.operations import checkpoint
-from django_ojs.operations.enqueue import instrumentation, transaction_check
+from django_ojs.operations.enqueue import caller_database, instrumentation
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.failure import Failure
@@ -351,7 +351,7 @@ def _end_after_commit(span: Span, results: Sequence[EnqueuedJob]) -> None:
 def _connection(outcome: str | None) -> BaseDatabaseWrapper:
     """Return the connection in whose transaction jobs were stored."""
     if outcome == Outcome.OUTBOX and settings().wrong_database == "outbox":
-        return database.connection(transaction_check.alias_for_caller(may_use_outbox=True))
+        return database.connection(caller_database.alias_for_caller(may_use_outbox=True))
     return database.connection()
 
 

@@ -22,12 +22,12 @@ from django_ojs.operations.backpressure import bounds, rejections
 from django_ojs.operations.backpressure.wait_policy import WaitPolicy, wait_for_room
 from django_ojs.operations.enqueue import (
     after_commit,
+    caller_database,
     defaults,
     instrumentation,
     lineage,
     outbox,
     plain,
-    transaction_check,
     unique,
 )
 from django_ojs.operations.enqueue.admission import Offloader, admit
@@ -101,7 +101,7 @@ def push_batch(envelopes: Sequence[Envelope], options: PushOptions = BATCH) -> l
     if not envelopes:
         raise InvalidRequest(_("jobs must hold at least one job."), details={"field": "jobs"})
     if database.is_to_be_chosen():
-        with transaction_check.database_of_caller():
+        with caller_database.database_of_caller():
             return in_database(push_batch(envelopes, options), database.alias())
     if options.admitted:
         return _route(envelopes, options)
@@ -120,7 +120,7 @@ def _route(envelopes: Sequence[Envelope], options: PushOptions) -> list[Enqueued
     foreign = None
     may_use_outbox = not (options.admitted or options.local)
     if len(connections.settings) > 1:
-        foreign = transaction_check.alias_for_caller(may_use_outbox=may_use_outbox)
+        foreign = caller_database.alias_for_caller(may_use_outbox=may_use_outbox)
     if not may_use_outbox or (foreign is None and not settings().outbox):
         return _store(envelopes, options)
     destinations = [outbox.route(envelope) or (foreign and LOCAL) for envelope in envelopes]

@@ -7,7 +7,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from django_ojs.models import OutboxEntry
-from django_ojs.spec.retry_after import retry_after
+from django_ojs.spec.retry_after_reader import read_retry_after
 
 #: Errors of the relay, the path or the moment, and not of the job: it is sent again later.
 _LATER: Final = frozenset({401, 404, 405, 407, 408, 425, 429})
@@ -99,7 +99,7 @@ def read(
         tenant=tenant,
         code=str(code) if known else f"http_{status}",
         message=str(error.get("message") or f"The server responded with {status}."),
-        retry_after=retry_after(headers),
+        retry_after=read_retry_after(headers),
         room=_room(error) if status == 429 else 0,
     )
     return DELIVERED if result.outcome is DeliveryOutcome.DELIVERED else result

@@ -18,7 +18,7 @@ from django_ojs.outbox.responses import Result, Unreachable
 from django_ojs.spec import json
 from django_ojs.spec.destinations import Destination
 from django_ojs.spec.errors import OJSError
-from django_ojs.spec.retry_after import retry_after
+from django_ojs.spec.retry_after_reader import read_retry_after
 from django_ojs.version import VERSION
 
 #: Seconds.
@@ -95,7 +95,7 @@ class Sender:
             if status >= 500 or status == 429:
                 raise Unreachable(
                     f"the manifest was not sent, but status {status}",
-                    retry_after(headers),
+                    read_retry_after(headers),
                 )
             self._manifest = RemoteManifest.parse(body if status == 200 else None)
             self._fetched_at = time.monotonic()

@@ -4,72 +4,12 @@ A name is resolved once, all its addresses are checked, and the connection goes 
 address: DNS rebinding has no effect.
 """
 
-import ipaddress
 import socket
 from collections.abc import Sequence
-from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
-from typing import Final
 
+from django_ojs.spec.addresses import may_connect
 from django_ojs.spec.errors import PayloadRefused, PayloadUnavailable
 from django_ojs.spec.payload_config import Network
-
-Address = IPv4Address | IPv6Address
-
-# Own tables: `is_global` of the standard library differs between versions, and has been true for
-# NAT64, 6to4, site-local and multicast addresses.
-_NOT_PUBLIC_V4: Final = tuple(
-    IPv4Network(text)
-    for text in (
-        "0.0.0.0/8",  # this network; 0.0.0.0 is this host
-        "10.0.0.0/8",
-        "100.64.0.0/10",  # carrier-grade NAT; a cloud's metadata
-        "127.0.0.0/8",
-        "168.63.129.16/32",  # a cloud's metadata, at a public address
-        "169.254.0.0/16",  # link-local; metadata of most clouds
-        "172.16.0.0/12",
-        "192.0.0.0/24",
-        "192.0.2.0/24",
-        "192.88.99.0/24",  # 6to4 relays
-        "192.168.0.0/16",
-        "198.18.0.0/15",
-        "198.51.100.0/24",
-        "203.0.113.0/24",
-        "224.0.0.0/4",  # multicast
-        "240.0.0.0/4",  # reserved, and broadcast
-    )
-)
-_NOT_PUBLIC_V6: Final = tuple(
-    IPv6Network(text)
-    for text in (
-        "2001::/23",  # protocol assignments, Teredo among them
-        "2001:db8::/32",
-        "3fff::/20",
-    )
-)
-_UNICAST: Final = IPv6Network("2000::/3")
-_NAT64: Final = IPv6Network("64:ff9b::/96")
-_6TO4: Final = IPv6Network("2002::/16")
-
-
-def is_public(address: Address) -> bool:
-    """Return whether an address, or the IPv4 address it embeds, is on the public internet."""
-    if isinstance(address, IPv4Address):
-        return not any(address in network for network in _NOT_PUBLIC_V4)
-    inner = _embedded(address)
-    if inner is not None:
-        return is_public(inner)
-    return address in _UNICAST and not any(address in network for network in _NOT_PUBLIC_V6)
-
-
-def _embedded(address: IPv6Address) -> IPv4Address | None:
-    """Return the IPv4 address that packets to an IPv6 address are routed to."""
-    if address.ipv4_mapped is not None:
-        return address.ipv4_mapped
-    if address in _NAT64:
-        return IPv4Address(int(address) & 0xFFFF_FFFF)
-    if address in _6TO4:
-        return IPv4Address(int(address) >> 80 & 0xFFFF_FFFF)
-    return None
 
 
 def addresses_of(
@@ -90,7 +30,7 @@ def addresses_of(
         raise _without_address(field) from None
     addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
     for text in addresses:
-        if not _may_connect(text, allowed):
+        if not may_connect(text, allowed):
             raise PayloadRefused(
                 f"the host of {field} has an address that is not public; "
                 f"OJS['{setting}'] does not name it"
@@ -104,13 +44,3 @@ def _without_address(field: str) -> PayloadUnavailable:
     return PayloadUnavailable(
         f"the host of {field} has no address", details={"cause": "its host has no address"}
     )
-
-
-def _may_connect(text: str, allowed: Sequence[Network]) -> bool:
-    if "%" in text:  # With a zone: link-local.
-        return False
-    address = ipaddress.ip_address(text)
-    if is_public(address):
-        return True
-    # The address itself, not the one it embeds: an IPv4 network allows no IPv6 address.
-    return any(address in network for network in allowed)

@@ -421,6 +421,19 @@ class _Rate(_Object):
                 )
 
 
+class _Fairness(_Object):
+    """The check of the turns of tenants, of which weights alone switch nothing on."""
+
+    def __call__(self, value: object, path: str) -> None:
+        super().__call__(value, path)
+        assert isinstance(value, dict)
+        for name in self.members:
+            if value.get(name) is not None and value.get("enabled") is None:
+                raise InvalidRequest.of(
+                    f"{path}.enabled", _("is required beside %(name)s", name=name)
+                )
+
+
 _RATE: Final[dict[str, Callable[[object, str], None]]] = {
     "limit": check_number,
     "period": _duration,
@@ -456,7 +469,7 @@ _CHECKS: Final[dict[str, Callable[[object, str], None]]] = {
     "tenant_limits": _Object(
         max_queue_depth=_count, tenants=_ByTenant(_Object(max_queue_depth=_count))
     ),
-    "tenant_fairness": _Object(
+    "tenant_fairness": _Fairness(
         enabled=_boolean,
         strategy=_fairness_strategy,
         weights=_ByTenant(_weight),

@@ -18,7 +18,7 @@ from django_ojs.operations.webhooks import subscriptions
 from django_ojs.spec import ids, json, webhooks
 from django_ojs.spec.errors import PayloadRefused, PayloadUnavailable
 from django_ojs.spec.events import SPECVERSION
-from django_ojs.spec.retry_after import retry_after
+from django_ojs.spec.retry_after_reader import read_retry_after
 from django_ojs.spec.times import format_timestamp
 from django_ojs.version import VERSION
 
@@ -115,7 +115,7 @@ def _post(
         is_final=300 <= status < 500 and status != TOO_MANY,
         milliseconds=_since(began),
         body=response.body.decode(errors="replace"),
-        retry_after=retry_after(response.headers),
+        retry_after=read_retry_after(response.headers),
     )
 
 

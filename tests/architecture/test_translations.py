@@ -77,7 +77,7 @@ REPEATED = (
 NOT_REPEATED = (
     *("spec/checkpoint.py", "spec/failure.py", "spec/progress.py", "spec/scheduling.py"),
     *("spec/workflow/", "operations/access/known_names.py", "operations/beat.py"),
-    *("operations/checkpoint.py", "operations/enqueue/transaction_check.py"),
+    *("operations/checkpoint.py", "operations/enqueue/caller_database.py"),
     *("operations/events/log.py", "operations/fetch.py", "operations/figures/history.py"),
     *("operations/jobs/search.py", "operations/liveness.py", "operations/maintenance/mode.py"),
     *("operations/progress.py", "operations/workflows/creation.py"),

@@ -48,7 +48,7 @@ RETIRED_MODULES = {
     "sources": "parameters",
     "strict": "json",
     "tell": "publish",
-    "tied": "transaction_check",
+    "tied": "caller_database",
     "timer": "promotion",
     "totals": "all_time",
     "waiting": "long_poll",

@@ -33,6 +33,7 @@ _SEARCHES: dict[str, tuple[str, ...]] = {
     "tag": ("tag:vip", "tag:none"),
     "id": ("id:{id}",),
     "parent": ("parent:{id}",),
+    "workflow": ("workflow:{id}",),
     "error": ("error:502", 'error:"no such error"'),
     "error_type": ("error_type:Timeout", "error_type:None"),
     "args": ("args.user_id:42", "args.0:42", "args:42", "args.none:1"),

@@ -181,6 +181,11 @@ def test_show_of_what_is_no_job_fails() -> None:
     assert "This is the id of a workflow." in other.err
     (job,) = Job.objects.filter(workflow_id=workflow.id)
     assert f"workflow   {workflow.id}" in ojs("show", str(job.pk)).out
+    group(send.s("bob"), send.s("cyd")).enqueue()
+    for search in (f"workflow:{workflow.id}", f"workflow:{workflow.id} state:available"):
+        (found,) = ojs("jobs", search, "--json").json["jobs"]
+        assert found["id"] == str(job.pk)
+    assert ojs("jobs", f"workflow:{job.pk}", "--json").json["jobs"] == []
     assert f"/ojs/v1/workflows/{workflow.id}" in other.err
     wrong = ojs("show", "7")
     assert wrong.code == 2

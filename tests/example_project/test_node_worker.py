@@ -6,6 +6,7 @@ import signal
 import socket
 from collections.abc import Callable, Iterator
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 from uuid import UUID
 
@@ -300,6 +301,23 @@ def test_a_wrong_key_ends_it_with_an_error_without_the_key(start: Start) -> None
     assert node.wait() == 1
     node.said("the server refuses these credentials, see OJS_API_KEY and OJS_QUEUES", status=401)
     assert "ojs_nobody_secret" not in str(node.lines)
+
+
+def test_a_configuration_that_is_wrong_ends_it_with_an_error_that_names_the_variable(
+    start: Start, tmp_path: Path
+) -> None:
+    (tmp_path / "empty.mjs").write_text("export const handler = {};\n")
+    missing, empty = str(tmp_path / "missing.mjs"), str(tmp_path / "empty.mjs")
+    for message, variables in (
+        ("there is no file at OJS_HANDLERS", {"OJS_HANDLERS": missing}),
+        ('the module at OJS_HANDLERS has no export "handlers"', {"OJS_HANDLERS": empty}),
+        ("OJS_CONCURRENCY must be a number above 0", {"OJS_CONCURRENCY": "ten"}),
+    ):
+        node = start(**variables)
+        assert node.wait() == 1
+        (line,) = node.lines
+        assert (line["level"], line["message"]) == ("error", message)
+        assert line.get("file", missing) == variables.get("OJS_HANDLERS", missing)
 
 
 def test_a_server_that_is_not_there_is_tried_again(start: Start, unused_port: int) -> None:

@@ -136,7 +136,8 @@ def test_a_batch_of_many_shares_keeps_nobody_out_far_from_the_bound() -> None:
 
 @pytest.mark.capabilities
 @pytest.mark.postgresql
-def test_batches_in_open_transactions_are_counted_in_full() -> None:
+def test_batches_in_open_transactions_are_counted_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "LOCK_TIMEOUT", 0.1)  # They are open as long as it waits.
     bound(4_000)
     with elsewhere(lambda: add(700)), elsewhere(lambda: add(600)):
         with pytest.raises(QueueFull) as caught:
@@ -147,6 +148,23 @@ def test_batches_in_open_transactions_are_counted_in_full() -> None:
     with pytest.raises(QueueFull):
         add()
     assert depth() == 4_000
+
+
+@pytest.mark.capabilities
+@pytest.mark.postgresql
+def test_several_batches_of_an_open_transaction_are_counted_together(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(bounds, "LOCK_TIMEOUT", 0.1)
+    bound(640)
+
+    def several() -> None:
+        for _ in range(9):
+            add(40)
+
+    with elsewhere(several), pytest.raises(QueueFull, match="transactions are open"):
+        add(300)  # Each batch alone would leave room for it.
+    assert depth() == 360
 
 
 @pytest.mark.postgresql

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from django_ojs.payloads import ssrf
+from django_ojs.spec.addresses import is_public
 from django_ojs.spec.errors import PayloadRefused, PayloadUnavailable
 from tests.payloads.resolving import value
 
@@ -30,12 +31,12 @@ PUBLIC = [
 
 @pytest.mark.parametrize("address", INTERNAL)
 def test_an_internal_address_is_not_public(address: str) -> None:
-    assert not ssrf.is_public(ip_address(address))
+    assert not is_public(ip_address(address))
 
 
 @pytest.mark.parametrize("address", PUBLIC)
 def test_a_public_address_is(address: str) -> None:
-    assert ssrf.is_public(ip_address(address))
+    assert is_public(ip_address(address))
 
 
 SPELLINGS = [

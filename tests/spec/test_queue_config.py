@@ -85,6 +85,8 @@ def test_zero_and_null_mean_unbounded(unbounded: int | None) -> None:
         ({"tenant_fairness": {"enabled": 1}}, "tenant_fairness.enabled"),
         ({"tenant_fairness": {"strategy": "random"}}, "tenant_fairness.strategy"),
         ({"tenant_fairness": {"default_weight": 0}}, "tenant_fairness.default_weight"),
+        # It would have no effect.
+        ({"tenant_fairness": {"weights": {"acme": 3}}}, "tenant_fairness.enabled"),
         ({"tenant_fairness": {"weights": {"acme": 1.5}}}, "tenant_fairness.weights.acme"),
         ({"tenant_fairness": {"weights": {"": 1}}}, "tenant_fairness.weights"),
     ],

@@ -25,6 +25,8 @@ GIVEN = {
     "filter": {"queues": ["mine"], "job_types": ["email.send"]},
     "metadata": {"owner": "platform"},
 }
+#: Addresses in the forms that the resolver reads.
+INTERNAL = ["10.1.2.3", "127.1", "2130706433", "0x7f000001", "[::1]"]
 
 
 def create(by: Api = api, **values: Any) -> Any:
@@ -175,9 +177,29 @@ def test_a_test_sends_an_event_at_once(
     assert api.post(path).ok().items() >= {"success": False, "error": "status 500"}.items()
 
 
-def test_a_test_is_guarded_as_deliveries_are(settings: Any, receiver: Receiver) -> None:
-    settings.OJS = {**settings.OJS, "WEBHOOK_HTTP": True}
+@pytest.mark.parametrize("host", INTERNAL)
+def test_an_address_that_is_not_public_is_refused_unless_the_setting_allows_it(
+    host: str, settings: Any
+) -> None:
+    url = f"https://{host}:8443/"
+    error = api.post(PATH, GIVEN | {"url": url}).error(400, "invalid_request", field="url")
+    assert "WEBHOOK_PRIVATE_NETWORKS" in error["hint"]
+    assert host not in str(error)
+    path = f"{PATH}/{create()['id']}"
+    api.ask("PATCH", path, {"url": url}).error(400, "invalid_request", field="url")
+    networks = ["127.0.0.0/8", "10.0.0.0/8", "::1/128"]
+    settings.OJS = {**settings.OJS, "WEBHOOK_PRIVATE_NETWORKS": networks}
+    assert api.ask("PATCH", path, {"url": url}).ok()["url"] == url
+    # The setting is taken back: what is stored stays as it is, and is not sent.
+    settings.OJS = {**settings.OJS, "WEBHOOK_PRIVATE_NETWORKS": []}
+    assert api.ask("PATCH", path, {"active": False}).ok()["url"] == url
+
+
+def test_a_test_is_guarded_as_deliveries_are(
+    settings: Any, loopback: None, receiver: Receiver
+) -> None:
     created = create(url=receiver.url)
+    settings.OJS = {**settings.OJS, "WEBHOOK_PRIVATE_NETWORKS": []}
     found = api.post(f"{PATH}/{created['id']}/test").ok()
     assert (found["success"], "WEBHOOK_PRIVATE_NETWORKS" in found["error"]) == (False, True)
     assert receiver.received == []

@@ -13,7 +13,7 @@ from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.formatting import grouped
 from django_ojs.handlers import job_types
 from django_ojs.models import CronJob, Job, Lease, Worker
-from django_ojs.operations.maintenance import lease, pruning, retention
+from django_ojs.operations.maintenance import job_retention, lease, pruning
 from django_ojs.operations.workers import registry
 from django_ojs.spec.states import TERMINAL, WAITING
 from django_ojs.storage import database
@@ -87,7 +87,7 @@ def _types() -> Iterator[DoctorFinding]:
 
 
 def _retention() -> Iterator[DoctorFinding]:
-    for (state, dead_letter), kept in retention.current().items():
+    for (state, dead_letter), kept in job_retention.current().items():
         if kept.longest >= KEPT_FOREVER:
             setting = "KEEP_DEAD_LETTERS" if dead_letter else f"KEEP_{state.upper()}"
             yield DoctorFinding(

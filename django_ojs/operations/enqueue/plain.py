@@ -20,10 +20,10 @@ from django_ojs.operations.backpressure import bounds
 from django_ojs.operations.enqueue import (
     admission,
     after_commit,
+    caller_database,
     defaults,
     instrumentation,
     lineage,
-    transaction_check,
 )
 from django_ojs.operations.enqueue.result import EnqueuedJob, PlainJob, UniformBatch
 from django_ojs.operations.events import publish
@@ -49,7 +49,7 @@ def is_open() -> bool:
         and interceptor.current() is None
         and middleware.frozen_enqueue_chain() is None
         and not signals.job_enqueued.has_listeners(Job)
-        and (len(connections.settings) == 1 or transaction_check.foreign_transaction() is None)
+        and (len(connections.settings) == 1 or caller_database.foreign_transaction() is None)
     )
 
 

@@ -53,8 +53,9 @@ def read(rendered: dict[str, Any]) -> JobFilter:
         values["states"] = tuple(State(state) for state in values["states"])
     if "ids" in values:
         values["ids"] = tuple(UUID(key) for key in values["ids"])
-    if "parent_id" in values:
-        values["parent_id"] = UUID(values["parent_id"])
+    for name in ("parent_id", "workflow_id"):
+        if name in values:
+            values[name] = UUID(values[name])
     for name in _NAMES & values.keys():
         values[name] = tuple(values[name])
     if "within" in values:

@@ -22,7 +22,12 @@ from django_ojs.spec.envelope import check_queue, check_type
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.spec.texts import Translatable as _
-from django_ojs.storage.dialects.expressions import ElapsedMilliseconds, Moment, RetriedBy
+from django_ojs.storage.dialects.expressions import (
+    ElapsedMilliseconds,
+    InWorkflow,
+    Moment,
+    RetriedBy,
+)
 from django_ojs.storage.dialects.json_contains import JSONContains, JSONMatch
 from django_ojs.storage.figures import counts
 
@@ -45,7 +50,7 @@ class JobFilter:
     `until` bound `created_at`, `ended_since` and `ended_until` the time at which a job ended; the
     first of each pair is inclusive, the second exclusive. `error_type` is the type of the latest
     failure, `error` its type or a part of its message. `host` is the host of a registered worker.
-    `parent_id` is the job that enqueued them.
+    `parent_id` is the job that enqueued them, `workflow_id` the workflow of which they are steps.
     `retried_by` is a bulk operation of the last week.
     `ran` is the duration of the last run, and of an active job the time so far; `waited` the time
     from available to that run, and of an available job the time so far. `attempts` are those that
@@ -69,6 +74,7 @@ class JobFilter:
     ids: tuple[UUID, ...] = ()
     worker_id: str | None = None
     parent_id: UUID | None = None
+    workflow_id: UUID | None = None
     queues: tuple[str, ...] = ()
     not_queues: tuple[str, ...] = ()
     not_types: tuple[str, ...] = ()
@@ -168,6 +174,8 @@ class JobFilter:
             )
         if self.retried_by is not None:
             found = found.filter(RetriedBy(self.retried_by))
+        if self.workflow_id is not None:
+            found = found.filter(InWorkflow(self.workflow_id))
         if self.ids:
             found = found.filter(pk__in=self.ids)
         found = self._narrow_names(found)

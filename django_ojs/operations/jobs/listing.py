@@ -20,7 +20,7 @@ from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.rate_limit import Hold
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import database, queue_configs
-from django_ojs.storage.dialects.expressions import Moment, OneOf, RetriedBy
+from django_ojs.storage.dialects.expressions import InWorkflow, Moment, OneOf, RetriedBy
 from django_ojs.storage.figures import counts
 from django_ojs.storage.first_rows import first_rows
 
@@ -79,6 +79,8 @@ class IndexScan:
     limit: int = SCAN_LIMIT
     #: The jobs that a bulk operation retried, of these rows.
     retried_by: int | None = None
+    #: The workflow of which these rows are steps.
+    workflow_id: UUID | None = None
     #: The jobs that an index of what jobs carry found.
     found: tuple[UUID, ...] | None = None
 
@@ -89,6 +91,8 @@ class IndexScan:
         rest = self._rest(after)
         if self.retried_by is not None:
             which = replace(which, retried_by=None)
+        if self.workflow_id is not None:
+            which = replace(which, workflow_id=None)
         if self.whole:
             return rest, None
         if self.found is not None:
@@ -111,6 +115,8 @@ class IndexScan:
         rest = Job.primary.filter(**self.rows).order_by(*self.order)
         if self.retried_by is not None:
             rest = rest.filter(RetriedBy(self.retried_by))
+        if self.workflow_id is not None:
+            rest = rest.filter(InWorkflow(self.workflow_id))
         if self.found is not None:
             rest = rest.filter(OneOf("pk", self.found))
         return rest if after is None else cursor.beyond(rest, after, self.order)
@@ -157,6 +163,10 @@ def index_scans(which: JobFilter, *, in_steps: bool = False) -> list[IndexScan]:
         return [IndexScan(rows=children, order=_NEWEST_FIRST, whole=_only(which, "parent_id"))]
     if which.retried_by is not None:
         return [IndexScan(rows={}, order=_NEWEST_FIRST, retried_by=which.retried_by)]
+    if which.workflow_id is not None:
+        whole = _only(which, "workflow_id")
+        steps = which.workflow_id
+        return [IndexScan(rows={}, order=_NEWEST_FIRST, workflow_id=steps, whole=whole)]
     if which.dead_letter and state in (None, State.DISCARDED):
         whole = _only(which, "states", "dead_letter")
         dead = {"dead_letter": True, **_ended(which)}

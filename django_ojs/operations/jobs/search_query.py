@@ -35,6 +35,7 @@ QUALIFIERS: Final[dict[str, StrOrPromise]] = {
     "tag": "tag:vip",
     "id": "id:0192…",
     "parent": gettext_lazy("parent:0192… (enqueued by this job)"),
+    "workflow": gettext_lazy("workflow:0192… (a step of this workflow)"),
     "error": gettext_lazy('error:Timeout or error:"card was declined"'),
     "error_type": gettext_lazy("error_type:Timeout (the exact type)"),
     "args": gettext_lazy("args.user_id:42, args.0:42 or args:42"),
@@ -328,6 +329,13 @@ def _parent(values: dict[str, Any], value: str, now: datetime) -> None:
         raise _Invalid(_("parent must be the complete id of a job.")) from None
 
 
+def _workflow(values: dict[str, Any], value: str, now: datetime) -> None:
+    try:
+        values["workflow_id"] = UUID(value)
+    except ValueError:
+        raise _Invalid(_("workflow must be the complete id of a workflow.")) from None
+
+
 def _priority(values: dict[str, Any], value: str, now: datetime) -> None:
     is_short = re.fullmatch(r"-?\d{1,3}", value)
     if not is_short or not MIN_PRIORITY <= int(value) <= MAX_PRIORITY:
@@ -431,6 +439,7 @@ _QUALIFIER_OF: Final = {
     "dead_letter": "is",
     "queues": "queue",
     "parent_id": "parent",
+    "workflow_id": "workflow",
     "attempts_from": "attempt",
     "attempts_to": "attempt",
     **{f"{name}_{end}": name for name in _ELAPSED for end in ("over", "under")},
@@ -442,6 +451,7 @@ _PARSERS: Final[dict[str, _Parser]] = {
     "state": _state,
     "id": _id,
     "parent": _parent,
+    "workflow": _workflow,
     "priority": _priority,
     "tag": _tag,
     "is": _is,
@@ -504,6 +514,7 @@ def render(which: JobFilter) -> str:
         ("priority", which.priority),
         ("retried_by", which.retried_by),
         ("parent", which.parent_id),
+        ("workflow", which.workflow_id),
         *(("tag", tag) for tag in which.tags),
     ):
         if value is not None:

@@ -12,8 +12,8 @@ from django.db.models.functions import Coalesce, Now
 from django_ojs.models import Job, Workflow
 from django_ojs.models.workflow import WorkflowState
 from django_ojs.operations.delete import erase
-from django_ojs.operations.maintenance import retention
-from django_ojs.operations.maintenance.retention import Kind, Retention
+from django_ojs.operations.maintenance import job_retention
+from django_ojs.operations.maintenance.job_retention import Kind, Retention
 from django_ojs.storage import database
 from django_ojs.storage.database import BATCH
 from django_ojs.storage.dialects.expressions import OneOf
@@ -38,7 +38,7 @@ def prune(limit: int = PRUNED, *, since: timedelta = timedelta(0)) -> int:
     At most `limit` of each kind. Return how many.
     """
     return sum(
-        _prune(kind, kept.longest + since, limit) for kind, kept in retention.current().items()
+        _prune(kind, kept.longest + since, limit) for kind, kept in job_retention.current().items()
     )
 
 
@@ -49,7 +49,7 @@ def overdue(since: timedelta = timedelta(0)) -> dict[Kind, int]:
     (`WALK_AGAIN`), which is added to `since` for the queues with a retention of their own.
     """
     found = {}
-    for kind, kept in retention.current().items():
+    for kind, kept in job_retention.current().items():
         number = _overdue(kind, kept, since)[:COUNTED].count()
         if number:
             found[kind] = number
@@ -138,7 +138,9 @@ class QueuePruner:
     def prune(self) -> int:
         """Go on with each walk. Return how many jobs were read."""
         return sum(
-            self._step(kind, kept) for kind, kept in retention.current().items() if kept.by_queue
+            self._step(kind, kept)
+            for kind, kept in job_retention.current().items()
+            if kept.by_queue
         )
 
     def _step(self, kind: Kind, kept: Retention) -> int:

@@ -18,10 +18,11 @@ from django_ojs.conf import settings
 from django_ojs.models import Webhook, WebhookDelivery
 from django_ojs.operations.access import audit, audit_trail
 from django_ojs.operations.events import log
-from django_ojs.spec import times, webhooks
+from django_ojs.spec import addresses, times, webhooks
 from django_ojs.spec.envelope import check_queue, check_type
 from django_ojs.spec.errors import InvalidRequest, NotFound, UnsupportedFeature
 from django_ojs.spec.texts import Translatable as _
+from django_ojs.spec.urls import locate
 from django_ojs.storage import database
 
 _SALT_BYTES = 32
@@ -227,6 +228,20 @@ def _checked_url(url: str) -> str:
             _("must begin with https://"),
             hint=_(
                 "The setting WEBHOOK_HTTP allows http://, for development and private networks."
+            ),
+        )
+    location = locate(url)
+    address = addresses.literal(location.host) if location is not None else None
+    # A name is resolved at each delivery, which checks its addresses.
+    if address is not None and not addresses.may_connect(
+        address, settings().webhook_private_networks
+    ):
+        raise InvalidRequest.of(
+            "url",
+            _("must not have an address that is not public"),
+            hint=_(
+                "The setting WEBHOOK_PRIVATE_NETWORKS names networks that are not public and to "
+                "which webhooks may be sent."
             ),
         )
     return url

@@ -10,7 +10,7 @@ from django.db import connections
 from django_ojs.conf import settings
 from django_ojs.models import Workflow, WorkflowStep
 from django_ojs.models.workflow import StepState
-from django_ojs.operations.enqueue import instrumentation, lineage, transaction_check
+from django_ojs.operations.enqueue import caller_database, instrumentation, lineage
 from django_ojs.operations.enqueue.result import Outcome
 from django_ojs.operations.events import publish
 from django_ojs.operations.workflows import starting
@@ -47,7 +47,7 @@ def create(graph: Graph) -> Workflow:
     the unique policy of one of them finds another job.
     """
     if database.is_to_be_chosen():
-        with transaction_check.database_of_caller():
+        with caller_database.database_of_caller():
             return create(graph)
     graph = _with_parent(graph)
     queues = sorted({job.queue for job in check(graph)})
@@ -57,7 +57,7 @@ def create(graph: Graph) -> Workflow:
         return kept
     if len(connections.settings) > 1:
         # A workflow is followed here: it cannot go through an outbox.
-        transaction_check.alias_for_caller(may_use_outbox=False)
+        caller_database.alias_for_caller(may_use_outbox=False)
     return _create(_marked(graph), queues)
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from django_ojs.spec import retry_policy
-from django_ojs.spec.envelope import checks
+from django_ojs.spec.envelope import optional_checks
 from django_ojs.spec.envelope.model import MAX_TIMEOUT_MS, SPECVERSION, Envelope, Limits
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.ids import parse_id
@@ -27,7 +27,7 @@ def _timeout(value: Any, spelling: str, envelope: Envelope) -> int | None:
     kind, unit = ("milliseconds", 1) if spelling.endswith("_ms") else ("seconds", 1000)
     if isinstance(value, str):
         value, unit = parse_duration(value, spelling) // timedelta(milliseconds=1), 1
-    if not checks.is_integer(value) or value < 0:
+    if not optional_checks.is_integer(value) or value < 0:
         rule = _("must be a positive integer of %(kind)s, or 0 for the default", kind=kind)
         raise InvalidRequest.of(spelling, rule)
     if value * unit > MAX_TIMEOUT_MS:
@@ -123,7 +123,7 @@ FIELDS: Final = (
         other="timeout",
         columns=("timeout_ms",),
         read=_timeout,
-        check=checks.timeout,
+        check=optional_checks.timeout,
     ),
     Field(
         name="visibility_timeout_ms",
@@ -131,7 +131,7 @@ FIELDS: Final = (
         columns=("visibility_timeout_ms",),
         stored="visibility_timeout_ms",
         read=_timeout,
-        check=checks.timeout,
+        check=optional_checks.timeout,
     ),
     Field(
         name="scheduled_at",
@@ -139,14 +139,14 @@ FIELDS: Final = (
         columns=("due_at",),
         stored="scheduled_at_text",
         read=_when,
-        check=checks.when,
+        check=optional_checks.when,
     ),
     Field(
         name="expires_at",
         columns=("expires_at",),
         stored="expires_at_text",
         read=_when,
-        check=checks.when,
+        check=optional_checks.when,
     ),
     # The policy is stored complete, and only when it is not the default one: a default that
     # changes later does not change jobs that were stored with their own.
@@ -156,7 +156,7 @@ FIELDS: Final = (
         columns=("max_attempts",),
         stored="retry",
         read=_retry,
-        check=checks.retry,
+        check=optional_checks.retry,
         render=_policy,
     ),
     Field(
@@ -164,16 +164,16 @@ FIELDS: Final = (
         columns=("unique_key",),
         stored="unique",
         read=_unique,
-        check=checks.unique,
+        check=optional_checks.unique,
         render=lambda policy: policy.render(),
     ),
-    Field(name="schema", stored="schema", read=_as_given, check=checks.schema),
+    Field(name="schema", stored="schema", read=_as_given, check=optional_checks.schema),
     Field(
         name="tags",
         default=[],
         stored="tags",
         read=_as_given,
-        check=checks.strings,
+        check=optional_checks.strings,
         render=_items,
     ),
     Field(
@@ -181,7 +181,7 @@ FIELDS: Final = (
         columns=("limit_key",),
         stored="rate_limit",
         read=_object,
-        check=checks.rate_limit,
+        check=optional_checks.rate_limit,
     ),
     Field(name="pending", default=False, columns=("state",), read=_as_given),
     # The column finds the children of a job; a response reads both from the column `options`, so
@@ -191,10 +191,10 @@ FIELDS: Final = (
         columns=("parent_id",),
         stored="parent_id",
         read=_id,
-        check=checks.identifier,
+        check=optional_checks.identifier,
         render=str,
     ),
-    Field(name="root_id", stored="root_id", read=_id, check=checks.identifier, render=str),
+    Field(name="root_id", stored="root_id", read=_id, check=optional_checks.identifier, render=str),
 )
 
 #: Kept for a job, and not sent under a name of their own: the names of the objects that hold large
@@ -207,7 +207,7 @@ INTERNAL: Final = (
         default={},
         option=False,
         stored="extra",
-        check=checks.extra,
+        check=optional_checks.extra,
         render=lambda extra: extra or None,
     ),
 )

@@ -10,7 +10,6 @@ from operator import attrgetter, ne
 from typing import Any, Final
 from uuid import UUID
 
-from django_ojs.spec.envelope.checks import is_integer
 from django_ojs.spec.envelope.fields import FIELDS, INTERNAL
 from django_ojs.spec.envelope.model import (
     DEFAULT_LIMITS,
@@ -20,6 +19,7 @@ from django_ojs.spec.envelope.model import (
     Envelope,
     Limits,
 )
+from django_ojs.spec.envelope.optional_checks import is_integer
 from django_ojs.spec.errors import (
     InvalidArgs,
     InvalidJobType,

@@ -11,6 +11,7 @@ from django.db.models import (
     F,
     FloatField,
     Func,
+    UUIDField,
     Value,
 )
 
@@ -91,6 +92,32 @@ class RetriedBy(Func):
     def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
         """As on SQLite."""
         return self.as_sqlite(compiler, connection, **extra)
+
+
+class InWorkflow(Func):
+    """Whether a job is a step of a workflow, as a range of the primary key of the jobs.
+
+    `Job.workflow_id` has no index, and a step has the id of its job.
+    """
+
+    output_field = BooleanField()
+    _steps = "(SELECT id FROM ojs_workflow_step WHERE workflow_id = "
+
+    template = "%(expressions)s))"
+    arg_joiner = f" = ANY(ARRAY{_steps}"
+
+    def __init__(self, workflow: UUID) -> None:
+        super().__init__(F("pk"), Value(workflow, output_field=UUIDField()))
+
+    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        """Compare with the rows themselves: there are no arrays."""
+        return self.as_sql(
+            compiler,
+            connection,
+            template="%(expressions)s)",
+            arg_joiner=f" IN {self._steps}",
+            **extra,
+        )
 
 
 class _Keys(Value):

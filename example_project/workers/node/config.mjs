@@ -2,17 +2,19 @@
 
 import { randomUUID } from 'node:crypto';
 
+// A new id for each process: the server must not take a restarted worker for the old one (§3.1).
+const workerId = `node-${randomUUID()}`;
+
 const text = (name, fallback) => process.env[name] || fallback;
 
 function number(name, fallback) {
   const value = Number(text(name, fallback));
-  if (!(value > 0)) throw new Error(`${name} must be a number above 0`);
+  if (!(value > 0)) refuseToStart(`${name} must be a number above 0`);
   return value;
 }
 
 export const config = {
-  // A new id for each process: the server must not take a restarted worker for the old one (§3.1).
-  workerId: `node-${randomUUID()}`,
+  workerId,
   url: text('OJS_URL', 'http://127.0.0.1:8000'),
   apiKey: text('OJS_API_KEY'),
   queues: text('OJS_QUEUES', 'default').split(',').map((name) => name.trim()),
@@ -26,6 +28,12 @@ export const config = {
 
 /** Write one JSON object per line. It never contains arguments, results or the API key. */
 export function log(level, message, fields = {}) {
-  const line = { ts: new Date().toISOString(), level, message, worker_id: config.workerId, ...fields };
+  const line = { ts: new Date().toISOString(), level, message, worker_id: workerId, ...fields };
   process.stdout.write(`${JSON.stringify(line)}\n`);
+}
+
+/** End with an exit code that the supervisor sees: the configuration is wrong. */
+export function refuseToStart(message, fields = {}) {
+  log('error', message, fields);
+  process.exit(1);
 }

@@ -2,10 +2,11 @@
 // A worker for any Open Job Spec server: Node 18 or newer, nothing to install. See README.md.
 // Section numbers are those of the worker protocol.
 
+import { existsSync } from 'node:fs';
 import { hostname } from 'node:os';
 import { resolve } from 'node:path';
 import { pathToFileURL } from 'node:url';
-import { config, log } from './config.mjs';
+import { config, log, refuseToStart } from './config.mjs';
 import { Run } from './run.mjs';
 import { BackOff, ErrorResponse, Server, controller, reason, sleep } from './server.mjs';
 
@@ -175,7 +176,10 @@ for (const name of ['SIGTERM', 'SIGINT']) {
 process.on('SIGTSTP', () => quiet(false));
 process.on('SIGCONT', () => resume(false));
 
-const { handlers } = await import(pathToFileURL(resolve(config.handlers)).href);
+const file = resolve(config.handlers);
+if (!existsSync(file)) refuseToStart('there is no file at OJS_HANDLERS', { file });
+const { handlers } = await import(pathToFileURL(file).href);
+if (!handlers) refuseToStart('the module at OJS_HANDLERS has no export "handlers"', { file });
 log('info', 'started', { url: config.url, queues: config.queues, types: Object.keys(handlers) });
 // The first beat registers the worker: the server recovers the jobs of known workers only.
 await beat().catch((error) => {

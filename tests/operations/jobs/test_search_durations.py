@@ -11,13 +11,14 @@ from django.db import connection
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
-from django_ojs.models import BulkOperation, BulkOperationJob, Job
+from django_ojs.models import BulkOperation, BulkOperationJob, Job, WorkflowStep
 from django_ojs.operations import beat, cancel, run_now
 from django_ojs.operations.jobs import filter_json
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.listing import count, list_jobs
 from django_ojs.operations.jobs.search_hints import unknown_name
 from django_ojs.operations.jobs.search_query import parse
+from django_ojs.spec import ids
 from django_ojs.spec.states import State
 from tests.factories import HOUR, MINUTE, active, hourly, in_state, jobs, push, read, worker
 
@@ -174,7 +175,15 @@ def test_no_state_and_qualifier_reads_more_than_the_scan_limit() -> None:
     BulkOperationJob.objects.bulk_create(
         [BulkOperationJob(operation=retry, job_id=key) for key in followed]
     )
+    workflow = ids.uuid7()
+    WorkflowStep.objects.bulk_create(
+        [
+            WorkflowStep(id=key, workflow_id=workflow, position=at, key=str(at), condition="all")
+            for at, key in enumerate(followed)
+        ]
+    )
     words = (
+        *(f"workflow:{workflow}", f"workflow:{workflow} ran:>1s", f"workflow:{ids.uuid7()}"),
         *(f"retried_by:{retry.pk}", f"retried_by:{retry.pk} ran:>1s"),
         *("ran:>10s", "ran:<1ms", "waited:>1m", "waited:<1ms", "attempt:>1", "attempt:>99"),
         *("-queue:q1", "-queue:q0,q1,q2,q3", "queue:q1,q2", "queue:x,y", "-type:type.t1"),

@@ -83,6 +83,7 @@ def held(column: Any, path: str, *values: Any) -> dict[str, Any]:
         ("retried_by:12 state:discarded", {"retried_by": 12, "states": (State.DISCARDED,)}),
         ("attempt:=3", {"attempts_from": 3, "attempts_to": 3}),
         (f"parent:{KEY}", {"parent_id": KEY}),
+        (f"workflow:{KEY}", {"workflow_id": KEY}),
     ],
 )
 def test_a_text_is_read_as_a_filter_and_written_as_one(text: str, values: dict[str, Any]) -> None:
@@ -138,6 +139,7 @@ def test_a_day_is_the_day_of_the_zone_that_the_pages_show(day: str, begins: str,
         ("meta:acme", "meta needs a path"),
         ("args..x:1", "args needs a path"),
         ("is:gone", "is:dead"),
+        ("workflow:12", "workflow must be the complete id of a workflow"),
         ("parent:12", "parent must be the complete id of a job"),
         ("retried_by:#12", "retried_by must be the number of a bulk operation"),
         ("ran:10s", "ran must be a duration such as ran:>10s"),

@@ -13,7 +13,7 @@ from django_ojs.models import Event, Job
 from django_ojs.operations import fail, fetch, queues, retry, run_again
 from django_ojs.operations.jobs import bulk, dead_letters
 from django_ojs.operations.jobs.job_filter import JobFilter
-from django_ojs.operations.maintenance import pruning, retention
+from django_ojs.operations.maintenance import job_retention, pruning
 from django_ojs.operations.progress import report
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import InvalidRequest, QueueFull
@@ -135,16 +135,16 @@ def test_it_is_kept_as_long_as_the_queue_where_it_ran_keeps_dead_letters() -> No
     for queue in ("other", "pay-dead"):
         fail.fail(active(queue=queue, retry=hourly(1)).id, BOOM)
     own = Job.primary.get(queue="pay-dead", original_queue=None)
-    assert retention.of(own) == timedelta(days=180)
+    assert job_retention.of(own) == timedelta(days=180)
     # Nothing of that is the configuration of today: the job knows where it ran.
     queues.configure("pay", {"dead_letter_queue": None})
     assert kept_after(399) == {"pay-dead"}
     (moved,) = Job.primary.all()
-    assert (moved.original_queue, retention.of(moved)) == ("pay", timedelta(days=400))
+    assert (moved.original_queue, job_retention.of(moved)) == ("pay", timedelta(days=400))
     queues.configure("pay-dead", {"dead_letter_ttl": "P500D"})
     assert kept_after(99) == {"pay-dead"}
     queues.configure("pay-dead", {"dead_letter_ttl": "P180D"})
-    assert retention.of(moved) == timedelta(days=180)
+    assert job_retention.of(moved) == timedelta(days=180)
     assert kept_after(0) == set()
 
 

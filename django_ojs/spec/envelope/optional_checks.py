@@ -1,4 +1,4 @@
-"""The checks of an envelope's optional fields; each error names the field and the rule.
+"""The checks of an envelope's optional fields; `validate` has those of the others.
 
 Each returns an upper bound of the bytes that the value adds.
 """

@@ -1,4 +1,4 @@
-"""Check that an enqueue commits with the caller's transaction."""
+"""The database that an enqueue stores its jobs in, so that they commit with the caller."""
 
 import os
 import sys

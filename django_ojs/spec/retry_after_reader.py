@@ -1,4 +1,4 @@
-"""The Retry-After header of a response (RFC 9110 §10.2.3)."""
+"""Read the Retry-After header of a response of another server (RFC 9110 §10.2.3)."""
 
 import re
 from collections.abc import Mapping
@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 
 
-def retry_after(headers: Mapping[str, str]) -> float | None:
+def read_retry_after(headers: Mapping[str, str]) -> float | None:
     """Return the seconds of Retry-After, a number or a date; None when it is missing or invalid."""
     text, date = headers.get("retry-after"), headers.get("date")
     if text is None:
