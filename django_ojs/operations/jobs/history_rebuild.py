@@ -15,6 +15,7 @@ from django.utils import timezone
 from django_ojs.models import Attempt, Job
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.access import audit_trail
+from django_ojs.operations.fail import SPENDS_NONE
 from django_ojs.operations.jobs.execution_history import MAX_RUNS, of_attempt
 from django_ojs.spec.envelope.render import NOT_COMPLETED
 from django_ojs.spec.states import State
@@ -26,6 +27,8 @@ _FAILED: Final = frozenset(
         *(AttemptOutcome.LOST, AttemptOutcome.REBUILT),
     }
 )
+#: The errors of runs that ended with their worker or their lease.
+_OF_WORKERS: Final = ("worker_death", "visibility_timeout")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,10 +56,10 @@ def rebuild(job_id: UUID) -> Rebuilt:
     stored = {each.run: each for each in attempts.order_by("id")}
     missing = [run for run in range(first, job.run + 1) if run not in stored]
     current = _current_run(job, stored.get(job.run))
-    if current or job.started_at is None:  # It was returned before its start.
-        missing = [run for run in missing if run != job.run]
-    failed = sum(each.outcome in _FAILED for each in stored.values())
+    failed = sum(_has_spent(each) for each in stored.values())
     lost = max(0, job.spent - current - failed)
+    if current or (len(missing) > lost and _was_returned(job)):
+        missing = [run for run in missing if run != job.run]
     # A run that was returned before its start has no row either, so the number decides.
     runs = missing[-min(lost, MAX_RUNS) :] if lost else []
     added = list(_attempts(job, runs, stored))
@@ -72,6 +75,20 @@ def rebuild(job_id: UUID) -> Rebuilt:
         approximate=bool(estimated),
         gaps=list(_gaps(estimated, job, is_certain=len(runs) == len(missing))),
     )
+
+
+def _has_spent(attempt: Attempt) -> bool:
+    """Whether a stored run is a failure, and spent an attempt: other jobs were not its cause."""
+    message = str((attempt.error or {}).get("message", ""))
+    return attempt.outcome in _FAILED and SPENDS_NONE not in message
+
+
+def _was_returned(job: Job) -> bool:
+    """Whether the latest run was probably returned before its start.
+
+    One whose worker died has no start either, but has its error.
+    """
+    return job.started_at is None and (job.error or {}).get("type") not in _OF_WORKERS
 
 
 def _current_run(job: Job, latest: Attempt | None) -> int:
@@ -117,17 +134,19 @@ def _bounds(
 
 
 def _end_of_latest(job: Job) -> datetime:
-    assert job.started_at is not None
-    if job.finished_at is not None:
+    if job.finished_at is not None and _ended_by_run(job):
         return job.finished_at
-    if job.enqueued_at is not None and job.enqueued_at > job.started_at:
-        return job.enqueued_at
-    return job.started_at
+    # It became available again later, except where it waits for that.
+    moments = (job.started_at, job.enqueued_at)
+    return max((each for each in moments if each is not None), default=job.created_at)
+
+
+def _ended_by_run(job: Job) -> bool:
+    return job.state == State.DISCARDED and job.discard_reason not in NOT_COMPLETED
 
 
 def _is_exact(job: Job, attempt: Attempt) -> bool:
-    ended = job.state == State.DISCARDED and job.discard_reason not in NOT_COMPLETED
-    return ended and attempt.run == job.run
+    return _ended_by_run(job) and attempt.run == job.run
 
 
 def _gaps(estimated: Sequence[int], job: Job, *, is_certain: bool) -> Iterator[str]:
