@@ -244,6 +244,22 @@ def test_what_is_rebuilt_is_what_was_lost_whatever_other_runs_were() -> None:
         rescue.rescue(["e"])
     assert rebuilt(lapsed) == [(2, "worker_death")]
     assert history(lapsed) == [(0, "job.created"), (2, "job.attempt_failed")]
+    # A job that is cancelled while it waits has not been cancelled in its latest run.
+    waiting = push(queue="waiting", retry=hourly(9))
+    with without_history():
+        fail.fail(run(waiting, "g").id, BOOM)
+    cancel.cancel(waiting.pk)
+    assert rebuilt(waiting) == [(1, BOOM.type)]
+    assert history(waiting) == [
+        *((0, "job.created"), (1, "job.attempt_started"), (1, "job.attempt_failed")),
+        (1, "job.cancelled"),
+    ]
+    stopped = push(queue="stopped", retry=hourly(9))
+    fail.fail(run(stopped, "h").id, BOOM)
+    run(stopped, "h")
+    with without_history():
+        cancel.cancel(stopped.pk)
+    assert rebuilt(stopped) == []
     # A job that expires while it waits has not run until then.
     expired = push(queue="expired", retry=hourly(9), expires_at=HOUR)
     with without_history():

@@ -5,7 +5,7 @@ All other events are read from the row of the job, which cannot be lost alone.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Final
 from uuid import UUID
@@ -29,6 +29,8 @@ _FAILED: Final = frozenset(
 )
 #: The errors of runs that ended with their worker or their lease.
 _OF_WORKERS: Final = ("worker_death", "visibility_timeout")
+#: The resolution of the coarsest clock.
+_TICK: Final = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -95,9 +97,13 @@ def _current_run(job: Job, latest: Attempt | None) -> int:
     """Return 1 if the latest run counts as an attempt, and is no failure."""
     if job.state in (State.ACTIVE, State.COMPLETED):
         return 1
-    # It may have been cancelled while it ran: then it did not fail.
-    cancelled = latest is None or latest.outcome == AttemptOutcome.CANCELLED
-    return int(job.state == State.CANCELLED and job.started_at is not None and cancelled)
+    if job.state != State.CANCELLED or job.started_at is None:
+        return 0
+    if latest is not None:
+        return int(latest.outcome == AttemptOutcome.CANCELLED)
+    # It did not fail if it was cancelled while it ran. A failure sets the time of the next run.
+    waits = (job.due_at, job.enqueued_at)
+    return int(all(each is None or each < job.started_at + _TICK for each in waits))
 
 
 def _attempts(job: Job, runs: Sequence[int], stored: dict[int, Attempt]) -> Iterator[Attempt]:
