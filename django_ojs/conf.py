@@ -99,7 +99,7 @@ def _queues(value: object) -> QueueConfigs:
     for name, config in value.items():
         is_default = name == queue_config.DEFAULT_POLICY
         if not is_default:
-            check_queue(name)
+            check_queue(name, field=f"the queue name {name!r}")
         checked = queue_config.check(
             config,
             max_envelope_bytes=_ANY_SIZE,
@@ -362,9 +362,10 @@ def _read(given: Mapping[str, Any]) -> Settings:
             rule = f"must be {setting.metadata['kind']}."
             if isinstance(error, OJSError):
                 # It names what is wrong inside of the value.
-                reason = error.message.removesuffix(".")
-                is_kind = isinstance(value, Mapping)
-                rule = f"is invalid: {reason}." if is_kind else f"{rule} {reason}."
+                reason = error.message
+                if not reason.endswith((".", "?")):
+                    reason += "."
+                rule = f"is invalid: {reason}" if isinstance(value, Mapping) else f"{rule} {reason}"
             raise ImproperlyConfigured(f"OJS[{key!r}] {rule}") from error
     for name, value in values.items():
         if isinstance(value, timedelta) and value <= timedelta(0):

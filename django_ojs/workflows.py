@@ -162,7 +162,8 @@ class _Graph(WorkflowRequest):
         wanted = step.after[int(other)]
         text += f", which waits for {wanted!r}."
         names = [each.name for each in self.steps]
-        meant = None if wanted in names else nearest(wanted, names)
+        others = [name for name in names if name != step.name]
+        meant = None if wanted in names else nearest(wanted, others)
         return text if meant is None else f"{text} Did you mean {meant!r}?"
 
     def definition(self, path: str = "") -> dict[str, Any]:

@@ -218,6 +218,10 @@ def test_a_key_like_no_other_gets_the_list(key: object) -> None:
             "Did you mean max_age?",
         ),
         (
+            {"QUEUES": {"Email": {}}},
+            "OJS['QUEUES'] is invalid: the queue name 'Email' must consist of a-z",
+        ),
+        (
             {"QUEUES": {"email": {"max_size": -5}}},
             "OJS['QUEUES'] is invalid: QUEUES.email.max_size must be an integer",
         ),
@@ -228,6 +232,8 @@ def test_a_misspelt_name_inside_a_value_gets_a_suggestion(given: Any, says: str)
     with pytest.raises(ImproperlyConfigured) as caught:
         read(given)
     assert says in str(caught.value)
+    assert str(caught.value)[-1] in ".?"
+    assert str(caught.value)[-2] not in ".?"
 
 
 def test_an_interval_of_the_default_policy_may_be_in_seconds() -> None:

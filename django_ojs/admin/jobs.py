@@ -263,8 +263,8 @@ def _named(form: saved_searches.SavedSearchForm) -> dict[str, str]:
 
 
 def _attempts(job: Job) -> list[Attempt]:
-    newest = Attempt.primary.filter(job_id=job.pk).order_by("-id")
-    return sorted(newest[:_MAX_ATTEMPTS], key=lambda attempt: attempt.run)
+    newest = Attempt.primary.filter(job_id=job.pk).order_by("-run")
+    return list(newest[:_MAX_ATTEMPTS])[::-1]
 
 
 def _family(job: Job) -> dict[str, Any]:

@@ -265,7 +265,7 @@ def _children(job: Job) -> str:
 
 
 def _show_attempts(console: Console, job: Job, *, with_payload: bool) -> None:
-    attempts = list(Attempt.primary.filter(job_id=job.pk).order_by("id"))
+    attempts = list(Attempt.primary.filter(job_id=job.pk).order_by("run"))
     if not attempts:
         return
     console.line()

@@ -27,7 +27,7 @@ class Rollup(StoredModel):
     lost = models.PositiveBigIntegerField(default=0)
     #: Stored reports of progress.
     progress_updates = models.PositiveBigIntegerField(default=0)
-    #: Failed runs that are not in the history of their job, because it could not be stored.
+    #: Unsuccessful runs that are not in the history of their job, because it could not be stored.
     history_failures = models.PositiveBigIntegerField(default=0, db_default=0)
     waited = models.JSONField(default=list)
     ran = models.JSONField(default=list)

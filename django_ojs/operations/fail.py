@@ -34,6 +34,9 @@ logger = logging.getLogger("django_ojs.worker")
 #: Seconds between warnings that histories cannot be stored.
 LOG_EVERY: Final = 60.0
 
+#: In the message of a run that ended with others, any of which may be the cause.
+SPENDS_NONE: Final = "spends no attempt"
+
 
 @database.write_transaction
 def fail(
@@ -127,7 +130,7 @@ def fail_beside_others(
     unspent = replace(
         failure,
         message=f"{failure.message or failure.type} (beside {others} other jobs, of which any may "
-        "be the cause: this run spends no attempt)",
+        f"be the cause: this run {SPENDS_NONE})",
     )
     return _requeue(
         job_id,

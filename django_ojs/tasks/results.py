@@ -102,7 +102,7 @@ def _attempts(job: Job | Claimed) -> list[Attempt]:
     in_memory = None if active is None else active.attempts(job.pk)
     if in_memory is not None:
         return in_memory
-    return list(Attempt.primary.filter(job_id=job.pk).order_by("id"))
+    return list(Attempt.primary.filter(job_id=job.pk).order_by("run"))
 
 
 def stored_task(task: AnyTask, job: Job | Claimed, backend: str) -> AnyTask:

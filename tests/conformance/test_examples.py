@@ -145,8 +145,8 @@ def test_a_day_that_some_months_lack_is_accepted_with_a_warning(
         assert bool(caplog.records) is is_rare
         caplog.clear()
     assert api.post("cron", DAILY | {"cron": "0 9 31 * *"}).ok(201)["warnings"] == [
-        "Not every chosen month has the day 31: there it does not fire. L is the last day of each "
-        "month."
+        "Not every chosen month has the day 31, and it does not fire on another day instead. L is "
+        "the last day of each month."
     ]
 
 

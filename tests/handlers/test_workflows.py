@@ -160,6 +160,10 @@ def test_a_refused_step_is_named_as_its_author_named_it() -> None:
     assert caught.value.hint == (
         "steps[1] is step('ship'), which waits for 'lable'. Did you mean 'label'?"
     )
+    # Not itself, which would be a cycle.
+    with pytest.raises(InvalidRequest) as caught:
+        ojs.graph(ojs.step("ship", ADA, after=["shipp"])).enqueue()
+    assert caught.value.hint == "steps[0] is step('ship'), which waits for 'shipp'."
     with pytest.raises(InvalidRequest) as caught:
         ojs.graph(ojs.step("a", ADA), ojs.step("a", ADA)).enqueue()
     assert caught.value.hint == "steps[1] is step('a')."

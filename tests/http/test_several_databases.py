@@ -14,6 +14,7 @@ import django_ojs as ojs
 from django_ojs.models import Job, Queue, Worker
 from django_ojs.operations import ack
 from django_ojs.operations import fetch as fetching
+from django_ojs.spec.errors import WrongDatabase
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.figures import rollups
 from tests.factories import held
@@ -92,6 +93,7 @@ def test_a_job_is_found_by_its_id_in_whichever_database_it_is() -> None:
     assert api.get(f"admin/jobs/{key}").ok()["id"] == key
     for path in ("history", "lineage", "progress"):
         api.get(f"jobs/{key}/{path}").ok()
+    api.post(f"history/rebuild?job_id={key}").ok()
     assert api.delete(f"jobs/{key}").ok()["job"]["state"] == "cancelled"
     assert states("other") == {key: "cancelled"}
     with transaction.atomic(using="other"):
@@ -99,6 +101,21 @@ def test_a_job_is_found_by_its_id_in_whichever_database_it_is() -> None:
     assert api.get(f"workflows/{workflow.id}").ok()["workflow"]["id"] == str(workflow.id)
     for unknown in (str(ojs.new_id()), "no-id", "%00"):
         api.get(f"jobs/{unknown}").error(404, "not_found")
+
+
+def test_a_batch_is_stored_in_the_database_that_one_job_would_be_stored_in() -> None:
+    job = {"type": "test.job", "args": []}
+    with transaction.atomic(using="other"):
+        api.post("jobs/batch", {"jobs": [job, job]}).ok(201)
+    assert len(states("other")) == 2
+    # As Python does: with which of the two transactions it commits is for the caller to say.
+    with (
+        pytest.raises(WrongDatabase),
+        transaction.atomic(using="default"),
+        transaction.atomic(using="other"),
+    ):
+        api.post("jobs/batch", {"jobs": [job, job]})
+    assert states("default") == {}
 
 
 def test_a_parameter_names_the_database_of_a_request() -> None:

@@ -4,20 +4,33 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import StringIO
 from typing import Any
 
 import pytest
+from django.core.management import call_command
 from django.db import connection, transaction
 from django.db.models import F
 
 from django_ojs import signals
 from django_ojs.models import Attempt, AuditEntry, Job
 from django_ojs.operations import ack, cancel, fail, fetch, retry
-from django_ojs.operations.jobs import history_rebuild
+from django_ojs.operations.jobs import execution_history, history_rebuild
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.failure import Failure
 from django_ojs.storage.figures import rollups
-from tests.factories import BOOM, HOUR, active, age, hourly, in_state, push, read, worker
+from tests.factories import (
+    BOOM,
+    HOUR,
+    active,
+    age,
+    claim,
+    hourly,
+    in_state,
+    push,
+    read,
+    worker,
+)
 from tests.http.api import NOBODY, Api
 from tests.http.test_metrics import scrape, value
 
@@ -198,3 +211,90 @@ def test_a_history_without_a_gap_is_left_as_it_is() -> None:
     waiting = push()
     for each in (running.id, done.id, stopped.id, again.pk, waiting.pk):
         assert history_rebuild.rebuild(each).events == 0
+
+
+def test_what_is_rebuilt_is_what_was_lost_whatever_other_runs_were() -> None:
+    def run(job: Job, worker_id: str) -> Any:
+        Job.primary.filter(state="retryable").update(due_at=F("created_at"))
+        (claimed,) = fetch.fetch([job.queue], worker_id=worker(worker_id).pk)
+        return claimed
+
+    def rebuilt(job: Job) -> list[tuple[int, str | None]]:
+        found = history_rebuild.rebuild(job.pk)
+        rows = Attempt.primary.filter(job_id=job.pk, outcome="rebuilt").order_by("run")
+        assert history_rebuild.rebuild(job.pk).events == 0
+        assert found.approximate is bool(rows)
+        return [(each.run, each.error and each.error["type"]) for each in rows]
+
+    def history(job: Job) -> list[tuple[int, str]]:
+        return [(each.run, each.type) for each in execution_history.read(read(job.pk))]
+
+    # Runs that spend no attempt, because other jobs may be the cause, are no lost failures.
+    beside = push(queue="beside", retry=hourly(9))
+    with without_history():
+        fail.fail(run(beside, "a").id, BOOM)
+    claimed = run(beside, "b")
+    claim(push(queue="beside"), "b")
+    rescue.rescue(["b"])
+    run(beside, "c")
+    fail.fail_beside_others(beside.pk, BOOM, others=1)
+    assert read(beside.pk).spent == 1
+    assert rebuilt(beside) == [(1, None)]
+    # A worker that died leaves no start of the run, as one that returned it.
+    lapsed = push(queue="lapsed", retry=hourly(9))
+    claimed = run(lapsed, "d")
+    rescue.give_back([(claimed.id, claimed.run)], worker_id="d")
+    run(lapsed, "e")
+    with without_history():
+        rescue.rescue(["e"])
+    assert rebuilt(lapsed) == [(2, "worker_death")]
+    assert history(lapsed) == [(0, "job.created"), (2, "job.attempt_failed")]
+    # A job that is cancelled while it waits has not been cancelled in its latest run.
+    waiting = push(queue="waiting", retry=hourly(9))
+    with without_history():
+        fail.fail(run(waiting, "g").id, BOOM)
+    cancel.cancel(waiting.pk)
+    assert rebuilt(waiting) == [(1, BOOM.type)]
+    assert history(waiting) == [
+        *((0, "job.created"), (1, "job.attempt_started"), (1, "job.attempt_failed")),
+        (1, "job.cancelled"),
+    ]
+    stopped = push(queue="stopped", retry=hourly(9))
+    fail.fail(run(stopped, "h").id, BOOM)
+    run(stopped, "h")
+    with without_history():
+        cancel.cancel(stopped.pk)
+    assert rebuilt(stopped) == []
+    # A job that expires while it waits has not run until then.
+    expired = push(queue="expired", retry=hourly(9), expires_at=HOUR)
+    with without_history():
+        fail.fail(run(expired, "f").id, BOOM)
+    ended = read(expired.pk).started_at + 9 * HOUR
+    Job.primary.filter(pk=expired.pk).update(
+        state="discarded", discard_reason="expired", finished_at=ended
+    )
+    assert rebuilt(expired) == [(1, BOOM.type)]
+    assert Attempt.primary.get(job_id=expired.pk).finished_at < ended
+
+
+def test_rebuilt_runs_take_no_place_of_newer_ones(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execution_history, "MAX_RUNS", 2)
+    monkeypatch.setattr(history_rebuild, "MAX_RUNS", 2)
+    job = push(queue="long", retry=hourly(9))
+    for number in range(1, 5):
+        Job.primary.filter(state="retryable").update(due_at=F("created_at"))
+        (claimed,) = fetch.fetch([job.queue])
+        if number < 3:
+            with without_history():
+                fail.fail(claimed.id, BOOM)
+        else:
+            fail.fail(claimed.id, BOOM)
+    before = execution_history.read(read(job.pk))
+    assert history_rebuild.rebuild(job.pk).events == 2
+    assert execution_history.read(read(job.pk)) == before
+    attempts = api.get(f"jobs/{job.pk}").ok()["job"]["errors"]
+    assert [each["attempt"] for each in attempts] == [3, 4]
+    shown = StringIO()
+    call_command("ojs", "show", str(job.pk), no_color=True, stdout=shown)
+    table = shown.getvalue().partition("OUTCOME")[2].splitlines()[1:]
+    assert [line.split()[0] for line in table if line.strip()[:1].isdigit()] == list("1234")

@@ -18,6 +18,7 @@ from django_ojs.http.responses import json_response, timestamps
 from django_ojs.http.views.base import OJSView, from_replica
 from django_ojs.http.views.jobs import JobView, job_id
 from django_ojs.http.views.workflows import WorkflowView
+from django_ojs.models import Job
 from django_ojs.operations import workflows
 from django_ojs.operations.enqueue.lineage import root_of
 from django_ojs.operations.fields import check_text
@@ -37,6 +38,7 @@ from django_ojs.spec import times
 from django_ojs.spec.envelope import check_queue, check_type
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.scopes import Scope
+from django_ojs.storage import locations
 from django_ojs.storage.figures.rollup_queries import mean
 
 #: Events of a page of the search, at most.
@@ -235,6 +237,7 @@ class HistoryRebuild(JobView):
         if not key:
             raise InvalidRequest.of("job_id", "is required, as a parameter of the path")
         wanted = job_id(key)
+        self.choose_database(locations.database_of(Job, wanted))
         self.check_queue_of(wanted)
         rebuilt = history_rebuild.rebuild(wanted)
         return {

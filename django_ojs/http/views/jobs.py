@@ -25,7 +25,7 @@ from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import InvalidRequest, JobNotFound, OJSError, PermissionDenied
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State, Trigger
-from django_ojs.storage import transitions
+from django_ojs.storage import database, transitions
 
 
 def job_id(text: str, resource: str = "job") -> UUID:
@@ -111,7 +111,8 @@ class JobBatch(OJSView):
 
         What refuses them has changed nothing: the ordinary way finds it again, and its index.
         """
-        if not plain.is_open():
+        # The database of several is that of the caller's transaction, which `push_batch` finds.
+        if database.is_to_be_chosen() or not plain.is_open():
             return None
         values = settings()
         found = envelope.parse_alike(

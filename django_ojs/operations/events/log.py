@@ -208,26 +208,29 @@ def of_sources(patterns: Collection[str]) -> Q:
     """Return the condition that the source of an event is among these (ojs-events §6.1).
 
     One that ends in `*` stands for all that begin so. The source is derived from the data, so the
-    part of it that is the id of a worker is matched whole.
+    part of it that is the id of a worker is matched whole. Raises InvalidRequest for another `*`.
     """
-    base = f"ojs://{settings().service_name}/"
+    service = settings().service_name
+    workers = f"ojs://{service}/workers/"
+    named = {pattern for pattern in patterns if not pattern.endswith("*")}
+    starts = tuple({pattern[:-1] for pattern in patterns if pattern.endswith("*")})
+    for pattern in (*named, *starts):
+        if "*" in pattern:
+            raise InvalidRequest.of("sources", "may have * at the end only")
+    for start in starts:
+        if start.startswith(workers) and start != workers:
+            raise InvalidRequest.of("sources", "must name the id of a worker whole, without *")
+    types = [
+        type
+        for type in sorted(events.CATALOGUE)
+        if (source := events.source(type, {}, service)) in named or source.startswith(starts)
+    ]
     by_worker = Q(data__has_key="worker_id") & ~Q(data__worker_id="")
-    of_component = {
-        events.source(type, {}, settings().service_name): Q(pk__in=[]) for type in events.CATALOGUE
-    }
-    for type in sorted(events.CATALOGUE):
-        of_component[events.source(type, {}, settings().service_name)] |= Q(type=type)
-    found = Q(pk__in=[])
-    for pattern in patterns:
-        start, star, _ = pattern.partition("*")
-        for source, types in of_component.items():
-            if source.startswith(start) if star else source == pattern:
-                found |= types & ~by_worker
-        if star and f"{base}workers/".startswith(start):
-            found |= by_worker
-        elif (worker := unquote(pattern.removeprefix(f"{base}workers/"))) != unquote(pattern):
-            found |= Q(data__worker_id=worker) if worker.isprintable() else Q(pk__in=[])
-    return found
+    found = Q(type__in=types) & ~by_worker
+    if workers.startswith(starts):
+        return found | by_worker
+    ids = {unquote(name.removeprefix(workers)) for name in named if name.startswith(workers)}
+    return found | Q(data__worker_id__in=sorted(key for key in ids if key and key.isprintable()))
 
 
 def _position(after: str, within: Collection[str] | None) -> int:

@@ -66,7 +66,7 @@ _START, _END, _JOB_END = range(3)
 
 def read(job: Job) -> list[HistoryEvent]:
     """Return the events of a job, oldest first."""
-    newest = Attempt.primary.filter(job_id=job.pk).order_by("-id")[:MAX_RUNS]
+    newest = Attempt.primary.filter(job_id=job.pk).order_by("-run")[:MAX_RUNS]
     found = events_of(job, list(newest)[::-1])
     for event in found:
         if event.type == "job.created":

@@ -5,7 +5,7 @@ All other events are read from the row of the job, which cannot be lost alone.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from itertools import groupby
 from typing import Final
 from uuid import UUID
@@ -15,6 +15,7 @@ from django.utils import timezone
 from django_ojs.models import Attempt, Job
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.access import audit_trail
+from django_ojs.operations.fail import SPENDS_NONE
 from django_ojs.operations.jobs.execution_history import MAX_RUNS, of_attempt
 from django_ojs.spec.envelope.render import NOT_COMPLETED
 from django_ojs.spec.states import State
@@ -26,6 +27,10 @@ _FAILED: Final = frozenset(
         *(AttemptOutcome.LOST, AttemptOutcome.REBUILT),
     }
 )
+#: The errors of runs that ended with their worker or their lease.
+_OF_WORKERS: Final = ("worker_death", "visibility_timeout")
+#: The resolution of the coarsest clock.
+_TICK: Final = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,10 +58,10 @@ def rebuild(job_id: UUID) -> Rebuilt:
     stored = {each.run: each for each in attempts.order_by("id")}
     missing = [run for run in range(first, job.run + 1) if run not in stored]
     current = _current_run(job, stored.get(job.run))
-    if current or job.started_at is None:  # It was returned before its start.
-        missing = [run for run in missing if run != job.run]
-    failed = sum(each.outcome in _FAILED for each in stored.values())
+    failed = sum(_has_spent(each) for each in stored.values())
     lost = max(0, job.spent - current - failed)
+    if current or (len(missing) > lost and _was_returned(job)):
+        missing = [run for run in missing if run != job.run]
     # A run that was returned before its start has no row either, so the number decides.
     runs = missing[-min(lost, MAX_RUNS) :] if lost else []
     added = list(_attempts(job, runs, stored))
@@ -74,13 +79,31 @@ def rebuild(job_id: UUID) -> Rebuilt:
     )
 
 
+def _has_spent(attempt: Attempt) -> bool:
+    """Whether a stored run is a failure, and spent an attempt: other jobs were not its cause."""
+    message = str((attempt.error or {}).get("message", ""))
+    return attempt.outcome in _FAILED and SPENDS_NONE not in message
+
+
+def _was_returned(job: Job) -> bool:
+    """Whether the latest run was probably returned before its start.
+
+    One whose worker died has no start either, but has its error.
+    """
+    return job.started_at is None and (job.error or {}).get("type") not in _OF_WORKERS
+
+
 def _current_run(job: Job, latest: Attempt | None) -> int:
     """Return 1 if the latest run counts as an attempt, and is no failure."""
     if job.state in (State.ACTIVE, State.COMPLETED):
         return 1
-    # It may have been cancelled while it ran: then it did not fail.
-    cancelled = latest is None or latest.outcome == AttemptOutcome.CANCELLED
-    return int(job.state == State.CANCELLED and job.started_at is not None and cancelled)
+    if job.state != State.CANCELLED or job.started_at is None:
+        return 0
+    if latest is not None:
+        return int(latest.outcome == AttemptOutcome.CANCELLED)
+    # It did not fail if it was cancelled while it ran. A failure sets the time of the next run.
+    waits = (job.due_at, job.enqueued_at)
+    return int(all(each is None or each < job.started_at + _TICK for each in waits))
 
 
 def _attempts(job: Job, runs: Sequence[int], stored: dict[int, Attempt]) -> Iterator[Attempt]:
@@ -117,17 +140,19 @@ def _bounds(
 
 
 def _end_of_latest(job: Job) -> datetime:
-    assert job.started_at is not None
-    if job.finished_at is not None:
+    if job.finished_at is not None and _ended_by_run(job):
         return job.finished_at
-    if job.enqueued_at is not None and job.enqueued_at > job.started_at:
-        return job.enqueued_at
-    return job.started_at
+    # It became available again later, except where it waits for that.
+    moments = (job.started_at, job.enqueued_at)
+    return max((each for each in moments if each is not None), default=job.created_at)
+
+
+def _ended_by_run(job: Job) -> bool:
+    return job.state == State.DISCARDED and job.discard_reason not in NOT_COMPLETED
 
 
 def _is_exact(job: Job, attempt: Attempt) -> bool:
-    ended = job.state == State.DISCARDED and job.discard_reason not in NOT_COMPLETED
-    return ended and attempt.run == job.run
+    return _ended_by_run(job) and attempt.run == job.run
 
 
 def _gaps(estimated: Sequence[int], job: Job, *, is_certain: bool) -> Iterator[str]:

@@ -16,7 +16,7 @@ from django_ojs.models import Attempt, Job, Worker
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import dead_letter_queue
 from django_ojs.operations.events import publish
-from django_ojs.operations.fail import record
+from django_ojs.operations.fail import SPENDS_NONE, record
 from django_ojs.operations.maintenance import lease
 from django_ojs.operations.workers.removal import remove_all
 from django_ojs.spec.failure import Failure
@@ -113,7 +113,7 @@ def rescue(worker_ids: Collection[str], limit: int = BATCH, *, exit_code: int | 
             failure = Failure(
                 type="worker_death",
                 message=f"The worker died while it held {jobs} jobs, of which any may be the "
-                "cause. This run spends no attempt.",
+                f"cause. This run {SPENDS_NONE}.",
             )
             uncertain = theirs.filter(lost_with_others__lt=ISOLATED_AFTER)
             while found := _take_back(uncertain, failure, AttemptOutcome.LOST, limit, spends=False):

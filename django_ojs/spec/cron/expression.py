@@ -129,8 +129,8 @@ class CronExpression:
         if self.days is None or not self.days.rare:
             return None
         return _(
-            "Not every chosen month has the day %(day)s: there it does not fire. L is the last "
-            "day of each month.",
+            "Not every chosen month has the day %(day)s, and it does not fire on another day "
+            "instead. L is the last day of each month.",
             day=self.days.rare,
         )
 
