@@ -254,6 +254,12 @@ class PublicView(OJSView):
         """Return none: a load balancer must not take the server for one that is down."""
         return []
 
+    def _database(
+        self, request: Request, kwargs: Mapping[str, Any]
+    ) -> AbstractContextManager[object]:
+        """Return none: who has no credentials neither chooses a database nor learns their names."""
+        return nullcontext()
+
 
 class UnknownPath(PublicView):
     """Any other path: 404 with the body of every error, for every method."""
