@@ -1,7 +1,8 @@
 -- Without procedures, jobs are stored by INSERT.
 
 DROP PROCEDURE IF EXISTS ojs_push_many(
-    uuid[], jsonb, bigint[], text, text, integer, integer, jsonb, jsonb, bigint, bigint, uuid
+    uuid[], jsonb, bigint[], text, text, integer, integer, jsonb, jsonb, bigint, bigint, uuid,
+    boolean
 );
 
 DROP PROCEDURE IF EXISTS ojs_push(
