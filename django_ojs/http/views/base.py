@@ -149,7 +149,7 @@ class OJSView(APIView):
     ) -> AbstractContextManager[object]:
         """Return a context for the database that the request names, or that has what it names."""
         wanted = request.query_params.get("database")
-        if wanted is not None:
+        if wanted:
             if wanted not in database.aliases():
                 raise InvalidRequest.of(
                     "database", f"must be one of {', '.join(database.aliases())}"
