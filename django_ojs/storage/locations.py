@@ -17,7 +17,7 @@ from django.db import Error, connections
 from django.db.models import Model
 
 from django_ojs.models.base import StoredModel
-from django_ojs.spec.errors import BackendUnavailable, Conflict, NotFound, OJSError
+from django_ojs.spec.errors import BackendUnavailable, Conflict, NotFound
 from django_ojs.storage import database, interceptor, process_state
 
 P = ParamSpec("P")
@@ -216,7 +216,7 @@ def in_each_that_has(
 def in_each(
     operation: Callable[[], T],
     *,
-    needless: tuple[type[OJSError], ...] = (Conflict, NotFound),
+    needless: tuple[type[Exception], ...] = (Conflict, NotFound),
     add: Callable[[T, T], T] = lambda one, other: one,
 ) -> T:
     """Run an operation in each database, and return the result of the first one.
@@ -230,7 +230,7 @@ def in_each(
     if not others:
         return operation()
     results: list[T] = []
-    refused: list[OJSError] = []
+    refused: list[Exception] = []
     failed: dict[str, Error] = {}
     for alias in (first, *others):
         try:

@@ -80,6 +80,17 @@ def test_the_pages_show_one_system() -> None:
     client.post(f"{BASE}queue/action/pause/", {"key": "shared", "confirmed": "1"})
     for alias in ALIASES:
         assert Queue.objects.using(alias).get(pk="shared").paused_at is not None
+    # One that is paused in the first only is paused in the other, and each says what it did.
+    with ojs.using("other"):
+        queues.resume("shared")
+    client.post(f"{BASE}queue/action/pause/", {"key": "shared", "confirmed": "1"})
+    assert Queue.objects.using("other").get(pk="shared").paused_at is not None
+    client.post(
+        f"{BASE}queue/action/purge/",
+        {"key": "shared", "confirmed": "1", "states": "cancelled", "confirm_name": "shared"},
+    )
+    for alias in ALIASES:
+        assert not Job.objects.using(alias).filter(state="cancelled").exists()
     assert "4" in text(client, "queue/shared/change/?database=*")
     assert current(client, "queue/shared/change/") == "All databases"
     assert current(client, "job/") == "default"
