@@ -60,7 +60,7 @@ def test_a_sound_project_hears_nothing() -> None:
         ([], "The setting OJS must be a dictionary"),
         (
             {"POOLS": {"a": {"queues": ["x"], "exclusive": True}, "b": {"queues": ["x"]}}},
-            "OJS['POOLS'] must be a dictionary of pools by name",
+            "OJS['POOLS'] is invalid: POOLS.b.queues has x",
         ),
     ],
 )

@@ -48,10 +48,9 @@ def page_of(
     try:
         return page_in(chosen)
     except Error:
-        may_be_first = alias is None and chosen not in (None, first)
-        if not may_be_first or request.method not in ("GET", "HEAD"):
+        if alias is not None or chosen is None or chosen == first:
             raise
-        if connections[chosen].in_atomic_block:
+        if request.method not in ("GET", "HEAD") or connections[chosen].in_atomic_block:
             raise
         connections[chosen].close()
         return page_in(first, missing=[chosen])
