@@ -98,8 +98,11 @@ def check_databases(**kwargs: Any) -> list[CheckMessage]:
         if alias not in connections:
             problems.append(f"names {alias!r}, which is not in DATABASES")
             continue
-        place = tuple(
-            connections.settings[alias].get(name) for name in ("ENGINE", "HOST", "PORT", "NAME")
+        given = connections.settings[alias]
+        place = (
+            *(given.get(name) for name in ("ENGINE", "HOST", "PORT", "NAME")),
+            # The service of PostgreSQL may be all that says which database it is.
+            (given.get("OPTIONS") or {}).get("service"),
         )
         if place in seen:
             problems.append(f"names {seen[place]!r} and {alias!r}, which are the same database")

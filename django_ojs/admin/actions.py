@@ -16,8 +16,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import ngettext
 
 from django_ojs.formatting import StrOrPromise, error_message
-from django_ojs.models import Worker
-from django_ojs.spec.errors import OJSError
+from django_ojs.models import Queue, Worker
+from django_ojs.spec.errors import Conflict, NotFound, OJSError
 from django_ojs.spec.scopes import Scope
 from django_ojs.storage import database, locations
 
@@ -150,8 +150,24 @@ def _run(
     if not database.is_to_be_chosen():
         return action.run(request, obj, values)
     if in_each:
-        return str(locations.in_each(lambda: action.run(request, obj, values)))
+        return _run_in_each(action, request, obj, values)
     if isinstance(obj, Worker):
         return action.run(request, obj, values)  # It may be in several; the operation finds it.
     with database.using(obj._state.db or database.primary_alias()):
         return action.run(request, obj, values)
+
+
+def _run_in_each(action: Action, request: HttpRequest, obj: Any, values: Mapping[str, Any]) -> str:
+    def run() -> dict[str, str]:
+        alias = database.primary_alias()
+        # As it is in this database: it may be paused in one of them only.
+        here = obj
+        if isinstance(obj, Queue):
+            here = Queue.primary.filter(pk=obj.pk).first() or Queue(pk=obj.pk)
+        return {alias: action.run(request, here, values)}
+
+    texts = locations.in_each(run, needless=(Skipped, Conflict, NotFound), add=dict.__or__)
+    distinct = {str(text) for text in texts.values()}
+    if len(distinct) == 1:
+        return distinct.pop()
+    return " ".join(f"{alias}: {text}" for alias, text in texts.items())

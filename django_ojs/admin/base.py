@@ -14,6 +14,7 @@ from django.contrib import admin
 from django.contrib.admin.exceptions import NotRegistered
 from django.contrib.admin.utils import quote, unquote
 from django.core.exceptions import PermissionDenied, ValidationError
+from django.db import Error
 from django.db.models import Model, QuerySet
 from django.http import (
     Http404,
@@ -269,6 +270,12 @@ class OperatorModelAdmin(_Admin):
         except Http404 as error:  # Mostly an old link: the page says where to go next.
             reason = error.args[0] if error.args else ""
             return self.render(request, "not_found", _("Not found"), {"reason": reason}, status=404)
+        except Error:
+            if not (self.objects_are_located and database.is_to_be_chosen()):
+                raise
+            # The one that may have it does not respond.
+            reason = _("The database was busy; try again.")
+            return self.render(request, "not_found", _("Not found"), {"reason": reason}, status=503)
 
     def delete_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None

@@ -4,11 +4,13 @@ The switch on each page chooses a database, which a cookie keeps. It selects wha
 on jobs, workers and workflows find their objects in all databases, and those on queues run in each.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import partial
 from typing import Final
 
+from django.db import Error, connections
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
@@ -35,12 +37,34 @@ def page_of(
 ) -> HttpResponse:
     """Return a page of the chosen database; without a choice of all, or of the first.
 
-    `shows_all`: it has figures, which add up. `alias`: the database that has its object.
+    `shows_all`: it has figures, which add up. `alias`: the database that has its object. Where the
+    chosen one does not respond, the page is that of the first and says so, with its switch.
     """
+    first = database.aliases()[0]
     chosen = alias or _chosen(request)
     if chosen is None and not shows_all:
-        chosen = database.aliases()[0]
-    missing: sums.Missing | None = None
+        chosen = first
+    page_in = partial(_page_in, request, page, shows_all=shows_all, alias=alias)
+    try:
+        return page_in(chosen)
+    except Error:
+        if alias is not None or chosen is None or chosen == first:
+            raise
+        if request.method not in ("GET", "HEAD") or connections[chosen].in_atomic_block:
+            raise
+        connections[chosen].close()
+        return page_in(first, missing=[chosen])
+
+
+def _page_in(
+    request: HttpRequest,
+    page: Callable[[], HttpResponse],
+    chosen: str | None,
+    *,
+    shows_all: bool,
+    alias: str | None,
+    missing: Iterable[str] = (),
+) -> HttpResponse:
     with ExitStack() as stack:
         if chosen is None:
             missing = stack.enter_context(sums.together())
@@ -51,7 +75,7 @@ def page_of(
             response.context_data |= {
                 "databases": _choices(request, chosen or "", shows_all=shows_all, fixed=alias),
                 "database": chosen or "",
-                "missing_databases": ", ".join(missing or ()),
+                "missing_databases": ", ".join(missing),
             }
             response.render()  # The queries of the template are part of the page.
     if PARAMETER in request.GET:

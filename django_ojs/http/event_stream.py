@@ -150,7 +150,8 @@ def events_of(channel: Channel, start: log.Resumed) -> Steps:
             yield from wait(feed.stopping(), pace.left)
         if not page.has_more:
             check = HEARTBEAT if channel.job is None else STATE_CHECK
-            yield from wait(feed.changed(follower.after), min(silence, left, check))
+            changed = feed.changed(follower.after, channel.alias)
+            yield from wait(changed, min(silence, left, check))
 
 
 def wait(future: "Future[None]", seconds: float) -> Steps:

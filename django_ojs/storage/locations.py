@@ -8,7 +8,7 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from functools import wraps
+from functools import reduce, wraps
 from itertools import count
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
 from uuid import UUID
@@ -17,7 +17,7 @@ from django.db import Error, connections
 from django.db.models import Model
 
 from django_ojs.models.base import StoredModel
-from django_ojs.spec.errors import BackendUnavailable
+from django_ojs.spec.errors import BackendUnavailable, Conflict, NotFound
 from django_ojs.storage import database, interceptor, process_state
 
 P = ParamSpec("P")
@@ -146,8 +146,10 @@ def of_all(model: type[StoredModel], keys: list[Key]) -> dict[Key, str]:
 
 
 def _existing(model: type[Model], alias: str, keys: list[Key]) -> Iterator[Key]:
+    # No row has a text that the column cannot hold, which must not reach the database.
+    possible = [key for key in keys if not (isinstance(key, str) and "\0" in key)]
     rows: Any = model._default_manager.using(alias)
-    return iter(rows.filter(pk__in=keys).values_list("pk", flat=True))
+    return iter(rows.filter(pk__in=possible).values_list("pk", flat=True))
 
 
 @contextmanager
@@ -180,7 +182,8 @@ def in_each_that_has(
 ) -> Callable[[Callable[Concatenate[Any, P], T]], Callable[Concatenate[Any, P], T]]:
     """Decorate a function of a row's id: it runs in each database that has the row.
 
-    Where none has it, it runs in the first. It returns what it returns in the first of them.
+    Where none has it, it runs in the first. It returns what it returns in the first of them. Raises
+    as `of` does.
     """
 
     def decorate(
@@ -194,7 +197,11 @@ def in_each_that_has(
             def has_it() -> bool:
                 return any(_existing(model, database.primary_alias(), [key]))
 
-            having = [alias for alias, has in each_result(has_it).items() if has is True]
+            answers = each_result(has_it)
+            having = [alias for alias, has in answers.items() if has is True]
+            failed = [each for each in answers.values() if isinstance(each, Error)]
+            if failed and not having:
+                raise failed[0]  # Whether the row exists is unknown.
             results = []
             for alias in having or [database.primary_alias()]:
                 with database.using(alias):
@@ -206,24 +213,35 @@ def in_each_that_has(
     return decorate
 
 
-def in_each(operation: Callable[[], T]) -> T:
+def in_each(
+    operation: Callable[[], T],
+    *,
+    needless: tuple[type[Exception], ...] = (Conflict, NotFound),
+    add: Callable[[T, T], T] = lambda one, other: one,
+) -> T:
     """Run an operation in each database, and return the result of the first one.
 
-    Raises what the first one raises. Where a later database is unavailable the others have changed:
-    raises BackendUnavailable, which names them.
+    `needless`: errors by which a database says that it has nothing to do, as one that was changed
+    by an earlier call which another one missed; raised only if all say so. `add` returns two
+    results as one. Raises any other error of the operation at once. Where a later database is
+    unavailable the others have changed: raises BackendUnavailable, which names them.
     """
     first, *others = all_in_turn()
     if not others:
         return operation()
-    with database.using(first):
-        result = operation()
+    results: list[T] = []
+    refused: list[Exception] = []
     failed: dict[str, Error] = {}
-    for alias in others:
+    for alias in (first, *others):
         try:
             with database.using(alias):
-                operation()
+                results.append(operation())
+        except needless as error:
+            refused.append(error)
         except Error as error:
             _leave(alias, error)
+            if alias == first:
+                raise  # Nothing has changed.
             failed[alias] = error
     if failed:
         done = [alias for alias in (first, *others) if alias not in failed]
@@ -232,4 +250,7 @@ def in_each(operation: Callable[[], T]) -> T:
             "does not respond. Repeat the request when it does.",
             details={"done": done, "failed": list(failed)},
         ) from next(iter(failed.values()))
-    return result
+    if not results:
+        # That one has none says less than what another one says of it.
+        raise min(refused, key=lambda error: isinstance(error, NotFound))
+    return reduce(add, results)

@@ -48,6 +48,16 @@ def together(*, all_or_error: bool = False) -> Iterator[Missing]:
         _missing.reset(token)
 
 
+@contextmanager
+def apart() -> Iterator[None]:
+    """Let figures be those of one database, as the rows beside them are, until the block ends."""
+    token = _missing.set(None)
+    try:
+        yield
+    finally:
+        _missing.reset(token)
+
+
 def are_together() -> bool:
     """Whether figures are those of several databases."""
     return _missing.get() is not None and database.is_to_be_chosen()

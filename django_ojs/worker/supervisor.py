@@ -158,7 +158,7 @@ class Supervisor:
             if child.status.is_ready and not child.runs_alone
         )
         # Processes of a database that is down cannot be ready; the others work.
-        return any(ready[group.database] >= group.wanted for group in self._groups.values())
+        return any(0 < group.wanted <= ready[group.database] for group in self._groups.values())
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         self._received.append(signal.Signals(number))

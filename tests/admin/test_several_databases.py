@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from unittest import mock
 
 import pytest
-from django.db import transaction
+from django.db import OperationalError, connections, transaction
 from django.test import Client, override_settings
 
 import django_ojs as ojs
@@ -80,9 +81,41 @@ def test_the_pages_show_one_system() -> None:
     client.post(f"{BASE}queue/action/pause/", {"key": "shared", "confirmed": "1"})
     for alias in ALIASES:
         assert Queue.objects.using(alias).get(pk="shared").paused_at is not None
+    # One that is paused in the first only is paused in the other, and each says what it did.
+    with ojs.using("other"):
+        queues.resume("shared")
+    client.post(f"{BASE}queue/action/pause/", {"key": "shared", "confirmed": "1"})
+    assert Queue.objects.using("other").get(pk="shared").paused_at is not None
+    client.post(
+        f"{BASE}queue/action/purge/",
+        {"key": "shared", "confirmed": "1", "states": "cancelled", "confirm_name": "shared"},
+    )
+    for alias in ALIASES:
+        assert not Job.objects.using(alias).filter(state="cancelled").exists()
     assert "4" in text(client, "queue/shared/change/?database=*")
     assert current(client, "queue/shared/change/") == "All databases"
     assert current(client, "job/") == "default"
+
+
+def test_a_database_that_is_down_leaves_the_pages_of_the_others() -> None:
+    keys = {}
+    for alias in ALIASES:
+        with transaction.atomic(using=alias):
+            keys[alias] = ojs.enqueue(f"job.{alias}").id
+    client = root()
+    text(client, "job/?database=other")
+    connections["other"].close()
+    away = OperationalError("connection refused")
+    with mock.patch.object(connections["other"], "ensure_connection", side_effect=away):
+        for page in ("job/", "worker/", "event/", "queue/", "overview/?database=*"):
+            shown = text(client, page)
+            assert "because the database does not respond: other." in shown, page
+        assert "job.default" in text(client, "job/?database=other")
+        assert "job.default" in text(client, f"job/{keys['default']}/change/")
+        # It may be there.
+        assert client.get(f"{BASE}job/{keys['other']}/change/").status_code == 503
+    connections["other"].close()
+    assert "job.other" in text(client, "job/?database=other")
 
 
 def test_pages_of_one_database_have_no_switch() -> None:

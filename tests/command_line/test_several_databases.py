@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from unittest import mock
 
 import pytest
-from django.db import transaction
+from django.db import OperationalError, connections, transaction
 from django.test import override_settings
 
 import django_ojs as django_ojs_api
@@ -46,7 +47,22 @@ def test_the_command_line_shows_one_system() -> None:
     (one,) = ojs("stats", "--database", "other", "--json", "--queue", "default").json["queues"]
     assert one["state"] == "paused", one
 
+    # What only one of them knows is no error, and one that fails does not stop the others.
+    with transaction.atomic(using="other"):
+        django_ojs_api.enqueue("job.far", queue="far")
+    run = ojs("pause", "far")
+    assert (run.code, run.out.count("Queue far is paused")) == (0, 1), run
+    assert "There is no queue 'far'." in run.err
+    away = OperationalError("connection refused")
+    connections["default"].close()
+    with mock.patch.object(connections["default"], "ensure_connection", side_effect=away):
+        run = ojs("resume", "far")
+    assert (run.code, "connection refused" in run.err) == (1, True), run
+    (one,) = ojs("stats", "--database", "other", "--json", "--queue", "far").json["queues"]
+    assert one["state"] == "active"
+
     for arguments, problem in (
+        (("pause", "nowhere"), "There is no queue 'nowhere'."),
         (("jobs", "--json"), "--database must name one of default, other"),
         (("jobs", "--database", "nowhere"), "'nowhere' holds no jobs"),
     ):

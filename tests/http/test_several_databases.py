@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 from django.db import transaction
-from django.test import override_settings
+from django.test import Client, override_settings
 
 import django_ojs as ojs
 from django_ojs.models import Job, Queue, Worker
-from django_ojs.operations import ack
+from django_ojs.operations import ack, queues
 from django_ojs.operations import fetch as fetching
 from django_ojs.spec.errors import WrongDatabase
 from django_ojs.storage.claims import Claimed
@@ -101,6 +101,8 @@ def test_a_job_is_found_by_its_id_in_whichever_database_it_is() -> None:
     assert api.get(f"workflows/{workflow.id}").ok()["workflow"]["id"] == str(workflow.id)
     for unknown in (str(ojs.new_id()), "no-id", "%00"):
         api.get(f"jobs/{unknown}").error(404, "not_found")
+        api.get(f"admin/workers/{unknown}").error(404, "not_found")
+        api.post(f"admin/workers/{unknown}/quiet").error(404, "not_found")
 
 
 def test_a_batch_is_stored_in_the_database_that_one_job_would_be_stored_in() -> None:
@@ -120,8 +122,9 @@ def test_a_batch_is_stored_in_the_database_that_one_job_would_be_stored_in() -> 
 
 def test_a_parameter_names_the_database_of_a_request() -> None:
     at_home, there = push("default"), push("other")
-    listed = api.get("admin/jobs").ok()["items"]
-    assert [job["id"] for job in listed] == [at_home]
+    listed = api.get("admin/jobs").ok()
+    assert [job["id"] for job in listed["items"]] == [at_home]
+    assert listed["pagination"]["total"] == 1
     listed = api.get("admin/jobs?database=other").ok()["items"]
     assert [job["id"] for job in listed] == [there]
     pushed = api.post("jobs?database=other", {"type": "test.job", "args": []}).ok(201)["job"]["id"]
@@ -129,8 +132,47 @@ def test_a_parameter_names_the_database_of_a_request() -> None:
     api.get(f"jobs/{at_home}?database=other").error(404, "not_found")
     problem = api.get("admin/jobs?database=nowhere").error(400, "invalid_request")
     assert "database must be one of default, other" in problem["message"]
+    # Who needs no credentials learns no alias.
+    api.get("health?database=nowhere").ok()
+    api.get("nowhere?database=nowhere").error(404, "not_found")
     with override_settings(OJS={**OJS, "DATABASES": []}):
         api.get("admin/jobs?database=nowhere").ok()
+
+
+def test_a_stream_has_the_events_of_its_database() -> None:
+    with override_settings(OJS={**OJS, "KEEP_EVENTS": ["*"]}):
+        push("default")
+        first = push("other")
+        for path in ("events/stream?database=other&after=0", f"jobs/{first}/events?after=0"):
+            # As a server with threads does.
+            response: Any = Client().get(f"/ojs/v1/{path}", **{"wsgi.multithread": True})
+            stream = iter(response.streaming_content)
+            assert b"retry" in next(stream)
+            assert first.encode() in next(stream)
+            if "database" in path:
+                # What comes later wakes it.
+                second = push("other")
+                assert second.encode() in next(stream)
+            response.close()
+        for kind, status in (("job", 200), ("queue", 200)):
+            name = first if kind == "job" else "default"
+            path = f"events/stream?channel={kind}:{name}"
+            response = Client().get(f"/ojs/v1/{path}", **{"wsgi.multithread": True})
+            assert response.status_code == status
+            response.close()
+
+
+def test_the_queues_of_a_fetch_have_their_turns_in_each_database() -> None:
+    for alias in ALIASES:
+        for queue in ("a", "b"):
+            for _ in range(2):
+                push(alias, queue=queue)
+    # Databases and queues both change with each request.
+    order = {"queues": ["a", "b"], "weights": {"a": 1, "b": 1}, "strategy": "weighted"}
+    taken = {job["id"] for _ in range(4) for job in fetch(**order, count=1)}
+    for alias in ALIASES:
+        queues_of = Job.objects.using(alias).filter(pk__in=taken).values_list("queue", flat=True)
+        assert sorted(queues_of) == ["a", "b"]
 
 
 def test_queues_are_controlled_and_configured_in_each_database() -> None:
@@ -146,6 +188,57 @@ def test_queues_are_controlled_and_configured_in_each_database() -> None:
     api.post("queues/default/resume?database=other").ok()
     (job,) = [*fetch(count=5), *fetch(count=5)]
     assert job["id"] in states("other")
+
+
+@pytest.mark.parametrize("missed", ALIASES)
+def test_what_one_database_missed_is_done_by_a_repetition(missed: str) -> None:
+    (other,) = set(ALIASES) - {missed}
+    api.post(f"queues?database={other}", {"name": "new"}).ok(201)
+    api.post("queues", {"name": "new"}).ok(201)
+    assert all(Queue.objects.using(alias).filter(pk="new").exists() for alias in ALIASES)
+    api.post("queues", {"name": "new"}).error(409, "conflict")
+    api.delete(f"queues/new?database={other}").ok(202)
+    api.delete("queues/new").ok(202)
+    assert not any(Queue.objects.using(alias).filter(pk="new").exists() for alias in ALIASES)
+    api.delete("queues/new").error(404, "not_found")
+
+
+def test_a_queue_is_purged_and_deleted_in_each_database() -> None:
+    for alias, number in (("default", 1), ("other", 2)):
+        for _ in range(number):
+            key = push(alias, queue="full")
+            push(alias, queue="only" if alias == "other" else "default")
+            api.delete(f"jobs/{key}").ok()
+        push(alias, queue="full")
+    purge = {"states": ["cancelled"], "confirm": True}
+    assert api.delete("admin/queues/full/jobs", purge).ok()["purged_count"] == 3
+    assert api.delete("admin/queues/full/jobs", purge).ok()["purged_count"] == 0
+    # A job in any of them keeps the queue in all.
+    with ojs.using("default"):
+        queues.create("only")
+    refused = api.delete("queues/only").error(409, "conflict")
+    assert refused["details"]["jobs"] == 2
+    assert Queue.objects.using("default").get(pk="only").config == {}
+    done = api.delete("queues/full", {"strategy": "discard"}).ok(202)
+    assert (done["jobs_affected"], done["jobs_waiting"], done["state"]) == (2, 0, "deleted")
+    moved = api.delete("queues/only", {"strategy": "move", "target_queue": "kept"}).ok(202)
+    assert moved["jobs_affected"] == 2
+    for name in ("full", "only"):
+        api.get(f"queues/{name}").error(404, "not_found")
+
+
+def test_pages_of_the_queues_of_all_databases_know_how_many_there_are() -> None:
+    for alias, names in (("default", "ab"), ("other", "bcd")):
+        for name in names:
+            push(alias, queue=name)
+    path, seen, totals = "queues?limit=1", [], set()
+    while path:
+        page = api.get(path).ok()
+        seen += [queue["name"] for queue in page["queues"]]
+        totals.add(page["pagination"]["total"])
+        following = page["pagination"].get("next_cursor")
+        path = f"queues?limit=1&cursor={following}" if following else ""
+    assert (seen, totals) == (list("abcd"), {4})
 
 
 def test_figures_are_those_of_all_databases_or_of_the_one_that_is_named() -> None:

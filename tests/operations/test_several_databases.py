@@ -91,6 +91,15 @@ def test_outside_of_a_transaction_jobs_are_stored_at_home_or_where_the_caller_sa
         with transaction.atomic(using="other"):
             ojs.enqueue("over.there")
     assert (types("default"), types("other")) == (["at.home"], ["over.there"] * 2)
+    # A transaction that Django does not know of is one, too.
+    Thing.objects.using("other").exists()
+    transaction.set_autocommit(False, using="other")
+    try:
+        ojs.enqueue("rolled.back")
+        transaction.rollback(using="other")
+    finally:
+        transaction.set_autocommit(True, using="other")
+    assert (types("default"), types("other")) == (["at.home"], ["over.there"] * 2)
     with pytest.raises(ImproperlyConfigured, match="OJS\\['DATABASES'\\] has: default, other"):
         ojs.using("nowhere").__enter__()
 

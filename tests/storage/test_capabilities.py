@@ -28,6 +28,7 @@ from django_ojs.storage.figures import counts
 from tests.command_line.run import ojs as command
 from tests.databases import NONE
 from tests.factories import own_connections, push, read, silence
+from tests.http.api import Api
 
 pytestmark = [
     pytest.mark.postgresql,
@@ -119,6 +120,30 @@ def test_a_site_with_everything_off(lacking: dict[str, bool]) -> None:
     assert counts.by_queue(["small"])["small"] == {"available": 20}
     counts.fold()
     assert not counts.differences()
+
+
+@pytest.mark.parametrize("missing", ["STATEMENT_TRIGGERS", "ADVISORY_LOCKS", "PROCEDURES"])
+def test_a_site_without_one_thing_takes_jobs_in_all_ways(missing: str) -> None:
+    # What is on must not use what is off: PUSH over HTTP asks the bounds within the statement.
+    anybody = {"HTTP_AUTHENTICATION": ["django_ojs.http.authentication.AllowAny"]}
+    api, job = Api(), {"type": "a.job", "args": [1]}
+    try:
+        with override_settings(OJS=anybody | {missing: False}):
+            call_command("migrate", "django_ojs", verbosity=0)
+            assert checks.check_schema([database.alias()]) == []
+            queues.configure("small", {"backpressure": {"max_depth": 3}})
+            ojs.enqueue("a.job")
+            ojs.enqueue_batch([ojs.request("a.job", [n]) for n in range(3)])
+            api.post("jobs", job).ok(201)
+            api.post("jobs/batch", {"jobs": [job] * 3}).ok(201)
+            few = job | {"options": {"queue": "small"}}
+            api.post("jobs/batch", {"jobs": [few] * 3}).ok(201)
+            api.post("jobs", few).error(429, "QUEUE_FULL")
+            api.post("jobs/batch", {"jobs": [few] * 2}).error(429, "QUEUE_FULL")
+            assert (counts.depth("default"), counts.depth("small")) == (8, 3)
+    finally:
+        call_command("migrate", "django_ojs", verbosity=0)
+    assert checks.check_schema([database.alias()]) == []
 
 
 def test_many_at_once_and_the_bound_the_key_and_the_counts_hold(lacking: dict[str, bool]) -> None:

@@ -149,7 +149,7 @@ class OJSView(APIView):
     ) -> AbstractContextManager[object]:
         """Return a context for the database that the request names, or that has what it names."""
         wanted = request.query_params.get("database")
-        if wanted is not None:
+        if wanted:
             if wanted not in database.aliases():
                 raise InvalidRequest.of(
                     "database", f"must be one of {', '.join(database.aliases())}"
@@ -253,6 +253,12 @@ class PublicView(OJSView):
     def get_throttles(self) -> list[BaseThrottle]:
         """Return none: a load balancer must not take the server for one that is down."""
         return []
+
+    def _database(
+        self, request: Request, kwargs: Mapping[str, Any]
+    ) -> AbstractContextManager[object]:
+        """Return none: who has no credentials neither chooses a database nor learns their names."""
+        return nullcontext()
 
 
 class UnknownPath(PublicView):

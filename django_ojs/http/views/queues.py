@@ -88,7 +88,7 @@ class QueueDetail(OJSView):
         if target is not None and strategy == "move":
             check_queue(target, settings().limits, field="target_queue")
             self.make_known(queues=[target])
-        done = queues.delete(name, strategy=strategy, target=target)  # type: ignore[arg-type]  # it validates the strategy
+        done = queues.delete_in_each(name, strategy=strategy, target=target)  # type: ignore[arg-type]  # it validates the strategy
         out: dict[str, Any] = {
             "queue": done.queue,
             "strategy": done.strategy,

@@ -111,12 +111,36 @@ def _run(subcommand: Subcommand, console: Console, options: Mapping[str, Any]) -
         raise usage_error(
             _("With --json, --database must name one of %(names)s.") % {"names": ", ".join(known)}
         )
-    codes = []
-    for alias in known:
+    return _run_in_each(subcommand, console, options)
+
+
+def _run_in_each(subcommand: Subcommand, console: Console, options: Mapping[str, Any]) -> int:
+    """Run a subcommand in one database after the other; an error in one does not stop the others.
+
+    Raises the first error if all have one. A name that only some of them know is none.
+    """
+    codes: list[int] = []
+    errors: list[Exception] = []
+    for alias in database.aliases():
         console.note(_("Database %(alias)s:") % {"alias": alias})
-        with database.using(alias):
-            codes.append(subcommand.run(console, options))
-    return max(codes)
+        try:
+            with database.using(alias):
+                codes.append(subcommand.run(console, options))
+        except (CommandError, OJSError, DatabaseError) as error:
+            errors.append(error)
+            console.note(_text_of(error))
+    if not codes:
+        raise errors[0]
+    only_unknown = all(getattr(error, "returncode", FAILED) == USAGE for error in errors)
+    return max(codes) if only_unknown else max(FAILED, *codes)
+
+
+def _text_of(error: Exception) -> str:
+    if isinstance(error, OJSError):
+        return error_message(error)
+    if isinstance(error, DatabaseError):
+        return database.unavailable_reason(error)
+    return str(error)
 
 
 def _job_of(options: Mapping[str, Any]) -> UUID | None:

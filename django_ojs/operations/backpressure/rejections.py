@@ -108,13 +108,18 @@ class RejectionRecorder:
             rejected, numbers = dict(self._bounds), dict(self._numbers)
             self._bounds.clear()
             self._numbers.clear()
-        written = 0
+        written, failed = 0, None
         for alias in {key[0] for key in rejected}:
             of_alias = {key[1:]: data for key, data in rejected.items() if key[0] == alias}
-            with database.using(alias):
-                written += self._write(
-                    of_alias, {key[1:]: n for key, n in numbers.items() if key[0] == alias}
-                )
+            try:
+                with database.using(alias):
+                    written += self._write(
+                        of_alias, {key[1:]: n for key, n in numbers.items() if key[0] == alias}
+                    )
+            except Error as error:
+                failed = error  # Those of the other databases are written.
+        if failed is not None:
+            raise failed
         return written
 
     def _write(

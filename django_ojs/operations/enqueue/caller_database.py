@@ -41,10 +41,11 @@ def database_of_caller() -> AbstractContextManager[None]:
 
 
 def _in_transaction(connection: BaseDatabaseWrapper) -> bool:
-    """Whether an `atomic()` is open, other than those of Django's TestCase."""
-    return connection.in_atomic_block and not all(
-        getattr(block, "_from_testcase", False) for block in connection.atomic_blocks
-    )
+    """Whether autocommit is off, or an `atomic()` other than those of a TestCase is open."""
+    if not connection.in_atomic_block:
+        # Closed, its attribute says nothing.
+        return connection.connection is not None and not connection.autocommit
+    return not all(getattr(block, "_from_testcase", False) for block in connection.atomic_blocks)
 
 
 def alias_for_caller(*, may_use_outbox: bool) -> str | None:

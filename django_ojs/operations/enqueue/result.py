@@ -117,7 +117,7 @@ _LATER: Final = frozenset(
 def in_database(jobs: list[EnqueuedJob], alias: str) -> list[EnqueuedJob]:
     """Let results know the database in which their jobs were stored, and return them."""
     for job in jobs:
-        assert job.outcome  # The first value that is read sets all the others.
+        _ = job.outcome  # The first value that is read sets all the others.
         object.__setattr__(job, "_alias", alias)
     return jobs
 

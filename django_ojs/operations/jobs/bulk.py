@@ -65,6 +65,17 @@ class Summary:
     errors: tuple[Refusal, ...] = ()
     has_more: bool = False
 
+    def plus(self, other: "Summary") -> "Summary":
+        """Return the results of two databases as one."""
+        return replace(
+            self,
+            matched=self.matched + other.matched,
+            succeeded=self.succeeded + other.succeeded,
+            failed=self.failed + other.failed,
+            errors=self.errors + other.errors,
+            has_more=self.has_more or other.has_more,
+        )
+
 
 Which = JobFilter | Sequence[UUID]
 

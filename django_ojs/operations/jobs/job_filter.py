@@ -22,6 +22,7 @@ from django_ojs.spec.envelope import check_queue, check_type
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.spec.texts import Translatable as _
+from django_ojs.storage import sums
 from django_ojs.storage.dialects.expressions import (
     ElapsedMilliseconds,
     InWorkflow,
@@ -137,10 +138,10 @@ class JobFilter:
         queues = None if self.within is None else set(self.within)
         if self.queue is not None:
             queues = {self.queue} if queues is None else {self.queue} & queues
+        with sums.apart():
+            by_state = counts.totals(queues)
         number = sum(
-            number
-            for state, number in counts.totals(queues).items()
-            if not self.states or state in self.states
+            number for state, number in by_state.items() if not self.states or state in self.states
         )
         if self.within is not None and self._may_be_dead:
             elsewhere = Job.primary.filter(original_queue__in=self.within)

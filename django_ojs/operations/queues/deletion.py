@@ -5,7 +5,7 @@ that is enqueued during the deletion, or is retried after it, creates the queue 
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 from uuid import UUID
 
@@ -19,15 +19,24 @@ from django_ojs.operations.access import audit_trail
 from django_ojs.operations.backpressure import bounds
 from django_ojs.operations.events import publish
 from django_ojs.operations.queues.rows import mark_deleted, rows, touch
-from django_ojs.operations.queues.status import QueueState, QueueStatus, get
+from django_ojs.operations.queues.status import QueueState, get
 from django_ojs.spec.envelope import check_queue
-from django_ojs.spec.errors import Conflict, InvalidRequest, QueueFull
+from django_ojs.spec.errors import Conflict, InvalidRequest, NotFound, QueueFull
 from django_ojs.spec.events import EventType
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import WAITING, State, Trigger
 from django_ojs.spec.tenants import DEFAULT_TENANT, tenant_of
 from django_ojs.spec.texts import Translatable as _
-from django_ojs.storage import database, key_limits, notify, queue_configs, tenants, transitions
+from django_ojs.storage import (
+    database,
+    key_limits,
+    locations,
+    notify,
+    queue_configs,
+    sums,
+    tenants,
+    transitions,
+)
 from django_ojs.storage.bounds import remove as remove_bound
 from django_ojs.storage.database import BATCH
 from django_ojs.storage.dialects.expressions import OneOf
@@ -70,6 +79,33 @@ class Deletion:
     waiting: int
     state: Literal["deleted", QueueState.DRAINING]
 
+    def plus(self, other: "Deletion") -> "Deletion":
+        """Return the results of two databases as one."""
+        return replace(
+            self,
+            jobs_affected=self.jobs_affected + other.jobs_affected,
+            waiting=self.waiting + other.waiting,
+            state=self.state if other.state == "deleted" else other.state,
+        )
+
+
+def delete_in_each(
+    name: str, *, strategy: Strategy = "reject", target: str | None = None
+) -> Deletion:
+    """Delete a queue in each database that has it. Raises as `delete` does.
+
+    With `reject`, one job in any of them keeps the queue in all.
+    """
+    _check(name, strategy, target)
+    if strategy == "reject" and database.is_to_be_chosen():
+        with sums.together(all_or_error=True):
+            _refuse_unfinished(name, counts.by_queue([name]).get(name, {}))
+    return locations.in_each(
+        lambda: delete(name, strategy=strategy, target=target),
+        needless=(NotFound,),
+        add=Deletion.plus,
+    )
+
 
 def delete(
     name: str, *, strategy: Strategy = "reject", target: str | None = None, most: int = MOST
@@ -89,7 +125,7 @@ def delete(
     _check(name, strategy, target)
     known = get(name)
     if strategy == "reject":
-        _refuse_unfinished(known)
+        _refuse_unfinished(name, known.counts)
     # First, because many transactions follow.
     entry = audit_trail.record("queue.deleted", name, strategy=strategy, target=target)
     affected = 0
@@ -133,15 +169,15 @@ def _check(name: str, strategy: Strategy, target: str | None) -> None:
         )
 
 
-def _refuse_unfinished(known: QueueStatus) -> None:
-    unfinished = sum(known.counts.get(state, 0) for state in (*_LEFT, State.ACTIVE))
+def _refuse_unfinished(name: str, numbers: ByState) -> None:
+    unfinished = sum(numbers.get(state, 0) for state in (*_LEFT, State.ACTIVE))
     if unfinished:
         raise Conflict(
             _(
                 "The queue has jobs that have not ended; discard them, or move them to another "
                 "queue."
             ),
-            details={"queue": known.name, "jobs": unfinished},
+            details={"queue": name, "jobs": unfinished},
         )
 
 

@@ -646,6 +646,20 @@ class _WithoutAdvisoryLocks(RowLocks, PostgreSQL):
             found = cursor.fetchall()
         return [_stored(*row) for row in found] or None
 
+    def insert_uniform(
+        self,
+        connection: BaseDatabaseWrapper,
+        common: Envelope,
+        ids: Sequence[int],
+        args: str,
+        sizes: Sequence[int],
+        *,
+        only_if_admitted: bool,
+    ) -> tuple[datetime | None, int]:
+        if only_if_admitted:
+            return None, 0  # `ojs_push_many` would ask `ojs_admit_all`.
+        return super().insert_uniform(connection, common, ids, args, sizes, only_if_admitted=False)
+
 
 class _WithoutServerSessions(PostgreSQL):
     """The end of a session is not known: only missed heartbeats show that a worker is dead."""

@@ -41,10 +41,11 @@ def by_name(
     `within`: only these queues.
     """
     if sums.are_together():
-        most = None if limit is None else offset + limit
-        found = _by_name(after=after, offset=0, limit=most, within=within)
-        names = sorted(found.names)[offset:most]
-        return KnownQueues(names=names, total=found.total)
+        # All names: how many of them are in both of two databases cannot be told from a part.
+        found = sorted(_by_name(after=None, offset=0, limit=None, within=within).names)
+        names = [name for name in found if after is None or name > after]
+        end = None if limit is None else offset + limit
+        return KnownQueues(names=names[offset:end], total=len(found))
     return _by_name(after=after, offset=offset, limit=limit, within=within)
 
 

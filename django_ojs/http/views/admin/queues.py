@@ -15,11 +15,13 @@ from django_ojs.operations import queues
 from django_ojs.operations.figures import stats
 from django_ojs.operations.figures.stats import Rates
 from django_ojs.operations.jobs import bulk
+from django_ojs.operations.jobs.bulk import Summary
 from django_ojs.operations.queues import QueueStatus
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
+from django_ojs.storage import locations
 
 
 class AdminQueueView(AdminView):
@@ -142,7 +144,11 @@ class AdminQueueJobs(AdminQueueView):
         fields.required(data, "states")
         states = states_of(fields.strings(data, "states") or [], "states")
         older_than = fields.timestamp(data, "older_than")
-        done = bulk.purge(queues.get(self.queue(name)).name, states, older_than=older_than)
+        known = self.queue(name)
+        done = locations.in_each(
+            lambda: bulk.purge(queues.get(known).name, states, older_than=older_than),
+            add=Summary.plus,
+        )
         return {
             "purged_count": done.succeeded,
             "states": [state.value for state in states],

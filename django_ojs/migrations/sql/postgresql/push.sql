@@ -68,12 +68,17 @@ CREATE OR REPLACE PROCEDURE ojs_push_many(
     parent_id uuid DEFAULT NULL, alone boolean DEFAULT NULL
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
+DECLARE
+    admitted boolean := true;
 BEGIN
-    -- Without `alone` nothing is asked, as in ojs_push.
-    IF alone IS NOT NULL AND NOT ojs_admit_all(
-        ARRAY[queue], ARRAY[cardinality(ids)::bigint],
-        ARRAY[(SELECT sum(size)::bigint FROM unnest(sizes) AS size)], alone
-    ) THEN
+    -- Not by one condition: ojs_admit_all would be looked up, which is not there without advisory locks.
+    IF alone IS NOT NULL THEN
+        admitted := ojs_admit_all(
+            ARRAY[queue], ARRAY[cardinality(ids)::bigint],
+            ARRAY[(SELECT sum(size)::bigint FROM unnest(sizes) AS size)], alone
+        );
+    END IF;
+    IF NOT admitted THEN
         RETURN;
     END IF;
     INSERT INTO ojs_job (
