@@ -96,6 +96,7 @@ _UNSAID = re.compile(
     r"|^(steps|jobs)\S* (is a callback|must name every|must contain|must be a job)"
     r"|^(steps|jobs)?\S*callbacks\S* (is required|must hold at least|must be a job|belong to)"
     r"|(limit|period) is required beside (period|limit)$"
+    r"|tenant_fairness\.enabled is required beside|^url must not have an address that"
     r"|^pool is not a pool of this server|^weights must have queues of the list"
     r"|^strategy \S+ (has no weights|needs weights)|^worker_id is required with a pool"
     r"|^(cron|timezone) is invalid|^options\.(scheduled_at must be relative|pending)"
