@@ -62,6 +62,7 @@ def assert_same(value: Any = "y", **options: Any) -> None:
     assert found == dict.fromkeys(found, found["ordinary"])
 
 
+@pytest.mark.capabilities
 def test_the_ways_are_those_that_this_compares(monkeypatch: pytest.MonkeyPatch) -> None:
     short: list[bool] = []
     for name in ("store_one", "store_alike"):
