@@ -75,9 +75,9 @@ class Workflows(OJSView):
 
 
 class WorkflowView(OJSView):
-    located = Workflow
-
     """The base of the routes of one workflow."""
+
+    located = Workflow
 
     def find(self, key: str) -> Workflow:
         """Return a workflow that the caller may use. Raises NotFound, PermissionDenied."""
