@@ -103,6 +103,8 @@ def test_filters_take_commas_repetition_and_patterns() -> None:
         assert len(found) == number, sources
         if sources.endswith("api"):
             assert {event["source"] for event in found} == {"ojs://django_ojs/api"}
+    stream = api.get("events?sources=*", headers={"Accept": "text/event-stream"})
+    stream.error(400, "invalid_request", field="sources")
     # However many there are, it is one condition: SQLite refuses a thousand.
     assert len(read(f"?sources={','.join(['*'] * 2000)}")["events"]) == 6
     many = [f"ojs://django_ojs/workers/{number}" for number in range(2000)]

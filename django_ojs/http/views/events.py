@@ -119,14 +119,16 @@ class Events(EventView):
     """The events after a cursor, oldest first; a stream of them where the client accepts that."""
 
     def get(self, request: Request) -> dict[str, Any] | HttpResponseBase:
-        if CONTENT_TYPE in request.headers.get("Accept", ""):
-            return self.stream()
         query = request.query_params
+        sources = fields.query_list(query.getlist("sources"))
+        if CONTENT_TYPE in request.headers.get("Accept", ""):
+            if sources:
+                raise InvalidRequest.of("sources", "cannot filter a stream")
+            return self.stream()
         limit = fields.query_integer(
             query, "limit", default=log.DEFAULT_LIMIT, minimum=1, maximum=log.MAX_LIMIT
         )
         filters, after = self.filters(), query.get("after") or None
-        sources = fields.query_list(query.getlist("sources"))
         where = log.of_sources(sources) if sources else None
         page = self.read_replica(lambda: log.read(**filters, where=where, after=after, limit=limit))
         return {"events": page.events, "cursor": page.cursor, "has_more": page.has_more}
