@@ -20,6 +20,8 @@ from tests.sizes import FULL
 
 #: More than a search reads at once, so that each plan shows how far it reads.
 ROWS = 1_000_000 if FULL else 250_000
+#: Between the ends of two jobs: twelve days in all, of which each search by time has its share.
+_SECONDS = 1_000_000 // ROWS
 
 #: Ids in the order of time, as clients make them: to sort random ones in takes longer.
 _LOAD = """
@@ -32,7 +34,7 @@ SELECT ('0192' || lpad(to_hex(n), 8, '0') || '70008000' || lpad(to_hex(n), 12, '
             WHEN n %% 500 = 2 THEN 'retryable' ELSE 'completed' END,
        0, '[]', '{}', '{}', 1, 3, 0, 1, now() - interval '1 hour', now() - interval '1 hour',
        now() - interval '50 min',
-       CASE WHEN n %% 10 = 0 OR n %% 500 = 2 THEN NULL ELSE now() - n * interval '1 second' END,
+       CASE WHEN n %% 10 = 0 OR n %% 500 = 2 THEN NULL ELSE now() - n * %s * interval '1 second' END,
        n %% 50 = 1,
        CASE WHEN n %% 50 = 1 THEN '{"type": "Boom", "message": "it broke"}'::jsonb END,
        CASE WHEN n %% 500 = 2 THEN now() + n * interval '1 second' END
@@ -85,7 +87,7 @@ def test_no_page_reads_all_jobs() -> None:
     fill(3)
     job = factories.active("worker-0", queue="held")
     with database.connection().cursor() as cursor:
-        cursor.execute(_LOAD, [ROWS])
+        cursor.execute(_LOAD, [_SECONDS, ROWS])
         cursor.execute(_LOAD_ATTEMPTS)
         cursor.execute("VACUUM ANALYZE ojs_job, ojs_attempt")
     counts.fold()
