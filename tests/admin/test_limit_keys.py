@@ -216,7 +216,8 @@ def test_dropped_jobs_are_a_finding_and_stand_beside_their_key() -> None:
     assert "3 jobs were dropped at their rate limits" in overview
     assert f'href="{LIST}"' in overview
     assert "3, the last" in text(client, LIST)
-    assert "3, of 1 limit keys" in ojs_command("doctor", "--only", "queues").out
+    found = ojs_command("doctor", "--only", "queues").out
+    assert "rate limits: 3; limit keys with a drop in the last hour: 1" in found
     job = jobs().filter(state="discarded").first()
     assert job is not None
     assert "reason: rate_limited" in text(client, f"/admin/django_ojs/job/{job.pk}/change/")
