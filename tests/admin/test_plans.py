@@ -34,7 +34,8 @@ SELECT ('0192' || lpad(to_hex(n), 8, '0') || '70008000' || lpad(to_hex(n), 12, '
             WHEN n %% 500 = 2 THEN 'retryable' ELSE 'completed' END,
        0, '[]', '{}', '{}', 1, 3, 0, 1, now() - interval '1 hour', now() - interval '1 hour',
        now() - interval '50 min',
-       CASE WHEN n %% 10 = 0 OR n %% 500 = 2 THEN NULL ELSE now() - n * %s * interval '1 second' END,
+       CASE WHEN n %% 10 = 0 OR n %% 500 = 2 THEN NULL
+            ELSE now() - n * %s * interval '1 second' END,
        n %% 50 = 1,
        CASE WHEN n %% 50 = 1 THEN '{"type": "Boom", "message": "it broke"}'::jsonb END,
        CASE WHEN n %% 500 = 2 THEN now() + n * interval '1 second' END

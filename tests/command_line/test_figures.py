@@ -213,7 +213,7 @@ def test_a_database_of_another_kind_is_named(monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.setattr("django_ojs.storage.database._in_use", {})
     run = ojs("stats")
     assert run.code == 1
-    assert "django_ojs keeps jobs in PostgreSQL or SQLite" in run.err
+    assert "django_ojs keeps jobs in PostgreSQL, SQLite or MariaDB" in run.err
 
 
 def test_djangos_arguments_are_understood_after_the_subcommand() -> None:
