@@ -12,6 +12,7 @@ schema. So a connection is kept when it is as good as new: see `_is_as_new`.
 
 from __future__ import annotations
 
+import select
 from collections.abc import Callable
 from contextlib import suppress
 from functools import cache
@@ -34,6 +35,8 @@ _RESET = "RESET ALL; UNLISTEN *; SELECT pg_advisory_unlock_all()"
 
 #: What libpq calls a session that is executing a statement.
 _ACTIVE = 1
+#: Attempts to cancel a statement, a second apart.
+_CANCELS = 10
 _DEADLOCK = "40P01"
 #: Few tables that are as small, and were never analyzed, are emptied by DELETE: TRUNCATE makes a
 #: new file for each index, of which the jobs have two dozen. For a table that it does not know,
@@ -81,8 +84,21 @@ def pytest_runtest_teardown() -> None:
         if link.info.transaction_status == _ACTIVE:
             # A server that a test has stopped hears nothing.
             with suppress(DatabaseError), connection.wrap_database_errors:
-                link.cancel_safe(timeout=5)
+                _cancel(link)
             connection.close()
+
+
+def _cancel(link: Any) -> None:
+    """Cancel the statement of a session, and wait until it has ended.
+
+    Again if need be: a session that has not begun to execute the statement ignores it. One that is
+    not cancelled goes on when the connection is closed, with its transaction.
+    """
+    for _ in range(_CANCELS):
+        link.cancel_safe(timeout=5)
+        ready, _, _ = select.select([link], [], [], 1.0)
+        if ready:
+            return
 
 
 def _should_reload_connections(self: Any) -> bool:

@@ -18,4 +18,8 @@ def test_a_statement_that_was_interrupted_takes_no_later_test_with_it(inside: bo
         connection.connection.pgconn.send_query(b"SELECT pg_sleep(3600)")
         teardown.pytest_runtest_teardown()
     with connection.cursor() as cursor:
-        cursor.execute("SELECT 1")
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE datname = current_database() AND wait_event = 'PgSleep'"
+        )
+        assert cursor.fetchone() == (0,)
