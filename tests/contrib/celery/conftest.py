@@ -8,7 +8,7 @@ from types import ModuleType
 import pytest
 
 from django_ojs import testing
-from django_ojs.contrib.celery import registration
+from django_ojs.contrib.celery import app, registration
 from django_ojs.contrib.celery.configuration import configuration
 from django_ojs.registry import registry
 
@@ -16,6 +16,8 @@ from django_ojs.registry import registry
 @pytest.fixture
 def shop() -> Iterator[ModuleType]:
     before = dict(registry.handlers)
+    # The apps of other tests, such as those of the documentation, wait for their configuration.
+    app._configured.clear()
     from tests.contrib.celery import tasks
 
     for task in registration.tasks.values():
