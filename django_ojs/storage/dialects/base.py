@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.envelope import MAX_PRIORITY, Envelope
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
 from django_ojs.spec.states import State
 from django_ojs.storage.dialects.capabilities import ALL, Capabilities
@@ -67,6 +67,9 @@ ISOLATION = {
 #: No queue can have this name; its row in `ojs_queue` stands for all queues. While it is paused, no
 #: job is claimed or promoted (see `operations.maintenance.mode`).
 ALL_QUEUES = "*"
+
+#: Greater than the id of any tenant.
+_AFTER_TENANTS = "~"
 
 
 class Dialect(Server):
@@ -263,14 +266,18 @@ class Dialect(Server):
         Up to `limit` without a limit by key, and `limited` with one whose key is not in `busy`.
         """
         values = {"queue": queue, "limit": limit, "limited": limited, "busy": self.texts(busy)}
-        rows = self._rows(connection, "limited_candidates", values, isolation=ISOLATION[isolation])
+        rows = self._candidates(connection, values, ISOLATION[isolation])
         rows.sort(key=lambda row: (-row[1], self.time(row[2]), self.uuid(row[0])))
         return [
             Candidate(self.uuid(id), size, key, policy, bool(is_locked))
             for id, _, _, size, key, policy, is_locked in rows
         ]
 
-    @abstractmethod
+    def _candidates(
+        self, connection: BaseDatabaseWrapper, values: Mapping[str, Any], isolation: str
+    ) -> list[Any]:
+        return self._rows(connection, "limited_candidates", values, isolation=isolation)
+
     def tenants_in_turn(
         self, connection: BaseDatabaseWrapper, queue: str, starts: Mapping[int, str], limit: int
     ) -> list[tuple[int, str]]:
@@ -279,8 +286,20 @@ class Dialect(Server):
         The highest priority first; of each priority the tenants after its start, by name, then the
         others.
         """
+        found: list[tuple[int, str]] = []
+        values: dict[str, Any] = {"queue": queue, "priority": MAX_PRIORITY + 1}
+        while rows := self._rows(connection, "priority_below", values):
+            values["priority"] = rows[0][0]
+            start = starts.get(rows[0][0], "")
+            for after, last in ((start, _AFTER_TENANTS), ("", start)):
+                values |= {"after": after, "last": last}
+                while names := self._rows(connection, "next_tenant", values):
+                    values["after"] = names[0][0]
+                    found.append((rows[0][0], names[0][0]))
+                    if len(found) == limit:
+                        return found
+        return found
 
-    @abstractmethod
     def turn_jobs(
         self,
         connection: BaseDatabaseWrapper,
@@ -295,6 +314,16 @@ class Dialect(Server):
 
         As many as `limit`, of the first turns; those whose key is in `busy` are left out.
         """
+        found: list[TurnJob] = []
+        for turn in turns:
+            number = min(turn.number, limit - len(found))
+            if number > 0:
+                values: dict[str, Any] = {"queue": queue, "priority": turn.priority}
+                values |= {"tenant": turn.tenant, "skip": turn.skip, "number": number}
+                values["busy"] = self.texts(busy)
+                rows = self._rows(connection, "turn_jobs", values, isolation=ISOLATION[isolation])
+                found += [self._turn_job(row) for row in rows]
+        return found
 
     def _turn_job(self, row: Sequence[Any]) -> TurnJob:
         id, priority, tenant, enqueued_at, size, key, policy, is_locked = row

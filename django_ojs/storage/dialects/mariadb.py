@@ -1,9 +1,8 @@
 """MariaDB 10.11 and later. It is being built: docs/explanation/testing.md says what is tested.
 
 An UPDATE returns no rows there, so an operation that changes jobs and returns them locks them
-first, in one transaction: `_whole`. No lock but that of a row ends with a transaction, so rows of a
-table (`ojs_lock`) are locked in place of queues, tenants and keys. There are no partial indexes,
-and no notifications: idle workers poll.
+first, in one transaction: `_whole`. No lock but that of a row ends with a transaction (see
+`row_locks`). There are no partial indexes, and no notifications: idle workers poll.
 
 MySQL has the same words for most of this; it lacks RETURNING, the type of UUIDs, and `WAIT`.
 """
@@ -18,27 +17,24 @@ from functools import wraps
 from math import ceil
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 from uuid import UUID
-from zlib import crc32
 
 from django.core.checks import CheckMessage
 from django.db import IntegrityError, InterfaceError, OperationalError, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.spec import json
-from django_ojs.spec.envelope import MAX_PRIORITY, Envelope
+from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.states import State
-from django_ojs.storage.dialects.base import ISOLATION, Dialect
+from django_ojs.storage.dialects.base import ISOLATION
 from django_ojs.storage.dialects.job_row import JobRow, row_of, size_of
 from django_ojs.storage.dialects.mariadb_checks import problems
+from django_ojs.storage.dialects.row_locks import Kind, RowLocks, slot
 from django_ojs.storage.dialects.rows import (
-    Candidate,
     Difference,
     Floor,
     KeyRow,
     Stored,
-    Turn,
-    TurnJob,
 )
 from django_ojs.storage.dialects.server import QueryLimit
 from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all
@@ -53,12 +49,10 @@ _SQL: Final = load_all(
     rows="{rows}",
     table="{table}",
     names="{names}",
+    slots="{slots}",
+    how="{how}",
     **KNOWN_QUEUES,
 ) | {name: load("common", name) for name in ("busiest_tenants", "tenant_depth")}
-
-#: The rows of `ojs_lock` for each kind of subject.
-_SLOTS: Final = 4096
-_SUBJECT, _QUEUE, _TENANT, _UNIQUE_KEY, _LIMIT_KEY = range(5)
 
 #: Changes of the counts that one transaction folds.
 _CHANGES: Final = 5000
@@ -84,8 +78,6 @@ _UNAVAILABLE: Final = {
     *(1040, 1042, 1043, 1045, 1047, 1053, 1129, 1130, 1152, 1158, 1159, 1160, 1161, 1203, 1226),
     *(1184, 1927, 2002, 2003, 2004, 2005, 2006, 2012, 2013, 2055, 4031),
 }
-#: Greater than the id of any tenant.
-_AFTER_TENANTS: Final = "\U0010ffff"
 _NO_ID: Final = str(UUID(int=0))
 
 _CLIENT_OPTIONS: Final = {"connect_timeout": 4}
@@ -94,10 +86,6 @@ _CLIENT_OPTIONS: Final = {"connect_timeout": 4}
 def _code(error: BaseException) -> int:
     code = error.args[0] if error.args else None
     return code if isinstance(code, int) else 0
-
-
-def _slot(kind: int, subject: str) -> int:
-    return kind * _SLOTS + crc32(subject.encode()) % _SLOTS
 
 
 def _microseconds(seconds: float) -> int:
@@ -203,7 +191,7 @@ def _repeated(
     return repeated
 
 
-class MariaDB(Dialect):
+class MariaDB(RowLocks):
     """MariaDB through mysqlclient, or through PyMySQL in its place."""
 
     sql = _SQL
@@ -281,57 +269,17 @@ class MariaDB(Dialect):
             for key, state, *times, size in rows
         ]
 
-    def _lock(self, connection: BaseDatabaseWrapper, kind: int, subjects: Collection[str]) -> bool:
-        """Lock subjects, in order; whether a later statement sees what was committed meanwhile."""
-        is_fresh = True
-        for slot in sorted({_slot(kind, subject) for subject in subjects}):
-            is_fresh = bool(self._rows(connection, "lock_slot", {"slot": slot})[0][1])
-        return is_fresh
-
-    def _lock_within(
-        self, connection: BaseDatabaseWrapper, kind: int, subject: str, timeout: float
+    def _lock_name(
+        self, connection: BaseDatabaseWrapper, kind: Kind, name: str, timeout: float
     ) -> bool:
-        values = {"slot": _slot(kind, subject)}
-        seconds = str(max(1, ceil(timeout)))
-        return bool(self._rows(connection, "lock_slot_within", values, seconds=seconds)[0][1])
-
-    def _try_lock(self, connection: BaseDatabaseWrapper, kind: int, subject: str) -> bool:
-        return bool(self._rows(connection, "try_lock_slot", {"slot": _slot(kind, subject)}))
-
-    def _try_locks(self, connection: BaseDatabaseWrapper, keys: Collection[str]) -> set[str]:
-        """Lock limit keys; return those that no other transaction holds."""
-        return {key for key in sorted(keys) if self._try_lock(connection, _LIMIT_KEY, key)}
-
-    def lock_queue(self, connection: BaseDatabaseWrapper, queue: str, timeout: float) -> str | None:
-        return "" if self._lock_within(connection, _QUEUE, queue, timeout) else None
-
-    def renew_tickets(self, connection: BaseDatabaseWrapper, queue: str) -> None:
-        """Nothing to do: jobs of a bounded queue are always counted, under its lock."""
-
-    def spend_tickets(
-        self, connection: BaseDatabaseWrapper, queue: str, version: str, cost: int, room: int
-    ) -> None:
-        """Nothing to do: see `renew_tickets`."""
+        how = f"WAIT {max(1, ceil(timeout))}"
+        return all(self._lock_slots(connection, [slot(kind, name)], how).values())
 
     def queue_counts(
         self, connection: BaseDatabaseWrapper, queue: str, states: Sequence[str]
     ) -> list[tuple[str, int, int]]:
         values = {"queue": queue, "states": list(states)}
         return self._rows(connection, "queue_counts", values)
-
-    def lock_tenant(
-        self, connection: BaseDatabaseWrapper, queue: str, tenant: str, timeout: float
-    ) -> bool:
-        return self._lock_within(connection, _TENANT, f"{queue}\n{tenant}", timeout)
-
-    def lock_unique_keys(self, connection: BaseDatabaseWrapper, keys: Sequence[str]) -> bool:
-        return self._lock(connection, _UNIQUE_KEY, keys)
-
-    def lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> None:
-        self._lock(connection, _SUBJECT, [subject])
-
-    def try_lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> bool:
-        return self._try_lock(connection, _SUBJECT, subject)
 
     def begin_write(self, connection: BaseDatabaseWrapper) -> None:
         """Nothing to do: rows are locked as they change, and the check wants READ COMMITTED."""
@@ -562,65 +510,11 @@ class MariaDB(Dialect):
                 self._run(connection, "add_change", values)
         return wrong
 
-    def limited_candidates(
-        self,
-        connection: BaseDatabaseWrapper,
-        *,
-        queue: str,
-        limit: int,
-        limited: int,
-        busy: Collection[str],
-        isolation: Isolation,
-    ) -> list[Candidate]:
-        values = {"queue": queue, "limit": limit, "limited": limited, "busy": self.texts(busy)}
-        condition = ISOLATION[isolation]
-        rows = self._rows(connection, "unlimited_candidates", values, isolation=condition)
-        rows += self._rows(connection, "limited_candidates", values, isolation=condition)
-        rows.sort(key=lambda row: (-row[1], row[2], self.uuid(row[0])))
-        locked = self._try_locks(connection, {row[4] for row in rows if row[4] is not None})
-        return [
-            Candidate(self.uuid(id), size, key, policy, key in locked)
-            for id, _, _, size, key, policy in rows
-        ]
-
-    def tenants_in_turn(
-        self, connection: BaseDatabaseWrapper, queue: str, starts: Mapping[int, str], limit: int
-    ) -> list[tuple[int, str]]:
-        found: list[tuple[int, str]] = []
-        values: dict[str, Any] = {"queue": queue, "priority": MAX_PRIORITY + 1}
-        while rows := self._rows(connection, "priority_below", values):
-            values["priority"] = rows[0][0]
-            start = starts.get(rows[0][0], "")
-            for after, last in ((start, _AFTER_TENANTS), ("", start)):
-                values |= {"after": after, "last": last}
-                while names := self._rows(connection, "next_tenant", values):
-                    values["after"] = names[0][0]
-                    found.append((rows[0][0], names[0][0]))
-                    if len(found) == limit:
-                        return found
-        return found
-
-    def turn_jobs(
-        self,
-        connection: BaseDatabaseWrapper,
-        queue: str,
-        turns: Sequence[Turn],
-        *,
-        limit: int,
-        busy: Collection[str],
-        isolation: Isolation,
-    ) -> list[TurnJob]:
-        found: list[Any] = []
-        for turn in turns:
-            number = min(turn.number, limit - len(found))
-            if number > 0:
-                values: dict[str, Any] = {"queue": queue, "priority": turn.priority}
-                values |= {"tenant": turn.tenant, "skip": turn.skip, "number": number}
-                values["busy"] = self.texts(busy)
-                rows = self._rows(connection, "turn_jobs", values, isolation=ISOLATION[isolation])
-                found += rows
-        locked = self._try_locks(connection, {row[5] for row in found if row[5] is not None})
-        return [self._turn_job((*row, row[5] in locked)) for row in found]
+    def _candidates(
+        self, connection: BaseDatabaseWrapper, values: Mapping[str, Any], isolation: str
+    ) -> list[Any]:
+        rows = self._rows(connection, "unlimited_candidates", values, isolation=isolation)
+        return rows + self._rows(connection, "limited_candidates", values, isolation=isolation)
 
     def limit_keys_use(
         self, connection: BaseDatabaseWrapper, keys: Collection[str]
@@ -645,11 +539,6 @@ class MariaDB(Dialect):
                 break
             found.append(key)
         return found
-
-    def due_limit_keys(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[str, bool]]:
-        keys = [key for (key,) in self._rows(connection, "due_limit_keys", {"limit": limit})]
-        locked = self._try_locks(connection, keys)
-        return [(key, key in locked) for key in keys]
 
     def held_jobs(
         self, connection: BaseDatabaseWrapper, keys: Collection[str], limit: int

@@ -51,7 +51,7 @@ _SQL = load_all(
         name: f"{{{name}}}"
         for name in (
             *("calls", "channel", "column", "index", "named", "on_conflict", "where_admitted"),
-            *("skip", "slots"),
+            *("how", "slots"),
         )
     },
 ) | {

@@ -23,6 +23,8 @@ from django_ojs.storage.dialects.rows import Candidate, Turn, TurnJob
 
 #: Rows of a kind.
 SLOTS: Final = 4096
+#: The end of a statement that locks rows, and waits for none.
+SKIP: Final = "SKIP LOCKED"
 
 
 class Kind(IntEnum):
@@ -44,21 +46,23 @@ class RowLocks(Dialect):
     """What a dialect does by locks of rows; to be mixed in before it."""
 
     def _lock_slots(
-        self, connection: BaseDatabaseWrapper, slots: Iterable[int], *, wait: bool
-    ) -> dict[int, str]:
-        """Lock rows until the transaction ends. Return those that it has, with its isolation level.
+        self, connection: BaseDatabaseWrapper, slots: Iterable[int], how: str = ""
+    ) -> dict[int, bool]:
+        """Lock rows until the transaction ends. Return those that it has, and for each whether a
+        later statement sees what was committed meanwhile.
 
-        Without `wait`, those are left out that another transaction has locked.
+        `how` is the end of the statement. By `SKIP`, those are left out that another transaction
+        has locked.
         """
         wanted = sorted(set(slots))
         if not wanted:
             return {}
-        parts = {"slots": ", ".join(map(str, wanted)), "skip": "" if wait else "SKIP LOCKED"}
-        found = self._rows(connection, "lock_slots", **parts)
-        if wait and len(found) < len(wanted):
+        names = ", ".join(map(str, wanted))
+        found = self._rows(connection, "lock_slots", slots=names, how=how)
+        if how != SKIP and len(found) < len(wanted):
             # Nothing is locked: better an error than two that do what only one may.
             raise DatabaseError("Rows of ojs_lock are missing. Run `manage.py migrate`.")
-        return dict(found)
+        return {number: isolation.lower().startswith("read") for number, isolation in found}
 
     def _lock_name(
         self, connection: BaseDatabaseWrapper, kind: Kind, name: str, timeout: float
@@ -70,7 +74,7 @@ class RowLocks(Dialect):
         timeout_ms = f"{int(timeout * 1000)}ms"
         former, _, sees_all = self._rows(connection, "begin_row_lock", [timeout_ms])[0]
         if sees_all:
-            self._lock_slots(connection, [slot(kind, name)], wait=True)
+            self._lock_slots(connection, [slot(kind, name)])
         # After an error the rollback does this.
         self._rows(connection, "set_lock_timeout", [former])
         return bool(sees_all)
@@ -98,14 +102,13 @@ class RowLocks(Dialect):
 
     def lock_unique_keys(self, connection: BaseDatabaseWrapper, keys: Sequence[str]) -> bool:
         slots = [slot(Kind.UNIQUE_KEY, key) for key in keys]
-        locked = self._lock_slots(connection, slots, wait=True)
-        return all(level.startswith("read ") for level in locked.values())
+        return all(self._lock_slots(connection, slots).values())
 
     def lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> None:
-        self._lock_slots(connection, [slot(Kind.SUBJECT, subject)], wait=True)
+        self._lock_slots(connection, [slot(Kind.SUBJECT, subject)])
 
     def try_lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> bool:
-        return bool(self._lock_slots(connection, [slot(Kind.SUBJECT, subject)], wait=False))
+        return bool(self._lock_slots(connection, [slot(Kind.SUBJECT, subject)], SKIP))
 
     def limited_candidates(self, connection: BaseDatabaseWrapper, **wanted: Any) -> list[Candidate]:
         found = super().limited_candidates(connection, **wanted)
@@ -119,7 +122,7 @@ class RowLocks(Dialect):
         turns: Sequence[Turn],
         **wanted: Any,
     ) -> list[TurnJob]:
-        found = super().turn_jobs(connection, queue, turns, **wanted)  # type: ignore[safe-super]
+        found = super().turn_jobs(connection, queue, turns, **wanted)
         keys = {each.candidate.key for each in found if each.candidate.key}
         locked = self._try_lock_keys(connection, keys)
         return [
@@ -134,5 +137,5 @@ class RowLocks(Dialect):
 
     def _try_lock_keys(self, connection: BaseDatabaseWrapper, keys: Collection[str]) -> set[str]:
         slots = {key: slot(Kind.LIMIT_KEY, key) for key in keys}
-        locked = self._lock_slots(connection, slots.values(), wait=False)
+        locked = self._lock_slots(connection, slots.values(), SKIP)
         return {key for key in keys if slots[key] in locked}

@@ -17,12 +17,11 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone
 
 from django_ojs.spec import json
-from django_ojs.spec.envelope import MAX_PRIORITY, Envelope
-from django_ojs.spec.isolation import Isolation
-from django_ojs.storage.dialects.base import ISOLATION, Dialect
+from django_ojs.spec.envelope import Envelope
+from django_ojs.storage.dialects.base import Dialect
 from django_ojs.storage.dialects.expressions import as_json
 from django_ojs.storage.dialects.job_row import row_of
-from django_ojs.storage.dialects.rows import Difference, Stored, Turn, TurnJob
+from django_ojs.storage.dialects.rows import Difference, Stored
 from django_ojs.storage.dialects.server import QueryLimit
 from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all
 
@@ -53,10 +52,6 @@ _INSERT_JOBS = {
 _OLDEST_SUPPORTED = (3, 38, 0)
 #: Instructions of SQLite's virtual machine between two checks of the clock.
 _INSTRUCTIONS = 20_000
-
-
-#: Greater than the id of any tenant.
-_AFTER_TENANTS = "~"
 
 
 def _next_millisecond() -> str:
@@ -135,43 +130,6 @@ class SQLite(Dialect):
     ) -> bool:
         self.begin_write(connection)
         return True
-
-    def tenants_in_turn(
-        self, connection: BaseDatabaseWrapper, queue: str, starts: Mapping[int, str], limit: int
-    ) -> list[tuple[int, str]]:
-        found: list[tuple[int, str]] = []
-        values: dict[str, Any] = {"queue": queue, "priority": MAX_PRIORITY + 1}
-        while rows := self._rows(connection, "priority_below", values):
-            values["priority"] = rows[0][0]
-            start = starts.get(rows[0][0], "")
-            for after, last in ((start, _AFTER_TENANTS), ("", start)):
-                values |= {"after": after, "last": last}
-                while names := self._rows(connection, "next_tenant", values):
-                    values["after"] = names[0][0]
-                    found.append((rows[0][0], names[0][0]))
-                    if len(found) == limit:
-                        return found
-        return found
-
-    def turn_jobs(
-        self,
-        connection: BaseDatabaseWrapper,
-        queue: str,
-        turns: Sequence[Turn],
-        *,
-        limit: int,
-        busy: Collection[str],
-        isolation: Isolation,
-    ) -> list[TurnJob]:
-        found: list[TurnJob] = []
-        for turn in turns:
-            number = min(turn.number, limit - len(found))
-            if number > 0:
-                values = {"queue": queue, "priority": turn.priority, "tenant": turn.tenant}
-                values |= {"skip": turn.skip, "number": number}
-                rows = self._rows(connection, "turn_jobs", values, isolation=ISOLATION[isolation])
-                found += [self._turn_job(row) for row in rows]
-        return found
 
     def add_cron_runs(self, connection: BaseDatabaseWrapper, runs: str) -> None:
         self._run(connection, "add_cron_runs", {"runs": runs})

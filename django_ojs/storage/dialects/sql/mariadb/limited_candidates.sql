@@ -1,8 +1,8 @@
 -- The best jobs with a limit by key of a queue, locked, whose key is not among `busy`. What is counted
 -- under a key's lock has to be counted by a later statement, which sees what was committed before it; a
--- caller's transaction in which it does not gets no such jobs.
+-- caller's transaction in which it does not gets no such jobs. `row_locks` locks the keys.
 SELECT id, priority, enqueued_at, coalesce(size_bytes, 0), limit_key,
-       JSON_EXTRACT(options, '$.rate_limit')
+       JSON_EXTRACT(options, '$.rate_limit'), false
 FROM ojs_job FORCE INDEX (ojs_job_claim)
 WHERE queue = %(queue)s AND state {before_fetch} AND limit_hold = 1 {{isolation}}
   AND (expires_at IS NULL OR expires_at > {now})
