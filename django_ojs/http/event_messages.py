@@ -3,7 +3,6 @@
 import re
 import time
 from collections.abc import Collection, Iterator, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import reduce
 from operator import or_
@@ -146,8 +145,7 @@ def read(followers: Sequence[Follower], limit: int) -> tuple[log.Page, dict[UUID
     The jobs are read first: all events of an end are then in the page, or in the next ones. All
     followers are of one database.
     """
-    alias = followers[0].channel.alias
-    with nullcontext() if alias is None else database.using(alias):
+    with database.using(followers[0].channel.alias):
         return _read(followers, limit)
 
 

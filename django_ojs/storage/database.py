@@ -8,7 +8,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from dataclasses import fields
 from functools import partial, wraps
@@ -118,13 +118,18 @@ def aliases() -> tuple[str, ...]:
 
 
 @contextmanager
-def using(alias: str) -> Iterator[None]:
-    """Work on the jobs of one database, until the block ends."""
-    token = _selected.set(alias)
+def having(variable: ContextVar[T], value: T) -> Iterator[None]:
+    """Let a context variable have a value, until the block ends."""
+    token = variable.set(value)
     try:
         yield
     finally:
-        _selected.reset(token)
+        variable.reset(token)
+
+
+def using(alias: str | None) -> AbstractContextManager[None]:
+    """Work on the jobs of one database, until the block ends; None: as without it."""
+    return nullcontext() if alias is None else having(_selected, alias)
 
 
 def is_to_be_chosen() -> bool:
@@ -189,24 +194,14 @@ def per_database(make: Callable[[], process_state.R]) -> process_state.R:
     return cast("process_state.R", process_state.register(_PerDatabase(make)))
 
 
-@contextmanager
-def on_replica(using: str) -> Iterator[None]:
+def on_replica(using: str) -> AbstractContextManager[None]:
     """Let the queries of this thread use the alias of a replica, until the block ends."""
-    token = _replica.set(using)
-    try:
-        yield
-    finally:
-        _replica.reset(token)
+    return having(_replica, using)
 
 
-@contextmanager
-def on_primary() -> Iterator[None]:
+def on_primary() -> AbstractContextManager[None]:
     """Let queries use the primary, also within `on_replica`."""
-    token = _replica.set(None)
-    try:
-        yield
-    finally:
-        _replica.reset(token)
+    return having(_replica, None)
 
 
 def is_on_replica() -> bool:
@@ -311,7 +306,7 @@ def retried(operation: Callable[[], T], using: str | None = None) -> T:
             return operation()
         except OptionalError:
             # The savepoint of the operation was rolled back: the caller's transaction is usable.
-            with _without_optional():
+            with having(_degraded, True):
                 return operation()
     pause = FIRST_PAUSE
     for left in range(RETRIES, -1, -1):
@@ -321,21 +316,12 @@ def retried(operation: Callable[[], T], using: str | None = None) -> T:
             if not left or not dialect_of(link).is_contention_error(error):
                 raise
         except OptionalError:
-            with _without_optional():
+            with having(_degraded, True):
                 return retried(operation, using)
         # Full jitter, so that two transactions that collided do not collide again.
         time.sleep(random.uniform(0, pause))
         pause = min(pause * 2, 2.0)
     raise AssertionError("unreachable")
-
-
-@contextmanager
-def _without_optional(value: bool = True) -> Iterator[None]:
-    token = _degraded.set(value)
-    try:
-        yield
-    finally:
-        _degraded.reset(token)
 
 
 def run_optional(statement: Callable[[], object]) -> bool:
@@ -423,7 +409,7 @@ def _complete(then: Callable[[], object]) -> Callable[[], object]:
 
     @wraps(then)
     def called() -> None:
-        with _without_optional(False):
+        with having(_degraded, False):
             then()
 
     return called

@@ -163,8 +163,7 @@ def read(page: Callable[[], T], *, missing: tuple[type[Exception], ...] = ()) ->
 
 def _call(page: Callable[[], T], found: PageSource, using: str | None) -> T:
     with ExitStack() as stack:
-        token = _source.set(found)
-        stack.callback(_source.reset, token)
+        stack.enter_context(database.having(_source, found))
         if using is not None:
             stack.enter_context(database.on_replica(using))
         return page()

@@ -5,7 +5,7 @@ database, and so do these functions then.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import partial, reduce, wraps
 from typing import Any, Final, ParamSpec, TypeVar
@@ -41,21 +41,13 @@ def together(*, all_or_error: bool = False) -> Iterator[Missing]:
     for programs, sums without it would look like a change.
     """
     missing = Missing(is_error=all_or_error)
-    token = _missing.set(missing)
-    try:
+    with database.having(_missing, missing):
         yield missing
-    finally:
-        _missing.reset(token)
 
 
-@contextmanager
-def apart() -> Iterator[None]:
+def apart() -> AbstractContextManager[None]:
     """Let figures be those of one database, as the rows beside them are, until the block ends."""
-    token = _missing.set(None)
-    try:
-        yield
-    finally:
-        _missing.reset(token)
+    return database.having(_missing, None)
 
 
 def are_together() -> bool:

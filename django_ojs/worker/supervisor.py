@@ -12,7 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
 from types import FrameType
@@ -303,7 +303,7 @@ class Supervisor:
             group.restart_delay = 0.0
 
     def _rescue(self, child: Child, code: int | None = None) -> None:
-        with nullcontext() if child.database is None else database.using(child.database):
+        with database.using(child.database):
             self._rescue_here(child, code)
 
     def _rescue_here(self, child: Child, code: int | None) -> None:

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
 
@@ -295,7 +295,7 @@ class Command(BaseCommand):
             named = [name for name in config.queues if name != ALL]
             names: dict[str, None] = {}
             for alias in databases:
-                with _using(alias):
+                with database.using(alias):
                     names |= dict.fromkeys(with_retries(lambda: unbounded(named)))
         finally:
             connections.close_all()  # As in _check_databases.
@@ -308,7 +308,7 @@ class Command(BaseCommand):
         problem: CommandError | None = None
         for alias in databases:
             try:
-                with _using(alias):
+                with database.using(alias):
                     require_database()
                 available.append(alias)
             except CommandError as error:
@@ -322,10 +322,6 @@ class Command(BaseCommand):
         if not available and problem is not None:
             raise problem
         return available
-
-
-def _using(alias: str | None) -> AbstractContextManager[None]:
-    return nullcontext() if alias is None else database.using(alias)
 
 
 def _which_databases(wanted: list[str] | None) -> tuple[str | None, ...]:

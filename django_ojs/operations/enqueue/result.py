@@ -2,7 +2,6 @@
 
 import copy
 from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -82,7 +81,7 @@ class EnqueuedJob:
 
     def job(self) -> Job:
         """Query the job as it is now. Raises JobNotFound when it is not a row of this site."""
-        with self._database():
+        with database.using(self._alias):
             return transitions.get(self.id)
 
     async def ajob(self) -> Job:
@@ -98,11 +97,8 @@ class EnqueuedJob:
             return self.row
         assert self.envelope is not None, "a dropped job has no model"
         assert self.stored is not None
-        with self._database():
+        with database.using(self._alias):
             return _model(self.envelope, self.stored)
-
-    def _database(self) -> AbstractContextManager[None]:
-        return nullcontext() if self._alias is None else database.using(self._alias)
 
 
 #: The attributes that `_values` makes.

@@ -6,7 +6,6 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import nullcontext
 from typing import Final, TypeVar
 
 from django.db import DatabaseError, InterfaceError, connections
@@ -165,7 +164,7 @@ class _Watch:
         try:
             while not self._stop.is_set():
                 try:
-                    with nullcontext() if self._alias is None else database.using(self._alias):
+                    with database.using(self._alias):
                         self._follow()
                 except Exception:
                     # Of the driver as well, which has classes of its own for a connection that
