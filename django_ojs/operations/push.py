@@ -31,7 +31,7 @@ from django_ojs.operations.enqueue import (
     unique,
 )
 from django_ojs.operations.enqueue.admission import Offloader, admit
-from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, in_database
+from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.events import publish
 from django_ojs.spec.destinations import LOCAL
 from django_ojs.spec.envelope import Envelope
@@ -101,8 +101,7 @@ def push_batch(envelopes: Sequence[Envelope], options: PushOptions = BATCH) -> l
     if not envelopes:
         raise InvalidRequest(_("jobs must hold at least one job."), details={"field": "jobs"})
     if database.is_to_be_chosen():
-        with caller_database.database_of_caller():
-            return in_database(push_batch(envelopes, options), database.alias())
+        return caller_database.stored_with_caller(partial(push_batch, envelopes, options))
     if options.admitted:
         return _route(envelopes, options)
     lineage.fill_in(envelopes)

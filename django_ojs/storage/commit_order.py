@@ -6,7 +6,7 @@ time: a row that is committed later always has a higher one.
 """
 
 import time
-from typing import Any, Final
+from typing import Final
 
 from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -34,7 +34,7 @@ def assign(model: type[Model], using: str, limit: int) -> int:
         cursor.execute(_UNPOSITIONED.format(table=table))
         if cursor.fetchone() is None:
             return 0
-    if _is_callers_transaction(connection) or not dialect.can_write(connection):
+    if database.is_in_transaction(connection) or not dialect.can_write(connection):
         return 0
 
     def operation() -> int:
@@ -51,14 +51,6 @@ def assign(model: type[Model], using: str, limit: int) -> int:
         if dialect.is_contention_error(error):
             return 0
         raise
-
-
-def _is_callers_transaction(connection: BaseDatabaseWrapper) -> bool:
-    if not connection.in_atomic_block:
-        return not connection.get_autocommit()
-    # Not that of a TestCase: its test stands for a program without a transaction.
-    blocks: list[Any] = connection.atomic_blocks
-    return not all(block._from_testcase for block in blocks)
 
 
 def _try_lock(connection: BaseDatabaseWrapper, table: str) -> bool:

@@ -214,6 +214,18 @@ def connection(using: str | None = None) -> BaseDatabaseWrapper:
     return connections[using or alias()]
 
 
+def is_in_transaction(connection: BaseDatabaseWrapper) -> bool:
+    """Whether autocommit is off, or an `atomic()` is open other than those of a TestCase.
+
+    A TestCase's stands for a program without a transaction.
+    """
+    if not connection.in_atomic_block:
+        # Closed, its attribute says nothing.
+        return connection.connection is not None and not connection.autocommit
+    blocks: list[Any] = connection.atomic_blocks
+    return not all(getattr(block, "_from_testcase", False) for block in blocks)
+
+
 def dialect(using: str | None = None) -> Dialect:
     """Return the dialect of the jobs' database, or of another alias."""
     return dialect_of(connection(using))

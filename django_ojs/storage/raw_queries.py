@@ -5,6 +5,7 @@ The ORM takes 0.3 ms to build the statement of a row by its key, and the databas
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import cache
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
@@ -26,7 +27,7 @@ def rows(model: type[M], where: str, values: Sequence[Any], *more: str) -> list[
     The expressions `more` are kept on each as `extra`, as the driver returns them.
     """
     alias = database.alias()
-    names = [field.attname for field in model._meta.concrete_fields]
+    names = _attributes(model)
     made = []
     for row in _select(model, names, where, values, *more, alias=alias):
         made.append(model.from_db(alias, names, row[: len(names)]))
@@ -94,6 +95,11 @@ def count(model: type[Model], where: str, values: Sequence[Any], *, limit: int) 
     with database.connection().cursor() as cursor:
         cursor.execute(f"SELECT count(*) FROM ({rows}) AS found", values)
         return int(cursor.fetchone()[0])
+
+
+@cache
+def _attributes(model: type[Model]) -> tuple[str, ...]:
+    return tuple(field.attname for field in model._meta.concrete_fields)
 
 
 def _columns(

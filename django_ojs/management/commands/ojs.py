@@ -24,7 +24,7 @@ from django_ojs.command_line import (
     transfer,
 )
 from django_ojs.command_line.console import Console, discard_output
-from django_ojs.command_line.database_check import require_database
+from django_ojs.command_line.database_check import require_database, unknown_alias
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import FAILED, USAGE, Subcommand, usage_error
 from django_ojs.formatting import error_message, in_english
@@ -33,7 +33,6 @@ from django_ojs.operations.access import audit_trail
 from django_ojs.operations.access.audit_trail import Actor
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.ids import parse_id
-from django_ojs.spec.suggestions import did_you_mean
 from django_ojs.storage import database, locations, sums
 
 DESCRIPTION = gettext_lazy("""\
@@ -85,10 +84,7 @@ def _run(subcommand: Subcommand, console: Console, options: Mapping[str, Any]) -
     """Run a subcommand in the databases that it concerns, and return the highest exit code."""
     known, wanted = database.aliases(), options["database"]
     if wanted is not None and wanted not in known:
-        raise usage_error(
-            _("--database: %(alias)r holds no jobs. %(hint)s")
-            % {"alias": wanted, "hint": did_you_mean(wanted, list(known))}
-        )
+        raise usage_error(unknown_alias(wanted))
     if not database.is_to_be_chosen():
         return subcommand.run(console, options)
     if wanted is not None:

@@ -18,7 +18,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_ojs import schedules
-from django_ojs.command_line.database_check import require_database, with_retries
+from django_ojs.command_line.database_check import require_database, unknown_alias, with_retries
 from django_ojs.conf import settings
 from django_ojs.formatting import error_message
 from django_ojs.logging import component
@@ -329,10 +329,7 @@ def _which_databases(wanted: list[str] | None) -> tuple[str | None, ...]:
     known = database.aliases()
     for alias in wanted or ():
         if alias not in known:
-            raise CommandError(
-                _("--database: %(alias)r holds no jobs. %(hint)s")
-                % {"alias": alias, "hint": did_you_mean(alias, list(known))}
-            )
+            raise CommandError(unknown_alias(alias))
     if len(known) == 1:
         return (None,)
     return tuple(alias for alias in known if wanted is None or alias in wanted)

@@ -3,14 +3,15 @@
 import os
 import sys
 import warnings
+from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Final
 
 from django.db import connections
-from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.conf import settings
+from django_ojs.operations.enqueue.result import EnqueuedJob, in_database
 from django_ojs.spec.errors import WrongDatabase
 from django_ojs.storage import database
 
@@ -29,7 +30,7 @@ def database_of_caller() -> AbstractContextManager[None]:
     opened = [
         connection.alias
         for connection in connections.all(initialized_only=True)
-        if connection.alias in several and _in_transaction(connection)
+        if connection.alias in several and database.is_in_transaction(connection)
     ]
     if len(opened) > 1:
         named = " and ".join(f"atomic(using={alias!r})" for alias in opened)
@@ -40,12 +41,10 @@ def database_of_caller() -> AbstractContextManager[None]:
     return database.using(opened[0] if opened else database.primary_alias())
 
 
-def _in_transaction(connection: BaseDatabaseWrapper) -> bool:
-    """Whether autocommit is off, or an `atomic()` other than those of a TestCase is open."""
-    if not connection.in_atomic_block:
-        # Closed, its attribute says nothing.
-        return connection.connection is not None and not connection.autocommit
-    return not all(getattr(block, "_from_testcase", False) for block in connection.atomic_blocks)
+def stored_with_caller(store: Callable[[], list[EnqueuedJob]]) -> list[EnqueuedJob]:
+    """Store jobs in the database of the caller's transaction; their results know it."""
+    with database_of_caller():
+        return in_database(store(), database.alias())
 
 
 def alias_for_caller(*, may_use_outbox: bool) -> str | None:

@@ -22,7 +22,7 @@ from django_ojs.operations import queues
 from django_ojs.operations.events import log, publish
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.events import EventType
-from django_ojs.storage import commit_order
+from django_ojs.storage import commit_order, database
 from django_ojs.storage import events as stored
 from tests.factories import HOUR, own_connections, push, worker
 
@@ -226,7 +226,7 @@ def test_the_next_one_who_assigns_sees_what_was_assigned_while_it_waited(
         placing = transaction.atomic()
         other(placing.__enter__)
         with monkeypatch.context() as patch:
-            patch.setattr(commit_order, "_is_callers_transaction", lambda _: False)
+            patch.setattr(database, "is_in_transaction", lambda _: False)
             assert other(lambda: stored.assign_positions(1)) == 1
         waits = threading.Event()
         clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: waits.set())
