@@ -237,16 +237,26 @@ class PostgreSQL(Dialect):
         only_if_admitted: bool,
     ) -> list[Stored] | None:
         text = json.dumps([row_of(envelope) for envelope in envelopes])
-        parameters: list[Any] = [text]
+        statement, condition = _INSERT_JOBS[generated_ids, only_if_admitted], list[Any]()
         if only_if_admitted:
-            parameters += _admission_arguments(envelopes, text)
-            parameters.append(_is_whole_transaction(connection))
+            statement, condition = self._admission(connection, envelopes, text, generated_ids)
         with connection.cursor() as cursor:
-            cursor.execute(_INSERT_JOBS[generated_ids, only_if_admitted], parameters)
+            cursor.execute(statement, [text, *condition])
             found = cursor.fetchall()
         if not found and only_if_admitted:
             return None
         return [_stored(*row) for row in found]
+
+    def _admission(
+        self,
+        connection: BaseDatabaseWrapper,
+        envelopes: Sequence[Envelope],
+        text: str,
+        generated_ids: bool,
+    ) -> tuple[str, list[Any]]:
+        """Return the statement that stores jobs if their queues admit them, and its parameters."""
+        arguments = _admission_arguments(envelopes, text)
+        return _INSERT_JOBS[generated_ids, True], [*arguments, _is_whole_transaction(connection)]
 
     def _insert_one(
         self,
@@ -635,16 +645,21 @@ class _WithoutAdvisoryLocks(RowLocks, PostgreSQL):
         generated_ids: bool,
         only_if_admitted: bool,
     ) -> list[Stored] | None:
-        if not only_if_admitted:
-            return super().insert_jobs(
-                connection, envelopes, generated_ids=generated_ids, only_if_admitted=False
-            )
-        text = json.dumps([row_of(envelope) for envelope in envelopes])
+        # The procedure for one job would ask `ojs_admit`.
+        insert = self._insert_many if only_if_admitted else super().insert_jobs
+        return insert(
+            connection, envelopes, generated_ids=generated_ids, only_if_admitted=only_if_admitted
+        )
+
+    def _admission(
+        self,
+        connection: BaseDatabaseWrapper,
+        envelopes: Sequence[Envelope],
+        text: str,
+        generated_ids: bool,
+    ) -> tuple[str, list[Any]]:
         queues = sorted({envelope.queue for envelope in envelopes if not envelope.pending})
-        with connection.cursor() as cursor:
-            cursor.execute(_INSERT_WHERE_NO_BOUND[generated_ids], [text, queues])
-            found = cursor.fetchall()
-        return [_stored(*row) for row in found] or None
+        return _INSERT_WHERE_NO_BOUND[generated_ids], [queues]
 
     def insert_uniform(
         self,

@@ -1,22 +1,16 @@
 -- The reverse of the other files: Django drops the tables of the models itself.
 
-DROP PROCEDURE IF EXISTS ojs_push_many(
-    uuid[], jsonb, bigint[], text, text, integer, integer, jsonb, jsonb, bigint, bigint, uuid,
-    boolean
-);
+DROP PROCEDURE IF EXISTS ojs_push_many;
 
-DROP PROCEDURE IF EXISTS ojs_push(
-    uuid, text, text, jsonb, bigint, integer, integer, jsonb, jsonb, bigint, bigint, uuid,
-    boolean, boolean
-);
+DROP PROCEDURE IF EXISTS ojs_push;
 
-DROP FUNCTION IF EXISTS ojs_admit_tenant(text, text, bigint, bigint);
+DROP FUNCTION IF EXISTS ojs_admit_tenant;
 
-DROP FUNCTION IF EXISTS ojs_admit_all(text[], bigint[], bigint[], boolean);
+DROP FUNCTION IF EXISTS ojs_admit_all;
 
-DROP FUNCTION IF EXISTS ojs_admit(text, bigint, bigint, boolean);
+DROP FUNCTION IF EXISTS ojs_admit;
 
-DROP FUNCTION IF EXISTS ojs_spend(integer, bigint);
+DROP FUNCTION IF EXISTS ojs_spend;
 
 DO $$
 BEGIN
@@ -25,21 +19,21 @@ BEGIN
     END LOOP;
 END $$;
 
-DROP FUNCTION IF EXISTS ojs_job_workflow_update() CASCADE;
+DROP FUNCTION IF EXISTS ojs_job_workflow_update CASCADE;
 
-DROP FUNCTION IF EXISTS ojs_job_workflow_delete() CASCADE;
+DROP FUNCTION IF EXISTS ojs_job_workflow_delete CASCADE;
 
-DROP FUNCTION IF EXISTS ojs_job_limit_check() CASCADE;
+DROP FUNCTION IF EXISTS ojs_job_limit_check CASCADE;
 
-DROP FUNCTION IF EXISTS ojs_checkpoint_end() CASCADE;
+DROP FUNCTION IF EXISTS ojs_checkpoint_end CASCADE;
 
-DROP FUNCTION IF EXISTS ojs_job_count_insert() CASCADE;
+DROP FUNCTION IF EXISTS ojs_job_count_insert CASCADE;
 
-DROP FUNCTION IF EXISTS ojs_job_count_update() CASCADE;
+DROP FUNCTION IF EXISTS ojs_job_count_update CASCADE;
 
-DROP FUNCTION IF EXISTS ojs_job_count_delete() CASCADE;
+DROP FUNCTION IF EXISTS ojs_job_count_delete CASCADE;
 
-DROP FUNCTION IF EXISTS ojs_job_count_truncate() CASCADE;
+DROP FUNCTION IF EXISTS ojs_job_count_truncate CASCADE;
 
 DROP TABLE IF EXISTS ojs_lock;
 
@@ -47,4 +41,4 @@ DROP TABLE ojs_count_change;
 
 DROP TABLE ojs_count;
 
-DROP FUNCTION IF EXISTS ojs_count_leave_out();
+DROP FUNCTION IF EXISTS ojs_count_leave_out;

@@ -1,11 +1,6 @@
--- Without procedures, jobs are stored by INSERT.
+-- Without procedures, jobs are stored by INSERT. There is one of each name, so their arguments need
+-- no repetition here.
 
-DROP PROCEDURE IF EXISTS ojs_push_many(
-    uuid[], jsonb, bigint[], text, text, integer, integer, jsonb, jsonb, bigint, bigint, uuid,
-    boolean
-);
+DROP PROCEDURE IF EXISTS ojs_push_many;
 
-DROP PROCEDURE IF EXISTS ojs_push(
-    uuid, text, text, jsonb, bigint, integer, integer, jsonb, jsonb, bigint, bigint, uuid,
-    boolean, boolean
-);
+DROP PROCEDURE IF EXISTS ojs_push;
