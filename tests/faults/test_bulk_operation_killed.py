@@ -14,7 +14,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from django_ojs.models import BulkOperationJob
+from django_ojs.models import BulkOperation, BulkOperationJob
 from django_ojs.models.bulk_operation import BulkActionName, BulkState
 from django_ojs.operations.jobs import background_search, bulk_execution, bulk_operations
 from django_ojs.operations.jobs.job_filter import JobFilter
@@ -24,23 +24,24 @@ from django_ojs.storage.figures import counts
 from tests import fork_server
 from tests.factories import jobs
 from tests.sizes import FULL
-from tests.worker.waiting import BOUND
+from tests.worker.waiting import BOUND, eventually
 
 JOBS = 100_000 if FULL else 8_000
 KILLS = 5
 
-_WORK = """
+# Until it is killed: a step finds nothing while the session of the last one still has the lock.
+_PROCESS = """
+import time
 import django
 django.setup()
 from django_ojs.operations.jobs import bulk_execution
 print("ready", flush=True)
-while bulk_execution.work():
-    pass
+while True:
+    if not {step}:
+        time.sleep(0.01)
 """
-
-_SEARCH = _WORK.replace(
-    "while bulk_execution.work():", "while bulk_execution.work_once(scan_limit=100) is not None:"
-)
+_WORK = _PROCESS.format(step="bulk_execution.work()")
+_SEARCH = _PROCESS.format(step="bulk_execution.work_once(scan_limit=20)")
 
 _DISCARDED = """
 INSERT INTO ojs_job (id, type, queue, state, priority, args, meta, options, attempt, max_attempts,
@@ -70,6 +71,17 @@ def _killed_at_the_end(program: str, environment: dict[str, str]) -> Iterator[No
             worker.stdout.close()
 
 
+def _finished(key: int) -> BulkOperation:
+    """Execute the rest of an operation here, and return it when it is over."""
+
+    def is_over() -> bool:
+        bulk_execution.work()
+        return bulk_operations.get(key).state in bulk_operations.OVER
+
+    eventually(is_over, "the operation is over")
+    return bulk_operations.get(key)
+
+
 @pytest.mark.postgresql
 def test_every_job_is_retried_once_by_workers_that_are_killed(
     process_environment: dict[str, str],
@@ -93,9 +105,7 @@ def test_every_job_is_retried_once_by_workers_that_are_killed(
             assert time.monotonic() < until
             time.sleep(0.05)
         assert bulk_operations.get(operation.pk).state == BulkState.RUNNING
-    while bulk_execution.work():
-        pass
-    done = bulk_operations.get(operation.pk)
+    done = _finished(operation.pk)
     assert (done.state, done.matched, done.done) == (BulkState.DONE, JOBS, JOBS)
     assert (done.skipped, done.failed, done.errors) == (0, 0, [])
     assert counts.by_queue(["q"]) == {"q": {State.AVAILABLE: JOBS}}
@@ -117,9 +127,7 @@ def test_a_search_goes_on_where_a_killed_worker_left_it(
     left = bulk_operations.get(search.pk)
     assert 1_000 <= left.jobs_read < 4_000
     assert left.state == BulkState.RUNNING
-    while bulk_execution.work():
-        pass
-    done = bulk_operations.get(search.pk)
+    done = _finished(search.pk)
     assert (done.state, done.jobs_read, done.done) == (BulkState.DONE, 4_000, 4_000)
     found = list(BulkOperationJob.primary.filter(operation=done).values_list("job_id", flat=True))
     assert len(found) == 4_000
