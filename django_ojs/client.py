@@ -40,16 +40,9 @@ from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.json import JSON
 from django_ojs.storage import database as _database
-from django_ojs.storage.locations import in_database_of
 from django_ojs.storage.locations import in_each as _each
 
 HIGH, NORMAL, LOW = 10, 0, -10
-
-# Where jobs are in several databases, these look for the one that has the job.
-_cancelled = in_database_of(Job)(_cancel.cancel)
-_found = in_database_of(Job)(_info.info)
-_activated = in_database_of(Job)(_activate.activate)
-_retried = in_database_of(Job)(_retry.retry)
 
 
 @contextmanager
@@ -148,17 +141,17 @@ def cancel(job_id: UUID | str) -> Job:
     Cancelling a cancelled job succeeds. Raises JobNotFound, and Conflict when it was completed or
     discarded.
     """
-    return _cancelled(ids.parse_id(job_id))[0]
+    return _cancel.cancel(ids.parse_id(job_id))[0]
 
 
 def get_job(job_id: UUID | str) -> Job:
     """Return a job as it is now (ojs-core §7.7). Raises JobNotFound."""
-    return _found(ids.parse_id(job_id))
+    return _info.info(ids.parse_id(job_id))
 
 
 def activate(job_id: UUID | str) -> Job:
     """Make a pending job available. Raises JobNotFound, and Conflict when it is not pending."""
-    return _activated(ids.parse_id(job_id))
+    return _activate.activate(ids.parse_id(job_id))
 
 
 def retry(job_id: UUID | str) -> Job:
@@ -166,7 +159,7 @@ def retry(job_id: UUID | str) -> Job:
 
     Raises JobNotFound, and Conflict when it is not discarded.
     """
-    return _retried(ids.parse_id(job_id))
+    return _retry.retry(ids.parse_id(job_id))
 
 
 def pause_queue(name: str) -> Queue:

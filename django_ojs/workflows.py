@@ -31,7 +31,6 @@ from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.suggestions import nearest
 from django_ojs.spec.workflow import CALLBACKS, CallbackName, Graph, WorkflowType, parse
 from django_ojs.spec.workflow.definition import located
-from django_ojs.storage.locations import in_database_of
 
 _STEP_PATH = re.compile(r"steps\[(\d+)\](?:\.depends_on\[(\d+)\])?").match
 
@@ -254,7 +253,7 @@ def step(name: str, part: Part, *, after: Sequence[str] = ()) -> NamedStep:
 
 def get_workflow(workflow_id: UUID | str) -> Workflow:
     """Return a workflow as it is now. Raises WorkflowNotFound."""
-    return _found(ids.parse_id(workflow_id))
+    return operations.get(ids.parse_id(workflow_id))
 
 
 def cancel_workflow(workflow_id: UUID | str) -> Workflow:
@@ -263,7 +262,7 @@ def cancel_workflow(workflow_id: UUID | str) -> Workflow:
     Raises WorkflowNotFound, and Conflict when it has ended, or when an atomic handler calls this
     for the workflow of its own job: it must do so with `transaction.on_commit`.
     """
-    return _cancelled(ids.parse_id(workflow_id), completes=_job_of_atomic_handler())
+    return operations.cancel(ids.parse_id(workflow_id), completes=_job_of_atomic_handler())
 
 
 def _job_of_atomic_handler() -> UUID | None:
@@ -274,9 +273,6 @@ def _job_of_atomic_handler() -> UUID | None:
         context.job.id if context is not None and handler is not None and handler.atomic else None
     )
 
-
-_found = in_database_of(Workflow)(operations.get)
-_cancelled = in_database_of(Workflow)(operations.cancel)
 
 aget_workflow = sync_to_async(get_workflow)
 acancel_workflow = sync_to_async(cancel_workflow)

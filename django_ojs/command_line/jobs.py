@@ -175,7 +175,7 @@ def _show(console: Console, options: Options) -> int:
     try:
         job = info(key)
     except NotFound:
-        if not Workflow.objects.filter(pk=key).exists():
+        if not Workflow.primary.filter(pk=key).exists():
             raise
         raise usage_error(
             _(

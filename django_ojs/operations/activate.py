@@ -11,8 +11,10 @@ from django_ojs.operations.backpressure import bounds, rejections
 from django_ojs.operations.events import publish
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, transitions
+from django_ojs.storage.locations import in_database_of
 
 
+@in_database_of(Job)
 @database.write_transaction
 def activate(job_id: UUID) -> Job:
     """Make a pending job available. Raises JobNotFound, Conflict when it is not pending, and

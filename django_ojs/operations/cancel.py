@@ -12,8 +12,10 @@ from django_ojs.operations.events import publish
 from django_ojs.operations.fail import record
 from django_ojs.spec.states import State, Trigger, allows
 from django_ojs.storage import database, interceptor, transitions
+from django_ojs.storage.locations import in_database_of
 
 
+@in_database_of(Job)
 def cancel(job_id: UUID) -> tuple[Job, State]:
     """Cancel a job and return it with its previous state.
 

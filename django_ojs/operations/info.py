@@ -4,8 +4,10 @@ from uuid import UUID
 
 from django_ojs.models import Job
 from django_ojs.storage import transitions
+from django_ojs.storage.locations import in_database_of
 
 
+@in_database_of(Job)
 def info(job_id: UUID) -> Job:
     """Return the job. Raises JobNotFound."""
     return transitions.get(job_id)

@@ -168,6 +168,8 @@ def in_database_of(model: type[StoredModel]) -> Callable[[Callable[P, T]], Calla
     def decorate(function: Callable[P, T]) -> Callable[P, T]:
         @wraps(function)
         def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
+            if not database.is_to_be_chosen():
+                return function(*args, **kwargs)
             key: Any = args[0] if args else next(iter(kwargs.values()))
             with database_of(model, key):
                 return function(*args, **kwargs)

@@ -4,7 +4,6 @@ from datetime import UTC
 from typing import Any, cast
 
 from django_ojs.job_type import job_type_of
-from django_ojs.models import Job
 from django_ojs.operations import info
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.push import push
@@ -12,7 +11,7 @@ from django_ojs.options import NO_OPTIONS, Options, Request, envelope_of, push_o
 from django_ojs.registry import registry
 from django_ojs.spec import ids
 from django_ojs.spec.errors import OJSError
-from django_ojs.storage import database, interceptor, locations
+from django_ojs.storage import database, interceptor
 from django_ojs.tasks.compat import (
     AnyResult,
     AnyTask,
@@ -74,9 +73,7 @@ def enqueue(
 def get_result(result_id: str) -> AnyResult:
     """Return the result of a job. Raises TaskResultDoesNotExist."""
     try:
-        key = ids.parse_id(result_id)
-        with locations.database_of(Job, key):
-            job = info.info(key)
+        job = info.info(ids.parse_id(result_id))
     except OJSError:
         raise TaskResultDoesNotExist(result_id) from None
     handler = registry.handlers.get(job.type)

@@ -20,7 +20,6 @@ from django_ojs.spec import ids, progress
 from django_ojs.spec.errors import Conflict, JobNotFound, OJSError
 from django_ojs.spec.states import State
 from django_ojs.storage import database
-from django_ojs.storage.locations import in_database_of
 
 _STATES: Final = {
     State.ACTIVE: "STARTED",
@@ -65,7 +64,7 @@ class AsyncResult:
     def job(self) -> Job | None:
         """Query the job. None: there is none, not yet or no longer."""
         try:
-            return in_database_of(Job)(info.info)(ids.parse_id(self.id))
+            return info.info(ids.parse_id(self.id))
         except (JobNotFound, OJSError):
             return None
 
@@ -185,7 +184,7 @@ class AsyncResult:
                 f"The task {self.id} is not enqueued yet: revoke `parent`, the task before it."
             )
         with suppress(JobNotFound, Conflict):
-            in_database_of(Job)(cancel.cancel)(ids.parse_id(self.id))
+            cancel.cancel(ids.parse_id(self.id))
 
     def forget(self) -> None:
         """Do nothing: pruning deletes jobs."""

@@ -16,6 +16,7 @@ from django_ojs.spec.texts import Translatable as _
 from django_ojs.spec.workflow import CALLBACKS
 from django_ojs.storage import interceptor
 from django_ojs.storage.dialects.expressions import OneOf
+from django_ojs.storage.locations import in_database_of
 from django_ojs.storage.workflows import MAX_COPIED
 
 #: Workflows are counted up to this.
@@ -88,6 +89,7 @@ def page(
     )
 
 
+@in_database_of(Workflow)
 def get(workflow_id: UUID) -> Workflow:
     """Return a workflow. Raises WorkflowNotFound."""
     active = interceptor.current()

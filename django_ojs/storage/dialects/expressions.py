@@ -1,7 +1,7 @@
 """SQL expressions whose text differs between databases."""
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, ClassVar
 from uuid import UUID
 
 from django.db.models import (
@@ -60,32 +60,28 @@ class AtPlaces(Func):
         return self.as_sql(compiler, connection, template=template, **extra)
 
 
-class RetriedBy(Func):
-    """Whether a bulk operation retried a job, as a range of the primary key of the jobs.
+class _AmongJobs(Func):
+    """Whether a job is among those of a query, as a range of the primary key of the jobs.
 
-    A join could read all jobs in the order of their ids instead.
+    A join could read all jobs in the order of their ids instead. `query` lacks the value at its
+    end, and the brackets that close it.
     """
 
     output_field = BooleanField()
-    # Of a retry only: not every user who may see jobs may see what a search has found.
-    _jobs = (
-        "(SELECT job_id FROM ojs_bulk_operation_job WHERE operation_id = "
-        "(SELECT id FROM ojs_bulk_operation WHERE action = 'retry' AND id = "
-    )
+    query: ClassVar[str]
+    _end: ClassVar[str]
 
-    template = "%(expressions)s)))"
-    arg_joiner = f" = ANY(ARRAY{_jobs}"
-
-    def __init__(self, operation: int) -> None:
-        super().__init__(F("pk"), Value(operation))
+    def __init_subclass__(cls) -> None:
+        cls._end = ")" * cls.query.count("(")
+        cls.template, cls.arg_joiner = f"%(expressions)s{cls._end})", f" = ANY(ARRAY{cls.query}"
 
     def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
         """Compare with the rows themselves: there are no arrays."""
         return self.as_sql(
             compiler,
             connection,
-            template="%(expressions)s))",
-            arg_joiner=f" IN {self._jobs}",
+            template=f"%(expressions)s{self._end}",
+            arg_joiner=f" IN {self.query}",
             **extra,
         )
 
@@ -94,30 +90,29 @@ class RetriedBy(Func):
         return self.as_sqlite(compiler, connection, **extra)
 
 
-class InWorkflow(Func):
-    """Whether a job is a step of a workflow, as a range of the primary key of the jobs.
+class RetriedBy(_AmongJobs):
+    """Whether a bulk operation retried a job."""
 
-    `Job.workflow_id` has no index, and a step has the id of its job.
+    # Of a retry only: not every user who may see jobs may see what a search has found.
+    query = (
+        "(SELECT job_id FROM ojs_bulk_operation_job WHERE operation_id = "
+        "(SELECT id FROM ojs_bulk_operation WHERE action = 'retry' AND id = "
+    )
+
+    def __init__(self, operation: int) -> None:
+        super().__init__(F("pk"), Value(operation))
+
+
+class InWorkflow(_AmongJobs):
+    """Whether a job is a step of a workflow: a step has the id of its job.
+
+    `Job.workflow_id` has no index.
     """
 
-    output_field = BooleanField()
-    _steps = "(SELECT id FROM ojs_workflow_step WHERE workflow_id = "
-
-    template = "%(expressions)s))"
-    arg_joiner = f" = ANY(ARRAY{_steps}"
+    query = "(SELECT id FROM ojs_workflow_step WHERE workflow_id = "
 
     def __init__(self, workflow: UUID) -> None:
         super().__init__(F("pk"), Value(workflow, output_field=UUIDField()))
-
-    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        """Compare with the rows themselves: there are no arrays."""
-        return self.as_sql(
-            compiler,
-            connection,
-            template="%(expressions)s)",
-            arg_joiner=f" IN {self._steps}",
-            **extra,
-        )
 
 
 class _Keys(Value):
