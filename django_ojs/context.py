@@ -2,7 +2,6 @@
 
 import logging
 import re
-import threading
 import time
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
@@ -45,21 +44,13 @@ class JobContext:
         self._job = job
         self._is_async = is_async
         self._metadata: dict[str, Any] = {}
-        self._log = logging.LoggerAdapter(
-            logger,
-            {
-                "job_id": str(job.id),
-                "job_type": job.type,
-                "queue": job.queue,
-                "attempt": job.attempt,
-            },
-        )
+        self._log: logging.LoggerAdapter[logging.Logger] | None = None
         self._heartbeat = heartbeat
         self._report = report
         self._save = save
         self._unsent: dict[str, Any] = {}
         self._sent_at: float | None = None
-        self._cancelled = threading.Event()
+        self._cancelled = False
         self._result: Any = _UNSET
         self._args: list[Any] | None = None
 
@@ -82,6 +73,11 @@ class JobContext:
     @property
     def log(self) -> "logging.LoggerAdapter[logging.Logger]":
         """A logger whose records have the id, type, queue and attempt of the job."""
+        if self._log is None:  # Made on demand: most handlers log nothing.
+            job = self.job
+            fields = {"job_id": str(job.id), "job_type": job.type}
+            fields |= {"queue": job.queue, "attempt": job.attempt}
+            self._log = logging.LoggerAdapter(logger, fields)
         return self._log
 
     @property
@@ -122,11 +118,11 @@ class JobContext:
         The job was cancelled or timed out, or another worker has it. A long-running handler should
         check this regularly, and return.
         """
-        return self._cancelled.is_set()
+        return self._cancelled
 
     def cancel(self) -> None:
         """Set `cancelled`. The worker calls this."""
-        self._cancelled.set()
+        self._cancelled = True
 
     def heartbeat(self, extend: timedelta | None = None) -> bool:
         """Extend the job's lease from now (worker-protocol §5.4).

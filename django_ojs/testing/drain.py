@@ -94,7 +94,7 @@ def _run(store: Store, failures: Failures, log: JobLog, job: Claimed) -> str:
         else:
             with savepoint():
                 store.complete(run, result, committed=committed)
-            log.completed(run, time.monotonic() - started)
+            log.completed([(run, time.monotonic() - started)])
     except (Conflict, JobNotFound):
         log.claim_lost(run)
     if job.workflow_id is not None:

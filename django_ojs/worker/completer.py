@@ -101,7 +101,7 @@ class Completer:
                 others = len(self._in_flight.in_phase(Phase.RUNNING))
             self.fail(run, failure, seconds=seconds, cause=error, others=others)
         elif committed:
-            self._note_completed(run, seconds)
+            self._note_completed([(run, seconds)])
             self._add(StateChange([run], lambda: self._committed(run)))
         else:
             self._add(Completion(run, result, seconds))
@@ -210,22 +210,25 @@ class Completer:
         for change in changes:
             self._store(change.write, change.runs)
             self._in_flight.remove(change.runs)
-        limited = next_starts.concurrency_limited
-        ended = [each.run for each in completions] + [run for each in changes for run in each.runs]
-        if limited and (queues := {run.job.queue for run in ended if run.job.queue in limited}):
-            self._on_room(queues)
+        if limited := next_starts.concurrency_limited:
+            ended = [each.run for each in completions]
+            ended += [run for each in changes for run in each.runs]
+            if queues := {run.job.queue for run in ended if run.job.queue in limited}:
+                self._on_room(queues)
 
     def _complete(self, completions: list[Completion]) -> None:
         stored = ack.ack_batch(
             self._worker_id,
             [(item.run.job.id, item.run.job.run, item.result) for item in completions],
         )
-        for item in completions:
-            if item.run.job.id in stored:
-                self._note_completed(item.run, item.seconds)
-            else:
-                self._job_log.claim_lost(item.run)
-        self._workflows.add(item.run.job.workflow_id for item in completions)
+        self._note_completed(
+            [(item.run, item.seconds) for item in completions if item.run.job.id in stored]
+        )
+        if len(stored) < len(completions):
+            for item in completions:
+                if item.run.job.id not in stored:
+                    self._job_log.claim_lost(item.run)
+        self._workflows.add([item.run.job.workflow_id for item in completions])
 
     def _committed(self, run: Run) -> None:
         """Follow up a run that has committed its own ACK, and the event with it.
@@ -240,10 +243,12 @@ class Completer:
         job = fail.fail(item.run.job.id, failure, claim=item.run.claim)
         self._job_log.failed(item.run, failure, job, item.seconds, None)
 
-    def _note_completed(self, run: Run, seconds: float) -> None:
-        self._job_log.completed(run, seconds)
-        job = run.job
-        rollups.note(rollups.COMPLETED, job.queue, job.type, waited=_waited(job), ran=seconds)
+    def _note_completed(self, runs: Collection[tuple[Run, float]]) -> None:
+        self._job_log.completed(runs)
+        rollups.note_all(
+            rollups.COMPLETED,
+            [(run.job.queue, run.job.type, 1, _waited(run.job), seconds) for run, seconds in runs],
+        )
 
     def _store(self, write: Callable[[], object], runs: Sequence[Run] = ()) -> bool:
         """Retry while the database is away. Return False when the write fails otherwise."""

@@ -3,6 +3,7 @@
 import logging
 import threading
 import time
+from collections.abc import Collection
 from types import TracebackType
 from typing import Any
 
@@ -46,10 +47,13 @@ class JobLog:
         self._warned_at: dict[str, float] = {}
         self._summary_at, self._summary_count = time.monotonic(), 0
 
-    def completed(self, run: Run, seconds: float) -> None:
+    def completed(self, runs: Collection[tuple[Run, float]]) -> None:
+        """Log the jobs that were completed, with the seconds that each ran."""
         with self._lock:
-            self.completed_count += 1
-        if logger.isEnabledFor(logging.INFO):
+            self.completed_count += len(runs)
+        if not logger.isEnabledFor(logging.INFO):
+            return
+        for run, seconds in runs:
             logger.info(
                 "%s %s completed in %s",
                 run.job.type,

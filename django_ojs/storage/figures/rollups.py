@@ -107,20 +107,30 @@ def note(
     ran: float | None = None,
 ) -> None:
     """Count a committed change, with its durations in seconds."""
-    minute = int(datetime.now(UTC).timestamp() // 60)
-    key = database.primary_alias(), minute, queue, type
+    note_all(what, [(queue, type, number, waited, ran)])
+
+
+def note_all(
+    what: int, changes: Sequence[tuple[str, str, int, float | None, float | None]]
+) -> None:
+    """Count committed changes: queue, type, number, and the seconds waited and run of each."""
+    minute, alias = int(time.time() // 60), database.primary_alias()
     with accumulator.lock:
-        figures = accumulator.figures.get(key)
-        if figures is None:
-            figures = accumulator.figures[key] = _Figures()
-            writer.request()
-        figures.counts[what] += number
-        if waited is not None:
-            figures.waited[bucket(waited)] += 1
-        if ran is not None:
-            figures.ran[bucket(ran)] += 1
-    for observer in observers:
-        observer(what, queue, type, number, waited, ran)
+        for queue, type, number, waited, ran in changes:
+            key = alias, minute, queue, type
+            figures = accumulator.figures.get(key)
+            if figures is None:
+                figures = accumulator.figures[key] = _Figures()
+                writer.request()
+            figures.counts[what] += number
+            if waited is not None:
+                figures.waited[bucket(waited)] += 1
+            if ran is not None:
+                figures.ran[bucket(ran)] += 1
+    if observers:
+        for queue, type, number, waited, ran in changes:
+            for observer in observers:
+                observer(what, queue, type, number, waited, ran)
 
 
 def note_after_commit(what: int, jobs: Iterable[tuple[str, str]]) -> None:
