@@ -128,6 +128,8 @@ class WorkerProcess:
         self._replace = False
         self._claimed = 0
         self._rounds_without_job = 0
+        # With `--once`: whether no workflow was to be advanced when the process looked last.
+        self._has_no_next_steps = False
 
     def run(self) -> Exit:
         """Work until stopped, or (`once`) until the queues are empty."""
@@ -218,7 +220,10 @@ class WorkerProcess:
                 continue
             elif not len(self._in_flight):
                 is_drained = was_idle and self._found_none
-                if once and is_drained and self._may_have_next_steps():
+                if once and is_drained and not self._has_no_next_steps:
+                    # A thread may have enqueued the next steps since the claim: only a claim after
+                    # this look finds none left.
+                    self._has_no_next_steps = not self._may_have_next_steps()
                     continue
                 if self._replace or (once and (is_drained or state is not Directive.RUNNING)):
                     return
@@ -277,6 +282,7 @@ class WorkerProcess:
         if jobs:
             self._idle_since = time.monotonic()
             self._rounds_without_job = 0
+            self._has_no_next_steps = False
             self._dispatcher.dispatch(jobs)
         cut = may_be_cut(left - sum(job.size for job in jobs), most)
         self._may_be_more = len(jobs) == wanted or (bool(jobs) and cut)

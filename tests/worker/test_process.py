@@ -385,6 +385,22 @@ def test_once_does_not_end_before_a_claim_has_found_no_job(
     assert all(becomes(job, "completed") for job in jobs)
 
 
+def test_once_runs_the_step_that_was_enqueued_between_its_claim_and_its_look_at_workflows(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    enqueued: list[Job] = []
+
+    def advance() -> int:
+        # As the thread that advances workflows: it commits when the claim has found no job.
+        if not enqueued:
+            enqueued.append(stored(handlers.note.enqueue()))
+        return 0
+
+    monkeypatch.setattr(processes, "advance_due", advance)
+    assert WorkerProcess(configured(once=True)).run() is Exit.OK
+    assert becomes(enqueued[0], "completed")
+
+
 def test_once_goes_on_when_the_database_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
     job = stored(handlers.note.enqueue())
     real, errors = processes.fetch, [OperationalError("The server closed the connection.")]
