@@ -75,9 +75,8 @@ class JobContext:
         """A logger whose records have the id, type, queue and attempt of the job."""
         if self._log is None:  # Made on demand: most handlers log nothing.
             job = self.job
-            fields = {"job_id": str(job.id), "job_type": job.type}
-            fields |= {"queue": job.queue, "attempt": job.attempt}
-            self._log = logging.LoggerAdapter(logger, fields)
+            fields = {"job_id": str(job.id), "job_type": job.type, "queue": job.queue}
+            self._log = logging.LoggerAdapter(logger, {**fields, "attempt": job.attempt})
         return self._log
 
     @property

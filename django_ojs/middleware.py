@@ -202,26 +202,32 @@ def uninstrument(middleware: ExecutionMiddleware) -> None:
 class ExecutionChain(Chain[ExecutionMiddleware]):
     """The middleware that wraps every run of a handler."""
 
-    def run(self, context: Any, handler: Callable[[], Any]) -> Any:
-        """Run a handler inside the chain and return its result.
+    def run(self, context: Any, handler: Callable[[Any], Any]) -> Any:
+        """Call a handler with its context, inside the chain, and return its result.
 
         That is an awaitable for an `async def` handler.
         """
         self.freeze()
+        result = (
+            self._wrapped(context, handler)
+            if self._entries or _instrumentation
+            else handler(context)
+        )
+        if inspect.iscoroutine(result) and not context.is_async:
+            result.close()
+            raise TypeError("An async def execution middleware wraps async def handlers only.")
+        return result
 
+    def _wrapped(self, context: Any, handler: Callable[[Any], Any]) -> Any:
         def call(index: int) -> Any:
             if index == len(self._entries):
-                return handler()
+                return handler(context)
             return self._entries[index][1](context, _Once(lambda: call(index + 1)))
 
         run: Callable[[], Any] = partial(call, 0)
         for middleware in _instrumentation:
             run = partial(middleware, context, _Once(run))
-        result = run()
-        if inspect.iscoroutine(result) and not context.is_async:
-            result.close()
-            raise TypeError("An async def execution middleware wraps async def handlers only.")
-        return result
+        return run()
 
 
 class _Once:

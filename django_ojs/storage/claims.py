@@ -13,7 +13,6 @@ from django_ojs.spec import envelope, json
 from django_ojs.spec.checkpoint import SavedCheckpoint
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import State
-from django_ojs.storage.dialects.base import Dialect
 
 
 class Claimed:
@@ -36,15 +35,22 @@ class Claimed:
     run: int
     timeout_ms: int | None
     visibility_timeout_ms: int | None
+    created_at: datetime
     enqueued_at: datetime
+    due_at: datetime | None
+    expires_at: datetime | None
+    activated_at: datetime | None
+    started_at: datetime | None
+    lease_until: datetime | None
     worker_id: str | None
     workflow_id: UUID | None
+    has_checkpoint: bool
     #: What an earlier run saved; FETCH reads it for jobs that have one.
     checkpoint: SavedCheckpoint | None = None
 
-    def __init__(self, dialect: Dialect, row: tuple[Any, ...]) -> None:
+    def __init__(self, row: tuple[Any, ...]) -> None:
         (
-            key,
+            self.id,
             self.type,
             self.queue,
             self.priority,
@@ -57,30 +63,21 @@ class Claimed:
             self.run,
             self.timeout_ms,
             self.visibility_timeout_ms,
-            created_at,
-            enqueued_at,
-            due_at,
-            expires_at,
-            activated_at,
-            started_at,
-            lease_until,
+            self.created_at,
+            self.enqueued_at,
+            self.due_at,
+            self.expires_at,
+            self.activated_at,
+            self.started_at,
+            self.lease_until,
             self.worker_id,
             self._error,
             self._progress,
-            workflow_id,
-            has_checkpoint,
+            self.workflow_id,
+            self.has_checkpoint,
         ) = row
-        self.has_checkpoint = bool(has_checkpoint)
-        self.id = dialect.uuid(key)
-        self.workflow_id = None if workflow_id is None else dialect.uuid(workflow_id)
-        read = dialect.time
-        self.created_at = read(created_at)
-        self.enqueued_at = read(enqueued_at)  # type: ignore[assignment]  # a job that was available has it
-        self.due_at = read(due_at)
-        self.expires_at = read(expires_at)
-        self.activated_at = read(activated_at)
-        self.started_at = read(started_at)
-        self.lease_until = read(lease_until)
+        #: The length of its arguments, metadata and options as the database returned them.
+        self.size: int = len(self._args) + len(self._meta) + len(self._options)
 
     def __repr__(self) -> str:
         return f"<Claimed {self.type} {self.id} attempt {self.attempt}>"
@@ -89,11 +86,6 @@ class Claimed:
     def pk(self) -> UUID:
         """The job's id."""
         return self.id
-
-    @property
-    def size(self) -> int:
-        """The length of its arguments, metadata and options as the database returned them."""
-        return len(self._args) + len(self._meta) + len(self._options)
 
     @property
     def lease(self) -> timedelta:

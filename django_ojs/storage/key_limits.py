@@ -219,7 +219,7 @@ def claim(
             lease_ms=lease_ms,
             own_lease=own_lease,
         )
-        jobs = [Claimed(dialect, row) for row in rows]
+        jobs = [Claimed(row) for row in rows]
         order = {each.id: n for n, each in enumerate(found.chosen)}
         jobs.sort(key=lambda job: order[job.id])
         if jobs and (started_at := jobs[0].started_at):

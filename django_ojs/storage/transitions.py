@@ -104,7 +104,7 @@ def claim(
         limits_checked=limits_checked,
     )
     seconds = time.monotonic() - began
-    jobs = [Claimed(dialect, row) for row in found]
+    jobs = [Claimed(row) for row in found]
     jobs.sort(key=lambda job: (-job.priority, job.enqueued_at, job.id))
     if has_floors:
         floors.note(queue, floor, jobs, seconds)

@@ -4,7 +4,7 @@ import threading
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, cast
+from typing import Any
 from uuid import UUID
 
 from django.dispatch import Signal
@@ -30,7 +30,6 @@ from django_ojs.spec.unique_policy import UniquePolicy
 from django_ojs.spec.workflow import Graph
 from django_ojs.storage import database, queue_configs
 from django_ojs.storage.claims import Claimed
-from django_ojs.storage.dialects.base import Dialect
 from django_ojs.storage.dialects.rows import Stored
 from django_ojs.testing.memory_workflows import MemoryWorkflows
 from django_ojs.testing.store import UNKNOWN_TYPE
@@ -358,16 +357,6 @@ def admit_in_memory(envelopes: Sequence[Envelope], *, batch: bool) -> list[Envel
     return admit(envelopes, batch=batch)
 
 
-class _AsIs:
-    """The part of a dialect that Claimed needs, for values that come from no database."""
-
-    def uuid(self, value: UUID) -> UUID:
-        return value
-
-    def time(self, value: datetime | None) -> datetime | None:
-        return value
-
-
 def claimed(job: Job) -> Claimed:
     """Return a job as FETCH returns it."""
     texts = [json.dumps(each) for each in (job.args, job.meta, job.options)]
@@ -378,7 +367,7 @@ def claimed(job: Job) -> Claimed:
         *(job.enqueued_at, job.due_at, job.expires_at, job.activated_at, job.started_at),
         *(job.lease_until, job.worker_id, error, None, job.workflow_id, False),
     )
-    return Claimed(cast("Dialect", _AsIs()), row)
+    return Claimed(row)
 
 
 def _due(job: Job) -> datetime:

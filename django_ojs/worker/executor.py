@@ -2,6 +2,7 @@
 
 import queue
 import threading
+import time
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -22,6 +23,9 @@ from django_ojs.worker.handler_call import (
     refresh_connections,
 )
 from django_ojs.worker.in_flight import Run
+
+#: Seconds after a run in which its thread need not look at its connections again.
+FRESH = 0.5
 
 
 class Executor:
@@ -77,11 +81,16 @@ class Executor:
                 thread.start()
 
     def _work(self) -> None:
+        refreshed_at: float | None = None
         try:
             while True:
                 run = self._queue.get()
-                if run is None or not self._execute(run):
+                if run is None:
                     return
+                is_fresh = refreshed_at is not None and time.monotonic() - refreshed_at < FRESH
+                if not self._execute(run, refresh=not is_fresh):
+                    return
+                refreshed_at = time.monotonic()
                 with self._lock:
                     if self._waiting:
                         self._waiting -= 1
@@ -95,14 +104,15 @@ class Executor:
             self.fill()
             connections.close_all()
 
-    def _execute(self, run: Run) -> bool:
+    def _execute(self, run: Run, *, refresh: bool) -> bool:
         """Run a job. Return False when the thread was interrupted and must not be used again."""
         if not run.begin():
             return True
         self._threads[threading.current_thread()] = run
         result, error, committed = None, None, False
         try:
-            refresh_connections()
+            if refresh:
+                refresh_connections()
             contexts.enter(run.context)
             result, committed = run_handler(run)
         except BaseException as raised:

@@ -24,7 +24,7 @@ class Interrupted(BaseException):
 
 def call(run: Run) -> Any:
     """Call the handler through the execution middleware. Return its result, or a coroutine."""
-    return execution_chain().run(run.context, lambda: run.handler.run(run.context))
+    return execution_chain().run(run.context, run.handler.run)
 
 
 def checked_result(run: Run, returned: Any) -> Any:
@@ -48,7 +48,7 @@ def refresh_connections(error: BaseException | None = None) -> None:
     """
     # As Django does around a request: close connections that are broken or too old, and clear the
     # queries that DEBUG records.
-    if any(True for _ in connections.all(initialized_only=True)):
+    if connections.all(initialized_only=True):
         reset_queries()
         if error is not None:
             database.leave_if_read_only(error)

@@ -149,8 +149,7 @@ class JobsInFlight:
             for run in runs:
                 self._runs.pop((run.job.id, run.job.run), None)
         if self.status is not None:
-            for run in runs:
-                self.status.ended(run.job.id, run.job.run)
+            self.status.ended([(run.job.id, run.job.run) for run in runs])
 
     def __len__(self) -> int:
         return len(self._runs)

@@ -8,6 +8,7 @@ import mmap
 import struct
 import threading
 import time
+from collections.abc import Iterable
 from uuid import UUID
 
 #: Seconds between two signs that the process runs Python code.
@@ -77,13 +78,14 @@ class ProcessStatus:
             self._entries[key, run] = at
             _ENTRY.pack_into(self._memory, at, key.bytes, run)
 
-    def ended(self, key: UUID, run: int) -> None:
-        """Note that the outcome of a run is stored."""
+    def ended(self, runs: Iterable[tuple[UUID, int]]) -> None:
+        """Note that the outcomes of runs are stored: the id of each job, and its run."""
         with self._lock:
-            at = self._entries.pop((key, run), None)
-            if at is not None:
-                _ENTRY.pack_into(self._memory, at, _NO_ENTRY, 0)
-                self._free.append(at)
+            for run in runs:
+                at = self._entries.pop(run, None)
+                if at is not None:
+                    _ENTRY.pack_into(self._memory, at, _NO_ENTRY, 0)
+                    self._free.append(at)
 
     @property
     def has_run(self) -> bool:

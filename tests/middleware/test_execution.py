@@ -22,10 +22,10 @@ def run(runs: Next, *middleware: Any, is_async: bool = False) -> Any:
         chain.add(each)
     context = SimpleNamespace(is_async=is_async, metadata={})
     if not is_async:
-        return chain.run(context, runs)
+        return chain.run(context, lambda _: runs())
 
     async def awaited() -> Any:
-        return await chain.run(context, runs)
+        return await chain.run(context, lambda _: runs())
 
     return async_to_sync(awaited)()
 
@@ -133,7 +133,7 @@ def test_an_instance_is_shared_between_runs_and_a_chain_frozen_by_the_first() ->
     chain = ExecutionChain("EXECUTION_MIDDLEWARE", ("tests.middleware.samples.Outer",))
     context = SimpleNamespace(is_async=False)
     (middleware,) = chain
-    assert chain.run(context, lambda: 1) == chain.run(context, lambda: 1)
+    assert chain.run(context, lambda _: 1) == chain.run(context, lambda _: 1)
     assert list(chain) == [middleware]
     with pytest.raises(RuntimeError, match="in use"):
         chain.add(Inner)

@@ -40,7 +40,7 @@ def test_a_file_is_used(path: Path) -> None:
     else:
         modules = ("server", "base", "row_locks", folder)
         sources = [storage / f"dialects/{module}.py" for module in modules]
-        used = rf"self\._r(ows|un)\(connection, {name}|(_SQL|self\.sql)\[{name}\]"
+        used = rf"self\._(rows|run|claimed)\(connection, {name}|(_SQL|self\.sql)\[{name}\]"
     assert any(re.search(used, source.read_text()) for source in sources)
 
 

@@ -13,7 +13,6 @@ from django_ojs.handlers import Handler
 from django_ojs.options import NO_OPTIONS
 from django_ojs.spec import ids, json
 from django_ojs.storage.claims import Claimed
-from django_ojs.storage.dialects.postgresql import PostgreSQL
 from django_ojs.worker.in_flight import Run
 from tests.worker.waiting import BOUND, eventually
 
@@ -25,7 +24,6 @@ def claimed(
     now = datetime.now(UTC)
     names = {"queue": "default", "worker_id": "worker-a"}
     return Claimed(
-        PostgreSQL(),
         (
             ids.uuid7(),
             type,

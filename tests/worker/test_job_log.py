@@ -59,7 +59,7 @@ def test_a_completed_job_is_one_line_with_type_id_and_duration(
     log: pytest.LogCaptureFixture,
 ) -> None:
     job_log = JobLog()
-    job_log.completed(RUN, 0.25)
+    job_log.completed([(RUN, 0.25)])
     (record,) = log.records
     assert record.getMessage() == f"test.job {RUN.job.id} completed in 250 ms"
     assert (record.levelno, job_log.completed_count, job_log.failed_count) == (logging.INFO, 1, 0)
@@ -138,7 +138,7 @@ def test_messages_and_tracebacks_can_be_kept_out_of_the_log(
         job_log.failed(
             RUN, Failure.from_exception(error), Job(state="discarded", dead_letter=True), 1.0, error
         )
-    job_log.completed(RUN, 1.0)
+    job_log.completed([(RUN, 1.0)])
     job_log.claim_lost(RUN)
     job_log.unknown_type("test.job")
     job_log.database_away(ValueError(SECRET))

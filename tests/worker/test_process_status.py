@@ -35,9 +35,9 @@ def test_the_jobs_that_a_dead_process_had_started_are_known() -> None:
         status,
         ("started", (first, 1)),
         ("started", (second, 7)),
-        ("ended", (first, 1)),
+        ("ended", ([(first, 1)],)),
         ("started", (third, 2)),
-        ("ended", (first, 1)),
+        ("ended", ([(first, 1)],)),
     )
     assert status.running() == {(second, 7), (third, 2)}
     assert status.has_run
@@ -64,7 +64,7 @@ def test_an_entry_is_used_again(monkeypatch: pytest.MonkeyPatch) -> None:
         key = ids.uuid7()
         status.started(key, number)
         assert status.running() == {(key, number)}
-        status.ended(key, number)
+        status.ended([(key, number)])
     assert status.running() == set()
 
 

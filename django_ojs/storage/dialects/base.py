@@ -4,7 +4,7 @@ A job is stored, claimed, completed and promoted by one statement each, for any 
 """
 
 from abc import abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, ClassVar
 from uuid import UUID
@@ -54,6 +54,8 @@ CLAIMED = (
     "workflow_id",
     "has_checkpoint",
 )
+
+_TIMES = [name for name in CLAIMED if name.endswith(("_at", "_until"))]
 
 #: The condition on the jobs that a claim takes. Literal, so that the planner sees whether a partial
 #: index covers it.
@@ -225,9 +227,26 @@ class Dialect(Server):
         values["limits_checked"] = limits_checked
         condition = ISOLATION[isolation]
         if floor is None:
-            return self._rows(connection, "claim", values, isolation=condition)
+            return self._claimed(connection, "claim", values, isolation=condition)
         values |= {f"floor_{name}": getattr(floor, name) for name in Floor.__slots__}
-        return self._rows(connection, "claim_from_floor", values, isolation=condition)
+        return self._claimed(connection, "claim_from_floor", values, isolation=condition)
+
+    def _claimed(
+        self, connection: BaseDatabaseWrapper, name: str, values: Any, **parts: str
+    ) -> list[tuple[Any, ...]]:
+        """Execute a statement that returns `CLAIMED`, and return its rows as `Claimed` has them."""
+        read: dict[str, Callable[[Any], object]] = {
+            **dict.fromkeys(("id", "workflow_id"), self.uuid),
+            **dict.fromkeys(_TIMES, self.time),
+            "has_checkpoint": bool,
+        }
+        return [
+            tuple(
+                read[column](value) if column in read and value is not None else value
+                for column, value in zip(CLAIMED, row, strict=True)
+            )
+            for row in self._rows(connection, name, values, **parts)
+        ]
 
     def limit_use(
         self, connection: BaseDatabaseWrapper, queue: str
@@ -343,7 +362,7 @@ class Dialect(Server):
     ) -> list[tuple[Any, ...]]:
         """Claim these jobs, which the caller has locked. Return rows as `claim` does."""
         values = {"worker_id": worker_id, "lease_ms": lease_ms, "own_lease": own_lease}
-        return self._rows(connection, "claim_chosen", {**values, "keys": self.ids(keys)})
+        return self._claimed(connection, "claim_chosen", {**values, "keys": self.ids(keys)})
 
     def limit_keys_use(
         self, connection: BaseDatabaseWrapper, keys: Collection[str]

@@ -357,7 +357,7 @@ class MariaDB(RowLocks):
             return []
         values = {"worker_id": worker_id, "lease_ms": lease_ms, "own_lease": own_lease}
         self._run(connection, "claim", {**values, "keys": list(keys)})
-        return self._rows(connection, "claimed", {"keys": list(keys)})
+        return self._claimed(connection, "claimed", {"keys": list(keys)})
 
     def _lock_jobs(
         self, connection: BaseDatabaseWrapper, keys: Collection[str]

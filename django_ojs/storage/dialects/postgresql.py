@@ -165,6 +165,13 @@ def _direct() -> ModuleType:
     return direct
 
 
+@cache
+def _times() -> Any:
+    from psycopg.types.datetime import TimestamptzLoader
+
+    return TimestamptzLoader
+
+
 def _array(values: Sequence[str]) -> str:
     """Return an array of ids or numbers as PostgreSQL reads it; the driver takes longer."""
     return f"{{{','.join(values)}}}"
@@ -448,6 +455,17 @@ class PostgreSQL(Dialect):
 
     def texts(self, values: Collection[str]) -> list[str]:
         return sorted(values)
+
+    def _claimed(
+        self, connection: BaseDatabaseWrapper, name: str, values: Any, **parts: str
+    ) -> list[tuple[Any, ...]]:
+        with connection.cursor() as cursor:
+            # The driver reads the times, in C. Django's loader for them is Python: with it, they
+            # took a sixth of what a worker computes for a short job.
+            cursor.adapters.register_loader("timestamptz", _times())
+            cursor.execute(_SQL[name].format(**parts) if parts else _SQL[name], values)
+            rows: list[tuple[Any, ...]] = cursor.fetchall()
+            return rows
 
     def uuid(self, value: Any) -> UUID:
         return cast("UUID", value)

@@ -114,7 +114,7 @@ def note_all(
     what: int, changes: Sequence[tuple[str, str, int, float | None, float | None]]
 ) -> None:
     """Count committed changes: queue, type, number, and the seconds waited and run of each."""
-    minute, alias = int(time.time() // 60), database.primary_alias()
+    minute, alias = int(datetime.now(UTC).timestamp() // 60), database.primary_alias()
     with accumulator.lock:
         for queue, type, number, waited, ran in changes:
             key = alias, minute, queue, type
