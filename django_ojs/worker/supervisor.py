@@ -4,6 +4,7 @@ The jobs of a dead process become available again. Jobs that may have killed sev
 alone, each in a process of its own, so that no other job is lost with them.
 """
 
+import gc
 import logging
 import os
 import signal
@@ -122,6 +123,7 @@ class Supervisor:
     def run(self) -> bool:
         """Supervise until stopped. Return whether to start again because the code changed."""
         with signal_handlers(dict.fromkeys(SIGNALS, self._receive)):
+            gc.collect()  # Children keep for good what is there when they begin.
             try:
                 return self._supervise()
             finally:
@@ -335,6 +337,9 @@ def _run_child(
 ) -> None:
     code = 1
     try:
+        # What the supervisor has loaded lives as long as this process. Garbage collections would
+        # walk through it again and again, and copy the memory that both share.
+        gc.freeze()
         if alias is not None:
             database.select_for_process(alias)
         threading.excepthook = _end_process
