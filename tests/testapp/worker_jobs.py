@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import functools
+import gc
 import os
 import re
 import resource
@@ -56,6 +57,12 @@ def note(ctx: ojs.JobContext, event: str = "ran") -> str:
 def quick(number: int) -> int:
     """Do next to nothing."""
     return number
+
+
+@ojs.job("worker.collected")
+def collected() -> list[int]:
+    """Return how many objects garbage collections leave out, and how many they walk through."""
+    return [gc.get_freeze_count(), len(gc.get_objects())]
 
 
 @ojs.job("worker.rows", retry=AGAIN_SOON)

@@ -7,8 +7,9 @@ import signal
 import pytest
 
 from django_ojs.models import Worker
+from tests.testapp import worker_jobs as handlers
 from tests.worker.acceptance.conftest import Start
-from tests.worker.acceptance.ledger import ALIASES
+from tests.worker.acceptance.ledger import ALIASES, becomes, stored
 from tests.worker.waiting import eventually
 
 pytestmark = [pytest.mark.django_db(transaction=True, databases=ALIASES), pytest.mark.slow]
@@ -48,6 +49,19 @@ def test_a_child_whose_supervisor_dies_while_it_begins_ends_too(start: Start) ->
             time.sleep(0.01)"""
     )
     assert start(program=("-c", program)).ends() == -signal.SIGKILL
+
+
+@pytest.mark.usefixtures("new_interpreters")
+def test_garbage_collections_of_a_child_leave_out_what_the_supervisor_has_loaded(
+    start: Start,
+) -> None:
+    job = stored(handlers.collected.enqueue())
+    tree = start()
+    left_out, walked_through = becomes(job, "completed").result
+    tree.signal(signal.SIGTERM)
+    assert tree.ends() == 0
+    # All of Django and the project on one side, a few requests and threads on the other.
+    assert left_out > 2 * walked_through
 
 
 def test_a_child_that_dies_as_soon_as_it_begins_is_not_replaced_in_a_hurry(start: Start) -> None:
