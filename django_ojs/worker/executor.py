@@ -24,8 +24,15 @@ from django_ojs.worker.handler_call import (
 )
 from django_ojs.worker.in_flight import Run
 
-#: Seconds after a run in which its thread need not look at its connections again.
+#: Seconds for which connections count as good that were looked at after the run before.
 FRESH = 0.5
+NEVER = float("-inf")
+
+
+class _Refreshed(threading.local):
+    """When the connections of the thread were looked at after its last run."""
+
+    at = NEVER
 
 
 class Executor:
@@ -41,6 +48,7 @@ class Executor:
         # Waiting threads without an assigned run; waiting runs without an assigned thread.
         self._idle = self._waiting = 0
         self._loop: EventLoop | None = None
+        self._refreshed = _Refreshed()
 
     def submit(self, runs: list[Run]) -> None:
         """Run these jobs, in this order, as slots become free."""
@@ -81,16 +89,11 @@ class Executor:
                 thread.start()
 
     def _work(self) -> None:
-        refreshed_at: float | None = None
         try:
             while True:
                 run = self._queue.get()
-                if run is None:
+                if run is None or not self._execute(run):
                     return
-                is_fresh = refreshed_at is not None and time.monotonic() - refreshed_at < FRESH
-                if not self._execute(run, refresh=not is_fresh):
-                    return
-                refreshed_at = time.monotonic()
                 with self._lock:
                     if self._waiting:
                         self._waiting -= 1
@@ -104,15 +107,16 @@ class Executor:
             self.fill()
             connections.close_all()
 
-    def _execute(self, run: Run, *, refresh: bool) -> bool:
+    def _execute(self, run: Run) -> bool:
         """Run a job. Return False when the thread was interrupted and must not be used again."""
         if not run.begin():
             return True
         self._threads[threading.current_thread()] = run
         result, error, committed = None, None, False
         try:
-            if refresh:
+            if time.monotonic() - self._refreshed.at >= FRESH:
                 refresh_connections()
+            self._refreshed.at = NEVER
             contexts.enter(run.context)
             result, committed = run_handler(run)
         except BaseException as raised:
@@ -123,6 +127,7 @@ class Executor:
             return not run.interrupted
         self._on_end(run, result, error, committed)
         refresh_connections(error)
+        self._refreshed.at = time.monotonic()
         return True
 
 

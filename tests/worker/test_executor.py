@@ -299,3 +299,19 @@ def test_a_transaction_that_a_handler_left_open_is_not_the_next_ones(outcomes: O
         assert outcomes.next().error is None
         assert outcomes.next().result is True
     assert not Thing.objects.exists()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_transaction_of_a_run_that_was_taken_away_is_not_the_next_ones(
+    outcomes: Outcomes,
+) -> None:
+    def leave_open() -> None:
+        connections["default"].set_autocommit(False)
+        Thing.objects.create(name="never committed")
+        assert taken.revoke(Phase.RUNNING)
+
+    taken = run_of(leave_open)
+    with executing(1, outcomes) as executor:
+        executor.submit([taken, run_of(lambda: connection.get_autocommit())])
+        assert outcomes.next().result is True
+    assert not Thing.objects.exists()
