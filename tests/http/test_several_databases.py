@@ -105,6 +105,20 @@ def test_a_job_is_found_by_its_id_in_whichever_database_it_is() -> None:
         api.post(f"admin/workers/{unknown}/quiet").error(404, "not_found")
 
 
+def test_jobs_that_are_named_by_id_are_changed_where_they_are() -> None:
+    keys = [push(alias) for alias in ALIASES]
+    unknown = str(ojs.new_id())
+    body = {"job_ids": [*keys, unknown], "confirm": True}
+    done = api.post("admin/jobs/bulk/cancel", body).ok()
+    assert (done["cancelled"], done["failed"]) == (2, 1)
+    assert [each["job_id"] for each in done["errors"]] == [unknown]
+    for alias, key in zip(ALIASES, keys, strict=True):
+        assert states(alias) == {key: "cancelled"}
+    here = api.post("admin/jobs/bulk/delete?database=other", body).ok()
+    assert (here["deleted"], here["failed"]) == (1, 2)
+    assert len(states("default")) == 1
+
+
 def test_a_batch_is_stored_in_the_database_that_one_job_would_be_stored_in() -> None:
     job = {"type": "test.job", "args": []}
     with transaction.atomic(using="other"):

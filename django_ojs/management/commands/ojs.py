@@ -100,9 +100,13 @@ def _run(subcommand: Subcommand, console: Console, options: Mapping[str, Any]) -
         return FAILED if missing else code
     if subcommand.name in _IN_ONE:
         return subcommand.run(console, options)
-    if (key := _job_of(options)) is not None:
-        with locations.database_of(Job, key):
+    keys = _jobs_of(options)
+    if len(keys) == 1:
+        with locations.database_of(Job, keys[0]):
             return subcommand.run(console, options)
+    if keys and subcommand in changes.SUBCOMMANDS:
+        # Each job is changed where it is.
+        return subcommand.run(console, options)
     if options["json"]:
         raise usage_error(
             _("With --json, --database must name one of %(names)s.") % {"names": ", ".join(known)}
@@ -139,14 +143,13 @@ def _text_of(error: Exception) -> str:
     return str(error)
 
 
-def _job_of(options: Mapping[str, Any]) -> UUID | None:
-    """Return the id of the job that the arguments name, if they name one."""
-    words = list(options.get("words") or [])
-    text = options.get("id") or (words[0] if len(words) == 1 else "")
+def _jobs_of(options: Mapping[str, Any]) -> list[UUID]:
+    """Return the ids of the jobs that the arguments name, if they name nothing else."""
+    named = [options["id"]] if options.get("id") else list(options.get("words") or [])
     try:
-        return parse_id(text)
+        return [parse_id(text) for text in named]
     except OJSError:
-        return None
+        return []
 
 
 class Command(BaseCommand):
