@@ -124,14 +124,30 @@ def test_a_batch_is_stored_in_the_database_that_one_job_would_be_stored_in() -> 
     with transaction.atomic(using="other"):
         api.post("jobs/batch", {"jobs": [job, job]}).ok(201)
     assert len(states("other")) == 2
-    # As Python does: with which of the two transactions it commits is for the caller to say.
-    with (
-        pytest.raises(WrongDatabase),
-        transaction.atomic(using="default"),
-        transaction.atomic(using="other"),
+    # A site may wrap each request in transactions: they are not those of who sent it, who cannot
+    # say with which one a job commits.
+    steps = {"type": "chain", "steps": [job, job]}
+    for databases, parameter, stored_in in (
+        (ALIASES, "", "default"),
+        (ALIASES, "?database=other", "other"),
+        ([], "", "default"),
     ):
-        api.post("jobs/batch", {"jobs": [job, job]})
-    assert states("default") == {}
+        before = len(states(stored_in))
+        with (
+            override_settings(OJS={**OJS, "DATABASES": databases}),
+            transaction.atomic(using="default" if databases else "other"),
+            transaction.atomic(using="other"),
+        ):
+            api.post(f"jobs{parameter}", job).ok(201)
+            api.post(f"jobs/batch{parameter}", {"jobs": [job, job]}).ok(201)
+            api.post(f"workflows{parameter}", steps).ok(201)
+        assert len(states(stored_in)) == before + 4
+    with (
+        override_settings(OJS={**OJS, "DATABASES": []}),
+        transaction.atomic(using="other"),
+        pytest.raises(WrongDatabase),
+    ):
+        ojs.enqueue("test.job")
 
 
 def test_a_parameter_names_the_database_of_a_request() -> None:
