@@ -55,6 +55,13 @@ def test_the_command_line_shows_one_system() -> None:
     for alias in ("default", "other"):
         assert Job.objects.using(alias).get(queue="both").state == "cancelled"
         Job.objects.using(alias).filter(queue="both").delete()
+    with transaction.atomic(using="other"):
+        chain = django_ojs_api.chain(django_ojs_api.request("job.first", queue="far")).enqueue()
+    assert str(chain.id) in ojs("workflows", "list").out
+    (step,) = ojs("workflows", "show", chain.id, "--json").json["steps"]
+    assert (step["type"], step["job_state"]) == ("job.first", "available")
+    assert ojs("workflows", "cancel", chain.id, "--yes").code == 0
+    Job.objects.using("other").filter(queue="far").delete()
     # A search acts in each database.
     assert ojs("cancel", "queue:default", "--yes").code == 0
     assert Job.objects.get().state == "cancelled"
