@@ -7,7 +7,8 @@ so the first one that has the row is the one.
 import math
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from functools import reduce, wraps
 from itertools import count
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
@@ -58,6 +59,30 @@ class DatabaseTurns:
         self._away[alias] = time.monotonic()
 
 
+#: The alias whose queries run under a timeout now, and the seconds that one has on the others.
+_timeout: Final[ContextVar[tuple[str, float] | None]] = ContextVar(
+    "django_ojs_timeout", default=None
+)
+
+
+def timeout_elsewhere(seconds: float) -> AbstractContextManager[None]:
+    """Let `each_result` end a query after so many seconds, except in the current database.
+
+    There the caller has set the timeout, which is one of that database alone.
+    """
+    return database.having(_timeout, (database.alias(), seconds))
+
+
+@contextmanager
+def _timeout_here() -> Iterator[None]:
+    found = _timeout.get()
+    if found is None or found[0] == database.alias():
+        yield
+        return
+    with database.dialect().query_timeout(database.connection(), found[1]) as limit, limit():
+        yield
+
+
 turns: Final = process_state.register(DatabaseTurns())
 
 
@@ -92,7 +117,7 @@ def each_result(operation: Callable[[], T]) -> dict[str, T | Error]:
     results: dict[str, T | Error] = {}
     for alias in all_in_turn():
         try:
-            with database.using(alias):
+            with database.using(alias), _timeout_here():
                 results[alias] = operation()
         except Error as error:
             leave(alias, error)

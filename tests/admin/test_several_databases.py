@@ -8,11 +8,14 @@ from unittest import mock
 
 import pytest
 from django.db import OperationalError, connections, transaction
+from django.db.models.functions import Now
 from django.test import Client, override_settings
 
 import django_ojs as ojs
-from django_ojs.models import Job, Queue
+from django_ojs.admin import query_timeout
+from django_ojs.models import ApiKey, Job, Queue
 from django_ojs.operations import queues
+from django_ojs.operations.access import api_keys, key_expiry
 from django_ojs.storage.figures import rollups
 from tests.admin.users import root
 
@@ -132,3 +135,34 @@ def test_pages_of_one_database_have_no_switch() -> None:
             response = client.get(BASE + page)
             assert 'aria-label="Database"' not in response.content.decode()
             assert "ojs_database" not in response.cookies
+
+
+@pytest.mark.postgresql
+def test_a_database_that_hangs_delays_no_page_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_timeout.timed_queries.__wrapped__, "__defaults__", (0.2,))
+    client = root()
+    other = connections["other"].copy()
+    try:
+        with other.cursor() as cursor:
+            cursor.execute("BEGIN; LOCK TABLE ojs_job, ojs_count, ojs_queue, ojs_worker")
+        # Without its own timeout there, this would wait for the lock for ever.
+        shown = text(client, "overview/?database=*")
+        assert "because the database does not respond: other." in shown
+    finally:
+        other.close()
+    assert "does not respond" not in text(client, "overview/?database=*")
+
+
+def test_api_keys_are_at_home_whichever_database_is_selected() -> None:
+    with ojs.using("other"):
+        key, presented = api_keys.create(name="program", scopes=["read"])
+        # As a middleware that selects a database would leave it for a request.
+        assert api_keys.find(presented).prefix == key.prefix
+        api_keys.replace(key.prefix)
+        assert key_expiry.with_replacement(api_keys.keys()).count() == 2
+    assert ApiKey.objects.using("default").count() == 2
+    assert not ApiKey.objects.using("other").exists()
+    # Such a finding is one of the home alone.
+    ApiKey.objects.using("default").update(revoked_at=Now(), refused_at=Now())
+    overview = text(root(), "overview/?database=*")
+    assert overview.count(f"({key.prefix})") == 1, overview
