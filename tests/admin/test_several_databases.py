@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator
 from unittest import mock
@@ -13,7 +14,7 @@ from django.test import Client, override_settings
 
 import django_ojs as ojs
 from django_ojs.admin import query_timeout
-from django_ojs.models import ApiKey, Job, Queue
+from django_ojs.models import ApiKey, BulkOperation, Job, Queue
 from django_ojs.operations import queues
 from django_ojs.operations.access import api_keys, key_expiry
 from django_ojs.storage.figures import rollups
@@ -135,6 +136,28 @@ def test_pages_of_one_database_have_no_switch() -> None:
             response = client.get(BASE + page)
             assert 'aria-label="Database"' not in response.content.decode()
             assert "ojs_database" not in response.cookies
+
+
+def test_what_is_confirmed_is_done_in_the_database_that_was_shown() -> None:
+    for alias in ALIASES:
+        with transaction.atomic(using=alias):
+            ojs.enqueue("job.same", queue="mail")
+    client = root()
+    listed = client.get(f"{BASE}job/?database=other&q=queue:mail&all=1").content.decode()
+    (link,) = re.findall(r'href="([^"]*/cancel/\?[^"]*)"', listed)
+    # Meanwhile another tab of the browser shows the other database.
+    text(client, "job/?database=default")
+    page = client.get(html.unescape(link)).content.decode()
+    assert 'name="database" value="other"' in page
+    text(client, "job/?database=default")
+    fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page))
+    done = client.post(html.unescape(link), {**fields, "confirmed": "1"}, follow=True)
+    assert done.status_code == 200
+    operation = BulkOperation.objects.using("other").get()
+    # The pages that follow are those of that database: ids of operations are not unique over all.
+    assert current(client, "bulkoperation/") == "other"
+    assert "queue:mail" in text(client, f"bulkoperation/{operation.pk}/change/")
+    assert not BulkOperation.objects.using("default").exists()
 
 
 @pytest.mark.postgresql
