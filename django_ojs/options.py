@@ -10,6 +10,7 @@ from uuid import UUID
 
 from django_ojs.conf import settings
 from django_ojs.operations.backpressure.wait_policy import WaitPolicy
+from django_ojs.operations.enqueue.result import as_stored
 from django_ojs.operations.push import PLAIN, PushOptions
 from django_ojs.payloads import offload
 from django_ojs.registry import registry
@@ -297,7 +298,7 @@ def _apply(options: Options, envelope: Envelope) -> None:
         envelope.tags = list(options.tags)
     if options.meta is not None:
         _check_meta(options.meta)
-        envelope.meta = dict(options.meta)
+        envelope.meta = _copy(options.meta)
     if options.unique is not None:
         envelope.unique = unique_policy.parse_python(options.unique, args=envelope.args)
     if options.schema is not None:
@@ -339,6 +340,14 @@ def _milliseconds(value: Duration, name: str) -> int:
     if value > MAX_TIMEOUT_MS / 1000:
         raise InvalidRequest.of(name, f"must be at most {MAX_TIMEOUT_MS // 1000} seconds.")
     return max(1, round(value * 1000))
+
+
+def _copy(meta: Mapping[str, JSON]) -> dict[str, JSON]:
+    """Return the metadata with containers of its own: the caller may change its own later."""
+    try:
+        return dict(as_stored(dict(meta)))
+    except RecursionError:
+        return dict(meta)  # The validation refuses it, and names where it is too deep.
 
 
 def _check_meta(meta: object) -> None:

@@ -44,7 +44,7 @@ class Action:
     `choices(objects)` are the texts of its button and of the link that leaves it, where the label
     alone would be ambiguous. `confirm_name`: the name of the object must be typed.
     `applies_to(object)`: whether the page of an object has the button; the operation itself rejects
-    other objects.
+    other objects. `counts`: the sentence of `run` has numbers, which are those of one database.
     """
 
     name: str
@@ -61,6 +61,7 @@ class Action:
     destructive: bool = False
     multiple: bool = True
     applies_to: Callable[[Any], bool] = lambda _: True
+    counts: bool = False
 
     @property
     def needs_confirmation(self) -> bool:
@@ -168,6 +169,6 @@ def _run_in_each(action: Action, request: HttpRequest, obj: Any, values: Mapping
 
     texts = locations.in_each(run, needless=(Skipped, Conflict, NotFound), add=dict.__or__)
     distinct = {str(text) for text in texts.values()}
-    if len(distinct) == 1:
+    if len(distinct) == 1 and not (action.counts and len(texts) > 1):
         return distinct.pop()
     return " ".join(f"{alias}: {text}" for alias, text in texts.items())

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 
-from django.utils.translation import gettext_noop
+from django.db import DatabaseError
+from django.utils.translation import gettext, gettext_noop
 
 from django_ojs.admin.query_timeout import TimedQueries
 from django_ojs.admin.queue_figures import QueueRows, queue_rows
@@ -36,39 +37,71 @@ class CurrentFindings:
     maintenance: MaintenanceStatus | None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class _Figures:
+    """What is read for the findings of a database, or of all."""
+
+    listing: Listing | None
+    oldest: Mapping[str, datetime] | None
+    queues: QueueRows
+    maintenance: MaintenanceStatus | None
+
+
 def read(query: TimedQueries) -> CurrentFindings:
-    found = _read(query)
-    if not sums.are_together():
-        return found
-    # What is wrong is wrong in one database: its bounds, its workers, its claims.
-    findings: list[Finding] = []
+    """Return the findings, with figures that are those of all databases within `sums.together`."""
+    figures = _figures(query)
+    found = _of_each(query) if sums.are_together() else _findings(query, figures)
+    return CurrentFindings(
+        findings=found,
+        listing=figures.listing,
+        oldest=figures.oldest,
+        queues=figures.queues,
+        maintenance=figures.maintenance,
+    )
+
+
+def findings(query: TimedQueries) -> Sequence[Finding]:
+    """Return the findings alone."""
+    return _of_each(query) if sums.are_together() else _findings(query, _figures(query))
+
+
+def _of_each(query: TimedQueries) -> Sequence[Finding]:
+    """What is wrong is wrong in one database: its bounds, its workers, its claims."""
+    found: list[Finding] = []
     for alias in database.aliases():
-        with database.using(alias):
-            findings += (replace(each, database=alias) for each in _read(query).findings)
-    return replace(found, findings=health.worst_first(findings))
+        try:
+            with query.in_database(alias) as there:
+                own = _findings(there, _figures(there))
+        except DatabaseError:
+            # The sums of the page name it.
+            query.timed_out.append(gettext("problems of the database %(alias)s") % {"alias": alias})
+            continue
+        found += (replace(each, database=alias) for each in own)
+    return health.worst_first(found)
 
 
-def _read(query: TimedQueries) -> CurrentFindings:
+def _figures(query: TimedQueries) -> _Figures:
     listing = query(gettext_noop("queues"), lambda: queues.busiest(limit=MAX_CHECKED))
     statuses = listing.queues if listing else []
     waiting = [status.name for status in statuses if status.counts.get(State.AVAILABLE)]
     oldest = query(gettext_noop("oldest jobs"), lambda: oldest_available.oldest(waiting))
     rows = queue_rows(query, statuses, oldest)
     maintenance = query(gettext_noop("maintenance mode"), mode.status)
-    findings = health.findings(
-        rows.rows,
+    return _Figures(listing=listing, oldest=oldest, queues=rows, maintenance=maintenance)
+
+
+def _findings(query: TimedQueries, figures: _Figures) -> Sequence[Finding]:
+    listening = figures.queues.listening
+    # API keys are in the first of several databases.
+    has_keys = database.primary_alias() == database.aliases()[0]
+    keys = query(gettext_noop("API keys"), key_expiry.problems) if has_keys else None
+    return health.findings(
+        figures.queues.rows,
         query(gettext_noop("failures"), health.observe) or health.Observations(),
-        maintenance=maintenance,
-        stale=rows.listening.stale if rows.listening else 0,
+        maintenance=figures.maintenance,
+        stale=listening.stale if listening else 0,
         # Of the server that the claims are made on.
         transaction=query.of_primary(gettext_noop("open transactions"), health.oldest_transaction),
         replica=replica.problem(),
-        keys=query(gettext_noop("API keys"), key_expiry.problems) or (),
-    )
-    return CurrentFindings(
-        findings=findings,
-        listing=listing,
-        oldest=oldest,
-        queues=rows,
-        maintenance=maintenance,
+        keys=keys or (),
     )

@@ -150,7 +150,7 @@ def _numbers(
     if outdated:
         with timed_queries(_QUERY_SECONDS) as query:
             if Overview in outdated:
-                remember_findings(current_findings.read(query).findings)
+                remember_findings(current_findings.findings(query))
             if DeadLetterJob in outdated:
                 _recent[DeadLetterJob] = query(gettext_noop("dead letters"), _dead_letters)
     return {model: _recent[model] for model in wanted}

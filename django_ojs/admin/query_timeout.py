@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from django.db import DatabaseError
 from django.utils.translation import gettext
 
-from django_ojs.storage import database
+from django_ojs.storage import database, locations
 from django_ojs.storage.dialects.server import QueryLimit
 
 logger = logging.getLogger("django_ojs")
@@ -42,7 +42,7 @@ class TimedQueries:
             self.timed_out.append(gettext(name))
             return None
         try:
-            with self._limit():
+            with self._limit(), locations.timeout_elsewhere(self._seconds):
                 return query()
         except DatabaseError as error:
             if database.is_on_replica() and not database.dialect().is_timeout_error(error):
@@ -50,6 +50,17 @@ class TimedQueries:
             logger.warning("The admin shows no %s (%s).", name, error.__class__.__name__)
             self.timed_out.append(gettext(name))
             return None
+
+    @contextmanager
+    def in_database(self, alias: str) -> Iterator["TimedQueries"]:
+        """Run queries on one of several databases, with its own timeout and the time of the page.
+
+        Raises the error of a database that does not respond.
+        """
+        with database.using(alias), timed_queries(self._seconds) as there:
+            there._deadline = self._deadline
+            yield there
+        self.timed_out += there.timed_out
 
     def of_primary(self, name: str, query: Callable[[], T]) -> T | None:
         """Return the result of a query that a replica does not know, or knows too late."""

@@ -360,5 +360,6 @@ ACTIONS = (
         confirm_name=True,
         destructive=True,
         multiple=False,
+        counts=True,
     ),
 )

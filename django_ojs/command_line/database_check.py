@@ -38,24 +38,24 @@ def unknown_alias(alias: str) -> str:
 
 def require_database() -> None:
     """Raise CommandError unless the database responds and is migrated."""
-    if with_retries(unapplied_migrations):
-        raise CommandError(
-            _(
-                "The tables of django_ojs are missing or old in %(alias)r: run `manage.py migrate` "
-                "first."
-            )
-            % {"alias": database.alias()}
-        )
-    wrong = with_retries(lambda: schema_files.unlike_settings(database.connection()))
-    if wrong:
+    if problem := with_retries(schema_problem):
+        raise CommandError(problem)
+
+
+def schema_problem() -> str | None:
+    """Return what is wrong with the tables in the database, and what to do; None if nothing is."""
+    if unapplied_migrations():
+        return _(
+            "The tables of django_ojs are missing or old in %(alias)r: run `manage.py migrate` "
+            "first."
+        ) % {"alias": database.alias()}
+    if wrong := schema_files.unlike_settings(database.connection()):
         # Two processes with different locks would both do what only one may.
-        raise CommandError(
-            _(
-                "The schema in %(alias)r was not made for these settings of OJS: %(names)s. Stop "
-                "the site and its workers, run `manage.py migrate`, and start them again."
-            )
-            % {"alias": database.alias(), "names": ", ".join(name.upper() for name in wrong)}
-        )
+        return _(
+            "The schema in %(alias)r was not made for these settings of OJS: %(names)s. Stop "
+            "the site and its workers, run `manage.py migrate`, and start them again."
+        ) % {"alias": database.alias(), "names": ", ".join(name.upper() for name in wrong)}
+    return None
 
 
 def with_retries(operation: Callable[[], T]) -> T:

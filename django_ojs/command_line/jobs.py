@@ -179,8 +179,8 @@ def _show(console: Console, options: Options) -> int:
             raise
         raise usage_error(
             _(
-                "This is the id of a workflow. The admin draws its steps; "
-                "`GET /ojs/v1/workflows/%(id)s` and `ojs.get_workflow` have its state."
+                "This is the id of a workflow: `manage.py ojs workflows show %(id)s` shows its "
+                "steps."
             )
             % {"id": key}
         ) from None

@@ -681,6 +681,7 @@ class Migration(migrations.Migration):
                 ("finished_at", models.DateTimeField()),
                 ("error", django_ojs.models.fields.StoredJSONField(null=True)),
                 ("retry_delay_ms", models.PositiveBigIntegerField(null=True)),
+                ("spent_attempt", models.BooleanField(null=True)),
                 (
                     "job",
                     models.ForeignKey(

@@ -42,6 +42,8 @@ class Attempt(StoredModel):
     finished_at = models.DateTimeField()
     error = StoredJSONField(null=True)
     retry_delay_ms = models.PositiveBigIntegerField(null=True)
+    #: Whether the run counts as one of the attempts; NULL: it was stored before this was recorded.
+    spent_attempt = models.BooleanField(null=True)
 
     class Meta:
         db_table = "ojs_attempt"

@@ -4,9 +4,10 @@ import logging
 import math
 import random
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from datetime import timedelta
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -15,7 +16,7 @@ from django.db.models.functions import Now
 
 from django_ojs import signals
 from django_ojs.conf import settings
-from django_ojs.models import Job
+from django_ojs.models import Attempt, Job
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import dead_letter_queue
 from django_ojs.operations.events import publish
@@ -34,7 +35,8 @@ logger = logging.getLogger("django_ojs.worker")
 #: Seconds between warnings that histories cannot be stored.
 LOG_EVERY: Final = 60.0
 
-#: In the message of a run that ended with others, any of which may be the cause.
+#: In the message of a run that ended with others, any of which may be the cause. Of rows that do
+#: not say whether they spent an attempt it is what is read.
 SPENDS_NONE: Final = "spends no attempt"
 
 
@@ -93,9 +95,7 @@ def postpone(job_id: UUID, failure: Failure, *, delay: timedelta, claim: Claim =
 def _postpone(job_id: UUID, failure: Failure, delay: timedelta, claim: Claim) -> Job:
     job = _lock_active(job_id, Trigger.FAIL, State.RETRYABLE, claim)
     _pause_key(job, failure)
-    # Recorded once: until a deployment ends, a job may be postponed every half minute.
-    recorded = (job.error or {}).get("type") == failure.type
-    _wait(job, failure, delay, None if recorded else AttemptOutcome.RETURNED, spend=False)
+    _wait(job, failure, delay, AttemptOutcome.RETURNED, spend=False)
     postponed = transitions.get(job_id)
     publish.postponed(postponed, failure, worker_id=job.worker_id)
     return postponed
@@ -153,7 +153,7 @@ def _requeue(
     if failure is not None:
         _pause_key(job, failure)
     if error is not None:
-        record([job.pk], outcome, error)
+        record([job.pk], outcome, error, spends=False)
     transitions.apply_one(
         Trigger.RETURN,
         State.AVAILABLE,
@@ -177,22 +177,29 @@ def record(
     outcome: AttemptOutcome,
     error: dict[str, object] | None,
     delay: timedelta | None = None,
+    *,
+    spends: bool,
+    is_known: Callable[[], bool] | None = None,
 ) -> None:
     """Store that the runs of these jobs ended, which the caller has locked and changes next.
 
-    The outcome of a run is worth more than its history: where that cannot be stored, the
-    transaction begins again without it (ojs-execution-history §9.5).
+    `spends`: each counts as an attempt. `is_known`: whether a history has the run already. The
+    outcome of a run is worth more than its history: where that cannot be stored, the transaction
+    begins again without it (ojs-execution-history §9.5).
     """
     if not keys:
         return
 
     def add() -> None:
+        if is_known is not None and is_known():
+            return
         database.dialect().add_attempts(
             database.connection(),
             keys,
             outcome=outcome.value,
             error=None if error is None else json.dumps(error),
             delay_ms=None if delay is None else int(delay / timedelta(milliseconds=1)),
+            spends=spends,
         )
 
     try:
@@ -203,6 +210,20 @@ def record(
     if not stored:
         missed = Job.primary.filter(pk__in=keys).values_list("queue", "type")
         rollups.note_after_commit(rollups.HISTORY_FAILURES, missed)
+
+
+def _was_postponed(job: Job, error: dict[str, object]) -> bool:
+    """Whether a history ends with a run that was postponed for the same reason.
+
+    Such runs are recorded once: until a deployment ends, a job may be postponed every half minute.
+    """
+    last = Attempt.primary.filter(job_id=job.pk).order_by("-run", "-id").first()
+    return (
+        last is not None
+        and last.outcome == AttemptOutcome.RETURNED
+        and last.retry_delay_ms is not None
+        and (last.error or {}).get("type") == error["type"]
+    )
 
 
 class _HistoryFailures:
@@ -246,11 +267,11 @@ def _pause_key(job: Job, failure: Failure) -> None:
 
 
 def _wait(
-    job: Job, failure: Failure, delay: timedelta, outcome: AttemptOutcome | None, *, spend: bool
+    job: Job, failure: Failure, delay: timedelta, outcome: AttemptOutcome, *, spend: bool
 ) -> None:
     error = _error_of(failure)
-    if outcome is not None:
-        record([job.pk], outcome, error, delay)
+    is_known = None if spend else partial(_was_postponed, job, error)
+    record([job.pk], outcome, error, delay, spends=spend, is_known=is_known)
     transitions.apply_one(
         Trigger.FAIL,
         State.RETRYABLE,
@@ -266,7 +287,7 @@ def _wait(
 
 def _discard(job: Job, failure: Failure, decision: Decision, outcome: AttemptOutcome) -> None:
     error = _error_of(failure)
-    record([job.pk], outcome, error)
+    record([job.pk], outcome, error, spends=True)
     transitions.apply_one(
         Trigger.FAIL,
         State.DISCARDED,

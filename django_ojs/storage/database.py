@@ -132,6 +132,18 @@ def using(alias: str | None) -> AbstractContextManager[None]:
     return nullcontext() if alias is None else having(_selected, alias)
 
 
+def at_home(function: Callable[P, T]) -> Callable[P, T]:
+    """Decorate a function: it works on the first of several databases, whichever is selected."""
+
+    @wraps(function)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
+        several = settings().databases
+        with using(several[0] if several else None):
+            return function(*args, **kwargs)
+
+    return wrapper
+
+
 def is_to_be_chosen() -> bool:
     """Whether jobs are in several databases, and this is not within `using`."""
     return bool(settings().databases) and _selected.get() is None

@@ -6,8 +6,9 @@ so the first one that has the row is the one.
 
 import math
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from contextvars import ContextVar
 from functools import reduce, wraps
 from itertools import count
 from typing import Any, Concatenate, Final, ParamSpec, TypeVar
@@ -23,6 +24,7 @@ from django_ojs.storage import database, interceptor, process_state
 P = ParamSpec("P")
 T = TypeVar("T")
 Key = UUID | str | int
+K = TypeVar("K", bound=UUID | str | int)
 
 #: Seconds for which a database that did not respond is asked last, so that not every request waits.
 _REST: Final = 5.0
@@ -57,6 +59,30 @@ class DatabaseTurns:
         self._away[alias] = time.monotonic()
 
 
+#: The alias whose queries run under a timeout now, and the seconds that one has on the others.
+_timeout: Final[ContextVar[tuple[str, float] | None]] = ContextVar(
+    "django_ojs_timeout", default=None
+)
+
+
+def timeout_elsewhere(seconds: float) -> AbstractContextManager[None]:
+    """Let `each_result` end a query after so many seconds, except in the current database.
+
+    There the caller has set the timeout, which is one of that database alone.
+    """
+    return database.having(_timeout, (database.alias(), seconds))
+
+
+@contextmanager
+def _timeout_here() -> Iterator[None]:
+    found = _timeout.get()
+    if found is None or found[0] == database.alias():
+        yield
+        return
+    with database.dialect().query_timeout(database.connection(), found[1]) as limit, limit():
+        yield
+
+
 turns: Final = process_state.register(DatabaseTurns())
 
 
@@ -77,7 +103,7 @@ def first_result(operation: Callable[[], T]) -> tuple[str | None, T]:
                 if result := operation():
                     return alias, result
         except Error as error:
-            _leave(alias, error)
+            leave(alias, error)
             failed = failed or error
         else:
             empty.append(result)
@@ -91,15 +117,15 @@ def each_result(operation: Callable[[], T]) -> dict[str, T | Error]:
     results: dict[str, T | Error] = {}
     for alias in all_in_turn():
         try:
-            with database.using(alias):
+            with database.using(alias), _timeout_here():
                 results[alias] = operation()
         except Error as error:
-            _leave(alias, error)
+            leave(alias, error)
             results[alias] = error
     return results
 
 
-def _leave(alias: str, error: Error) -> None:
+def leave(alias: str, error: Error) -> None:
     """Go on without a database that does not respond. Raises the error in its transaction."""
     if connections[alias].in_atomic_block:
         raise error
@@ -138,11 +164,24 @@ def of_all(model: type[StoredModel], keys: list[Key]) -> dict[Key, str]:
                 for key in _existing(model, alias, part):
                     found[key] = alias
         except Error as error:
-            _leave(alias, error)
+            leave(alias, error)
             failed = failed or error
     if failed is not None and any(key not in found for key in keys):
         raise failed
     return found
+
+
+def by_database(model: type[StoredModel], keys: Iterable[K]) -> dict[str, list[K]]:
+    """Return the keys by the alias that has their row; those of no row are of this process's.
+
+    Raises as `of` does.
+    """
+    wanted = list(keys)
+    found = of_all(model, [*wanted])
+    aliases: dict[str, list[K]] = {}
+    for key in wanted:
+        aliases.setdefault(found.get(key, database.primary_alias()), []).append(key)
+    return aliases
 
 
 def _existing(model: type[Model], alias: str, keys: list[Key]) -> Iterator[Key]:
@@ -241,7 +280,7 @@ def in_each(
         except needless as error:
             refused.append(error)
         except Error as error:
-            _leave(alias, error)
+            leave(alias, error)
             if alias == first:
                 raise  # Nothing has changed.
             failed[alias] = error

@@ -5,13 +5,14 @@ import os
 import resource
 import socket
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from contextlib import suppress
 from datetime import UTC, datetime
 from enum import IntEnum
 
 from django.db import Error, connections
 
+from django_ojs import formatting
 from django_ojs.conf import settings
 from django_ojs.handlers import job_types
 from django_ojs.models.worker import Directive
@@ -91,7 +92,11 @@ class Exit(IntEnum):
 
 
 class WorkerProcess:
-    """Runs jobs until it is stopped. `on_signal` may be called from a signal handler."""
+    """Runs jobs until it is stopped. `on_signal` may be called from a signal handler.
+
+    `check` returns what is wrong with the database, or raises its error: the process begins when
+    nothing is.
+    """
 
     def __init__(
         self,
@@ -101,6 +106,7 @@ class WorkerProcess:
         parent: int | None = None,
         isolation: Isolation = Isolation.ANY,
         status: ProcessStatus | None = None,
+        check: Callable[[], str | None] | None = None,
     ) -> None:
         self.id = worker_id or f"worker_{ids.uuid7()}"
         self.job_log = JobLog()
@@ -111,6 +117,7 @@ class WorkerProcess:
         self._parent = parent
         self._isolation = isolation
         self._status = status
+        self._check = check
         self._isolated_checked_at = float("-inf")
         # Claims and other queries of this thread rest until then, while the database is away.
         self._away_until = 0.0
@@ -133,6 +140,8 @@ class WorkerProcess:
 
     def run(self) -> Exit:
         """Work until stopped, or (`once`) until the queues are empty."""
+        if not self._await_database():
+            return Exit.OK
         config = self._config
         self._in_flight = JobsInFlight(self._status)
         self._batch_sizer = BatchSizer(config.threads)
@@ -188,6 +197,26 @@ class WorkerProcess:
             if self._replace and self._lifecycle.state is not Directive.TERMINATE
             else Exit.OK
         )
+
+    def _await_database(self) -> bool:
+        """Wait until nothing is wrong with the database. Return False if stopped before that."""
+        backoff, logged = Backoff(), ""
+        while self._check is not None and not self.is_stopped:
+            try:
+                with formatting.in_english():
+                    problem = self._check()
+            except Error:
+                problem = ""  # It does not respond yet, which the start of the worker has logged.
+            finally:
+                connections.close_all()
+            if problem is None:
+                break
+            if problem and problem != logged:
+                logged = problem
+                logger.error("%s The worker begins when that is done.", problem)
+            self._wake.wait(backoff.pause())
+            self._check_replacement()
+        return not self.is_stopped
 
     @property
     def claimed(self) -> int:

@@ -12,11 +12,11 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from types import FrameType
+from types import FrameType, MappingProxyType
 
 from django.conf import settings as django_settings
 from django.db import Error, connections
@@ -100,13 +100,20 @@ class Supervisor:
     each other: a database that is down stops nothing but its own processes.
 
     It holds no database connection while it forks: a child would share it.
+
+    `unchecked`: for databases that could not be checked before, what a process does first; see
+    `WorkerProcess`.
     """
 
     def __init__(
-        self, config: WorkerConfig, code_changed: Callable[[], bool] | None = None
+        self,
+        config: WorkerConfig,
+        code_changed: Callable[[], bool] | None = None,
+        unchecked: Mapping[str | None, Callable[[], str | None]] = MappingProxyType({}),
     ) -> None:
         self._config = config
         self._code_changed = code_changed
+        self._unchecked = unchecked
         self._children: dict[int, Child] = {}
         self._groups = {
             alias: ProcessGroup(database=alias, wanted=config.processes)
@@ -207,7 +214,8 @@ class Supervisor:
         parent = os.getpid()
         pid = os.fork()
         if not pid:
-            _run_child(config, worker_id, parent, isolation, status, alias)
+            check = self._unchecked.get(alias)
+            _run_child(config, worker_id, parent, isolation, status, alias, check)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         self._children[pid] = child = Child(
             pid=pid,
@@ -334,6 +342,7 @@ def _run_child(
     isolation: Isolation,
     status: ProcessStatus,
     alias: str | None,
+    check: Callable[[], str | None] | None,
 ) -> None:
     code = 1
     try:
@@ -348,7 +357,12 @@ def _run_child(
         os.setpgid(0, 0)
         code = run_process(
             WorkerProcess(
-                config, worker_id=worker_id, parent=parent, isolation=isolation, status=status
+                config,
+                worker_id=worker_id,
+                parent=parent,
+                isolation=isolation,
+                status=status,
+                check=check,
             )
         )
     except BaseException:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import html
 import re
 from collections.abc import Iterator
 from unittest import mock
 
 import pytest
 from django.db import OperationalError, connections, transaction
+from django.db.models.functions import Now
 from django.test import Client, override_settings
 
 import django_ojs as ojs
-from django_ojs.models import Job, Queue
+from django_ojs.admin import query_timeout
+from django_ojs.models import ApiKey, BulkOperation, Job, Queue
 from django_ojs.operations import queues
+from django_ojs.operations.access import api_keys, key_expiry
 from django_ojs.storage.figures import rollups
 from tests.admin.users import root
 
@@ -86,13 +90,20 @@ def test_the_pages_show_one_system() -> None:
         queues.resume("shared")
     client.post(f"{BASE}queue/action/pause/", {"key": "shared", "confirmed": "1"})
     assert Queue.objects.using("other").get(pk="shared").paused_at is not None
-    client.post(
+    purged = client.post(
         f"{BASE}queue/action/purge/",
         {"key": "shared", "confirmed": "1", "states": "cancelled", "confirm_name": "shared"},
-    )
+        follow=True,
+    ).content.decode()
+    # One of each: a sum is not hidden behind equal numbers.
+    for alias in ALIASES:
+        assert f"{alias}: 1 job of shared (cancelled) deleted." in purged.lower()
     for alias in ALIASES:
         assert not Job.objects.using(alias).filter(state="cancelled").exists()
-    assert "4" in text(client, "queue/shared/change/?database=*")
+    # Three are left in all, one of them in the first.
+    for database, waiting in (("default", 1), ("other", 2), ("*", 3)):
+        shown = text(client, f"queue/shared/change/?database={database}")
+        assert f"Available {waiting} Pending" in shown, shown
     assert current(client, "queue/shared/change/") == "All databases"
     assert current(client, "job/") == "default"
 
@@ -125,3 +136,56 @@ def test_pages_of_one_database_have_no_switch() -> None:
             response = client.get(BASE + page)
             assert 'aria-label="Database"' not in response.content.decode()
             assert "ojs_database" not in response.cookies
+
+
+def test_what_is_confirmed_is_done_in_the_database_that_was_shown() -> None:
+    for alias in ALIASES:
+        with transaction.atomic(using=alias):
+            ojs.enqueue("job.same", queue="mail")
+    client = root()
+    listed = client.get(f"{BASE}job/?database=other&q=queue:mail&all=1").content.decode()
+    (link,) = re.findall(r'href="([^"]*/cancel/\?[^"]*)"', listed)
+    # Meanwhile another tab of the browser shows the other database.
+    text(client, "job/?database=default")
+    page = client.get(html.unescape(link)).content.decode()
+    assert 'name="database" value="other"' in page
+    text(client, "job/?database=default")
+    fields = dict(re.findall(r'<input type="hidden" name="(\w+)" value="([^"]*)"', page))
+    done = client.post(html.unescape(link), {**fields, "confirmed": "1"}, follow=True)
+    assert done.status_code == 200
+    operation = BulkOperation.objects.using("other").get()
+    # The pages that follow are those of that database: ids of operations are not unique over all.
+    assert current(client, "bulkoperation/") == "other"
+    assert "queue:mail" in text(client, f"bulkoperation/{operation.pk}/change/")
+    assert not BulkOperation.objects.using("default").exists()
+
+
+@pytest.mark.postgresql
+def test_a_database_that_hangs_delays_no_page_for_long(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(query_timeout.timed_queries.__wrapped__, "__defaults__", (0.2,))
+    client = root()
+    other = connections["other"].copy()
+    try:
+        with other.cursor() as cursor:
+            cursor.execute("BEGIN; LOCK TABLE ojs_job, ojs_count, ojs_queue, ojs_worker")
+        # Without its own timeout there, this would wait for the lock for ever.
+        shown = text(client, "overview/?database=*")
+        assert "because the database does not respond: other." in shown
+    finally:
+        other.close()
+    assert "does not respond" not in text(client, "overview/?database=*")
+
+
+def test_api_keys_are_at_home_whichever_database_is_selected() -> None:
+    with ojs.using("other"):
+        key, presented = api_keys.create(name="program", scopes=["read"])
+        # As a middleware that selects a database would leave it for a request.
+        assert api_keys.find(presented).prefix == key.prefix
+        api_keys.replace(key.prefix)
+        assert key_expiry.with_replacement(api_keys.keys()).count() == 2
+    assert ApiKey.objects.using("default").count() == 2
+    assert not ApiKey.objects.using("other").exists()
+    # Such a finding is one of the home alone.
+    ApiKey.objects.using("default").update(revoked_at=Now(), refused_at=Now())
+    overview = text(root(), "overview/?database=*")
+    assert overview.count(f"({key.prefix})") == 1, overview

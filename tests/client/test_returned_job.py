@@ -157,3 +157,19 @@ def test_whatever_json_can_carry_comes_back_equal(args: list[JSON], meta: dict[s
     assert_faithful(job)
     stored = ojs.get_job(job.pk)
     assert (stored.args, stored.meta) == (args, meta)
+
+
+@pytest.mark.parametrize("tags", [[], ["x"]], ids=["the short way", "the ordinary way"])
+def test_results_do_not_change_with_what_the_caller_gave(tags: list[str]) -> None:
+    meta = {"order": {"number": 1}, "lines": [[1], (2,)]}
+    requests = [ojs.request("test.job", [number], meta=meta, tags=tags) for number in range(2)]
+    jobs = [*ojs.enqueue_batch(requests), ojs.enqueue("test.job", meta=meta, tags=tags)]
+    meta["order"]["number"] = 2  # type: ignore[call-overload, index]  # it is a dict
+    meta["lines"].append(3)  # type: ignore[attr-defined]  # it is a list
+    stored = {"order": {"number": 1}, "lines": [[1], [2]]}
+    assert [job.model().meta for job in jobs] == [stored] * 3
+    assert [job.job().meta for job in jobs] == [stored] * 3
+    # Nor with one another.
+    assert jobs[0].envelope is not None
+    jobs[0].envelope.meta["order"]["number"] = 3  # type: ignore[index]  # as above
+    assert [job.model().meta["order"]["number"] for job in jobs] == [3, 1, 1]

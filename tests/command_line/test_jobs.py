@@ -178,7 +178,7 @@ def test_show_of_what_is_no_job_fails() -> None:
     workflow = group(send.s("ada")).enqueue()
     other = ojs("show", str(workflow.id))
     assert other.code == 2
-    assert "This is the id of a workflow." in other.err
+    assert f"manage.py ojs workflows show {workflow.id}" in other.err
     (job,) = Job.objects.filter(workflow_id=workflow.id)
     assert f"workflow   {workflow.id}" in ojs("show", str(job.pk)).out
     group(send.s("bob"), send.s("cyd")).enqueue()

@@ -40,6 +40,28 @@ def test_the_command_line_shows_one_system() -> None:
     assert ojs("cancel", keys["other"]).code == 0
     states = dict(Job.objects.using("other").values_list("type", "state"))
     assert states == {"job.other": "cancelled"}
+    # So are those of jobs in both; one that is not there is the only one that fails.
+    both = []
+    for alias in ("default", "other"):
+        with transaction.atomic(using=alias):
+            both.append(str(django_ojs_api.enqueue("job.both", queue="both").id))
+    planned = ojs("cancel", *both, "--dry-run")
+    assert "This would cancel 2 jobs" in planned.out
+    assert all(key in planned.out for key in both)
+    unknown = str(django_ojs_api.new_id())
+    done = ojs("cancel", *both, unknown, "--yes", "--json")
+    assert (done.code, done.json["done"], done.json["failed"]) == (1, 2, 1), done
+    assert list(done.json["errors"]) == [unknown]
+    for alias in ("default", "other"):
+        assert Job.objects.using(alias).get(queue="both").state == "cancelled"
+        Job.objects.using(alias).filter(queue="both").delete()
+    with transaction.atomic(using="other"):
+        chain = django_ojs_api.chain(django_ojs_api.request("job.first", queue="far")).enqueue()
+    assert str(chain.id) in ojs("workflows", "list").out
+    (step,) = ojs("workflows", "show", chain.id, "--json").json["steps"]
+    assert (step["type"], step["job_state"]) == ("job.first", "available")
+    assert ojs("workflows", "cancel", chain.id, "--yes").code == 0
+    Job.objects.using("other").filter(queue="far").delete()
     # A search acts in each database.
     assert ojs("cancel", "queue:default", "--yes").code == 0
     assert Job.objects.get().state == "cancelled"

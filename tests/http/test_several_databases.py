@@ -105,19 +105,49 @@ def test_a_job_is_found_by_its_id_in_whichever_database_it_is() -> None:
         api.post(f"admin/workers/{unknown}/quiet").error(404, "not_found")
 
 
+def test_jobs_that_are_named_by_id_are_changed_where_they_are() -> None:
+    keys = [push(alias) for alias in ALIASES]
+    unknown = str(ojs.new_id())
+    body = {"job_ids": [*keys, unknown], "confirm": True}
+    done = api.post("admin/jobs/bulk/cancel", body).ok()
+    assert (done["cancelled"], done["failed"]) == (2, 1)
+    assert [each["job_id"] for each in done["errors"]] == [unknown]
+    for alias, key in zip(ALIASES, keys, strict=True):
+        assert states(alias) == {key: "cancelled"}
+    here = api.post("admin/jobs/bulk/delete?database=other", body).ok()
+    assert (here["deleted"], here["failed"]) == (1, 2)
+    assert len(states("default")) == 1
+
+
 def test_a_batch_is_stored_in_the_database_that_one_job_would_be_stored_in() -> None:
     job = {"type": "test.job", "args": []}
     with transaction.atomic(using="other"):
         api.post("jobs/batch", {"jobs": [job, job]}).ok(201)
     assert len(states("other")) == 2
-    # As Python does: with which of the two transactions it commits is for the caller to say.
-    with (
-        pytest.raises(WrongDatabase),
-        transaction.atomic(using="default"),
-        transaction.atomic(using="other"),
+    # A site may wrap each request in transactions: they are not those of who sent it, who cannot
+    # say with which one a job commits.
+    steps = {"type": "chain", "steps": [job, job]}
+    for databases, parameter, stored_in in (
+        (ALIASES, "", "default"),
+        (ALIASES, "?database=other", "other"),
+        ([], "", "default"),
     ):
-        api.post("jobs/batch", {"jobs": [job, job]})
-    assert states("default") == {}
+        before = len(states(stored_in))
+        with (
+            override_settings(OJS={**OJS, "DATABASES": databases}),
+            transaction.atomic(using="default" if databases else "other"),
+            transaction.atomic(using="other"),
+        ):
+            api.post(f"jobs{parameter}", job).ok(201)
+            api.post(f"jobs/batch{parameter}", {"jobs": [job, job]}).ok(201)
+            api.post(f"workflows{parameter}", steps).ok(201)
+        assert len(states(stored_in)) == before + 4
+    with (
+        override_settings(OJS={**OJS, "DATABASES": []}),
+        transaction.atomic(using="other"),
+        pytest.raises(WrongDatabase),
+    ):
+        ojs.enqueue("test.job")
 
 
 def test_a_parameter_names_the_database_of_a_request() -> None:

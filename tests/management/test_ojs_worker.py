@@ -53,7 +53,8 @@ class Supervised:
     reload = False
     connections: dict[str, dict[str, Any]]
 
-    def __init__(self, config: WorkerConfig, code_changed: Any = None) -> None:
+    def __init__(self, config: WorkerConfig, code_changed: Any, unchecked: Any) -> None:
+        assert not unchecked
         Supervised.config, Supervised.code_changed = config, code_changed
         Supervised.connections = {name: dict(connections.settings[name]) for name in connections}
 

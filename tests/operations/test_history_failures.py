@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from io import StringIO
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.core.management import call_command
@@ -230,16 +231,27 @@ def test_what_is_rebuilt_is_what_was_lost_whatever_other_runs_were() -> None:
         return [(each.run, each.type) for each in execution_history.read(read(job.pk))]
 
     # Runs that spend no attempt, because other jobs may be the cause, are no lost failures.
-    beside = push(queue="beside", retry=hourly(9))
-    with without_history():
-        fail.fail(run(beside, "a").id, BOOM)
-    claimed = run(beside, "b")
-    claim(push(queue="beside"), "b")
-    rescue.rescue(["b"])
-    run(beside, "c")
-    fail.fail_beside_others(beside.pk, BOOM, others=1)
-    assert read(beside.pk).spent == 1
-    assert rebuilt(beside) == [(1, None)]
+    for queue in ("beside", "old"):
+        beside = push(queue=queue, retry=hourly(9))
+        with without_history():
+            fail.fail(run(beside, "a").id, BOOM)
+        claimed = run(beside, "b")
+        claim(push(queue=queue), "b")
+        rescue.rescue(["b"])
+        run(beside, "c")
+        fail.fail_beside_others(beside.pk, BOOM, others=1)
+        assert read(beside.pk).spent == 1
+        if queue == "old":
+            # Of a row that does not say so, its message does.
+            Attempt.primary.filter(job=beside).update(spent_attempt=None)
+        assert rebuilt(beside) == [(1, None)]
+    # What a handler says of its run is no record of that.
+    says = push(queue="says", retry=hourly(9))
+    said = Failure(type="Quiet", message="this run spends no attempt, says the handler")
+    for message in (said, BOOM):
+        fail.fail(run(says, "b").id, message)
+    assert [each.spent_attempt for each in Attempt.primary.filter(job=says)] == [True, True]
+    assert rebuilt(says) == []
     # A worker that died leaves no start of the run, as one that returned it.
     lapsed = push(queue="lapsed", retry=hourly(9))
     claimed = run(lapsed, "d")
@@ -298,3 +310,29 @@ def test_rebuilt_runs_take_no_place_of_newer_ones(monkeypatch: pytest.MonkeyPatc
     call_command("ojs", "show", str(job.pk), no_color=True, stdout=shown)
     table = shown.getvalue().partition("OUTCOME")[2].splitlines()[1:]
     assert [line.split()[0] for line in table if line.strip()[:1].isdigit()] == list("1234")
+
+
+def test_postponements_are_recorded_once_and_never_instead_of_a_failure() -> None:
+    """Until a deployment ends, a job may be postponed every half minute."""
+    job = push(queue="later", retry=hourly(9))
+    missing = Failure(type="handler.not_found", message="no handler")
+
+    def run(end: Callable[[UUID], Any]) -> None:
+        Job.primary.filter(state="retryable").update(due_at=F("created_at"))
+        (claimed,) = fetch.fetch(["later"])
+        end(claimed.id)
+
+    for error in (missing, missing, BOOM):
+        run(lambda key, error=error: fail.postpone(key, error, delay=HOUR))
+    run(lambda key: fail.fail(key, BOOM))
+    for _ in range(2):
+        run(lambda key: fail.postpone(key, BOOM, delay=HOUR))
+    run(lambda key: fail.requeue(key, BOOM))
+    run(lambda key: fail.postpone(key, BOOM, delay=HOUR))
+    found = Attempt.primary.filter(job=job).order_by("run")
+    assert [(each.run, each.outcome, each.spent_attempt) for each in found] == [
+        *((1, "returned", False), (3, "returned", False), (4, "failed", True)),
+        *((5, "returned", False), (7, "returned", False), (8, "returned", False)),
+    ]
+    # A gap that is no failure is not rebuilt.
+    assert history_rebuild.rebuild(job.pk).events == 0

@@ -140,7 +140,8 @@ class JobRules(RuleBasedStateMachine):
     @rule(run=runs, with_error=st.booleans())
     def requeue(self, run: Run, with_error: bool) -> None:
         def after(job: Entry) -> None:
-            job.traces += with_error
+            if with_error:
+                job.note()
             self.model.move(job, "return", "available", returned=job.returned + 1)
 
         error = BOOM if with_error else None
@@ -149,7 +150,9 @@ class JobRules(RuleBasedStateMachine):
     @rule(run=runs, wait=st.sampled_from([1, 3]))
     def postpone(self, run: Run, wait: int) -> None:
         def after(job: Entry) -> None:
-            job.traces += 1
+            # One after the other of the same reason are recorded once.
+            if not job.is_postponed:
+                job.note(is_postponed=True)
             due = self.model.now + wait * HOUR
             self.model.move(job, "fail", "retryable", due=due, returned=job.returned + 1)
 
@@ -190,7 +193,8 @@ class JobRules(RuleBasedStateMachine):
                 operation(key)
         elif (job.state, event, target) in ROWS:
             operation(key)
-            job.traces += job.state == "active"
+            if job.state == "active":
+                job.note()
             self.model.move(job, event, target, **values)
         elif (event, job.state) == ("cancel", "cancelled"):
             operation(key)

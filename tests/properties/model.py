@@ -34,9 +34,16 @@ class Entry:
     finished: int = 0
     dead: bool = False
     traces: int = 0
+    #: The last of its traces is of a run that was postponed.
+    is_postponed: bool = False
     #: The workers that died with it; how often beside other jobs.
     killed: set[str] = field(default_factory=set)
     lost_with_others: int = 0
+
+    def note(self, *, is_postponed: bool = False) -> None:
+        """A run leaves a trace."""
+        self.traces += 1
+        self.is_postponed = is_postponed
 
 
 class Model:
@@ -77,7 +84,7 @@ class Model:
         return [job.key for job in found[:count]]
 
     def lose(self, job: Entry, event: str, again: str) -> None:
-        job.traces += 1
+        job.note()
         if job.attempt - job.returned < job.max_attempts:
             self.move(job, event, again, due=self.now + HOUR)
         else:
@@ -92,7 +99,7 @@ class Model:
             if is_alone or job.lost_with_others >= ISOLATED_AFTER:
                 self.lose(job, "lapse", "available")
             else:
-                job.traces += 1
+                job.note()
                 job.lost_with_others += 1
                 self.move(job, "lapse", "available", returned=job.returned + 1)
         if is_alone and (cause := orphans[0]).lost_with_others >= ISOLATED_AFTER:

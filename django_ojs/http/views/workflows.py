@@ -69,7 +69,7 @@ class Workflows(OJSView):
         for job in jobs:
             check_access(job, self.access)
         self.make_known(queues={job.queue for job in jobs}, types={job.type for job in jobs})
-        workflow = workflows.create(graph)
+        workflow = workflows.create(graph, has_transaction=False)
         location = {"Location": f"{request.path}/{workflow.pk}"}
         return json_response(_response(workflow), 201, location)
 

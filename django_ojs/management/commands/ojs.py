@@ -22,6 +22,7 @@ from django_ojs.command_line import (
     other_queues,
     queues,
     transfer,
+    workflows,
 )
 from django_ojs.command_line.console import Console, discard_output
 from django_ojs.command_line.database_check import require_database, unknown_alias
@@ -42,6 +43,7 @@ Operate background jobs from a shell: what the admin does, and a check of the wh
   manage.py ojs jobs state:discarded queue:email    find jobs, as the search of the admin does
   manage.py ojs show ID --args                      one job, its runs and its arguments
   manage.py ojs retry is:dead queue:email           retry all jobs of a search
+  manage.py ojs workflows list --state running      the workflows, and how far each is
   manage.py ojs cron list                           the schedules, and when each runs next
   manage.py ojs doctor                              what is wrong, why it matters, what to do
 
@@ -63,6 +65,7 @@ SUBCOMMANDS: Final[dict[str, Subcommand]] = {
         *figures.SUBCOMMANDS,
         *jobs.SUBCOMMANDS,
         *changes.SUBCOMMANDS,
+        *workflows.SUBCOMMANDS,
         *queues.SUBCOMMANDS,
         *cron.SUBCOMMANDS,
         *deletion.SUBCOMMANDS,
@@ -100,9 +103,13 @@ def _run(subcommand: Subcommand, console: Console, options: Mapping[str, Any]) -
         return FAILED if missing else code
     if subcommand.name in _IN_ONE:
         return subcommand.run(console, options)
-    if (key := _job_of(options)) is not None:
-        with locations.database_of(Job, key):
+    keys = _jobs_of(options)
+    if len(keys) == 1:
+        with locations.database_of(Job, keys[0]):
             return subcommand.run(console, options)
+    if (keys and subcommand in changes.SUBCOMMANDS) or options.get("ids"):
+        # Each job, or workflow, is found where it is.
+        return subcommand.run(console, options)
     if options["json"]:
         raise usage_error(
             _("With --json, --database must name one of %(names)s.") % {"names": ", ".join(known)}
@@ -139,14 +146,13 @@ def _text_of(error: Exception) -> str:
     return str(error)
 
 
-def _job_of(options: Mapping[str, Any]) -> UUID | None:
-    """Return the id of the job that the arguments name, if they name one."""
-    words = list(options.get("words") or [])
-    text = options.get("id") or (words[0] if len(words) == 1 else "")
+def _jobs_of(options: Mapping[str, Any]) -> list[UUID]:
+    """Return the ids of the jobs that the arguments name, if they name nothing else."""
+    named = [options["id"]] if options.get("id") else list(options.get("words") or [])
     try:
-        return parse_id(text)
+        return [parse_id(text) for text in named]
     except OJSError:
-        return None
+        return []
 
 
 class Command(BaseCommand):

@@ -18,7 +18,12 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_ojs import schedules
-from django_ojs.command_line.database_check import require_database, unknown_alias, with_retries
+from django_ojs.command_line.database_check import (
+    require_database,
+    schema_problem,
+    unknown_alias,
+    with_retries,
+)
 from django_ojs.conf import settings
 from django_ojs.formatting import error_message
 from django_ojs.logging import component
@@ -264,7 +269,9 @@ class Command(BaseCommand):
             return
         watch = CodeWatch() if django_settings.DEBUG and not options["no_reload"] else None
         changed = None if watch is None else lambda: watch() and _can_start()
-        if Supervisor(config, code_changed=changed).run():
+        # A database that was down, or not migrated, is checked when it is there.
+        unchecked = {alias: schema_problem for alias in databases if alias not in available}
+        if Supervisor(config, code_changed=changed, unchecked=unchecked).run():
             os.execv(sys.executable, get_child_arguments())
 
     def _log_start(self, config: WorkerConfig) -> None:

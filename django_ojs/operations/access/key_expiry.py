@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 
 from django_ojs.models import ApiKey
 from django_ojs.operations.access import api_keys
+from django_ojs.storage import database
 
 #: A key is about to expire in its last week, and in the last quarter of a shorter lifetime.
 SOON: Final = timedelta(days=7)
@@ -37,6 +38,7 @@ class KeyProblem:
     replaced_by: str | None
 
 
+@database.at_home
 def with_replacement(keys: QuerySet[ApiKey]) -> QuerySet[ApiKey]:
     """Add to each key the prefix of the latest key that replaced it, as `replaced_by`."""
     newer = ApiKey.primary.filter(principal=OuterRef("principal"), pk__gt=OuterRef("pk"))

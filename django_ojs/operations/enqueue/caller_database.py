@@ -20,11 +20,12 @@ _PACKAGE: Final = f"{Path(__file__).parents[2]}{os.sep}"
 _BRIDGES: Final = ("asgiref", "concurrent.futures", "threading")
 
 
-def database_of_caller() -> AbstractContextManager[None]:
+def database_of_caller(*, has_transaction: bool = True) -> AbstractContextManager[None]:
     """Return a context in which jobs are stored in the database of the caller's transaction.
 
-    Only for jobs in several databases. Outside of a transaction it is the database of this process.
-    Raises WrongDatabase in the transactions of two of these databases.
+    Only for jobs in several databases. Outside of a transaction it is the database of this process,
+    and so it is in those of two databases if none of them is the caller's (not `has_transaction`);
+    otherwise those raise WrongDatabase.
     """
     several = settings().databases
     opened = [
@@ -32,6 +33,8 @@ def database_of_caller() -> AbstractContextManager[None]:
         for connection in connections.all(initialized_only=True)
         if connection.alias in several and database.is_in_transaction(connection)
     ]
+    if len(opened) > 1 and not has_transaction:
+        return database.using(database.primary_alias())
     if len(opened) > 1:
         named = " and ".join(f"atomic(using={alias!r})" for alias in opened)
         raise WrongDatabase(
@@ -41,9 +44,11 @@ def database_of_caller() -> AbstractContextManager[None]:
     return database.using(opened[0] if opened else database.primary_alias())
 
 
-def stored_with_caller(store: Callable[[], list[EnqueuedJob]]) -> list[EnqueuedJob]:
+def stored_with_caller(
+    store: Callable[[], list[EnqueuedJob]], *, has_transaction: bool = True
+) -> list[EnqueuedJob]:
     """Store jobs in the database of the caller's transaction; their results know it."""
-    with database_of_caller():
+    with database_of_caller(has_transaction=has_transaction):
         return in_database(store(), database.alias())
 
 

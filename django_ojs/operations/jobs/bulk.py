@@ -7,14 +7,16 @@ transaction changed first is counted as failed, with the reason.
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import reduce
 from typing import Any
 from uuid import UUID
 
-from django.db import OperationalError
+from django.db import Error, OperationalError
 
-from django_ojs.models import AuditEntry
+from django_ojs.models import AuditEntry, Job
 from django_ojs.operations.access import audit_trail
 from django_ojs.operations.jobs.bulk_step import (
+    AWAY,
     BUSY,
     CANCEL,
     CHUNK,
@@ -31,7 +33,7 @@ from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import InvalidRequest, PayloadTooLarge
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.spec.texts import Translatable as _
-from django_ojs.storage import database
+from django_ojs.storage import database, locations
 
 #: Jobs of one call, which takes a few seconds. For more, the caller calls again.
 LIMIT = 10_000
@@ -188,6 +190,8 @@ def _run(action: StepAction, which: Which, within: frozenset[str] | None, limit:
                 _("job_ids must hold at most %(limit)s ids.", limit=limit),
                 details={"field": "job_ids", "max_batch_size": limit},
             )
+        if database.is_to_be_chosen():
+            return _run_where_they_are(action, keys, within, limit)
     entry = _recorded(action, which)
     tally = _Tally(BulkStep(action, expected, within))
     for start in range(0, min(len(keys), limit), CHUNK):
@@ -201,6 +205,33 @@ def _run(action: StepAction, which: Which, within: frozenset[str] | None, limit:
         errors=tuple(tally.errors),
         has_more=len(keys) > limit,
     )
+
+
+def _run_where_they_are(
+    action: StepAction, keys: Sequence[UUID], within: frozenset[str] | None, limit: int
+) -> Summary:
+    """Change jobs by their ids, each in the database that has it.
+
+    Raises the error of a database that does not respond only if nothing has changed.
+    """
+    results: list[Summary] = []
+    for alias, theirs in locations.by_database(Job, keys).items():
+        try:
+            with database.using(alias):
+                results.append(_run(action, theirs, within, limit))
+        except Error as error:
+            locations.leave(alias, error)
+            if not results:
+                raise
+            refused = tuple(Refusal(job_id=key, error=AWAY) for key in theirs[:MAX_ERRORS])
+            number = len(theirs)
+            results.append(
+                Summary(
+                    action=action.name, matched=number, succeeded=0, failed=number, errors=refused
+                )
+            )
+    result = reduce(Summary.plus, results)
+    return replace(result, errors=result.errors[:MAX_ERRORS])
 
 
 def _recorded(action: StepAction, which: Which) -> AuditEntry | None:

@@ -81,8 +81,11 @@ def rebuild(job_id: UUID) -> Rebuilt:
 
 def _has_spent(attempt: Attempt) -> bool:
     """Whether a stored run is a failure, and spent an attempt: other jobs were not its cause."""
-    message = str((attempt.error or {}).get("message", ""))
-    return attempt.outcome in _FAILED and SPENDS_NONE not in message
+    if attempt.outcome not in _FAILED:
+        return False
+    if attempt.spent_attempt is not None:
+        return attempt.spent_attempt
+    return SPENDS_NONE not in str((attempt.error or {}).get("message", ""))
 
 
 def _was_returned(job: Job) -> bool:
@@ -123,6 +126,7 @@ def _attempts(job: Job, runs: Sequence[int], stored: dict[int, Attempt]) -> Iter
                 started_at=job.started_at if is_latest else None,
                 finished_at=finished_at,
                 error=job.error if is_latest else None,
+                spent_attempt=True,
             )
 
 

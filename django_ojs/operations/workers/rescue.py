@@ -237,7 +237,7 @@ def _take_back_some(
     if not held:
         return 0
     error = failure.render()
-    record(held, outcome, error)
+    record(held, outcome, error, spends=spends)
     taken = transitions.take_back(held, error, spends=spends)
     again = {key: queue for key, queue, _, state in taken if state == State.AVAILABLE}
     spent = {key: (queue, type) for key, queue, type, _ in taken if key not in again}

@@ -40,22 +40,24 @@ def check(graph: Graph) -> list[Envelope]:
     ]
 
 
-def create(graph: Graph) -> Workflow:
+def create(graph: Graph, *, has_transaction: bool = True) -> Workflow:
     """Store a workflow and enqueue the jobs of its first steps, in the caller's transaction.
 
+    `has_transaction`: those that are open in this process are the caller's, as they are not where
+    it sent a request.
     Raises as `check` does, QueueFull when there is no room for the first jobs, and Conflict when
     the unique policy of one of them finds another job.
     """
     if database.is_to_be_chosen():
-        with caller_database.database_of_caller():
-            return create(graph)
+        with caller_database.database_of_caller(has_transaction=has_transaction):
+            return create(graph, has_transaction=has_transaction)
     graph = _with_parent(graph)
     queues = sorted({job.queue for job in check(graph)})
     active = interceptor.current()
     kept = None if active is None else active.create_workflow(graph, queues)
     if kept is not None:
         return kept
-    if len(connections.settings) > 1:
+    if len(connections.settings) > 1 and has_transaction:
         # A workflow is followed here: it cannot go through an outbox.
         caller_database.alias_for_caller(may_use_outbox=False)
     return _create(_marked(graph), queues)

@@ -9,6 +9,7 @@ import signal
 import pytest
 from django.core.management import CommandError, call_command
 from django.db import OperationalError, connections, transaction
+from django.db.migrations.recorder import MigrationRecorder
 from django.test import override_settings
 
 import django_ojs as ojs
@@ -117,6 +118,7 @@ def test_a_database_that_is_down_stops_nothing_but_its_own_jobs(start: Start) ->
     ):
         call_command("migrate", database="default", verbosity=0)
         first = quick_job("default")
+        MigrationRecorder(connections["default"]).record_unapplied("django_ojs", "0001_initial")
         home = {name: str(value) for name, value in cluster.settings.items()}
         home["ENGINE"] = "django.db.backends.postgresql"
         connections["default"].close()
@@ -127,6 +129,11 @@ def test_a_database_that_is_down_stops_nothing_but_its_own_jobs(start: Start) ->
         becomes(quick_job("other"), "completed")
         tree.says("The database 'default' does not respond")
         cluster.start()
+        # It has the tables of another release: its processes wait until it is migrated.
+        tree.says("The tables of django_ojs are missing or old in 'default'")
+        assert Job.objects.using("default").get().state == "available"
+        assert not Worker.objects.using("default").exists()
+        call_command("migrate", "django_ojs", fake=True, database="default", verbosity=0)
         becomes(first, "completed")
         pid = worker_of(tree, "default").pid
 
