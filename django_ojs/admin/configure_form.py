@@ -151,7 +151,7 @@ def own_values(queue: Queue) -> dict[str, Any]:
     """Return the values of the form that are stored for a queue."""
     found: dict[str, Any] = {}
     for name, path in _MEMBERS.items():
-        value: Any = queue.config
+        value: Any = _with_one_spelling(queue.config)
         for member in path:
             value = value.get(member) if isinstance(value, dict) else None
         found[name] = _empty(name) if value is None else value
@@ -162,7 +162,7 @@ def own_values(queue: Queue) -> dict[str, Any]:
 
 def changes(queue: Queue, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a submitted form changes in a queue's configuration, by top-level key."""
-    merged = _with(queue.config, values)
+    merged = _with(_with_one_spelling(queue.config), values)
     return {
         top: merged.get(top)
         for top in dict.fromkeys(path[0] for path in _MEMBERS.values())
@@ -195,6 +195,15 @@ def _with(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any
             value = value / 100
         _put(found, path, None if value in ("", []) else value)
     return found
+
+
+def _with_one_spelling(config: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a configuration with its rate as `limit` and `period`, not as the object `rate`."""
+    limits = config.get("rate_limit")
+    if not isinstance(limits, dict) or "limit" in limits or not limits.get("rate"):
+        return dict(config)
+    rest = {name: value for name, value in limits.items() if name != "rate"}
+    return {**config, "rate_limit": {**rest, **limits["rate"]}}
 
 
 def _put(config: dict[str, Any], path: tuple[str, ...], value: Any) -> None:

@@ -117,7 +117,8 @@ def test_an_operator_limits_a_queue_and_sets_its_defaults_without_a_request_over
     known("alpha")
     stored = {
         "concurrency": 2,
-        "rate_limit": {"max_per_second": 5, "limit": 3, "period": "PT1H"},
+        # As the route of the limits stores it.
+        "rate_limit": {"max_per_second": 5, "rate": {"limit": 3, "period": "PT1H"}},
         "default_retry": {"max_attempts": 2, "initial_interval": "PT5S"},
         "default_timeout": "PT1M",
         "retention": {"completed": "PT1H"},
