@@ -193,6 +193,8 @@ def _context(request: HttpRequest, operation: BulkOperation) -> dict[str, Any]:
         "q": search_query.render(which),
         "jobs_query": filter_query(which),
         "changes": describe(operation.changes),
+        # Jobs that matched after they were counted are processed too.
+        "total": total,
         "share": 1.0 if done else share,
         "running": operation.state in bulk_operations.OPEN,
         "changed_before": max(0, (operation.expected or 0) - operation.matched) if done else 0,

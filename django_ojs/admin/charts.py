@@ -219,8 +219,12 @@ def _line(
         if value is None:  # Unknown: a gap in the line.
             pen = "M"
             continue
-        y = height - value / top * height + down
-        path.append(f"{pen}{_text(index * step + shift)} {_text(y)}")
+        x, y = index * step + shift, height - value / top * height + down
+        if pen == "M" and (index + 1 == len(values) or values[index + 1] is None):
+            # A single value between gaps: a line of one point would not be seen.
+            path.append(f"M{_text(x - step / 2)} {_text(y)}H{_text(x + step / 2)}")
+            continue
+        path.append(f"{pen}{_text(x)} {_text(y)}")
         pen = "L"
     return "".join(path)
 

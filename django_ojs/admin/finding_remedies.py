@@ -160,6 +160,7 @@ _REMEDIES: Final[dict[str, _Remedy]] = {
     "full": _full,
     "near": _full,
     "refused": _full,
+    "refused_tenants": _full,
     "unworked": _unworked,
     "late": _late,
     "stale": _workers,

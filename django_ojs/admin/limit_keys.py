@@ -32,6 +32,7 @@ from django_ojs.operations.access import audit
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.rate_limit_policy import check_key
 from django_ojs.spec.scopes import Scope
+from django_ojs.spec.times import parse_duration
 from django_ojs.storage import database, key_limits, key_use
 from django_ojs.storage.key_use import KeyStatus
 
@@ -49,7 +50,15 @@ MAX_ROWS: Final = 5_000
 _MAX_WAITING: Final = 1_000
 
 _LIMITS: Final = ("concurrency", "rate", "rate_period", "throttle", "throttle_period")
-_STATE: Final = ("in_force", "active", "waiting", "at_limit", "paused", "drops")
+_STATE: Final = (
+    "in_force",
+    "active",
+    "waiting",
+    "rescheduled",
+    "at_limit",
+    "paused",
+    "drops",
+)
 
 
 class FirstRowsPaginator(_Paginator):
@@ -312,6 +321,15 @@ class LimitKeyAdmin(OperatorViews, _Admin):
             return self.get_empty_value_display()
         return _("for %(duration)s") % {"duration": duration(left)}
 
+    @admin.display(description=gettext_lazy("rescheduled"))
+    def rescheduled(self, row: LimitKey) -> str:
+        # Rescheduled jobs do not wait, so the key would look idle.
+        until = row.rescheduled_until
+        left = None if until is None else until - timezone.now()
+        if left is None or left.total_seconds() <= 0:
+            return self.get_empty_value_display()
+        return _("due within %(duration)s") % {"duration": duration(left)}
+
     @admin.display(description=gettext_lazy("dropped"))
     def drops(self, row: LimitKey) -> str:
         if row.dropped_at is None:
@@ -371,7 +389,8 @@ def _limits(policy: Any) -> str:
                 if name == "throttle"
                 else _("%(count)s in %(period)s")
             )
-            parts.append(text % {"count": grouped(given["limit"]), "period": given["period"]})
+            period = duration(parse_duration(given["period"], name))
+            parts.append(text % {"count": grouped(given["limit"]), "period": period})
     if policy.get("max_per_second"):
         parts.append(_("%(count)s a second") % {"count": grouped(policy["max_per_second"])})
     return "; ".join(parts)

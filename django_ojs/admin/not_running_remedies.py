@@ -5,7 +5,7 @@ from django.utils.translation import gettext as _
 
 from django_ojs.admin.base import Button, OperatorModelAdmin
 from django_ojs.admin.finding_remedies import jobs, limit_keys, resume
-from django_ojs.models import Job, Worker
+from django_ojs.models import Job, Queue, Worker
 from django_ojs.operations.figures.not_running import NotRunning
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import OJSError
@@ -38,7 +38,9 @@ def _remedies(
             return jobs(page, request, _("Jobs of this type"), JobFilter(type=job.type))
         case "waits" | "limited":
             running = JobFilter(queue=job.queue, states=(State.ACTIVE,))
-            return jobs(page, request, _("Running jobs"), running)
+            queue = Queue(name=job.queue)
+            mend = page.buttons_of(request, queue, "configure") if reason.kind == "limited" else []
+            return [*mend, *jobs(page, request, _("Running jobs"), running)]
         case "limited_by_key":
             assert job.limit_key is not None
             running = JobFilter(queue=job.queue, states=(State.ACTIVE,))

@@ -7,8 +7,9 @@ from django import forms
 from django.http import HttpRequest
 from django.utils.functional import lazy
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy, pgettext_lazy
+from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
 
+from django_ojs.admin import configure_form
 from django_ojs.admin.actions import Action, Skipped
 from django_ojs.admin.job_list import STATE_WORDS
 from django_ojs.conf import settings
@@ -17,17 +18,9 @@ from django_ojs.models import Queue
 from django_ojs.operations import queues
 from django_ojs.operations.figures import stats
 from django_ojs.operations.jobs import bulk
-from django_ojs.spec.queue_config import STRATEGIES, Backpressure
+from django_ojs.spec.queue_config import Backpressure
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
-
-_DEFAULT = pgettext_lazy("a value", "default")
-
-_STRATEGIES = {
-    "reject": gettext_lazy("reject: an enqueue fails"),
-    "block": gettext_lazy("block: an enqueue waits for space, then fails"),
-    "drop_oldest": gettext_lazy("drop_oldest: the oldest jobs are dropped"),
-}
 
 
 def _reason(text: str) -> str:
@@ -45,53 +38,6 @@ _PURGED_BY_DEFAULT = [state.value for state in (State.AVAILABLE, State.SCHEDULED
 _PURGE_LIMIT = 10_000
 
 
-class ConfigureForm(forms.Form):
-    """The bounds of a queue; an empty field falls back to the settings or the default policy."""
-
-    max_depth = forms.IntegerField(
-        required=False,
-        min_value=0,
-        max_value=2**53,
-        label=gettext_lazy("Maximum jobs"),
-        help_text=gettext_lazy("Waiting jobs: available, scheduled and retryable. 0: no bound."),
-    )
-    max_size_bytes = forms.IntegerField(
-        required=False,
-        min_value=0,
-        max_value=2**53,
-        label=gettext_lazy("Maximum bytes"),
-        help_text=gettext_lazy("Size of the waiting jobs as compact JSON. 0: no bound."),
-    )
-    strategy = forms.ChoiceField(
-        required=False,
-        choices=[("", _DEFAULT), *((name, _STRATEGIES[name]) for name in STRATEGIES)],
-        label=gettext_lazy("When full"),
-    )
-    warning_threshold = forms.IntegerField(
-        required=False,
-        min_value=0,
-        max_value=100,
-        label=gettext_lazy("Warning threshold, in %"),
-        help_text=gettext_lazy(
-            "Of the bound. Above it the queue is amber and an event is published."
-        ),
-    )
-    max_envelope_bytes = forms.IntegerField(
-        required=False,
-        min_value=0,
-        label=gettext_lazy("Maximum job size, in bytes"),
-    )
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        for field in self.fields.values():
-            field.widget.attrs["placeholder"] = _DEFAULT
-        limit = number(settings().limits.envelope_bytes)
-        self.fields["max_envelope_bytes"].help_text = _(
-            "Size of a job's envelope; at most %(limit)s. 0: the limit of the server."
-        ) % {"limit": limit}
-
-
 class PurgeForm(forms.Form):
     states = forms.MultipleChoiceField(
         label=gettext_lazy("States"),
@@ -101,36 +47,12 @@ class PurgeForm(forms.Form):
     )
 
 
-def _own_config(queue: Queue) -> Mapping[str, Any]:
-    own = queue.config.get("backpressure") or {}
-    threshold = own.get("warning_threshold")
-    return {
-        "max_depth": own.get("max_depth"),
-        "max_size_bytes": own.get("max_size_bytes"),
-        "strategy": own.get("strategy") or "",
-        "warning_threshold": None if threshold is None else round(threshold * 100),
-        "max_envelope_bytes": queue.config.get("max_envelope_bytes"),
-    }
-
-
 def _configure(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str:
-    bounds: dict[str, Any] = dict(queue.config.get("backpressure") or {})
-    threshold = values["warning_threshold"]
-    submitted = {
-        "max_depth": values["max_depth"],
-        "max_size_bytes": values["max_size_bytes"],
-        "strategy": values["strategy"] or None,
-        "warning_threshold": None if threshold is None else threshold / 100,
-    }
-    bounds = {name: value for name, value in {**bounds, **submitted}.items() if value is not None}
-    queues.configure(
-        queue.name,
-        {"backpressure": bounds or None, "max_envelope_bytes": values["max_envelope_bytes"]},
-    )
-    before = _own_config(queue)
+    before = configure_form.own_values(queue)
     changed = [name for name, value in before.items() if value != values[name]]
     if not changed:
         return lazy_sentence(gettext_lazy("Queue %(queue)s is unchanged."), queue=queue.name)
+    queues.configure(queue.name, configure_form.changes(queue, values))
     return lazy_sentence(
         gettext_lazy("Queue %(queue)s is configured: %(fields)s changed."),
         queue=queue.name,
@@ -271,14 +193,7 @@ def _bound_sentence(bound: Backpressure) -> str:
     }
 
 
-#: The labels of the form, by the members of the configuration.
-_LABELS = {
-    "backpressure.max_depth": gettext_lazy("Maximum jobs"),
-    "backpressure.max_size_bytes": gettext_lazy("Maximum bytes"),
-    "backpressure.strategy": gettext_lazy("When full"),
-    "backpressure.warning_threshold": gettext_lazy("Warning threshold"),
-    "max_envelope_bytes": gettext_lazy("Maximum job size, in bytes"),
-}
+_LABELS = configure_form.labels()
 #: Of these members, 0 is no bound.
 _BOUNDS = ("backpressure.max_depth", "backpressure.max_size_bytes")
 
@@ -345,8 +260,8 @@ ACTIONS = (
         run=_configure,
         consequences=_configure_consequences,
         in_force=_in_force,
-        form=ConfigureForm,
-        initial=_own_config,
+        form=configure_form.ConfigureForm,
+        initial=configure_form.own_values,
         multiple=False,
     ),
     Action(

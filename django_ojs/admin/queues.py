@@ -266,7 +266,7 @@ def _context(
         ),
         "events": None
         if recorded is None
-        else [(event, data_of(event, visible=False)) for event in recorded],
+        else [(event, data_of(event, visible=payload)) for event in recorded],
     }
 
 

@@ -15,7 +15,7 @@ from django_ojs.spec.errors import InvalidRequest, OJSError, UnsupportedFeature
 from django_ojs.spec.rate_limit import RateLimit, check_number, check_on_limit
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import State
-from django_ojs.spec.suggestions import did_you_mean, one_of
+from django_ojs.spec.suggestions import did_you_mean, is_misspelt, one_of
 from django_ojs.spec.tenants import (
     DEFAULT_TENANT,
     MAX_WEIGHT,
@@ -171,6 +171,7 @@ def check(
     for name, value in given.items():
         if name.startswith("_"):
             raise InvalidRequest.of(whole, _("must not have names that begin with an underscore"))
+        _check_spelling(name, value, _CHECKS, prefix)
         if value is not None and name in _CHECKS:
             _CHECKS[name](value, f"{prefix}{name}")
             _check_supported(name, value, prefix)
@@ -183,6 +184,22 @@ def check(
         rule = _("must not be drop_oldest in the default policy")
         raise InvalidRequest.of(f"{prefix}backpressure.strategy", rule)
     return given
+
+
+def _check_spelling(
+    name: str, value: object, known: Mapping[str, Callable[[object, str], None]], prefix: str
+) -> None:
+    # It would be stored as a field of a later version, and have no effect.
+    if name not in known:
+        if is_misspelt(name, tuple(known)):
+            raise _unknown(name, known, f"{prefix}{name}")
+        return
+    check_member = known[name]
+    if isinstance(value, Mapping) and isinstance(check_member, _Object):
+        for member, inner in value.items():
+            _check_spelling(str(member), inner, check_member.members, f"{prefix}{name}.")
+    elif isinstance(value, Mapping) and check_member is _policy:
+        retry_policy.check_spelling(value, f"{prefix}{name}")
 
 
 def _check_supported(name: str, value: object, prefix: str) -> None:
@@ -210,18 +227,19 @@ def _check_names(
     for name, value in given.items():
         field_path = f"{path}.{name}"
         if name not in known:
-            raise InvalidRequest.of(
-                field_path,
-                _(
-                    "is not a field of a queue. %(suggestion)s",
-                    suggestion=did_you_mean(name, tuple(known)),
-                ),
-            )
+            raise _unknown(name, known, field_path)
         check_member = known[name]
         if isinstance(value, Mapping) and isinstance(check_member, _Object):
             _check_names(value, check_member.members, field_path)
         elif isinstance(value, Mapping) and check_member is _policy:
             retry_policy.check_names(value, field_path)
+
+
+def _unknown(name: str, known: Mapping[str, object], path: str) -> InvalidRequest:
+    suggestion = did_you_mean(name, tuple(known))
+    return InvalidRequest.of(
+        path, _("is not a field of a queue. %(suggestion)s", suggestion=suggestion)
+    )
 
 
 def merge(stored: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

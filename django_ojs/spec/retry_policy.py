@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any, Final, Literal
 
 from django_ojs.spec.errors import InvalidRequest, InvalidRetryPolicy
-from django_ojs.spec.suggestions import did_you_mean
+from django_ojs.spec.suggestions import did_you_mean, is_misspelt
 from django_ojs.spec.texts import Translatable as _
 from django_ojs.spec.times import format_duration, parse_milliseconds, parse_seconds
 
@@ -197,6 +197,13 @@ def check_names(data: Mapping[str, Any], path: str = "retry") -> None:
                 ),
                 hint=_("The names of your own fields begin with x_."),
             )
+
+
+def check_spelling(data: Mapping[str, Any], path: str) -> None:
+    """Reject the misspelt name of a field. Raises InvalidRetryPolicy."""
+    for name in data:
+        if name not in _NAMES and is_misspelt(name, _FIELDS):
+            check_names({name: None}, path)
 
 
 def parse(data: object, *, default: RetryPolicy) -> RetryPolicy:

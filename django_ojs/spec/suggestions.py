@@ -17,6 +17,15 @@ def nearest(name: object, known: Collection[str]) -> str | None:
     return near[0] if near else None
 
 
+def is_misspelt(name: object, known: Collection[str]) -> bool:
+    """Whether a name is a known one but for a letter, and hardly a name of its own.
+
+    For objects that may have members that this server does not know.
+    """
+    near = difflib.get_close_matches(str(name), known, n=1, cutoff=0.85)
+    return bool(near) and str(name) not in known and abs(len(near[0]) - len(str(name))) <= 1
+
+
 def did_you_mean(name: object, known: Collection[str]) -> str:
     """Return "Did you mean …?" for the nearest known name; without one, list them all."""
     near = nearest(name, known)

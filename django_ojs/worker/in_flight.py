@@ -154,6 +154,11 @@ class JobsInFlight:
     def __len__(self) -> int:
         return len(self._runs)
 
+    @property
+    def unstored(self) -> int:
+        """Number of runs that have ended and whose outcomes are not stored yet."""
+        return len(self._runs) - self.busy
+
     def all(self) -> list[Run]:
         """Return a snapshot of the runs."""
         with self._lock:

@@ -81,6 +81,14 @@ MAX_REPORTED_TYPES = 500
 #: it turned out to be slow.
 GIVE_BACK_AFTER = MAX_SLOT_WAIT * 3
 
+#: So many jobs may have ended whose outcomes are not stored yet, as when many fail: each failure is
+#: a write of its own. They run again if the process dies, and hold back the other workers and the
+#: next steps of workflows.
+MAX_UNSTORED = 1000
+
+#: Seconds between two looks whether their number has fallen.
+UNSTORED_CHECK_INTERVAL = 0.02
+
 
 class Exit(IntEnum):
     """The exit code of a worker process, for the supervisor."""
@@ -272,7 +280,7 @@ class WorkerProcess:
         wanted = self._batch_sizer.claim_size(self._in_flight.busy)
         if self._config.max_jobs is not None:
             wanted = min(wanted, self._config.max_jobs - self._claimed)
-        if wanted <= 0 or not self._heartbeat.registered:
+        if wanted <= 0 or not self._heartbeat.registered or self._outcomes_pile_up():
             return False
         if time.monotonic() < self._away_until:
             return False
@@ -399,6 +407,8 @@ class WorkerProcess:
             timeout = min(timeout, GIVE_BACK_AFTER)
         if (away := self._away_until - time.monotonic()) > 0:
             timeout = min(timeout, away)
+        if self._outcomes_pile_up():
+            timeout = min(timeout, UNSTORED_CHECK_INTERVAL)
         if not self._heartbeat.registered:
             timeout = min(timeout, HEARTBEAT_CHECK_INTERVAL)
         if (next_start := next_starts.seconds()) is not None:
@@ -417,7 +427,11 @@ class WorkerProcess:
             and self._lifecycle.state is Directive.RUNNING
             and not self._replace
             and self._batch_sizer.claim_size(self._in_flight.busy) > 0
+            and not self._outcomes_pile_up()
         )
+
+    def _outcomes_pile_up(self) -> bool:
+        return self._in_flight.unstored >= MAX_UNSTORED
 
     def _on_listener_connected(self) -> None:
         # The database is back. A notification does not say so: this thread may find no connection

@@ -48,6 +48,12 @@ def test_a_line_ends_where_nothing_is_known() -> None:
     assert line.path == "M100 75L300 75"
 
 
+def test_a_single_value_between_gaps_is_seen() -> None:
+    series = [Series(name="p50", kind="in", values=[None, 4, None, 2], line=True)]
+    (line,) = charts.bars("Waited", list("abcd"), series).lines
+    assert line.path == "M150 0H300M450 60H600"
+
+
 def test_the_table_behind_a_chart_says_what_the_bars_say() -> None:
     chart = drawn()
     assert list(chart.head) == ["time", "done", "failed", "came"]

@@ -15,6 +15,7 @@ from django.test.utils import CaptureQueriesContext, override_settings
 from django.utils import timezone
 
 import django_ojs as ojs
+from django_ojs import formatting
 from django_ojs.models import AuditEntry, LimitKey
 from django_ojs.operations import fail, fetch, limits
 from django_ojs.operations.beat import Registration
@@ -65,9 +66,13 @@ def busy() -> None:
 def test_the_list_says_what_is_at_its_limit_and_why() -> None:
     client = staff("view_limitkey", "view_payload_job")
     page = text(client, LIST)
-    for shown in ("customer:7", "2 at the same time", "concurrency, for", "50 in PT1H"):
+    for shown in ("customer:7", "2 at the same time", "concurrency, for", "50 in 1"):
         assert shown in page
     assert page.count('class="field-paused">for ') == 1
+    assert "due within" not in page
+    add("later", number=3, concurrency=1, on_limit="reschedule")
+    claim()
+    assert text(client, LIST).count('class="field-rescheduled">due within ') == 1
     assert "free" not in page
     assert "Show all" not in page
     assert "free" not in text(client, f"{LIST}?q=cust")
@@ -124,7 +129,7 @@ def test_an_override_is_set_changed_and_removed(caplog: pytest.LogCaptureFixture
     # A key can be overridden before its first job.
     new = {**body, "key": "later"}
     assert client.post(f"{LIST}add/", new).status_code == 302
-    assert "10 in PT1M" in text(client, LIST)
+    assert f"10 in {formatting.duration(60)}" in text(client, LIST)
     assert "letters" in client.post(f"{LIST}add/", {**body, "key": "a b"}).content.decode()
     nothing = {**empty, **never, "key": "none"}
     assert "Give one of the limits" in client.post(f"{LIST}add/", nothing).content.decode()

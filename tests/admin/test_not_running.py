@@ -147,6 +147,7 @@ def test_a_limit_of_the_queue_is_named_with_the_jobs_that_run() -> None:
     said, html = reason(job)
     assert said.startswith("The queue email is at its limit: 2 of its jobs run, and 2 may.")
     assert "Running jobs" in html
+    assert "queue/action/configure/?key=email" in html
     ack.ack(running[0].pk)
     push(queue="email", priority=1)
     fetch.fetch(["email"], count=9)

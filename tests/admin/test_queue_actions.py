@@ -113,6 +113,63 @@ def test_configuring_changes_what_was_filled_in_and_keeps_what_the_form_does_not
     assert Queue.objects.get(pk="alpha").config == {"colour": 3}
 
 
+def test_an_operator_limits_a_queue_and_sets_its_defaults_without_a_request_over_http() -> None:
+    known("alpha")
+    stored = {
+        "concurrency": 2,
+        # As the route of the limits stores it.
+        "rate_limit": {"max_per_second": 5, "rate": {"limit": 3, "period": "PT1H"}},
+        "default_retry": {"max_attempts": 2, "initial_interval": "PT5S"},
+        "default_timeout": "PT1M",
+        "retention": {"completed": "PT1H"},
+        "tenant_fairness": {"enabled": True},
+    }
+    queues.configure("alpha", stored)
+    client = root()
+    page = client.get(f"{DO}configure/", {"key": "alpha"})
+    form = {**CONFIGURE, **dict.fromkeys(page.context["form"].fields, "")}
+    initial = {name: value for name, value in page.context["form"].initial.items() if value}
+    assert initial == {
+        "concurrency": 2,
+        "rate": 3,
+        "rate_period": "PT1H",
+        "default_max_attempts": 2,
+        "default_timeout": "PT1M",
+        "keep_completed": "PT1H",
+    }
+    response = client.post(f"{DO}configure/", {**form, **initial})
+    assert "Queue alpha is unchanged." in said(response)
+    filled_in = {
+        "throttle": "4",
+        "throttle_period": "PT1S",
+        "allowed_job_types": "email.*\nsms.send",
+        "producers": "shop",
+        "default_timeout": "30",
+        "default_max_attempts": "2",
+        "keep_discarded": "P7D",
+    }
+    for wrong, error in (
+        ({"rate": "3"}, "rate_limit.period is required beside limit."),
+        ({"keep_completed": "tomorrow"}, "retention.completed must be an ISO 8601 duration"),
+        ({"default_timeout": "soon"}, "default_timeout must be an ISO 8601 duration"),
+    ):
+        response = client.post(f"{DO}configure/", {**form, **filled_in, **wrong})
+        (errors,) = response.context["form"].errors.values()
+        assert error in errors[0]
+        assert None not in response.context["form"].errors, "it stands at its field"
+    response = client.post(f"{DO}configure/", {**form, **filled_in})
+    assert "Queue alpha is configured" in said(response)
+    assert Queue.objects.get(pk="alpha").config == {
+        "rate_limit": {"max_per_second": 5, "throttle": {"limit": 4, "period": "PT1S"}},
+        "allowed_job_types": ["email.*", "sms.send"],
+        "producers": ["shop"],
+        "default_timeout": 30,
+        "default_retry": {"max_attempts": 2, "initial_interval": "PT5S"},
+        "retention": {"discarded": "P7D"},
+        "tenant_fairness": {"enabled": True},
+    }
+
+
 @override_settings(OJS={"QUEUES": {"alpha": {"backpressure": {"max_depth": 900}}}})
 def test_the_form_of_the_bounds_says_what_is_in_force_and_what_waits() -> None:
     known("alpha")

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import redirect_stdout, suppress
+from io import StringIO
+
 import pytest
+from django.core.management import call_command
 from django.test import Client, override_settings
 
 from django_ojs.admin import queues as pages
 from django_ojs.operations import queues
 from django_ojs.operations.backpressure import rejections
 from django_ojs.spec.errors import QueueFull
+from django_ojs.storage.figures import rollups
 from tests import factories
 from tests.admin.users import VIEW, root, staff
 
@@ -57,10 +62,17 @@ def test_names_of_tenants_are_for_those_who_see_metadata() -> None:
     with pytest.raises(QueueFull):
         add("acme")
     rejections.recorder.reset()
+    rollups.flush()
     viewer = text(staff(*VIEW))
     assert "You need the permission to see payloads for tenants" in viewer
     assert "acme" not in viewer
     reader = staff(*VIEW, "view_payload_job", name="reader")
-    assert ">acme<" in text(reader)
+    shown = text(reader)
+    assert ">acme<" in shown
+    assert '<span class="ojs-muted">tenant_id</span> acme' in shown, "in the event too"
+    assert "</a> were at their bounds</b> in the last hour; 1 job refused." in shown
+    with redirect_stdout(StringIO()) as said, suppress(SystemExit):
+        call_command("ojs", "doctor")
+    assert "Tenants of queue shared were at their bounds in the last hour" in said.getvalue()
     with override_settings(OJS={"ADMIN_REDACT": ["tenant_id"]}):
         assert "acme" not in text(reader)

@@ -89,6 +89,10 @@ def test_zero_and_null_mean_unbounded(unbounded: int | None) -> None:
         ({"tenant_fairness": {"weights": {"acme": 3}}}, "tenant_fairness.enabled"),
         ({"tenant_fairness": {"weights": {"acme": 1.5}}}, "tenant_fairness.weights.acme"),
         ({"tenant_fairness": {"weights": {"": 1}}}, "tenant_fairness.weights"),
+        # Other unknown names are stored.
+        ({"concurency": 3}, "concurency"),
+        ({"default_retry": {"max_attempt": 1}}, "default_retry.max_attempt"),
+        ({"retention": {"canceled": "P1D"}}, "retention.canceled"),
     ],
 )
 def test_an_error_names_the_field_and_not_the_value(given: dict[str, Any], field: str) -> None:

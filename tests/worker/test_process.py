@@ -16,13 +16,14 @@ from django.db import OperationalError
 import django_ojs as ojs
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
+from django_ojs.operations import fail as fails
 from django_ojs.operations import queues
 from django_ojs.operations.enqueue import plain
 from django_ojs.storage import key_limits, notify, queue_limits
 from django_ojs.storage.backoff import Backoff
 from django_ojs.worker import heartbeat as heartbeats
 from django_ojs.worker import process as processes
-from django_ojs.worker.batch_sizer import BatchSizer
+from django_ojs.worker.batch_sizer import MAX_BATCH, BatchSizer
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.process import Exit, WorkerProcess
 from django_ojs.worker.supervisor import SIGNALS, run_process
@@ -234,6 +235,37 @@ def test_it_claims_as_soon_as_a_heartbeat_is_stored_however_long_its_poll_interv
     job = stored(handlers.note.enqueue())
     with working(poll_interval=timedelta(hours=1)):
         becomes(job, "completed")
+
+
+def test_it_claims_no_more_while_the_outcomes_of_many_jobs_are_not_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Failures are stored one by one: jobs that fail at once end faster than that.
+    monkeypatch.setattr(processes, "MAX_UNSTORED", 10)
+    real, open_again, waits = fails.fail, threading.Event(), []
+    real_wait = WorkerProcess._wait
+
+    def fail(*args: Any, **kwargs: Any) -> Any:
+        assert open_again.wait(60)
+        return real(*args, **kwargs)
+
+    def wait(process: WorkerProcess) -> None:
+        if process._in_flight.unstored >= 10 and not process._in_flight.busy:
+            waits.append(1)
+        real_wait(process)
+
+    monkeypatch.setattr(fails, "fail", fail)
+    monkeypatch.setattr(WorkerProcess, "_wait", wait)
+    ojs.enqueue_batch([handlers.throw.s("KeyError") for _ in range(400)])
+    with working() as process:
+        try:
+            eventually(lambda: len(waits) > 20, "it waits until outcomes are stored")
+            # At most one claim more than the bound.
+            assert Job.objects.filter(state="active").count() < 10 + MAX_BATCH
+            assert Job.objects.filter(state="available").exists()
+        finally:
+            open_again.set()
+        eventually(lambda: process.job_log.failed_count == 400, "all have run")
 
 
 def test_a_claim_that_fails_is_tried_again(

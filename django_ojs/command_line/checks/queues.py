@@ -116,6 +116,20 @@ def _texts(each: health.Finding) -> tuple[str, str, str]:
                 _("Those jobs did not run."),
                 _("Start more workers with --queues %(queue)s, or raise its bound.") % values,
             )
+        case "refused_tenants":
+            return (
+                _with_refused(
+                    each,
+                    _("Tenants of queue %(queue)s were at their bounds in the last hour") % values,
+                ),
+                _("Those jobs did not run."),
+                _(
+                    "See which of them have how many jobs on the page of the queue in the admin, "
+                    "start more workers with --queues %(queue)s, or raise the bounds in its "
+                    "tenant_limits."
+                )
+                % values,
+            )
         case "late":
             return (
                 _("The oldest available job of %(queue)s has waited %(age)s; %(number)s wait.")

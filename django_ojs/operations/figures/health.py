@@ -53,6 +53,7 @@ Kind = Literal[
     "full",
     "near",
     "refused",
+    "refused_tenants",
     "unworked",
     "late",
     "stale",
@@ -358,9 +359,11 @@ def _of(row: OverviewRow, *, is_stopped: bool) -> list[Finding]:
             )
         )
     elif refused or dropped:
+        # Without a bound of its own, the bounds of its tenants refused them.
+        of_tenants = row.status.config.tenant_limits is not None and not row.bounded
         found.append(
             Finding(
-                kind="refused",
+                kind="refused_tenants" if of_tenants else "refused",
                 level=Level.FAIR,
                 queue=row.name,
                 refused=refused,
