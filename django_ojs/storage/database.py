@@ -297,7 +297,10 @@ _REASONS: Final = re.compile(
     r"FATAL:\s+(?P<fatal>[^\n]+)|connection refused|connection timeout expired|"
     r"could not translate host name|failed to resolve host|unable to open database file|"
     r"attempt to write a readonly database|server closed the connection unexpectedly|"
-    r"database is locked|session is read-only|canceling statement due to (lock|statement) timeout",
+    r"database is locked|session is read-only|canceling statement due to (lock|statement) timeout|"
+    r"unknown database|unknown server host|can't connect to (local )?server|access denied for user|"
+    r"too many connections|server has gone away|lost connection to server|running with the "
+    r"--read-only option|WSREP has not yet prepared node",
     re.IGNORECASE,
 )
 
