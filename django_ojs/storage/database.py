@@ -226,6 +226,13 @@ def is_in_transaction(connection: BaseDatabaseWrapper) -> bool:
     return not all(getattr(block, "_from_testcase", False) for block in blocks)
 
 
+def kind() -> str:
+    """Return the name of the kind of the jobs' database, without a connection to it."""
+    vendor = connection().vendor
+    # Django has one vendor for both, and MySQL is refused.
+    return "mariadb" if vendor == "mysql" else vendor
+
+
 def dialect(using: str | None = None) -> Dialect:
     """Return the dialect of the jobs' database, or of another alias."""
     return dialect_of(connection(using))
