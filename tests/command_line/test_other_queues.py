@@ -55,12 +55,11 @@ def execute(statement: str, *values: Any) -> Any:
 
 @pytest.fixture
 def background_tasks(handlers: None) -> None:
+    when, repeat = _when(), connection.ops.quote_name("repeat")
     execute(
         "CREATE TABLE background_task (id bigint PRIMARY KEY, task_name varchar(190), "
-        "task_params text, priority integer DEFAULT 0, run_at {when}, {repeat} bigint DEFAULT 0, "
-        "queue varchar(190), failed_at {when}, locked_at {when})".replace(
-            "{when}", _when()
-        ).replace("{repeat}", connection.ops.quote_name("repeat"))
+        f"task_params text, priority integer DEFAULT 0, run_at {when}, {repeat} bigint DEFAULT 0, "
+        f"queue varchar(190), failed_at {when}, locked_at {when})"
     )
 
 

@@ -11,7 +11,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from math import ceil
@@ -29,7 +29,6 @@ from django_ojs.spec.states import State
 from django_ojs.storage.dialects.base import ISOLATION
 from django_ojs.storage.dialects.job_row import JobRow, row_of, size_of
 from django_ojs.storage.dialects.mariadb_checks import problems
-from django_ojs.storage.dialects.row_locks import Kind, RowLocks, slot
 from django_ojs.storage.dialects.rows import (
     Difference,
     Floor,
@@ -37,6 +36,7 @@ from django_ojs.storage.dialects.rows import (
     Stored,
 )
 from django_ojs.storage.dialects.server import QueryLimit
+from django_ojs.storage.dialects.shares import Shares
 from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all
 
 P = ParamSpec("P")
@@ -81,6 +81,10 @@ _UNAVAILABLE: Final = {
 _NO_ID: Final = str(UUID(int=0))
 
 _CLIENT_OPTIONS: Final = {"connect_timeout": 4}
+
+
+class _NotAdmitted(Exception):
+    """Whether there is room is found out under the lock of the queue."""
 
 
 def _code(error: BaseException) -> int:
@@ -191,7 +195,7 @@ def _repeated(
     return repeated
 
 
-class MariaDB(RowLocks):
+class MariaDB(Shares):
     """MariaDB through mysqlclient, or through PyMySQL in its place."""
 
     sql = _SQL
@@ -227,11 +231,28 @@ class MariaDB(RowLocks):
         generated_ids: bool,
         only_if_admitted: bool,
     ) -> list[Stored] | None:
-        if only_if_admitted:
-            queues = {envelope.queue for envelope in envelopes} | {"_default"}
-            if self._rows(connection, "has_bound", {"queues": self.texts(queues)})[0][0]:
-                return None
         rows = [row_of(envelope) for envelope in envelopes]
+        if not only_if_admitted:
+            return self._insert_rows(connection, rows, generated_ids)
+        bounds = self.bounds_of(connection, {row["queue"] for row in rows})
+        if not bounds:
+            stored = self._insert_rows(connection, rows, generated_ids)
+            return stored if stored or len(rows) > 1 else None
+        added: dict[str, tuple[int, int]] = {}
+        for row in rows:
+            if not row.get("pending"):
+                jobs, size = added.get(row["queue"], (0, 0))
+                added[row["queue"]] = jobs + 1, size + size_of(row)
+        with suppress(_NotAdmitted), self._whole(connection):
+            if not self.admit_queues(connection, bounds, added):
+                raise _NotAdmitted  # A transaction of its own gives its locks back.
+            stored = self._insert_rows(connection, rows, generated_ids)
+            return stored if stored or len(rows) > 1 else None
+        return None
+
+    def _insert_rows(
+        self, connection: BaseDatabaseWrapper, rows: Sequence[JobRow], generated_ids: bool
+    ) -> list[Stored]:
         parts: list[list[tuple[int, JobRow]]] = []
         room = 0
         for n, row in enumerate(rows):
@@ -242,8 +263,7 @@ class MariaDB(RowLocks):
             parts[-1].append((n, row))
             room -= size
         if len(rows) == 1:
-            stored = self._insert(connection, parts[0], generated_ids)
-            return None if only_if_admitted and not stored else stored
+            return self._insert(connection, parts[0], generated_ids)
         with self._whole(connection):
             return [job for part in parts for job in self._insert(connection, part, generated_ids)]
 
@@ -268,12 +288,6 @@ class MariaDB(RowLocks):
             Stored(self.uuid(key), state, *cast("Any", [*map(self.time, times), size]))
             for key, state, *times, size in rows
         ]
-
-    def _lock_name(
-        self, connection: BaseDatabaseWrapper, kind: Kind, name: str, timeout: float
-    ) -> bool:
-        how = f"WAIT {max(1, ceil(timeout))}"
-        return all(self._lock_slots(connection, [slot(kind, name)], how).values())
 
     def queue_counts(
         self, connection: BaseDatabaseWrapper, queue: str, states: Sequence[str]
