@@ -60,6 +60,11 @@ _CHANGES: Final = 5000
 #: which is 16 MiB unless the server has another value. At least one job.
 _STATEMENT_BYTES: Final = 2**20
 
+#: Keys in one statement that has a part for each.
+_KEYS: Final = 100
+#: Rows of a recursion in one statement: less than max_recursive_iterations.
+_RECURSION: Final = 500
+
 _AVAILABLE: Final = State.AVAILABLE.value
 _SCHEDULED: Final = State.SCHEDULED.value
 _PENDING: Final = State.PENDING.value
@@ -533,25 +538,41 @@ class MariaDB(Shares):
     def limit_keys_use(
         self, connection: BaseDatabaseWrapper, keys: Collection[str]
     ) -> list[KeyRow]:
-        found = [self._rows(connection, "limit_keys_use", {"key": key}) for key in sorted(keys)]
-        return [KeyRow(*row) for rows in found for row in rows]
+        return [KeyRow(*row) for row in self._each(connection, _SQL["limit_keys_use"], keys)]
 
     def limit_keys_waiting(
         self, connection: BaseDatabaseWrapper, keys: Collection[str], most: int
     ) -> list[tuple[str, int, str | None]]:
-        found: list[tuple[str, int, str | None]] = []
-        for key in sorted(keys):
-            found += self._rows(connection, "limit_keys_waiting", {"key": key, "most": most})
+        return self._each(connection, _SQL["limit_keys_waiting"], keys, most=most)
+
+    def _each(
+        self, connection: BaseDatabaseWrapper, statement: str, keys: Collection[str], **values: Any
+    ) -> list[Any]:
+        """Return the rows of a statement about one key for each of these keys.
+
+        A derived table cannot refer to the key of its row: one statement about each, together.
+        """
+        found: list[Any] = []
+        names = sorted(keys)
+        for start in range(0, len(names), _KEYS):
+            part = names[start : start + _KEYS]
+            texts = [statement.replace("%(key)s", f"%(key{n})s") for n in range(len(part))]
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    " UNION ALL ".join(texts), values | {f"key{n}": k for n, k in enumerate(part)}
+                )
+                found += cursor.fetchall()
         return found
 
     def limit_keys(self, connection: BaseDatabaseWrapper, limit: int) -> list[str]:
         found: list[str] = []
         while len(found) < limit:
-            after = found[-1] if found else ""
-            key = self._rows(connection, "next_limit_key", {"after": after})[0][0]
-            if key is None:
+            number = min(limit - len(found), _RECURSION)
+            values = {"after": found[-1] if found else "", "number": number}
+            more = [key for (key,) in self._rows(connection, "limit_keys", values)]
+            found += more
+            if len(more) < number:
                 break
-            found.append(key)
         return found
 
     def held_jobs(
@@ -694,6 +715,9 @@ class MariaDB(Shares):
 
     def is_contention_error(self, error: OperationalError) -> bool:
         return _code(error) in _CONTENTION
+
+    def leaves_transaction(self, error: OperationalError) -> bool:
+        return _code(error) != _DEADLOCK and super().leaves_transaction(error)
 
     def is_unavailable_error(self, error: BaseException) -> bool:
         # Not each OperationalError: a column that is missing is one too.
