@@ -84,6 +84,13 @@ def _share(bound: int) -> tuple[int, int]:
 class Shares(RowLocks):
     """Admission by shares; to be mixed in as `RowLocks` is, in its place."""
 
+    def uses_shares(self, connection: BaseDatabaseWrapper) -> bool:
+        """Say whether shares hold: each transaction sees at once what another one has committed.
+
+        Otherwise the lock of the name alone is taken, and no share.
+        """
+        return True
+
     def bounds_of(
         self, connection: BaseDatabaseWrapper, queues: Collection[str]
     ) -> dict[str, BoundRow]:
@@ -154,6 +161,8 @@ class Shares(RowLocks):
         room: Callable[[], int],
     ) -> bool:
         """Lock as many shares as the jobs need, if all shares fit beside what there is."""
+        if not self.uses_shares(connection):
+            return False
         share, shares = _share(bound)
         spent = _spent(connection)
         needed = ceil((cost + (spent.jobs[kind, name] if spent else 0)) / share)
@@ -206,6 +215,8 @@ class Shares(RowLocks):
             raise OperationalError(_LOCK_WAIT_TIMEOUT, "Another transaction waits for its turn.")
         if not all(turn.values()):
             return False
+        if not self.uses_shares(connection):
+            return True
         first = _first_share(kind, name)
         shares = range(first, first + SHARES)
         free = self._lock_slots(connection, shares, SKIP)
