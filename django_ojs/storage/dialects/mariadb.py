@@ -74,6 +74,7 @@ _DEADLOCK: Final = 1213
 #: How often a transaction of its own is repeated after a deadlock, and the longest pause before it.
 _REPETITIONS: Final = 5
 _PAUSE: Final = 0.02
+_INTERRUPTED: Final = 1317
 _TIMEOUTS: Final = {1969, 3024}
 _READ_ONLY: Final = {1290, 1792, 1836}
 #: A lock that is held for too long, a deadlock, a row that has changed, and NOWAIT.
@@ -723,7 +724,7 @@ class MariaDB(Shares):
         # Not each OperationalError: a column that is missing is one too.
         if isinstance(error, InterfaceError) or self.is_read_only_error(error):
             return True
-        known = {0} | _UNAVAILABLE | _CONTENTION
+        known = {0, _INTERRUPTED} | _UNAVAILABLE | _CONTENTION | _TIMEOUTS
         return isinstance(error, OperationalError) and _code(error) in known
 
     def is_read_only_error(self, error: BaseException) -> bool:
