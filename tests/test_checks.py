@@ -105,7 +105,7 @@ def test_e003_a_database_that_cannot_keep_jobs(vendor: str) -> None:
         ((10, 11, 0), True, ["django_ojs.W006"]),
     ],
 )
-def test_mariadb_is_being_built_and_mysql_is_refused(
+def test_mariadb_is_new_and_mysql_is_refused(
     version: tuple[int, ...], wanted: list[str], *, is_mariadb: bool
 ) -> None:
     link: Any = mock.Mock(vendor="mysql", alias="jobs", mysql_version=version)

@@ -1,4 +1,4 @@
-"""MariaDB 10.11 and later. It is being built: docs/explanation/testing.md says what is tested.
+"""MariaDB 10.11 and later. It is new: docs/how-to/use-mariadb.md says what is tested.
 
 An UPDATE returns no rows there, so an operation that changes jobs and returns them locks them
 first, in one transaction: `_whole`. No lock but that of a row ends with a transaction (see
