@@ -249,8 +249,9 @@ class MariaDB(Shares):
             if not row.get("pending"):
                 jobs, size = added.get(row["queue"], (0, 0))
                 added[row["queue"]] = jobs + 1, size + size_of(row)
+        alone = not connection.in_atomic_block
         with suppress(_NotAdmitted), self._whole(connection):
-            if not self.admit_queues(connection, bounds, added):
+            if not self.admit_queues(connection, bounds, added, alone=alone):
                 raise _NotAdmitted  # A transaction of its own gives its locks back.
             stored = self._insert_rows(connection, rows, generated_ids)
             return stored if stored or len(rows) > 1 else None

@@ -110,18 +110,28 @@ class Shares(RowLocks):
         connection: BaseDatabaseWrapper,
         bounds: Mapping[str, BoundRow],
         added: Mapping[str, tuple[int, int]],
+        *,
+        alone: bool,
     ) -> bool:
         """Say whether bounded queues have room for (jobs, bytes), far from their bounds.
 
-        Inside a transaction, which then adds them. `added` has no pending jobs.
+        Inside a transaction, which then adds them; `alone`: which ends where there is none. `added`
+        has no pending jobs.
         """
         return all(
-            self._admit_queue(connection, queue, bounds[queue], *added[queue])
+            self._admit_queue(connection, queue, bounds[queue], *added[queue], alone=alone)
             for queue in sorted(bounds.keys() & added.keys())
         )
 
     def _admit_queue(
-        self, connection: BaseDatabaseWrapper, queue: str, bound: BoundRow, jobs: int, size: int
+        self,
+        connection: BaseDatabaseWrapper,
+        queue: str,
+        bound: BoundRow,
+        jobs: int,
+        size: int,
+        *,
+        alone: bool,
     ) -> bool:
         if bound == _INHERITED:
             return False  # It gets a row of its own under the lock.
@@ -139,7 +149,9 @@ class Shares(RowLocks):
         if most_bytes is not None and unit:
             parts.append(most_bytes // unit)
         cost = jobs + (size // unit if unit else 0)
-        return self._admit(connection, Kind.QUEUE, queue, cost=cost, bound=min(parts), room=room)
+        return self._admit(
+            connection, Kind.QUEUE, queue, cost=cost, bound=min(parts), room=room, alone=alone
+        )
 
     def admit_tenant(
         self, connection: BaseDatabaseWrapper, queue: str, tenant: str, *, jobs: int, bound: int
@@ -159,6 +171,7 @@ class Shares(RowLocks):
         cost: int,
         bound: int,
         room: Callable[[], int],
+        alone: bool = False,
     ) -> bool:
         """Lock as many shares as the jobs need, if all shares fit beside what there is."""
         if not self.uses_shares(connection):
@@ -166,8 +179,8 @@ class Shares(RowLocks):
         share, shares = _share(bound)
         spent = _spent(connection)
         needed = ceil((cost + (spent.jobs[kind, name] if spent else 0)) / share)
-        # Counted first too: a transaction that is not admitted should not hold a share.
-        if needed > shares or room() < share * shares:
+        # Counted first too, where the transaction goes on: it should hold no share for nothing.
+        if needed > shares or not (alone or room() >= share * shares):
             return False
         spent = spent or _new_spent(connection)
         first = _first_share(kind, name)
