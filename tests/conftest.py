@@ -16,7 +16,7 @@ from django_ojs.registry import registry
 from django_ojs.storage import claim_floors
 from tests import fork_server
 from tests.cases import begin_as_a_new_process
-from tests.databases import ALIASES, CAPABILITIES, KIND, NAMES_VARIABLE
+from tests.databases import ALIASES, CAPABILITIES, KIND, KINDS, NAMES_VARIABLE
 from tests.plugins import measuring, teardown, tiers
 
 # A busy machine makes examples slow; that is no failure of what they test.
@@ -44,9 +44,9 @@ def pytest_report_header() -> str:
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        for kind in ("postgresql", "sqlite", "mariadb"):
-            if item.get_closest_marker(kind) and kind != KIND:
-                item.add_marker(pytest.mark.skip(reason=f"only on {kind}"))
+        kinds = [kind for kind in KINDS if item.get_closest_marker(kind)]
+        if kinds and KIND not in kinds:
+            item.add_marker(pytest.mark.skip(reason=f"only on {' and '.join(kinds)}"))
         if CAPABILITIES == "none" and item.get_closest_marker("capabilities"):
             item.add_marker(pytest.mark.skip(reason="about a feature that is switched off"))
         if KIND == "mariadb" and item.get_closest_marker("statements"):

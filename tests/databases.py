@@ -94,6 +94,7 @@ def mariadb_settings(socket: str, name: str) -> dict[str, Any]:
 
 
 _KINDS = {"postgresql": _postgresql, "sqlite": _sqlite, "mariadb": _mariadb}
+KINDS = tuple(_KINDS)
 
 
 def _databases() -> dict[str, Any]:

@@ -17,6 +17,7 @@ import pytest
 from django.core import checks as django_checks
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
+from django.db import connections
 from django.test import override_settings
 
 from django_ojs import checks
@@ -42,9 +43,11 @@ def ids(problems: list[django_checks.CheckMessage]) -> list[str | None]:
 
 
 @pytest.mark.both  # The connection that there is.
+@pytest.mark.django_db
 def test_a_sound_project_hears_nothing() -> None:
     assert checks.check_settings() == []
-    assert checks.check_database(databases=["default"]) == []
+    heard = ids(checks.check_database(databases=["default"]))
+    assert heard == (["django_ojs.W006"] if connections["default"].vendor == "mysql" else [])
 
 
 @pytest.mark.parametrize(
@@ -102,7 +105,7 @@ def test_e003_a_database_that_cannot_keep_jobs(vendor: str) -> None:
         ((10, 11, 0), True, ["django_ojs.W006"]),
     ],
 )
-def test_mariadb_is_being_built_and_mysql_is_refused(
+def test_mariadb_is_new_and_mysql_is_refused(
     version: tuple[int, ...], wanted: list[str], *, is_mariadb: bool
 ) -> None:
     link: Any = mock.Mock(vendor="mysql", alias="jobs", mysql_version=version)

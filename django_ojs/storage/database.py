@@ -238,6 +238,13 @@ def is_in_transaction(connection: BaseDatabaseWrapper) -> bool:
     return not all(getattr(block, "_from_testcase", False) for block in blocks)
 
 
+def kind() -> str:
+    """Return the name of the kind of the jobs' database, without a connection to it."""
+    vendor = connection().vendor
+    # Django has one vendor for both, and MySQL is refused.
+    return "mariadb" if vendor == "mysql" else vendor
+
+
 def dialect(using: str | None = None) -> Dialect:
     """Return the dialect of the jobs' database, or of another alias."""
     return dialect_of(connection(using))
@@ -309,7 +316,10 @@ _REASONS: Final = re.compile(
     r"FATAL:\s+(?P<fatal>[^\n]+)|connection refused|connection timeout expired|"
     r"could not translate host name|failed to resolve host|unable to open database file|"
     r"attempt to write a readonly database|server closed the connection unexpectedly|"
-    r"database is locked|session is read-only|canceling statement due to (lock|statement) timeout",
+    r"database is locked|session is read-only|canceling statement due to (lock|statement) timeout|"
+    r"unknown database|unknown server host|can't connect to (local )?server|access denied for user|"
+    r"too many connections|server has gone away|lost connection to server|running with the "
+    r"--read-only option|WSREP has not yet prepared node",
     re.IGNORECASE,
 )
 

@@ -56,7 +56,10 @@ def add(new: Sequence[OutboxEntry], using: str, *, generated_ids: bool) -> UUID 
         ) from error
 
 
-_NO_TABLE: Final = re.compile(r'relation "ojs_outbox" does not exist|no such table: ojs_outbox')
+_NO_TABLE: Final = re.compile(
+    r"""relation "ojs_outbox" does not exist|no such table: ojs_outbox|"""
+    r"""Table '[^']*\.ojs_outbox' doesn't exist"""
+)
 
 
 def _add(new: Sequence[OutboxEntry], using: str, *, generated_ids: bool) -> UUID | None:

@@ -50,7 +50,11 @@ class Clock:
                 link = database.connection()
                 self._database = _CLOCKS[link.vendor](link)
         if self._database is not None:
-            self._database.set(self._moment)
+            try:
+                self._database.set(self._moment)
+            except ValueError:
+                self.unfreeze()
+                raise
         self._store.promote()
 
     def advance(self, by: timedelta) -> None:
@@ -160,6 +164,14 @@ class _MariaDB:
     def set(self, moment: datetime) -> None:
         with self._link.cursor() as cursor:
             cursor.execute(f"SET timestamp = {moment.timestamp():.6f}")
+            # Without an error it takes the last moment that it knows.
+            cursor.execute("SELECT UTC_TIMESTAMP(6)")
+            stopped_at = cursor.fetchone()[0].replace(tzinfo=UTC)
+        if abs(stopped_at - moment) > timedelta(seconds=1):
+            raise ValueError(
+                f"freeze() cannot stop the clock of MariaDB at {moment}: it ends on "
+                f"{stopped_at:%Y-%m-%d}. Choose an earlier moment."
+            )
 
     def reset(self) -> None:
         with self._link.cursor() as cursor:

@@ -11,7 +11,11 @@ from django_ojs.models import CronJob
 from tests.command_line.run import ojs
 from tests.operations.cron.scenes import register
 
-pytestmark = pytest.mark.django_db
+pytestmark = [
+    # On MariaDB a transaction ends with a statement that changes the schema.
+    pytest.mark.django_db(transaction=connection.vendor == "mysql"),
+    pytest.mark.usefixtures("tables_of_the_test"),
+]
 
 
 def _model(table: str, **fields: models.Field[Any, Any]) -> type[models.Model]:

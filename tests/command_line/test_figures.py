@@ -201,7 +201,7 @@ def test_the_help_has_examples_and_exit_codes(capsys: pytest.CaptureFixture[str]
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("arguments", [["stats"], ["doctor"], ["jobs"]])
 def test_a_database_that_cannot_be_used_is_named_with_its_reason(arguments: list[str]) -> None:
-    name = "no_such_database" if connection.vendor == "postgresql" else "/no/such/folder/db"
+    name = "/no/such/folder/db" if connection.vendor == "sqlite" else "no_such_database"
     with connected_to({"NAME": name}):
         run = ojs(*arguments)
     assert run.code == 1

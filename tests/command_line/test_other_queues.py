@@ -24,7 +24,11 @@ from tests.tasks.conftest import tasks
 
 __all__ = ["tasks"]
 
-pytestmark = pytest.mark.django_db
+pytestmark = [
+    # On MariaDB a transaction ends with a statement that changes the schema.
+    pytest.mark.django_db(transaction=connection.vendor == "mysql"),
+    pytest.mark.usefixtures("tables_of_the_test"),
+]
 
 HERE = __name__
 
@@ -51,15 +55,17 @@ def execute(statement: str, *values: Any) -> Any:
 
 @pytest.fixture
 def background_tasks(handlers: None) -> None:
+    when, repeat = _when(), connection.ops.quote_name("repeat")
     execute(
         "CREATE TABLE background_task (id bigint PRIMARY KEY, task_name varchar(190), "
-        "task_params text, priority integer DEFAULT 0, run_at {when}, repeat bigint DEFAULT 0, "
-        "queue varchar(190), failed_at {when}, locked_at {when})".replace("{when}", _when())
+        f"task_params text, priority integer DEFAULT 0, run_at {when}, {repeat} bigint DEFAULT 0, "
+        f"queue varchar(190), failed_at {when}, locked_at {when})"
     )
 
 
 def _when() -> str:
-    return "timestamptz" if connection.vendor == "postgresql" else "datetime"
+    kinds = {"postgresql": "timestamptz", "mysql": "datetime(6)", "sqlite": "datetime"}
+    return kinds[connection.vendor]
 
 
 def background_task(key: int, args: list[Any], **values: Any) -> None:
@@ -73,9 +79,8 @@ def background_task(key: int, args: list[Any], **values: Any) -> None:
         **values,
     }
     places = ", ".join(["%s"] * len(columns))
-    execute(
-        f"INSERT INTO background_task ({', '.join(columns)}) VALUES ({places})", *columns.values()
-    )
+    names = ", ".join(map(connection.ops.quote_name, columns))
+    execute(f"INSERT INTO background_task ({names}) VALUES ({places})", *columns.values())
 
 
 def stored() -> list[tuple[Any, ...]]:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import random
+import re
 import signal
 import sys
 import time
@@ -27,10 +28,14 @@ from django.db.backends.signals import connection_created
 
 from django_ojs import signals
 
-_ACK = "SET state = 'completed'"
+_ACK = re.compile(r"""SET (j\.)?state = 'completed'|^UPDATE.*["`]result["`] = """, re.DOTALL)
 _RAISE = "DO $$ BEGIN RAISE EXCEPTION 'sabotage' USING ERRCODE = '{}'; END $$"
+_SIGNAL = "SIGNAL SQLSTATE 'HY000' SET MYSQL_ERRNO = {}, MESSAGE_TEXT = 'sabotage'"
 #: Lock not available, and query cancelled (what a statement timeout says).
 _CODES = ("55P03", "57014")
+_MARIADB_CODES = (1205, 1969)
+#: After a deadlock MariaDB has rolled the transaction back.
+_MARIADB_DEADLOCK = 1213
 
 
 class Sabotage(AppConfig):
@@ -75,7 +80,7 @@ def _die(where: str, flag: str) -> None:
     def wrapper(
         execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]
     ) -> Any:
-        acknowledges = _ACK in sql or (sql.startswith("UPDATE") and '"result" = ' in sql)
+        acknowledges = _ACK.search(sql) is not None
         if acknowledges and where == "acknowledging":
             once()
         result = execute(sql, params, many, context)
@@ -97,7 +102,7 @@ def _failing(share: float) -> Wrapper:
         execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]
     ) -> Any:
         if "ojs_" in sql and dice.random() < share:
-            _fail(execute, dice.choice(_CODES), context)
+            _fail(execute, dice.random() < 0.5, context)
         return execute(sql, params, many, context)
 
     return wrapper
@@ -111,17 +116,23 @@ def _failing_once() -> Wrapper:
     ) -> Any:
         if "ojs_" in sql and (os.getpid(), sql) not in seen:
             seen.add((os.getpid(), sql))
-            _fail(execute, _CODES[-1], context)
+            _fail(execute, False, context)
         return execute(sql, params, many, context)
 
     return wrapper
 
 
-def _fail(execute: Callable[..., Any], code: str, context: dict[str, Any]) -> None:
-    if context["connection"].vendor != "postgresql":
+def _fail(execute: Callable[..., Any], is_lock: bool, context: dict[str, Any]) -> None:
+    vendor = context["connection"].vendor
+    if vendor == "sqlite":
         raise OperationalError("database is locked")
     # A real error of the server: it breaks the transaction as a timeout does.
-    execute(_RAISE.format(code), None, False, context)
+    if vendor == "postgresql":
+        execute(_RAISE.format(_CODES[not is_lock]), None, False, context)
+    if is_lock and random.random() < 0.5:
+        execute("ROLLBACK", None, False, context)
+        execute(_SIGNAL.format(_MARIADB_DEADLOCK), None, False, context)
+    execute(_SIGNAL.format(_MARIADB_CODES[not is_lock]), None, False, context)
 
 
 def _turn_clock(seconds: float, after: float) -> None:

@@ -26,7 +26,7 @@ WORK_MS = 2000
     [
         "effect",
         # Frozen inside its transaction it would hold SQLite's one lock.
-        pytest.param("atomic", marks=pytest.mark.postgresql),
+        pytest.param("atomic", marks=(pytest.mark.postgresql, pytest.mark.mariadb)),
     ],
 )
 @pytest.mark.parametrize("thawed", ["while the other works", "when the other is done"])

@@ -66,6 +66,7 @@ def test_the_jobs_of_a_killed_worker_are_claimed_again_soon(
 
 
 @pytest.mark.sqlite  # On PostgreSQL the end of its session says so before (see `test_pgbouncer`).
+@pytest.mark.mariadb
 def test_a_worker_that_just_falls_silent_is_given_up_after_three_beats(
     site: Site, report: Report
 ) -> None:

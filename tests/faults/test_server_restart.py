@@ -1,11 +1,11 @@
-"""PostgreSQL crashes under load and comes back."""
+"""The database server crashes under load and comes back."""
 
 from __future__ import annotations
 
 import json
 import sys
 from collections.abc import Iterator
-from datetime import datetime
+from contextlib import AbstractContextManager
 
 import pytest
 from django.db import connection
@@ -14,7 +14,7 @@ from tests import fork_server
 from tests.databases import ALIASES
 from tests.factories import connected_to
 from tests.faults import ledger
-from tests.faults.cluster import Cluster, own_cluster
+from tests.faults.cluster import Cluster, MariaDBServer, own_cluster, own_mariadb
 from tests.faults.conftest import FULL, Report
 from tests.faults.site import Site, until
 from tests.worker.processes import ROOT
@@ -25,15 +25,19 @@ CRASHES = 5 if FULL else 1
 pytestmark = [
     pytest.mark.django_db(transaction=True, databases=ALIASES),
     pytest.mark.postgresql,
+    pytest.mark.mariadb,
     pytest.mark.slow,
     pytest.mark.timeout(900 + CRASHES * 60),
 ]
 
 
 @pytest.fixture
-def cluster(site: Site) -> Iterator[Cluster]:
+def cluster(site: Site) -> Iterator[Cluster | MariaDBServer]:
     """Return a server of its own that holds the jobs; the ledger stays on the suite's."""
-    with own_cluster() as server:
+    made: AbstractContextManager[Cluster | MariaDBServer] = (
+        own_cluster() if connection.vendor == "postgresql" else own_mariadb()
+    )
+    with made as server:
         site.variables["OJS_FAULTS_DATABASE"] = json.dumps(server.settings)
         environment = {
             **site.environment,
@@ -50,12 +54,22 @@ def cluster(site: Site) -> Iterator[Cluster]:
                 site.close()
 
 
-def pause(site: Site) -> float:
+def crash(cluster: Cluster | MariaDBServer) -> None:
+    if isinstance(cluster, MariaDBServer):
+        cluster.crash()
+    else:
+        cluster.stop("immediate")
+
+
+def pause(site: Site, cluster: Cluster | MariaDBServer) -> float:
     """Return the seconds from the start of the server, its recovery included, to the next claim."""
     connection.close()
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_postmaster_start_time()")
-        started: datetime = cursor.fetchone()[0]
+    if isinstance(cluster, MariaDBServer):
+        started = cluster.started_at
+    else:
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_postmaster_start_time()")
+            started = cursor.fetchone()[0]
     claims = site.jobs.filter(started_at__gt=started).values_list("started_at", flat=True)
     first = claims.order_by("started_at")[0]
     assert first is not None
@@ -63,7 +77,7 @@ def pause(site: Site) -> float:
 
 
 def test_promise_2_jobs_survive_a_crash_of_the_server_under_load(
-    site: Site, cluster: Cluster, report: Report
+    site: Site, cluster: Cluster | MariaDBServer, report: Report
 ) -> None:
     site.start("--processes", "2", "--threads", "4")
     site.start("--processes", "1", "--threads", "4")
@@ -73,11 +87,11 @@ def test_promise_2_jobs_survive_a_crash_of_the_server_under_load(
         assert until(lambda number=number: ledger.count("done") > 400 * number)  # type: ignore[misc]  # mypy has no inference for a default
         # Jobs of workers that counted as dead while no beat was possible run again a little later.
         with site.trouble("crash", after=20):
-            cluster.stop("immediate")
+            crash(cluster)
             cluster.start()
         count = ledger.count("done")
         assert until(lambda count=count: ledger.count("done") > count + 50)  # type: ignore[misc]  # as above
-        pauses.append(pause(site))
+        pauses.append(pause(site, cluster))
     enqueuer.kill()
     site.enqueued()
     connection.close()

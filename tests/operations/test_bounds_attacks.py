@@ -123,7 +123,7 @@ def test_sequences_that_were_set_back_give_no_good_tickets() -> None:
 
 
 @pytest.mark.capabilities
-@pytest.mark.postgresql
+@pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has one writer")
 def test_a_batch_of_many_shares_keeps_nobody_out_far_from_the_bound() -> None:
     bound(10_000)
     with elsewhere(lambda: add(1_500)):
@@ -151,7 +151,7 @@ def test_batches_in_open_transactions_are_counted_in_full(monkeypatch: pytest.Mo
 
 
 @pytest.mark.capabilities
-@pytest.mark.postgresql
+@pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has one writer")
 def test_several_batches_of_an_open_transaction_are_counted_together(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

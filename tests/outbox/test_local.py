@@ -160,10 +160,16 @@ def test_a_job_of_another_databases_transaction_is_stored_after_its_commit() -> 
 
 
 def test_an_alias_without_the_table_says_what_to_run() -> None:
-    with override_settings(OJS={"WRONG_DATABASE": "outbox"}), transaction.atomic(using="other"):
+    def rename(table: str, other: str) -> None:
         with connections["other"].cursor() as cursor:
-            cursor.execute("ALTER TABLE ojs_outbox RENAME TO ojs_outbox_elsewhere")
-        with pytest.raises(WrongDatabase, match=r"migrate django_ojs --database other"):
-            ojs.enqueue("test.job")
-        transaction.set_rollback(True, using="other")
+            cursor.execute(f"ALTER TABLE {table} RENAME TO {other}")
+
+    rename("ojs_outbox", "ojs_outbox_elsewhere")
+    try:
+        with override_settings(OJS={"WRONG_DATABASE": "outbox"}), transaction.atomic(using="other"):
+            with pytest.raises(WrongDatabase, match=r"migrate django_ojs --database other"):
+                ojs.enqueue("test.job")
+            transaction.set_rollback(True, using="other")
+    finally:
+        rename("ojs_outbox_elsewhere", "ojs_outbox")
     assert waiting() == 0

@@ -57,7 +57,7 @@ def runs(item: pytest.Item, tier: str) -> bool:
         return False
     if tier == "storm":
         return NAME == "storm"
-    if KIND == "postgresql" or tier == "both" or item.get_closest_marker("sqlite"):
+    if KIND == "postgresql" or tier == "both" or item.get_closest_marker(KIND):
         return True
     return tier == "process" and (NAME == "storm" or bool(item.get_closest_marker("smoke")))
 

@@ -15,8 +15,9 @@ from django.db import OperationalError, connection, transaction
 from django_ojs import checks
 from django_ojs.migrations import _run_sql_files as schema_files
 from django_ojs.models import Job, LimitKey
-from django_ojs.operations import ack, fetch
+from django_ojs.operations import ack, fetch, queues
 from django_ojs.operations import push as pushing
+from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.states import State
 from django_ojs.storage import transitions
 from django_ojs.storage.figures import counts
@@ -120,6 +121,82 @@ def test_eight_workers_at_once_claim_and_end_each_job_once() -> None:
     with connection.cursor() as cursor:
         cursor.execute("SELECT count(*) FROM ojs_count_change")
         assert cursor.fetchone()[0] == 0
+
+
+def add(queue: str, number: int = 1) -> None:
+    pushing.push_batch([envelope(queue=queue) for _ in range(number)], GENERATED)
+
+
+def bound(queue: str, depth: int) -> None:
+    queues.configure(queue, {"backpressure": {"max_depth": depth}})
+
+
+def test_of_two_open_transactions_that_want_the_last_room_one_is_refused_and_none_is_lost() -> None:
+    bound("full", 100)
+    add("full", 60)
+    both = threading.Barrier(2)
+
+    def produce(name: str) -> str:
+        with own_connections(), transaction.atomic():
+            push(queue=name)
+            add("full")
+            # Each has a share now, and wants all of them.
+            both.wait(30)
+            said = "stored"
+            try:
+                add("full", 20)
+            except QueueFull as full:
+                said = str(full)
+            push(queue=name)
+            return said
+
+    with ThreadPoolExecutor(2) as pool:
+        refused, stored = sorted(pool.map(produce, ["one", "two"]))
+    assert stored == "stored"
+    assert "transactions are open" in refused
+    assert [Job.objects.filter(queue=name).count() for name in ("one", "two", "full")] == [2, 2, 82]
+
+
+def test_a_savepoint_that_is_rolled_back_gives_back_the_room_but_not_the_share() -> None:
+    bound("shared", 640)
+    with transaction.atomic():
+        for _ in range(200):
+            with transaction.atomic():
+                add("shared")
+                transaction.set_rollback(True)
+        add("shared")
+        with ThreadPoolExecutor(1) as pool:
+
+            def other() -> None:
+                with own_connections():
+                    add("shared")
+
+            pool.submit(other).result(30)
+    assert counts.by_queue(["shared"])["shared"][State.AVAILABLE] == 2
+
+
+def test_the_end_of_a_deadlock_at_two_bounds_is_said_as_what_it_is() -> None:
+    for name in ("one", "two"):
+        bound(name, 5)
+        add(name, 4)
+    both = threading.Barrier(2)
+
+    def produce(names: tuple[str, str]) -> str:
+        first, second = names
+        try:
+            with own_connections(), transaction.atomic():
+                add(first)
+                both.wait(30)
+                add(second)
+        except OperationalError as error:
+            return str(error)
+        return "stored"
+
+    with ThreadPoolExecutor(2) as pool:
+        ended, stored = sorted(pool.map(produce, [("one", "two"), ("two", "one")]))
+    assert stored == "stored"
+    assert "Deadlock" in ended
+    assert Job.objects.filter(queue__in=["one", "two"]).count() == 10
 
 
 @pytest.mark.parametrize("is_callers", [False, True])

@@ -17,7 +17,7 @@ from django_ojs.operations.fetch import fetch
 from django_ojs.testing import Drained, TestContext
 from tests.testapp.testing_jobs import now, send
 
-MOMENT = datetime(2040, 2, 29, 12, tzinfo=UTC)
+MOMENT = datetime(2036, 2, 29, 12, tzinfo=UTC)  # The clock of MariaDB 10.11 ends in 2038.
 HOUR = timedelta(hours=1)
 
 
@@ -38,7 +38,7 @@ def test_a_scheduled_job_is_due_when_the_clock_says_so(context: TestContext) -> 
     assert [job.state for job in context.enqueued()] == ["available"]
     assert context.drain() == Drained(completed=1)
     [job] = context.enqueued()
-    assert job.result == "2040-03-01T12:00:00+00:00"
+    assert job.result == "2036-03-01T12:00:00+00:00"
     assert (job.created_at, job.finished_at) == (MOMENT, MOMENT + timedelta(days=1))
 
 
@@ -84,14 +84,23 @@ def test_what_is_no_moment_is_refused(context: TestContext) -> None:
 
 
 def database_time() -> datetime:
+    clocks = {
+        "postgresql": "SELECT statement_timestamp()",
+        "mysql": "SELECT CONCAT(UTC_TIMESTAMP(6), '+00:00')",
+        "sqlite": "SELECT strftime('%Y-%m-%dT%H:%M:%f+00:00', 'now')",
+    }
     with connection.cursor() as cursor:
-        cursor.execute(
-            "SELECT statement_timestamp()"
-            if connection.vendor == "postgresql"
-            else "SELECT strftime('%Y-%m-%dT%H:%M:%f+00:00', 'now')"
-        )
+        cursor.execute(clocks[connection.vendor])
         [value] = cursor.fetchone()
     return value if isinstance(value, datetime) else datetime.fromisoformat(value)
+
+
+@pytest.mark.mariadb
+def test_a_moment_that_the_clock_of_the_server_does_not_know_is_refused(ojs: TestContext) -> None:
+    with pytest.raises(ValueError, match=r"2040-01-01 .* ends on 2038-01-19"):
+        ojs.freeze(datetime(2040, 1, 1, tzinfo=UTC))
+    assert abs(database_time() - datetime.now(UTC)) < timedelta(minutes=5)
+    assert timezone.now() < MOMENT
 
 
 def test_the_database_s_own_clock_follows_and_is_set_right_again(ojs: TestContext) -> None:

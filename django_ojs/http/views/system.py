@@ -34,7 +34,7 @@ class Health(PublicView):
     def check(self, statement: str, status: str) -> HttpResponse:
         """Run a statement; return 200, or 503 where it fails, without the reason."""
         began = time.monotonic()
-        backend: dict[str, Any] = {"type": database.connection().vendor}
+        backend: dict[str, Any] = {"type": database.kind()}
         try:
             with database.connection().cursor() as cursor:
                 cursor.execute(statement)

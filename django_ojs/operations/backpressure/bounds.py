@@ -183,7 +183,7 @@ def _lock_queue(queue: str, added: Load) -> _QueueLock | None:
     try:
         version = bounds.lock_queue(queue)
     except OperationalError as error:
-        if not database.dialect().is_contention_error(error) or not bounds.is_bounded(bound):
+        if not database.dialect().leaves_transaction(error) or not bounds.is_bounded(bound):
             raise
         raise _full(queue, bound, None, added) from None
     if version is None:

@@ -69,7 +69,7 @@ def _admit_locked(queue: str, tenant: str, bound: int, jobs: int) -> None:
     try:
         is_locked = tenants.lock(queue, tenant)
     except OperationalError as error:
-        if not database.dialect().is_contention_error(error):
+        if not database.dialect().leaves_transaction(error):
             raise
         raise _full(queue, tenant, None, bound, jobs) from None
     if not is_locked:

@@ -1,4 +1,4 @@
-"""MariaDB 10.11 and later. It is being built: docs/explanation/testing.md says what is tested.
+"""MariaDB 10.11 and later. It is new: docs/how-to/use-mariadb.md says what is tested.
 
 An UPDATE returns no rows there, so an operation that changes jobs and returns them locks them
 first, in one transaction: `_whole`. No lock but that of a row ends with a transaction (see
@@ -11,7 +11,7 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from math import ceil
@@ -29,7 +29,6 @@ from django_ojs.spec.states import State
 from django_ojs.storage.dialects.base import ISOLATION
 from django_ojs.storage.dialects.job_row import JobRow, row_of, size_of
 from django_ojs.storage.dialects.mariadb_checks import problems
-from django_ojs.storage.dialects.row_locks import Kind, RowLocks, slot
 from django_ojs.storage.dialects.rows import (
     Difference,
     Floor,
@@ -37,6 +36,7 @@ from django_ojs.storage.dialects.rows import (
     Stored,
 )
 from django_ojs.storage.dialects.server import QueryLimit
+from django_ojs.storage.dialects.shares import Shares
 from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all
 
 P = ParamSpec("P")
@@ -60,6 +60,11 @@ _CHANGES: Final = 5000
 #: which is 16 MiB unless the server has another value. At least one job.
 _STATEMENT_BYTES: Final = 2**20
 
+#: Keys in one statement that has a part for each.
+_KEYS: Final = 100
+#: Rows of a recursion in one statement: less than max_recursive_iterations.
+_RECURSION: Final = 500
+
 _AVAILABLE: Final = State.AVAILABLE.value
 _SCHEDULED: Final = State.SCHEDULED.value
 _PENDING: Final = State.PENDING.value
@@ -69,6 +74,7 @@ _DEADLOCK: Final = 1213
 #: How often a transaction of its own is repeated after a deadlock, and the longest pause before it.
 _REPETITIONS: Final = 5
 _PAUSE: Final = 0.02
+_INTERRUPTED: Final = 1317
 _TIMEOUTS: Final = {1969, 3024}
 _READ_ONLY: Final = {1290, 1792, 1836}
 #: A lock that is held for too long, a deadlock, a row that has changed, and NOWAIT.
@@ -81,6 +87,10 @@ _UNAVAILABLE: Final = {
 _NO_ID: Final = str(UUID(int=0))
 
 _CLIENT_OPTIONS: Final = {"connect_timeout": 4}
+
+
+class _NotAdmitted(Exception):
+    """Whether there is room is found out under the lock of the queue."""
 
 
 def _code(error: BaseException) -> int:
@@ -191,7 +201,7 @@ def _repeated(
     return repeated
 
 
-class MariaDB(RowLocks):
+class MariaDB(Shares):
     """MariaDB through mysqlclient, or through PyMySQL in its place."""
 
     sql = _SQL
@@ -227,11 +237,29 @@ class MariaDB(RowLocks):
         generated_ids: bool,
         only_if_admitted: bool,
     ) -> list[Stored] | None:
-        if only_if_admitted:
-            queues = {envelope.queue for envelope in envelopes} | {"_default"}
-            if self._rows(connection, "has_bound", {"queues": self.texts(queues)})[0][0]:
-                return None
         rows = [row_of(envelope) for envelope in envelopes]
+        if not only_if_admitted:
+            return self._insert_rows(connection, rows, generated_ids)
+        bounds = self.bounds_of(connection, {row["queue"] for row in rows})
+        if not bounds:
+            stored = self._insert_rows(connection, rows, generated_ids)
+            return stored if stored or len(rows) > 1 else None
+        added: dict[str, tuple[int, int]] = {}
+        for row in rows:
+            if not row.get("pending"):
+                jobs, size = added.get(row["queue"], (0, 0))
+                added[row["queue"]] = jobs + 1, size + size_of(row)
+        alone = not connection.in_atomic_block
+        with suppress(_NotAdmitted), self._whole(connection):
+            if not self.admit_queues(connection, bounds, added, alone=alone):
+                raise _NotAdmitted  # A transaction of its own gives its locks back.
+            stored = self._insert_rows(connection, rows, generated_ids)
+            return stored if stored or len(rows) > 1 else None
+        return None
+
+    def _insert_rows(
+        self, connection: BaseDatabaseWrapper, rows: Sequence[JobRow], generated_ids: bool
+    ) -> list[Stored]:
         parts: list[list[tuple[int, JobRow]]] = []
         room = 0
         for n, row in enumerate(rows):
@@ -242,8 +270,7 @@ class MariaDB(RowLocks):
             parts[-1].append((n, row))
             room -= size
         if len(rows) == 1:
-            stored = self._insert(connection, parts[0], generated_ids)
-            return None if only_if_admitted and not stored else stored
+            return self._insert(connection, parts[0], generated_ids)
         with self._whole(connection):
             return [job for part in parts for job in self._insert(connection, part, generated_ids)]
 
@@ -268,12 +295,6 @@ class MariaDB(RowLocks):
             Stored(self.uuid(key), state, *cast("Any", [*map(self.time, times), size]))
             for key, state, *times, size in rows
         ]
-
-    def _lock_name(
-        self, connection: BaseDatabaseWrapper, kind: Kind, name: str, timeout: float
-    ) -> bool:
-        how = f"WAIT {max(1, ceil(timeout))}"
-        return all(self._lock_slots(connection, [slot(kind, name)], how).values())
 
     def queue_counts(
         self, connection: BaseDatabaseWrapper, queue: str, states: Sequence[str]
@@ -519,25 +540,41 @@ class MariaDB(RowLocks):
     def limit_keys_use(
         self, connection: BaseDatabaseWrapper, keys: Collection[str]
     ) -> list[KeyRow]:
-        found = [self._rows(connection, "limit_keys_use", {"key": key}) for key in sorted(keys)]
-        return [KeyRow(*row) for rows in found for row in rows]
+        return [KeyRow(*row) for row in self._each(connection, _SQL["limit_keys_use"], keys)]
 
     def limit_keys_waiting(
         self, connection: BaseDatabaseWrapper, keys: Collection[str], most: int
     ) -> list[tuple[str, int, str | None]]:
-        found: list[tuple[str, int, str | None]] = []
-        for key in sorted(keys):
-            found += self._rows(connection, "limit_keys_waiting", {"key": key, "most": most})
+        return self._each(connection, _SQL["limit_keys_waiting"], keys, most=most)
+
+    def _each(
+        self, connection: BaseDatabaseWrapper, statement: str, keys: Collection[str], **values: Any
+    ) -> list[Any]:
+        """Return the rows of a statement about one key for each of these keys.
+
+        A derived table cannot refer to the key of its row: one statement about each, together.
+        """
+        found: list[Any] = []
+        names = sorted(keys)
+        for start in range(0, len(names), _KEYS):
+            part = names[start : start + _KEYS]
+            texts = [statement.replace("%(key)s", f"%(key{n})s") for n in range(len(part))]
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    " UNION ALL ".join(texts), values | {f"key{n}": k for n, k in enumerate(part)}
+                )
+                found += cursor.fetchall()
         return found
 
     def limit_keys(self, connection: BaseDatabaseWrapper, limit: int) -> list[str]:
         found: list[str] = []
         while len(found) < limit:
-            after = found[-1] if found else ""
-            key = self._rows(connection, "next_limit_key", {"after": after})[0][0]
-            if key is None:
+            number = min(limit - len(found), _RECURSION)
+            values = {"after": found[-1] if found else "", "number": number}
+            more = [key for (key,) in self._rows(connection, "limit_keys", values)]
+            found += more
+            if len(more) < number:
                 break
-            found.append(key)
         return found
 
     def held_jobs(
@@ -681,11 +718,14 @@ class MariaDB(RowLocks):
     def is_contention_error(self, error: OperationalError) -> bool:
         return _code(error) in _CONTENTION
 
+    def leaves_transaction(self, error: OperationalError) -> bool:
+        return _code(error) != _DEADLOCK and super().leaves_transaction(error)
+
     def is_unavailable_error(self, error: BaseException) -> bool:
         # Not each OperationalError: a column that is missing is one too.
         if isinstance(error, InterfaceError) or self.is_read_only_error(error):
             return True
-        known = {0} | _UNAVAILABLE | _CONTENTION
+        known = {0, _INTERRUPTED} | _UNAVAILABLE | _CONTENTION | _TIMEOUTS
         return isinstance(error, OperationalError) and _code(error) in known
 
     def is_read_only_error(self, error: BaseException) -> bool:

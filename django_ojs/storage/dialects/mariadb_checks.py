@@ -32,9 +32,9 @@ def problems(
         return [Error(f"django_ojs needs MariaDB 10.11; this is {version}.", id="django_ojs.E004")]
     found: list[CheckMessage] = [
         Warning(
-            "Support for MariaDB is being built: a part of the tests passes. It is not for "
-            "production.",
-            hint="docs/explanation/testing.md says which part.",
+            "Support for MariaDB is new, and not for production: the short test suite passes, the "
+            "long storms were not run.",
+            hint="docs/how-to/use-mariadb.md says what was tested, and what is different.",
             id="django_ojs.W006",
         )
     ]

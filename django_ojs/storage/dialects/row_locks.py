@@ -6,7 +6,8 @@ row now and then, and wait for each other without need. Locks of different kinds
 rows; those of one statement are locked in the order of the rows.
 
 A bounded queue has no tickets and no shared locks (see `storage.bounds`): each transaction that
-adds a job to it, or to a tenant with a bound, holds its lock alone until it ends, and counts.
+adds a job to it, or to a tenant with a bound, holds its lock alone until it ends, and counts. The
+mixin of `shares` has another way far from the bound.
 """
 
 from collections.abc import Collection, Iterable, Sequence

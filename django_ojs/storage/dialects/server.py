@@ -183,6 +183,10 @@ class Server(ABC):
         That is a deadlock, a lock timeout, a serialization failure or a busy database.
         """
 
+    def leaves_transaction(self, error: OperationalError) -> bool:
+        """Say whether it is a contention error that undid its statement, not the transaction."""
+        return self.is_contention_error(error)
+
     def is_unavailable_error(self, error: BaseException) -> bool:
         """Say whether the database cannot be reached or written to now, so that a retry may pass.
 

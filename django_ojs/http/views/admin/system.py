@@ -72,7 +72,7 @@ class AdminSystemConfig(OJSView):
         shown = {name: _json_value(getattr(values, name)) for name in _SHOWN}
         return {
             "implementation": {"name": "django_ojs", "version": VERSION},
-            "backend": database.connection().vendor,
+            "backend": database.kind(),
             "maintenance": mode.status().enabled,
             "configuration": shown,
         }

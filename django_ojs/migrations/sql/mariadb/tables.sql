@@ -102,7 +102,8 @@ ALTER TABLE ojs_workflow_ended_job CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8
     ADD INDEX IF NOT EXISTS ojs_workflow_ended_job_wf (workflow_id, id);
 
 -- Rows that are locked in place of what they stand for, because MariaDB has no lock that ends with a
--- transaction but that of a row. 4096 for each of the five kinds of subjects (see dialects/mariadb.py).
+-- transaction but that of a row: 4096 for each of the five kinds of subjects (see dialects/row_locks.py),
+-- then 32 shares for each of 256 queues and 1024 tenants (see dialects/shares.py).
 CREATE TABLE IF NOT EXISTS ojs_lock (slot integer NOT NULL PRIMARY KEY) ENGINE = InnoDB;
 
 INSERT IGNORE INTO ojs_lock (slot)
@@ -110,4 +111,4 @@ WITH digits (n) AS (
     VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11), (12), (13), (14), (15)
 )
 SELECT ((k.n * 16 + a.n) * 16 + b.n) * 16 + c.n
-FROM digits AS k, digits AS a, digits AS b, digits AS c WHERE k.n < 5;
+FROM digits AS k, digits AS a, digits AS b, digits AS c WHERE k.n < 15;
