@@ -27,9 +27,10 @@ from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.states import State
 from django_ojs.storage.dialects.base import ISOLATION
+from django_ojs.storage.dialects.galera import GaleraLocks
 from django_ojs.storage.dialects.job_row import JobRow, row_of, size_of
 from django_ojs.storage.dialects.mariadb_checks import problems
-from django_ojs.storage.dialects.row_locks import Kind, RowLocks, slot
+from django_ojs.storage.dialects.row_locks import Kind, slot
 from django_ojs.storage.dialects.rows import (
     Difference,
     Floor,
@@ -191,7 +192,7 @@ def _repeated(
     return repeated
 
 
-class MariaDB(RowLocks):
+class MariaDB(GaleraLocks):
     """MariaDB through mysqlclient, or through PyMySQL in its place."""
 
     sql = _SQL
