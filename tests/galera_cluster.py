@@ -186,9 +186,9 @@ class Node:
         """Whether the server is down."""
         return self._keeper is None or self._keeper.poll() is not None
 
-    def query(self, sql: str, database: str = "") -> list[tuple[Any, ...]]:
+    def query(self, sql: str, database: str = "", **options: str) -> list[tuple[Any, ...]]:
         """Run one statement in a session of its own, and return its rows."""
-        link = _connect(self.port, database)
+        link = _connect(self.port, database, **options)
         try:
             cursor = link.cursor()
             cursor.execute(sql)
@@ -239,6 +239,13 @@ class Cluster:
         _until(lambda: node.has_ended or node.is_synced(), f"node {node.number} joins", node)
         if node.has_ended:
             raise RuntimeError(f"node {node.number} has ended:\n{node.log.read_text()[-3000:]}")
+
+    def wait_until_equal(self) -> None:
+        """Wait until every node has what was committed on any of them."""
+        for node in self.nodes:
+            if not node.has_ended:
+                # It reads nothing before it has what the group has decided by now.
+                node.query("SELECT 1", init_command="SET wsrep_sync_wait = 1")
 
     def rejoin(self, node: Node, *, by_copy: bool = False) -> None:
         """Start a node that was killed; it is not ready then.
@@ -312,12 +319,17 @@ def _until(condition: Callable[[], bool], what: str, node: Node) -> None:
         time.sleep(_POLL_SECONDS)
 
 
-def _connect(port: int, database: str) -> Any:
+def _connect(port: int, database: str, **options: str) -> Any:
     # The driver is there where tests run on MariaDB.
     import MySQLdb
 
     return MySQLdb.connect(
-        host="127.0.0.1", port=port, user="root", connect_timeout=4, database=database
+        host="127.0.0.1",
+        port=port,
+        user="root",
+        connect_timeout=4,
+        database=database,
+        **options,
     )
 
 
