@@ -5,19 +5,26 @@ By hand, as no CI has MariaDB: docs/explanation/testing.md has the command.
 
 from __future__ import annotations
 
+import threading
+import time
+from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 
 import pytest
 from django.db import OperationalError, connection, transaction
 
 from django_ojs.models import Job
-from django_ojs.operations import fetch, queues
+from django_ojs.operations import ack, fetch, queues
+from django_ojs.operations import push as pushing
+from django_ojs.spec.states import State
 from django_ojs.spec.unique_policy import UniquePolicy
 from django_ojs.storage import database
+from django_ojs.storage.figures import counts
 from tests import galera_cluster
-from tests.factories import push
-from tests.faults.conftest import FULL
+from tests.factories import GENERATED, envelope, own_connections, push
+from tests.faults.conftest import FULL, Report
 from tests.faults.galera_site import empty, migrated_cluster, on
 from tests.galera_cluster import Cluster
 
@@ -102,3 +109,45 @@ def test_of_two_nodes_that_do_what_one_may_do_the_first_to_commit_does_it(
     states = [*new.values_list("state", flat=True)]
     states += Job.primary.filter(state="active").values_list("state", flat=True)
     assert states == [state for state in [ACTS[act]] if state]
+
+
+def conflicts(galera: Cluster) -> int:
+    """Return how many transactions the cluster has ended because another node was first."""
+    names = ("local_cert_failures", "local_bf_aborts")
+    return sum(int(node.status(name)) for node in galera.nodes for name in names)
+
+
+def test_workers_on_all_nodes_claim_and_end_each_job_once(galera: Cluster, report: Report) -> None:
+    """They take the same jobs again and again: no node sees the locks of another one."""
+    workers, before = 2 * len(galera.nodes), conflicts(galera)
+    keys = [
+        job.id
+        for _ in range(JOBS // 60)
+        for job in pushing.push_batch([envelope(queue="busy") for _ in range(60)], GENERATED)
+    ]
+    galera.wait_until_equal()
+    start = threading.Barrier(workers)
+    claimed: Counter[object] = Counter()
+    ended: Counter[object] = Counter()
+
+    def work(number: int) -> None:
+        name = f"worker-{number}"
+        with own_connections(), on(galera.nodes[number % len(galera.nodes)]):
+            start.wait(30)
+            while jobs := fetch.fetch(["busy"], count=7, worker_id=name, due=False):
+                claimed.update(job.id for job in jobs)
+                ended.update(ack.ack_batch(name, [(job.id, job.run, None) for job in jobs]))
+
+    began = time.monotonic()
+    with ThreadPoolExecutor(workers) as pool:
+        for future in [pool.submit(work, n) for n in range(workers)]:
+            future.result(300)
+    seconds = time.monotonic() - began
+    galera.wait_until_equal()
+    report(f"{len(keys)} jobs in {seconds:.1f} s, {conflicts(galera) - before} conflicts")
+    assert claimed == ended == Counter(keys)
+    for node in galera.nodes:
+        with on(node):
+            left = Job.primary.exclude(state=State.COMPLETED)
+            assert not left.exists()
+            assert counts.by_queue(["busy"])["busy"][State.COMPLETED] == len(keys)
