@@ -107,7 +107,7 @@ class Node:
             stderr=subprocess.DEVNULL,
         )
 
-    def command(self, group: list["Node"]) -> list[str]:
+    def command(self, group: list[Node]) -> list[str]:
         """Return the command that starts the server."""
         found = mariadb_server.programs()
         assert found is not None
@@ -172,6 +172,14 @@ class Node:
         self._keeper = self._pipe = None
         with suppress(FileNotFoundError):
             (self._home / "pid").unlink()
+
+    def freeze(self) -> None:
+        """Stop the server, as a machine that answers to nobody for a while."""
+        os.kill(int((self._home / "pid").read_text()), signal.SIGSTOP)
+
+    def thaw(self) -> None:
+        """Let it go on."""
+        os.kill(int((self._home / "pid").read_text()), signal.SIGCONT)
 
     def close(self) -> None:
         """End the server, and remove its data."""

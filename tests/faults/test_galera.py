@@ -10,23 +10,29 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import timedelta
 
 import pytest
 from django.db import OperationalError, connection, transaction
+from django.test import override_settings
 
-from django_ojs.models import Job
-from django_ojs.operations import ack, fetch, queues
+from django_ojs.models import CronJob, CronRun, Event, Job, Workflow, WorkflowStep
+from django_ojs.operations import ack, beat, cron, fetch, queues
 from django_ojs.operations import push as pushing
+from django_ojs.operations.events import log
 from django_ojs.spec.states import State
 from django_ojs.spec.unique_policy import UniquePolicy
 from django_ojs.storage import database
 from django_ojs.storage.figures import counts
 from tests import galera_cluster
-from tests.factories import GENERATED, envelope, own_connections, push
+from tests.factories import GENERATED, WORKER, envelope, own_connections, push, silence, worker
 from tests.faults.conftest import FULL, Report
 from tests.faults.galera_site import empty, migrated_cluster, on
 from tests.galera_cluster import Cluster
+from tests.operations.cron.scenes import make_due, register
+from tests.operations.workflows import scenes
+from tests.worker.waiting import BOUND, eventually
 
 pytestmark = [
     pytest.mark.mariadb,
@@ -99,10 +105,15 @@ def test_of_two_nodes_that_do_what_one_may_do_the_first_to_commit_does_it(
     jobs = [push(queue=f"limited-{n}", rate_limit={"key": "a", "concurrency": 1}) for n in (0, 1)]
     jobs.append(push(queue="claimed"))
     galera.wait_until_equal()
-    with pytest.raises(OperationalError) as caught, transaction.atomic():
-        act(0)
-        with on(galera.nodes[1]), transaction.atomic():
-            act(1)
+
+    def both() -> None:
+        with transaction.atomic():
+            act(0)
+            with on(galera.nodes[1]), transaction.atomic():
+                act(1)
+
+    with pytest.raises(OperationalError) as caught:
+        both()
     assert caught.value.args[0] == 1213
     assert database.dialect().is_contention_error(caught.value)
     new = Job.primary.exclude(pk__in=[job.pk for job in jobs])
@@ -117,33 +128,43 @@ def conflicts(galera: Cluster) -> int:
     return sum(int(node.status(name)) for node in galera.nodes for name in names)
 
 
+def on_all_nodes(galera: Cluster, act: Callable[[int], None]) -> None:
+    """Do something in two threads of each node at once, and raise what any of them raises."""
+    workers = 2 * len(galera.nodes)
+    start = threading.Barrier(workers)
+
+    def run(number: int) -> None:
+        with own_connections(), on(galera.nodes[number % len(galera.nodes)]):
+            start.wait(30)
+            act(number)
+
+    galera.wait_until_equal()
+    with ThreadPoolExecutor(workers) as pool:
+        for future in [pool.submit(run, n) for n in range(workers)]:
+            future.result(BOUND)
+    galera.wait_until_equal()
+
+
 def test_workers_on_all_nodes_claim_and_end_each_job_once(galera: Cluster, report: Report) -> None:
     """They take the same jobs again and again: no node sees the locks of another one."""
-    workers, before = 2 * len(galera.nodes), conflicts(galera)
+    before = conflicts(galera)
     keys = [
         job.id
         for _ in range(JOBS // 60)
         for job in pushing.push_batch([envelope(queue="busy") for _ in range(60)], GENERATED)
     ]
-    galera.wait_until_equal()
-    start = threading.Barrier(workers)
     claimed: Counter[object] = Counter()
     ended: Counter[object] = Counter()
 
     def work(number: int) -> None:
         name = f"worker-{number}"
-        with own_connections(), on(galera.nodes[number % len(galera.nodes)]):
-            start.wait(30)
-            while jobs := fetch.fetch(["busy"], count=7, worker_id=name, due=False):
-                claimed.update(job.id for job in jobs)
-                ended.update(ack.ack_batch(name, [(job.id, job.run, None) for job in jobs]))
+        while jobs := fetch.fetch(["busy"], count=7, worker_id=name, due=False):
+            claimed.update(job.id for job in jobs)
+            ended.update(ack.ack_batch(name, [(job.id, job.run, None) for job in jobs]))
 
     began = time.monotonic()
-    with ThreadPoolExecutor(workers) as pool:
-        for future in [pool.submit(work, n) for n in range(workers)]:
-            future.result(300)
+    on_all_nodes(galera, work)
     seconds = time.monotonic() - began
-    galera.wait_until_equal()
     report(f"{len(keys)} jobs in {seconds:.1f} s, {conflicts(galera) - before} conflicts")
     assert claimed == ended == Counter(keys)
     for node in galera.nodes:
@@ -151,3 +172,156 @@ def test_workers_on_all_nodes_claim_and_end_each_job_once(galera: Cluster, repor
             left = Job.primary.exclude(state=State.COMPLETED)
             assert not left.exists()
             assert counts.by_queue(["busy"])["busy"][State.COMPLETED] == len(keys)
+
+
+def test_a_node_that_is_behind_takes_no_worker_for_dead(galera: Cluster) -> None:
+    """As one does that copies its data to a node that joins."""
+    worker(WORKER)
+    silence(WORKER)
+    galera.wait_until_equal()
+    behind = galera.nodes[1]
+
+    def dead() -> list[object]:
+        with own_connections(), on(behind):
+            return list(database.dialect().dead_workers(connection))
+
+    with on(behind), connection.cursor() as cursor, ThreadPoolExecutor(1) as pool:
+        assert [key for key, _ in database.dialect().dead_workers(connection)] == [WORKER]
+        cursor.execute("FLUSH TABLES WITH READ LOCK")
+        with on(galera.nodes[0]):
+            beat.beat(WORKER)
+        found = pool.submit(dead)
+        with suppress(TimeoutError):
+            found.result(0.5)  # Who reads what is there has its answer by then.
+        cursor.execute("UNLOCK TABLES")
+        assert found.result(60) == []
+
+
+@pytest.mark.parametrize("by_key", [False, True], ids=["of a queue", "by key"])
+def test_a_limit_holds_for_the_workers_of_all_nodes(galera: Cluster, *, by_key: bool) -> None:
+    names = ["limited-0", "limited-1"] if by_key else ["limited"]
+    values = {"rate_limit": {"key": "acme", "concurrency": 3}} if by_key else {}
+    if not by_key:
+        queues.configure("limited", {"concurrency": 3})
+    wanted = Counter(push(queue=name, **values).pk for name in names for _ in range(JOBS // 6))
+    held, ended, lock = 0, Counter[object](), threading.Lock()
+    most: list[int] = []
+
+    def work(number: int) -> None:
+        nonlocal held
+        name, order = f"worker-{number}", names[:: 1 if number % 2 else -1]
+        while ended.total() < wanted.total():
+            jobs = fetch.fetch(order, count=2, worker_id=name, due=by_key)
+            with lock:
+                held += len(jobs)
+                most.append(held)
+            time.sleep(0.01)  # They run.
+            with lock:
+                held -= len(jobs)
+            ended.update(ack.ack_batch(name, [(job.id, job.run, None) for job in jobs]))
+
+    on_all_nodes(galera, work)
+    assert ended == wanted
+    assert max(most) <= 3
+
+
+def test_workflows_whose_jobs_end_on_all_nodes_take_each_step_once(galera: Cluster) -> None:
+    """The last jobs of a group end at once on several nodes, each of which counts them."""
+    group = scenes.group(*(scenes.job("test.step") for _ in range(4)))
+    shape = scenes.chain(scenes.job("test.step"), group, scenes.job("test.step"))
+    created = {scenes.create(shape).pk for _ in range(JOBS // 15)}
+    ended: Counter[object] = Counter()
+
+    def work(number: int) -> None:
+        name, running = f"worker-{number}", Workflow.primary.filter(state="running")
+        while running.exists():
+            for job in fetch.fetch(["default"], count=3, worker_id=name):
+                ended.update(ack.ack_batch(name, [(job.id, job.run, None)]))
+
+    on_all_nodes(galera, work)
+    assert {(key, "completed") for key in created} == set(
+        Workflow.primary.values_list("pk", "state")
+    )
+    steps = WorkflowStep.primary.filter(type__isnull=False)
+    assert set(steps.values_list("state", flat=True)) == {"completed"}
+    assert ended == Counter(steps.values_list("pk", flat=True))
+    assert len(ended) == 6 * len(created) == Job.primary.count()
+
+
+def test_each_time_of_a_cron_job_is_fired_by_one_node(galera: Cluster) -> None:
+    names = [f"c{n}" for n in range(20)]
+    for name in names:
+        register(name, "* * * * * *", overlap_policy="allow")
+    began = make_due(*names, ago=timedelta(seconds=10))
+
+    def fire(number: int) -> None:
+        while cron.fire_due(5):
+            pass
+
+    on_all_nodes(galera, fire)
+    times = Counter(CronRun.primary.values_list("name", "scheduled_at"))
+    assert set(times.values()) == {1}
+    by_name = Counter(name for name, _ in times)
+    assert Counter(job.meta["cron_name"] for job in Job.primary.all()) == by_name
+    for row in CronJob.primary.all():
+        assert row.due_at is not None
+        assert row.run_count == by_name[row.name] > 0
+        assert row.run_count + row.missed_count == (row.due_at - began).total_seconds()
+
+
+def test_readers_on_all_nodes_see_each_event_in_the_same_order(galera: Cluster) -> None:
+    """Each of them may be the one that gives the next events their positions."""
+    seen: list[list[str]] = []
+
+    def publish_and_read(number: int) -> None:
+        found: list[str] = []
+        cursor = "0"
+        for _ in range(JOBS // 10):
+            push(queue="events")
+            page = log.read(after=cursor, limit=1000)
+            cursor = page.cursor
+            found += [event["id"] for event in page.events]
+        barrier.wait(BOUND)
+        while page := log.read(after=cursor, limit=1000):
+            cursor = page.cursor
+            found += [event["id"] for event in page.events]
+            if not page.events and len(found) == Event.primary.count():
+                break
+        seen.append(found)
+
+    barrier = threading.Barrier(2 * len(galera.nodes))
+    with override_settings(OJS={"KEEP_EVENTS": ["*"]}):
+        on_all_nodes(galera, publish_and_read)
+    order = list(Event.primary.order_by("position").values_list("position", flat=True))
+    assert len(order) == len(set(order)) >= 6 * (JOBS // 10)
+    assert all(found == seen[0] for found in seen)
+    assert len(seen[0]) == len(set(seen[0])) == len(order)
+
+
+def test_a_node_without_a_majority_is_an_unavailable_database(galera: Cluster) -> None:
+    cut_off, *others = galera.nodes
+
+    def cut_off_at_its_commit() -> None:
+        with transaction.atomic():
+            push(queue="cut-off")
+            for node in others:
+                node.freeze()
+            eventually(lambda: cut_off.status("cluster_status") == "non-Primary", "it is alone")
+
+    galera.wait_until_equal()
+    codes = []
+    try:
+        for act in (cut_off_at_its_commit, lambda: push(queue="cut-off")):
+            with pytest.raises(OperationalError) as caught:
+                act()
+            assert database.is_unavailable(caught.value)
+            codes.append(caught.value.args[0])
+    finally:
+        for node in others:
+            node.thaw()
+    assert codes == [1180, 1047]
+    for node in galera.nodes:
+        galera.wait(node)
+    connection.close()
+    assert push(queue="cut-off").queue == "cut-off"
+    assert Job.primary.count() == 1

@@ -31,7 +31,7 @@ from tests.worker.processes import Tree
 from tests.worker.waiting import BOUND, eventually
 
 JOBS = int(os.environ.get("OJS_FAULTS_JOBS") or (6_000 if FULL else 600))
-#: Of a node each; before each of them, a worker is killed.
+#: Of a node each, or it freezes; before it, and meanwhile, a worker is killed.
 KILLS = int(os.environ.get("OJS_FAULTS_GALERA_KILLS") or (9 if FULL else 2))
 LONGEST = BOUND + KILLS * 120 + JOBS / 5
 
@@ -71,7 +71,9 @@ class Crew:
             eventually(lambda tree=tree: len(tree.children()) == 2, "it has its processes")  # type: ignore[misc]  # no inference for a default
 
     def _start(self, node: Node) -> Tree:
-        processes_on(self._site, self._galera, node, others=node.number % 2 == 0)
+        # A worker does not start while the only server that it knows is away.
+        others = node.has_ended or node.number % 2 == 0
+        processes_on(self._site, self._galera, node, others=others)
         return self._site.start(
             *("--queues", "default", "--processes", "2", "--threads", "4"),
             ojs={"HEARTBEAT_INTERVAL": BEAT},
@@ -143,7 +145,7 @@ def test_nodes_die_and_join_again_and_no_job_is_lost_or_without_a_reason_to_run_
         processes_on(site, galera, node)
         site.enqueue(JOBS // len(galera.nodes), milliseconds=40, pause=0.01)
     crowd = Crowd(galera)
-    joined = Counter[str]()
+    met = Counter[str]()
     try:
         for number in range(1, KILLS + 1):
             due = JOBS * (number - site.dice.random()) / (KILLS + 1)
@@ -152,22 +154,15 @@ def test_nodes_die_and_join_again_and_no_job_is_lost_or_without_a_reason_to_run_
             node = site.dice.choice(galera.nodes)
             # What a worker holds whose node is away runs again when its heartbeats do not come.
             with site.trouble("node", after=10 * BEAT):
-                node.kill()
-                crew.kill_one()
-                by_copy = site.dice.random() < 0.3
-                galera.rejoin(node, by_copy=by_copy)
+                met[disturb(site, galera, node, crew)] += 1
                 galera.wait(node)
-            joined["copy" if by_copy else "changes"] += 1
     finally:
         crowd.close()
     connection.close()
     site.enqueued(LONGEST)
     waiting = site.jobs.filter(queue="default").exclude(state__in=TERMINAL)
     eventually(lambda: not waiting.exists(), "each job is finished", within=LONGEST, pause=0.2)
-    report(
-        f"killed {KILLS} nodes, which joined by {dict(joined)}; "
-        f"the producers of the other queues met {dict(crowd.errors)}"
-    )
+    report(f"the nodes met {dict(met)}; the producers of the other queues met {dict(crowd.errors)}")
     _is_consistent(galera, crowd)
     site.jobs.exclude(queue="default").delete()
     verdict = site.verdict()
@@ -179,13 +174,32 @@ def test_nodes_die_and_join_again_and_no_job_is_lost_or_without_a_reason_to_run_
     site.completed_once()
 
 
+def disturb(site: Site, galera: Cluster, node: Node, crew: Crew) -> str:
+    """Do something to a node, and a worker, and say what."""
+    kind = site.dice.choice(["killed, with changes", "killed, with a copy", "frozen"])
+    if kind == "frozen":
+        # The others go on without it, and what it had not sent is refused when it is back.
+        node.freeze()
+        crew.kill_one()
+        other = galera.nodes[node.number % len(galera.nodes)]
+        eventually(lambda: other.status("cluster_size") == "2", "the group goes on")
+        node.thaw()
+        return kind
+    node.kill()
+    crew.kill_one()
+    galera.rejoin(node, by_copy=kind.endswith("copy"))
+    return kind
+
+
 def _is_consistent(galera: Cluster, crowd: Crowd) -> None:
     while counts.fold():
         pass
     galera.wait_until_equal()
     for node in galera.nodes:
         with on(node):
-            bounded = set(map(str, Job.primary.filter(queue="bounded").values_list("pk", flat=True)))
+            bounded = set(
+                map(str, Job.primary.filter(queue="bounded").values_list("pk", flat=True))
+            )
             assert len(bounded) == DEPTH
             assert set(crowd.stored) <= bounded
             keys = Job.primary.filter(queue="unique").values_list("unique_key", flat=True)

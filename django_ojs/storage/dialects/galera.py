@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.storage.dialects.row_locks import RowLocks
+from django_ojs.storage.dialects.server import Session
 
 
 class GaleraLocks(RowLocks):
@@ -41,3 +42,11 @@ class GaleraLocks(RowLocks):
         if found and self.is_cluster_node(connection):
             self._run(connection, "write_slots", slots=", ".join(map(str, sorted(found))))
         return found
+
+    def dead_workers(
+        self, connection: BaseDatabaseWrapper, *, away: float = 0.0, back_for: float = 0.0
+    ) -> list[tuple[str, Session | None]]:
+        if not connection.in_atomic_block and self.is_cluster_node(connection):
+            # A node that is behind, as one that copies its data to another, has old heartbeats.
+            self._rows(connection, "await_cluster")
+        return super().dead_workers(connection, away=away, back_for=back_for)

@@ -74,10 +74,11 @@ _TIMEOUTS: Final = {1969, 3024}
 _READ_ONLY: Final = {1290, 1792, 1836}
 #: A lock that is held for too long, a deadlock, a row that has changed, and NOWAIT.
 _CONTENTION: Final = {1205, 1213, 1020, 3572}
-#: No connection, too many of them, a server that stops, and a node of a cluster that is not ready.
+#: No connection, too many of them, a server that stops, and a node of a cluster that is not ready,
+#: or was cut off from the others at COMMIT (1180).
 _UNAVAILABLE: Final = {
-    *(1040, 1042, 1043, 1045, 1047, 1053, 1129, 1130, 1152, 1158, 1159, 1160, 1161, 1203, 1226),
-    *(1184, 1927, 2002, 2003, 2004, 2005, 2006, 2012, 2013, 2055, 4031),
+    *(1040, 1042, 1043, 1045, 1047, 1053, 1129, 1130, 1152, 1158, 1159, 1160, 1161, 1180, 1203),
+    *(1184, 1226, 1927, 2002, 2003, 2004, 2005, 2006, 2012, 2013, 2055, 4031),
 }
 _NO_ID: Final = str(UUID(int=0))
 
