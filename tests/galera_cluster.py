@@ -200,9 +200,7 @@ class Node:
         try:
             cursor = link.cursor()
             cursor.execute(sql)
-            rows = list(cursor.fetchall())
-            link.commit()
-            return rows
+            return list(cursor.fetchall())
         finally:
             link.close()
 
@@ -336,6 +334,7 @@ def _connect(port: int, database: str, **options: str) -> Any:
         port=port,
         user="root",
         connect_timeout=4,
+        autocommit=True,
         database=database,
         **options,
     )
