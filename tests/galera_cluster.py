@@ -18,11 +18,11 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 from tests import mariadb_server
-from tests.databases import mariadb_settings
 
 #: Who starts as root runs the nodes as this account: rsync refuses to write to a folder of root's.
 ACCOUNT = "mysql"
@@ -66,6 +66,8 @@ def missing() -> str | None:
         return "no mariadbd here (Debian: apt-get install mariadb-server)"
     if _provider() is None:
         return "no Galera provider here (Debian: apt-get install galera-4)"
+    if find_spec("MySQLdb") is None:
+        return "no driver in this environment (pip install mysqlclient)"
     if shutil.which("rsync") is None:
         return "no rsync here, by which a node gets its data (Debian: apt-get install rsync)"
     return None
@@ -270,6 +272,9 @@ class Cluster:
 
         `others`: with the other nodes as the next hosts, in their order.
         """
+        # It starts the servers of the run, and a look at what is installed needs none.
+        from tests.databases import mariadb_settings
+
         found = mariadb_settings("127.0.0.1", name) | {"PORT": str(node.port)}
         if others:
             start = self.nodes.index(node)
@@ -344,3 +349,9 @@ def _errors() -> tuple[type[Exception], ...]:
     import MySQLdb
 
     return (MySQLdb.Error,)
+
+
+if __name__ == "__main__":
+    # `make faults` asks whether its storms can run here.
+    if why := missing():
+        sys.exit(f"Galera is left out: {why}")
