@@ -183,7 +183,10 @@ def _lock_queue(queue: str, added: Load) -> _QueueLock | None:
     try:
         version = bounds.lock_queue(queue)
     except OperationalError as error:
-        if not database.dialect().is_contention_error(error) or not bounds.is_bounded(bound):
+        dialect = database.dialect()
+        if not dialect.is_contention_error(error) or not bounds.is_bounded(bound):
+            raise
+        if dialect.has_ended_transaction(error):
             raise
         raise _full(queue, bound, None, added) from None
     if version is None:

@@ -69,7 +69,8 @@ def _admit_locked(queue: str, tenant: str, bound: int, jobs: int) -> None:
     try:
         is_locked = tenants.lock(queue, tenant)
     except OperationalError as error:
-        if not database.dialect().is_contention_error(error):
+        dialect = database.dialect()
+        if not dialect.is_contention_error(error) or dialect.has_ended_transaction(error):
             raise
         raise _full(queue, tenant, None, bound, jobs) from None
     if not is_locked:

@@ -683,6 +683,9 @@ class MariaDB(GaleraLocks):
     def is_contention_error(self, error: OperationalError) -> bool:
         return _code(error) in _CONTENTION
 
+    def has_ended_transaction(self, error: OperationalError) -> bool:
+        return _code(error) == _DEADLOCK
+
     def is_unavailable_error(self, error: BaseException) -> bool:
         # Not each OperationalError: a column that is missing is one too.
         if isinstance(error, InterfaceError) or self.is_read_only_error(error):

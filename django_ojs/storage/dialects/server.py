@@ -183,6 +183,14 @@ class Server(ABC):
         That is a deadlock, a lock timeout, a serialization failure or a busy database.
         """
 
+    def has_ended_transaction(self, error: OperationalError) -> bool:
+        """Say whether the server has rolled back the whole transaction by a contention error.
+
+        Then nothing but a repetition of the transaction helps. False also where the caller may
+        go on from a savepoint.
+        """
+        return False
+
     def is_unavailable_error(self, error: BaseException) -> bool:
         """Say whether the database cannot be reached or written to now, so that a retry may pass.
 
