@@ -73,6 +73,10 @@ faults:
 	OJS_FAULTS_KILLS=$(KILLS) OJS_FAULTS_JOBS=$(JOBS) OJS_TEST_CAPABILITIES=none \
 		OJS_TEST_TIER=full scripts/suite $(VENV) postgresql $(ARGS) \
 		tests/operations tests/properties tests/faults/test_kill_storm.py
+	@if $(VENV)/bin/python -m tests.galera_cluster; then \
+		OJS_FAULTS=full OJS_FAULTS_JOBS=$(JOBS) OJS_TEST_TIER=storm OJS_TEST_PROCESSES=0 \
+			scripts/suite $(VENV) mariadb tests/faults/test_galera.py tests/faults/test_galera_storm.py; \
+	fi
 
 soak:
 	@scripts/venv $(VENV) dev $(PYTHON)

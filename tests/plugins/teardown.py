@@ -157,7 +157,7 @@ def _is_emptied() -> Callable[[str], bool]:
     """Return a test of whether a table is one that `flush` empties, or the package's own."""
     flushed = set(connections["default"].introspection.django_table_names(include_views=False))
     flushed -= {model._meta.db_table for model in KEPT}
-    # The rows of ojs_lock are never changed.
+    # The rows of ojs_lock are locks.
     return lambda name: name in flushed or (name.startswith("ojs_") and name != "ojs_lock")
 
 

@@ -27,6 +27,7 @@ from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.states import State
 from django_ojs.storage.dialects.base import ISOLATION
+from django_ojs.storage.dialects.galera import GaleraLocks
 from django_ojs.storage.dialects.job_row import JobRow, row_of, size_of
 from django_ojs.storage.dialects.mariadb_checks import problems
 from django_ojs.storage.dialects.rows import (
@@ -36,7 +37,6 @@ from django_ojs.storage.dialects.rows import (
     Stored,
 )
 from django_ojs.storage.dialects.server import QueryLimit
-from django_ojs.storage.dialects.shares import Shares
 from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all
 
 P = ParamSpec("P")
@@ -79,10 +79,11 @@ _TIMEOUTS: Final = {1969, 3024}
 _READ_ONLY: Final = {1290, 1792, 1836}
 #: A lock that is held for too long, a deadlock, a row that has changed, and NOWAIT.
 _CONTENTION: Final = {1205, 1213, 1020, 3572}
-#: No connection, too many of them, a server that stops, and a node of a cluster that is not ready.
+#: No connection, too many of them, a server that stops, and a node of a cluster that is not ready,
+#: or was cut off from the others at COMMIT (1180).
 _UNAVAILABLE: Final = {
-    *(1040, 1042, 1043, 1045, 1047, 1053, 1129, 1130, 1152, 1158, 1159, 1160, 1161, 1203, 1226),
-    *(1184, 1927, 2002, 2003, 2004, 2005, 2006, 2012, 2013, 2055, 4031),
+    *(1040, 1042, 1043, 1045, 1047, 1053, 1129, 1130, 1152, 1158, 1159, 1160, 1161, 1180, 1203),
+    *(1184, 1226, 1927, 2002, 2003, 2004, 2005, 2006, 2012, 2013, 2055, 4031),
 }
 _NO_ID: Final = str(UUID(int=0))
 
@@ -201,7 +202,7 @@ def _repeated(
     return repeated
 
 
-class MariaDB(Shares):
+class MariaDB(GaleraLocks):
     """MariaDB through mysqlclient, or through PyMySQL in its place."""
 
     sql = _SQL
