@@ -23,6 +23,7 @@ from django_ojs import checks
 from django_ojs.http.authentication import AllowAny
 from django_ojs.storage import database
 from django_ojs.storage.dialects import mariadb_checks
+from tests.cases import together
 from tests.worker.processes import ROOT
 
 
@@ -47,7 +48,7 @@ def test_a_sound_project_hears_nothing() -> None:
     assert checks.check_database(databases=["default"]) == []
 
 
-@pytest.mark.parametrize(
+@together(
     ("given", "says"),
     [
         ({"POLL_INTERVALL": 1}, "OJS['POLL_INTERVALL'] is not a setting"),

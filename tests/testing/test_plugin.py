@@ -109,7 +109,12 @@ def run(folder: Path, *arguments: str) -> str:
     for name in ("anyio", "faker", "schemathesis"):
         command += ["-p", f"no:{name}"]
     done = subprocess.run(
-        [*command, *arguments], cwd=folder, env=environment, capture_output=True, text=True, timeout=300
+        [*command, *arguments],
+        cwd=folder,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     return done.stdout + done.stderr
 
