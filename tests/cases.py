@@ -13,6 +13,7 @@ from django.db import transaction
 
 from django_ojs.storage import bounds, database, process_state, queue_configs
 from tests.databases import ALIASES
+from tests.plugins.measuring import unmeasured
 
 
 def begin_as_a_new_process() -> None:
@@ -63,8 +64,8 @@ def together(
         @functools.wraps(test)
         def each(*arguments: Any, **fixtures: Any) -> None:
             assert rows, "no cases"
-            for label, row in zip(labels, rows, strict=True):
-                with (case if undo else named)(str(label)[:200]):
+            for number, (label, row) in enumerate(zip(labels, rows, strict=True)):
+                with unmeasured(number), (case if undo else named)(str(label)[:200]):
                     test(*arguments, **fixtures, **dict(zip(keys, row, strict=True)))
 
         signature = inspect.signature(test)
