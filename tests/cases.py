@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import functools
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
+from _pytest.mark import ParameterSet
 from django.db import transaction
 
 from django_ojs.storage import bounds, database, process_state, queue_configs
 from tests.databases import ALIASES
+from tests.plugins.measuring import unmeasured
 
 
 def begin_as_a_new_process() -> None:
@@ -41,3 +46,38 @@ def case(name: str) -> Iterator[None]:
         yield
         transaction.set_rollback(True)
     begin_as_a_new_process()
+
+
+def together(
+    names: str | Sequence[str], values: Iterable[Any], *, ids: Any = None, undo: bool = False
+) -> Callable[[Callable[..., None]], Callable[..., None]]:
+    """Call a test with each of the values, as `pytest.mark.parametrize` does, but in one test.
+
+    For cases that are faster than the set-up of a test: all of them share its fixtures. An error
+    names its case. `undo`: what a case stores is undone before the next one.
+    """
+    keys = [name.strip() for name in names.split(",")] if isinstance(names, str) else [*names]
+    rows = [_row(value, len(keys)) for value in values]
+    labels = [ids(row[0]) for row in rows] if callable(ids) else ids or [str(row) for row in rows]
+
+    def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        @functools.wraps(test)
+        def each(*arguments: Any, **fixtures: Any) -> None:
+            assert rows, "no cases"
+            for number, (label, row) in enumerate(zip(labels, rows, strict=True)):
+                with unmeasured(number), (case if undo else named)(str(label)[:200]):
+                    test(*arguments, **fixtures, **dict(zip(keys, row, strict=True)))
+
+        signature = inspect.signature(test)
+        others = [each for name, each in signature.parameters.items() if name not in keys]
+        each.__signature__ = signature.replace(parameters=others)  # type: ignore[attr-defined]
+        return each
+
+    return decorate
+
+
+def _row(value: Any, length: int) -> Sequence[Any]:
+    if isinstance(value, ParameterSet):
+        assert not value.marks, "the cases of one test have its marks"
+        return value.values
+    return value if length > 1 else [value]

@@ -14,14 +14,17 @@ from django.db import connections
 
 from django_ojs.registry import registry
 from django_ojs.storage import claim_floors
-from tests import fork_server
+from tests import fork_server, sizes
 from tests.cases import begin_as_a_new_process
 from tests.databases import ALIASES, CAPABILITIES, KIND, KINDS, NAMES_VARIABLE
 from tests.plugins import measuring, teardown, tiers
 
 # A busy machine makes examples slow; that is no failure of what they test.
 hypothesis.settings.register_profile(
-    "suite", deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "suite",
+    max_examples=500 if sizes.FULL else 40,
+    deadline=None,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("suite")
 # Nor does a slow claim ask how old the snapshots are: that is one query more, which tests count.

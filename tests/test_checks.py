@@ -24,6 +24,7 @@ from django_ojs import checks
 from django_ojs.http.authentication import AllowAny
 from django_ojs.storage import database
 from django_ojs.storage.dialects import mariadb_checks
+from tests.cases import together
 from tests.worker.processes import ROOT
 
 
@@ -50,7 +51,7 @@ def test_a_sound_project_hears_nothing() -> None:
     assert heard == (["django_ojs.W006"] if connections["default"].vendor == "mysql" else [])
 
 
-@pytest.mark.parametrize(
+@together(
     ("given", "says"),
     [
         ({"POLL_INTERVALL": 1}, "OJS['POLL_INTERVALL'] is not a setting"),

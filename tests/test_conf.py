@@ -15,6 +15,7 @@ from django.test import override_settings
 
 from django_ojs.conf import Settings, settings
 from django_ojs.spec.retry_policy import DEFAULT, RetryPolicy
+from tests.cases import together
 
 NEITHER = [None, "hunter2", b"hunter2", object(), {}, [], float("nan"), float("inf"), 10**400, -1]
 DURATIONS = [*NEITHER, 0, True, timedelta(0), timedelta(seconds=-1), "PT0S", "5 minutes"]
@@ -155,7 +156,7 @@ def read(given: object) -> Settings:
         return settings()
 
 
-@pytest.mark.parametrize("key", KEYS)
+@together("key", KEYS)
 def test_a_bad_value_is_an_error_that_names_the_key_and_no_value(key: str) -> None:
     for value in bad_values(key, KEYS[key]):
         with pytest.raises(ImproperlyConfigured) as caught:
@@ -167,7 +168,7 @@ def test_a_bad_value_is_an_error_that_names_the_key_and_no_value(key: str) -> No
         assert "hunter2" not in said
 
 
-@pytest.mark.parametrize("key", KEYS)
+@together("key", KEYS)
 def test_the_default_of_a_key_is_a_value_that_it_takes(key: str) -> None:
     assert read({key: KEYS[key]}) == read({}) == Settings()
 
@@ -199,7 +200,7 @@ def test_a_key_like_no_other_gets_the_list(key: object) -> None:
     assert all(known in str(caught.value) for known in KEYS)
 
 
-@pytest.mark.parametrize(
+@together(
     ("given", "says"),
     [
         ({"DEFAULT_RETRY": {"max_attemps": 7}}, "retry.max_attemps is not a field"),
@@ -256,9 +257,7 @@ def test_without_the_setting_everything_has_its_default() -> None:
     settings.cache_clear()
 
 
-@pytest.mark.parametrize(
-    "value", [90, 90.0, timedelta(seconds=90), "PT1M30S", "90s", "PT1.5M", "1.5m"]
-)
+@together("value", [90, 90.0, timedelta(seconds=90), "PT1M30S", "90s", "PT1.5M", "1.5m"])
 def test_a_duration_has_several_spellings(value: object) -> None:
     assert read({"GRACE_PERIOD": value}).grace_period == timedelta(seconds=90)
 

@@ -15,6 +15,7 @@ from django_ojs import context as contexts
 from django_ojs.spec.progress import Report
 from django_ojs.storage.claims import Claimed
 from tests import factories as make
+from tests.cases import together
 
 pytestmark = pytest.mark.django_db
 
@@ -82,7 +83,7 @@ def test_cancelling_is_seen_by_the_handler() -> None:
     assert context.cancelled
 
 
-@pytest.mark.parametrize("value", [{"a": 1}, 0, "", False, [], None])
+@together("value", [{"a": 1}, 0, "", False, [], None], undo=True)
 def test_a_result_that_was_set_goes_before_the_returned_one(value: Any) -> None:
     context = ojs.JobContext(make.active())
     assert context.result("returned") == "returned"

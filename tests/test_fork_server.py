@@ -97,7 +97,7 @@ def test_a_signal_ends_it_and_is_its_exit_code(variables: dict[str, str]) -> Non
     assert isinstance(process, fork_server._Forked) == (sys.platform == "linux")
 
 
-def test_smoke_tests_and_measured_ones_start_interpreters(
+def test_programs_that_are_measured_and_those_of_some_tests_are_interpreters(
     variables: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command = [sys.executable, "-c", "pass"]

@@ -27,6 +27,7 @@ from django_ojs.logging import (
 )
 from django_ojs.operations import ack, cancel, fail, fetch, retry
 from django_ojs.spec import ids
+from tests.cases import together
 from tests.docs.pages import ROOT, blocks
 from tests.factories import BOOM, HOUR, active, age, hourly, push
 from tests.testapp.jobs import add, shout
@@ -78,7 +79,7 @@ def test_a_record_has_the_fields_of_the_document() -> None:
 
 
 @pytest.mark.requirement("LOG-R001")
-@pytest.mark.parametrize(
+@together(
     ("level", "severity", "number"),
     [
         (5, "TRACE", 1),

@@ -21,6 +21,7 @@ from django_ojs.models import Rollup
 from django_ojs.operations import queues
 from django_ojs.operations.beat import Registration
 from django_ojs.storage.figures import all_time
+from tests.cases import together
 from tests.docs.pages import table
 from tests.factories import push, worker
 
@@ -86,7 +87,7 @@ def test_the_metrics_of_an_expression_and_their_labels_exist(
     assert grouped <= set().union(*(series[name] for name in names))
 
 
-@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule["alert"])
+@together("rule", RULES, ids=lambda rule: rule["alert"], undo=True)
 def test_an_alert_says_how_bad_it_is_and_what_to_do(rule: dict[str, Any]) -> None:
     rows = {row[0]: row[1] for row in table("how-to/monitor.md", "Alerts")}
     assert rows.keys() == {each["alert"] for each in RULES}
@@ -118,7 +119,7 @@ def test_the_dashboard_can_be_imported() -> None:
         taken |= cells
 
 
-@pytest.mark.parametrize("expression", EXPRESSIONS)
+@together("expression", EXPRESSIONS, undo=True)
 def test_the_brackets_of_an_expression_are_closed(expression: str) -> None:
     opened: list[str] = []
     for sign in re.sub(r'"[^"]*"', "", expression):

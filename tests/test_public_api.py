@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 import django_ojs as ojs
+from tests.cases import together
 
 SOURCE = Path(ojs.__file__)
 
@@ -82,7 +83,7 @@ def test_the_public_names_are_these() -> None:
     assert sorted(ojs.__all__) == sorted(NAMES)
 
 
-@pytest.mark.parametrize("name", sorted(NAMES))
+@together("name", sorted(NAMES))
 def test_a_name_is_there_and_documented(name: str) -> None:
     value = getattr(ojs, name)
     assert getattr(ojs, name) is value

@@ -21,6 +21,7 @@ from django.utils import translation
 from django_ojs.models import ApiKey
 from django_ojs.operations.access import api_keys
 from django_ojs.spec.errors import TokenExpired
+from tests.cases import together
 from tests.operations.test_races import at_once
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -81,7 +82,7 @@ def test_no_way_of_saving_loses_the_new_key(button: str) -> None:
     assert KEY.search(response.content.decode())
 
 
-@pytest.mark.parametrize(
+@together(
     ("change", "field"),
     [
         ({"name": ""}, "name"),
@@ -93,6 +94,7 @@ def test_no_way_of_saving_loses_the_new_key(button: str) -> None:
         ({"queues": "a" * 256}, "queues"),
         ({"expires_at_0": "soon", "expires_at_1": ""}, "expires_at"),
     ],
+    undo=True,
 )
 def test_a_wrong_form_is_shown_again(change: dict[str, Any], field: str) -> None:
     response = root().post(ADD, FORM | change)

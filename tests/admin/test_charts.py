@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 
-import pytest
 from django.template.loader import render_to_string
 from django.test import override_settings
 from django.utils import timezone
@@ -13,6 +12,7 @@ from django_ojs import formatting
 from django_ojs.admin import charts, template_tags
 from django_ojs.admin.charts import Series
 from tests.admin.markup import structure
+from tests.cases import together
 
 
 def drawn() -> charts.Chart:
@@ -88,7 +88,7 @@ def test_no_locale_changes_the_geometry() -> None:
         assert structure(text).forbidden == []
 
 
-@pytest.mark.parametrize(
+@together(
     ("value", "text"),
     [
         (None, "—"),
@@ -104,7 +104,7 @@ def test_numbers_have_thin_separators(value: float | None, text: str) -> None:
     assert formatting.number(value) == text
 
 
-@pytest.mark.parametrize(
+@together(
     ("value", "text"),
     [
         (None, "—"),

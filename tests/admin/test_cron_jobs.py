@@ -15,6 +15,7 @@ from django_ojs.models.cron import CronOwner
 from django_ojs.operations import cron
 from tests.admin.test_pages import BASE
 from tests.admin.users import root, staff
+from tests.cases import together
 from tests.factories import jobs
 from tests.operations.cron.scenes import definition, register, tick
 
@@ -211,7 +212,7 @@ def test_one_is_created() -> None:
     assert "Not every chosen month has the day 31" in rare.content.decode()
 
 
-@pytest.mark.parametrize(
+@together(
     ("field", "value", "message"),
     [
         ("expression", "0 25 * * *", ">hour: &#x27;25&#x27; is out of range. Use 0 to 23."),
@@ -224,6 +225,7 @@ def test_one_is_created() -> None:
         ("args", "{", "args"),
         ("args", '{"a": 1}', "args must be an array"),
     ],
+    undo=True,
 )
 def test_an_error_stands_at_its_field_and_keeps_what_was_typed(
     field: str, value: str, message: str

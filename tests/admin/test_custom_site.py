@@ -19,14 +19,16 @@ from django_ojs.models import Queue
 from tests.admin.markup import structure
 from tests.admin.test_pages import LISTS, fill
 from tests.admin.users import root
+from tests.cases import together
 
 
 @pytest.mark.once
 @pytest.mark.django_db
 @override_settings(ROOT_URLCONF="tests.admin.site")
-@pytest.mark.parametrize(
+@together(
     "page",
     [*(f"{page}/" for page in LISTS), "queue/queue-0/change/", "queue/action/purge/?key=queue-0"],
+    undo=True,
 )
 def test_pages_link_to_the_site_they_are_on(page: str) -> None:
     fill(1)

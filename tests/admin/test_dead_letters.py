@@ -16,6 +16,7 @@ from django_ojs.operations.jobs import bulk_execution, dead_letter_groups
 from django_ojs.spec.failure import Failure
 from django_ojs.storage.dialects.expressions import Moment
 from tests.admin.users import VIEW, root, staff
+from tests.cases import together
 from tests.factories import MINUTE, active, age, hourly, in_state, jobs, push_many, read
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -212,7 +213,7 @@ def test_an_order_for_states_that_do_not_allow_it_is_explained() -> None:
     assert not BulkOperation.objects.exists()
 
 
-@pytest.mark.parametrize(
+@together(
     "address",
     [
         f"{BULK}x/change/",
@@ -223,6 +224,7 @@ def test_an_order_for_states_that_do_not_allow_it_is_explained() -> None:
         f"{BULK}action/stop/?key=x",
         f"{PAGE}x/change/",
     ],
+    undo=True,
 )
 def test_no_address_is_an_error_of_the_server(address: str) -> None:
     assert root().get(address).status_code in (200, 302, 404)

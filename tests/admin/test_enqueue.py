@@ -21,6 +21,7 @@ from django_ojs.storage.figures import rollups
 from tests import factories
 from tests.admin.markup import HOSTILE, structure
 from tests.admin.users import VIEW, root, staff
+from tests.cases import together
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -118,7 +119,7 @@ def test_a_job_is_enqueued_by_the_signature_of_its_handler() -> None:
     assert (newest().type, newest().args) == ("other.go", [{"n": 9007199254740991}])
 
 
-@pytest.mark.parametrize(
+@together(
     ("given", "message"),
     [
         ({"type": "Not A Type"}, "must"),
@@ -137,6 +138,7 @@ def test_a_job_is_enqueued_by_the_signature_of_its_handler() -> None:
         ({"type": "other.go", "args": "[1e999]"}, "args"),
         ({"type": "other.go", "args": '["\\ud800"]'}, "args"),
     ],
+    undo=True,
 )
 def test_what_is_wrong_stands_in_the_form(given: dict[str, str], message: str) -> None:
     response = enqueue(root(), **given)

@@ -27,6 +27,7 @@ from django_ojs.spec.failure import Failure
 from django_ojs.storage.figures import rollups
 from tests import factories
 from tests.admin.users import VIEW, root, staff
+from tests.cases import together
 from tests.command_line.run import ojs
 from tests.factories import active, push, push_many, silence, worker
 
@@ -251,7 +252,7 @@ class TestEpisode:
             after.eased_at,
         )
 
-    @pytest.mark.parametrize(
+    @together(
         ("pressures", "is_full", "is_near"),
         [
             ([0.79], False, False),
@@ -264,6 +265,7 @@ class TestEpisode:
             ([0.8, *[0.7] * 7], False, False),
             ([0.8, 0.7, 1.0, 0.9], True, True),
         ],
+        undo=True,
     )
     def test_it_has_hysteresis(self, pressures: list[float], is_full: bool, is_near: bool) -> None:
         """The pressures are checked ten seconds apart."""

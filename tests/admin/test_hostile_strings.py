@@ -20,7 +20,7 @@ from tests import factories
 from tests.admin.markup import HOSTILE, structure
 from tests.admin.test_pages import BASE
 from tests.admin.users import root
-from tests.cases import case, named
+from tests.cases import case, named, together
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -173,7 +173,7 @@ def test_a_string_changes_no_pages_structure(kind: Kind) -> None:
             assert found[1] == lists
 
 
-@pytest.mark.parametrize(
+@together(
     "address",
     [
         "queue/%00/change/",
@@ -196,6 +196,7 @@ def test_a_string_changes_no_pages_structure(kind: Kind) -> None:
         "queue/action/nothing/?key=a",
         "queue/action/pause/?key=a&next=//elsewhere.example/",
     ],
+    undo=True,
 )
 def test_an_address_nobody_would_type_is_no_error_of_the_server(address: str) -> None:
     client = root()

@@ -24,7 +24,7 @@ from django_ojs.spec.progress import Report
 from django_ojs.spec.states import State
 from django_ojs.storage import database
 from tests.admin.users import VIEW, root, staff
-from tests.cases import named
+from tests.cases import named, together
 from tests.factories import (
     MINUTE,
     active,
@@ -81,7 +81,7 @@ class TestList:
             assert listed(client, q=search) == [str(wanted.pk)]
             assert f'value="{search}"' in text(client, q=search)
 
-    @pytest.mark.parametrize(
+    @together(
         ("state", "words"),
         [
             ("scheduled", "due <time"),
@@ -93,6 +93,7 @@ class TestList:
             ("discarded", "discarded <time"),
             ("pending", "pending <time"),
         ],
+        undo=True,
     )
     def test_the_time_means_what_the_state_asks_for(self, state: str, words: str) -> None:
         job = in_state(state, **({"retry": hourly()} if state == "retryable" else {}))
@@ -197,7 +198,7 @@ class TestList:
 
 
 class TestJob:
-    @pytest.mark.parametrize(
+    @together(
         ("state", "names"),
         [
             (State.SCHEDULED, {"cancel", "run-now"}),
@@ -210,6 +211,7 @@ class TestJob:
             (State.CANCELLED, {"delete", "run-again"}),
             (State.DISCARDED, {"delete", "delete-history", "retry", "retry-with", "run-again"}),
         ],
+        undo=True,
     )
     def test_buttons_are_those_that_the_state_allows(self, state: State, names: set[str]) -> None:
         policy = {"retry": hourly(1, on_exhaustion="dead_letter")}

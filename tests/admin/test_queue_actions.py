@@ -16,6 +16,7 @@ from django_ojs.operations.maintenance import mode
 from tests import factories
 from tests.admin.test_pages import BASE
 from tests.admin.users import root
+from tests.cases import together
 from tests.factories import jobs
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -197,7 +198,7 @@ def test_the_form_of_the_bounds_says_what_is_in_force_and_what_waits() -> None:
     assert "jobs wait in the queue now." in page
 
 
-@pytest.mark.parametrize(
+@together(
     "wrong",
     [
         {"max_depth": "-1"},
@@ -207,6 +208,7 @@ def test_the_form_of_the_bounds_says_what_is_in_force_and_what_waits() -> None:
         {"max_envelope_bytes": str(2**40)},
         {"max_size_bytes": "9" * 40},
     ],
+    undo=True,
 )
 def test_a_wrong_bound_is_refused_with_what_was_typed(wrong: dict[str, str]) -> None:
     known("alpha")

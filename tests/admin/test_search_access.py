@@ -14,6 +14,7 @@ from django_ojs.models import BulkOperation
 from django_ojs.operations import fail
 from django_ojs.spec.failure import Failure
 from tests.admin.users import VIEW, root, staff
+from tests.cases import together
 from tests.factories import active, push
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -66,7 +67,7 @@ def test_nothing_is_ordered_for_a_search_that_is_not_allowed(search: str) -> Non
     assert not BulkOperation.objects.exists()
 
 
-@pytest.mark.parametrize(
+@together(
     ("redact", "search", "hidden"),
     [
         ("card", "args.card.number:4111", True),
@@ -76,6 +77,7 @@ def test_nothing_is_ordered_for_a_search_that_is_not_allowed(search: str) -> Non
         ("message", "error:dust", True),
         ("card", "error:dust", False),
     ],
+    undo=True,
 )
 def test_nobody_searches_in_what_the_settings_hide(redact: str, search: str, hidden: bool) -> None:
     job = failed_job(args=SECRET)

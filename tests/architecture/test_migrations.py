@@ -15,6 +15,7 @@ import django_ojs.migrations
 from django_ojs.migrations._run_sql_files import statements
 from django_ojs.spec.states import WAITING, State, Trigger, initial, sources
 from django_ojs.storage import bounds
+from tests.cases import together
 
 SQL = Path(django_ojs.migrations.__path__[0]) / "sql"
 
@@ -31,10 +32,11 @@ def test_a_fresh_schema_has_all_migrations_applied() -> None:
 
 
 @pytest.mark.django_db
-@pytest.mark.parametrize(
+@together(
     "model",
     [m for m in apps.get_app_config("django_ojs").get_models() if m._meta.managed],
     ids=lambda model: model._meta.db_table,
+    undo=True,
 )
 def test_a_table_has_exactly_the_columns_of_its_model(model: type) -> None:
     table = model._meta.db_table
@@ -99,7 +101,7 @@ def test_the_sql_has_as_many_ticket_sequences_and_shares_as_the_bounds_count_on(
     assert f"20298 + {bounds._SHARES.bit_length() - 1}\n" in admission
 
 
-@pytest.mark.parametrize("path", sorted(SQL.rglob("*.sql")), ids=lambda path: path.name)
+@together("path", sorted(SQL.rglob("*.sql")), ids=lambda path: path.name)
 def test_no_statement_of_a_sql_file_is_split_in_two(path: Path) -> None:
     found = statements(path.parent.name, path.stem)
     assert found

@@ -14,6 +14,7 @@ import pytest
 
 from django_ojs.spec import errors
 from tests.architecture.imports import ROOT
+from tests.cases import together
 
 PACKAGE = ROOT / "django_ojs"
 #: What a person reads, besides templates.
@@ -278,7 +279,7 @@ def test_an_error_that_is_not_marked_is_found(code: str) -> None:
     assert not list(unmarked_errors(ast.parse('logger.error("It failed.")'), "spec/ids.py"))
 
 
-@pytest.mark.parametrize(
+@together(
     ("code", "problem"),
     [
         ('page.message_user(request, "Not saved.")', "'Not saved.' is not marked"),
@@ -299,7 +300,7 @@ def test_what_is_not_marked_is_found(code: str, problem: str) -> None:
     assert problem in "\n".join(problems(ast.parse(code), "page.py"))
 
 
-@pytest.mark.parametrize(
+@together(
     "code",
     [
         '_("%(share)s %% of %(count)d jobs") % {"share": 1, "count": 2}',

@@ -13,6 +13,7 @@ from django.core.exceptions import SynchronousOnlyOperation
 import django_ojs as ojs
 from django_ojs.models import Job
 from django_ojs.spec.states import State
+from tests.cases import together
 from tests.factories import hourly, in_state
 from tests.testapp.jobs import add, describe, shout
 
@@ -32,7 +33,7 @@ TWINS = [
 ]
 
 
-@pytest.mark.parametrize("name", TWINS)
+@together("name", TWINS, undo=True)
 def test_each_function_has_a_twin_with_its_signature_and_documentation(name: str) -> None:
     plain, twin = getattr(ojs, name), getattr(ojs, f"a{name}")
     assert inspect.signature(twin) == inspect.signature(plain)

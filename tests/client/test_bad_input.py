@@ -22,7 +22,7 @@ from django_ojs.spec.errors import (
     InvalidRequest,
     OJSError,
 )
-from tests.cases import case
+from tests.cases import case, together
 from tests.client.bad_values import ARGS, IDS, NOT_A_LIST, OPTIONS, QUEUES, TOO_LARGE, TYPES, Bad
 from tests.testapp.jobs import add, describe, echo
 from tests.testapp.models import Thing
@@ -67,7 +67,7 @@ def refused(error: type[OJSError], says: str) -> Iterator[list[OJSError]]:
     assert Job.objects.count() == 0
 
 
-@pytest.mark.parametrize("bad", [*ARGS, *OPTIONS, TOO_LARGE], ids=lambda bad: bad.name)
+@together("bad", [*ARGS, *OPTIONS, TOO_LARGE], ids=lambda bad: bad.name, undo=True)
 def test_what_no_job_may_have_is_refused_where_it_is_enqueued(bad: Bad) -> None:
     for name, way in WAYS.items():
         with case(name), refused(bad.error, bad.says):
@@ -82,7 +82,7 @@ def test_args_are_a_list(bad: Bad) -> None:
                 way(bad.args, bad.options)
 
 
-@pytest.mark.parametrize(("type_", "says"), TYPES)
+@together(("type_", "says"), TYPES, undo=True)
 def test_a_type_follows_the_naming_rule(type_: Any, says: str) -> None:
     with pytest.raises(InvalidJobType) as single:
         ojs.enqueue(type_, [])
@@ -95,7 +95,7 @@ def test_a_type_follows_the_naming_rule(type_: Any, says: str) -> None:
     assert Job.objects.count() == 0
 
 
-@pytest.mark.parametrize(
+@together(
     ("item", "where"),
     [
         (("test.bad", ["hunter2"]), 1),
@@ -105,6 +105,7 @@ def test_a_type_follows_the_naming_rule(type_: Any, says: str) -> None:
         ("hunter2", 1),
         (echo, 1),
     ],
+    undo=True,
 )
 def test_a_batch_holds_requests_only(item: Any, where: int) -> None:
     with refused(InvalidRequest, "requests[1] must be made by ojs.request()") as found:
@@ -124,11 +125,12 @@ def test_a_request_that_was_put_together_by_hand_is_checked_too() -> None:
         ojs.enqueue_batch([ojs.Request(type="test.bad", args=[], options=odd)])
 
 
-@pytest.mark.parametrize(
+@together(
     "bad",
     # What is no option is refused before there is a batch.
     [ARGS[0], *(bad for bad in OPTIONS if "color" not in bad.options)],
     ids=lambda bad: bad.name,
+    undo=True,
 )
 def test_the_error_of_a_batch_says_which_job_it_is_about(bad: Bad) -> None:
     for index in (0, 2):
@@ -145,7 +147,7 @@ ADD: Any = add
 DESCRIBE: Any = describe
 
 
-@pytest.mark.parametrize(
+@together(
     ("enqueue", "says"),
     [
         (lambda: ADD.enqueue(), "missing a required argument: 'a'"),
@@ -159,6 +161,7 @@ DESCRIBE: Any = describe
         (lambda: DESCRIBE.enqueue("hello", "hunter2"), "too many positional arguments"),
         (lambda: DESCRIBE.enqueue(), "missing a required argument: 'greeting'"),
     ],
+    undo=True,
 )
 def test_arguments_fit_the_handler(enqueue: Callable[[], object], says: str) -> None:
     with refused(InvalidArgs, "The arguments do not fit testapp.") as found:
@@ -179,7 +182,7 @@ LOOKS: list[Callable[[Any], object]] = [
 ]
 
 
-@pytest.mark.parametrize("job_id", IDS)
+@together("job_id", IDS, undo=True)
 def test_an_id_is_a_uuid_of_version_7(job_id: object) -> None:
     for look in LOOKS:
         with case(repr(look)), refused(InvalidRequest, "id must be a UUIDv7"):
@@ -196,8 +199,8 @@ PAUSES: list[Callable[[Any], object]] = [
 ]
 
 
-@pytest.mark.parametrize("pause", PAUSES)
-@pytest.mark.parametrize(("name", "says"), QUEUES)
+@together("pause", PAUSES, undo=True)
+@together(("name", "says"), QUEUES, undo=True)
 def test_a_queue_s_name_follows_the_rule(
     pause: Callable[[Any], object], name: object, says: str
 ) -> None:

@@ -23,6 +23,7 @@ from django_ojs.operations import queues
 from django_ojs.spec import ids
 from django_ojs.spec.errors import DuplicateJob, OJSError, QueueFull, QueuePaused
 from django_ojs.storage import database
+from tests.cases import together
 from tests.databases import KIND
 from tests.testapp.jobs import add, echo, labelled
 from tests.testapp.models import Thing
@@ -127,7 +128,7 @@ ALIKE: list[list[Any]] = [
 ]
 
 
-@pytest.mark.parametrize(
+@together(
     "options",
     [
         {},
@@ -143,8 +144,9 @@ ALIKE: list[list[Any]] = [
         },
     ],
     ids=["plain", "with options"],
+    undo=True,
 )
-@pytest.mark.parametrize("some", [ALIKE, ALIKE[:2], ALIKE[4:5], [[n] for n in range(20)]])
+@together("some", [ALIKE, ALIKE[:2], ALIKE[4:5], [[n] for n in range(20)]], undo=True)
 def test_jobs_that_differ_in_their_arguments_only_are_stored_as_each_alone(
     options: dict[str, Any], some: list[list[Any]]
 ) -> None:

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 import django_ojs as ojs
 from django_ojs.models import Job
 from django_ojs.spec.json import JSON
+from tests.cases import together
 from tests.databases import KIND
 from tests.sizes import FULL
 
@@ -62,7 +63,7 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("options", OPTIONS)
+@together("options", OPTIONS, undo=True)
 def test_every_field_is_what_a_later_read_gives(options: dict[str, Any]) -> None:
     assert_faithful(enqueue(["x"], **options))
 
@@ -74,7 +75,7 @@ def test_every_field_is_right_in_a_batch_too() -> None:
         assert_faithful(job)
 
 
-@pytest.mark.parametrize(
+@together(
     "value",
     [
         1e300,
@@ -95,6 +96,7 @@ def test_every_field_is_right_in_a_batch_too() -> None:
         {"": None, "\u00e9": 1, "e\u0301": 2, "a.b": [[], {}]},
         [[[[]]]],
     ],
+    undo=True,
 )
 def test_a_value_comes_back_as_it_was(value: JSON) -> None:
     job = enqueue([value])

@@ -17,6 +17,7 @@ from django_ojs.models import Job
 from django_ojs.operations import queues
 from django_ojs.operations.enqueue import plain
 from django_ojs.storage.claims import running
+from tests.cases import together
 from tests.databases import KIND
 
 pytestmark = pytest.mark.django_db
@@ -84,8 +85,8 @@ def test_the_ways_are_those_that_this_compares(monkeypatch: pytest.MonkeyPatch) 
     assert (taken["one"], taken["alike"]) == (True, in_batches)
 
 
-@pytest.mark.parametrize("has_configs", [False, True])
-@pytest.mark.parametrize(
+@together("has_configs", [False, True], undo=True)
+@together(
     "value",
     [
         *("", "ü", "\u2028", "a\x7f", "\x01", '"', "\\", "\\u0000", "😀", "],[", "%s %% %(a)s"),
@@ -95,6 +96,7 @@ def test_the_ways_are_those_that_this_compares(monkeypatch: pytest.MonkeyPatch) 
         *((1, 2), {1: 2}, b"x", {"x"}, "x" * (1 << 20)),
     ],
     ids=lambda value: ascii(value)[:30],
+    undo=True,
 )
 def test_an_argument_is_stored_or_refused_alike(value: Any, has_configs: bool) -> None:
     if has_configs:
@@ -102,8 +104,8 @@ def test_an_argument_is_stored_or_refused_alike(value: Any, has_configs: bool) -
     assert_same(value)
 
 
-@pytest.mark.parametrize("has_configs", [False, True])
-@pytest.mark.parametrize(
+@together("has_configs", [False, True], undo=True)
+@together(
     "options",
     [
         *({"priority": value} for value in (5, True, 1.0, 101, "1")),
@@ -116,6 +118,7 @@ def test_an_argument_is_stored_or_refused_alike(value: Any, has_configs: bool) -
         {"schema": "urn:x"},
     ],
     ids=repr,
+    undo=True,
 )
 def test_an_option_is_stored_or_refused_alike(options: dict[str, Any], has_configs: bool) -> None:
     if has_configs:
@@ -123,8 +126,8 @@ def test_an_option_is_stored_or_refused_alike(options: dict[str, Any], has_confi
     assert_same(**options)
 
 
-@pytest.mark.parametrize("meta", [None, {"tenant_id": "acme"}, {"tenant_id": 5}], ids=repr)
-@pytest.mark.parametrize(
+@together("meta", [None, {"tenant_id": "acme"}, {"tenant_id": 5}], ids=repr, undo=True)
+@together(
     "config",
     [
         {"default_timeout": 90},
@@ -137,6 +140,7 @@ def test_an_option_is_stored_or_refused_alike(options: dict[str, Any], has_confi
         {"rate_limit": {"limit": 1, "period": "PT10S"}},
     ],
     ids=repr,
+    undo=True,
 )
 def test_a_queue_s_configuration_applies_alike(
     config: dict[str, Any], meta: dict[str, Any] | None

@@ -12,6 +12,7 @@ from django_ojs.operations.jobs.redaction import HIDDEN
 from django_ojs.spec import ids
 from django_ojs.spec.failure import Failure
 from django_ojs.workflows import group
+from tests.cases import together
 from tests.command_line.run import Terminal, ojs
 from tests.factories import active, hourly, in_state, push, push_many
 from tests.testapp.testing_jobs import send
@@ -95,7 +96,7 @@ def test_a_page_is_full_however_few_of_the_jobs_match(monkeypatch: pytest.Monkey
     assert not ojs("jobs", "tag:rare").err
 
 
-@pytest.mark.parametrize(
+@together(
     ("arguments", "message"),
     [
         (["colour:red"], "There is no qualifier colour."),
@@ -106,6 +107,7 @@ def test_a_page_is_full_however_few_of_the_jobs_match(monkeypatch: pytest.Monkey
         (["--queue", "A B"], "queue must consist of"),
         (["--after", "x"], "--after must be the `next` of the same search."),
     ],
+    undo=True,
 )
 def test_a_search_that_cannot_be_understood_ends_with_2(arguments: list[str], message: str) -> None:
     run = ojs("jobs", *arguments)

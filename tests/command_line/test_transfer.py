@@ -24,6 +24,7 @@ from django_ojs.operations.maintenance import pruning
 from django_ojs.spec import ids
 from django_ojs.spec.states import State
 from django_ojs.spec.unique_policy import UniquePolicy
+from tests.cases import together
 from tests.command_line.run import Run, ojs
 from tests.factories import age, in_state, jobs, push, push_many
 
@@ -375,7 +376,7 @@ def test_purge_by_age_leaves_the_younger_ones() -> None:
     assert jobs().get().pk == new.pk
 
 
-@pytest.mark.parametrize(
+@together(
     ("arguments", "message"),
     [
         (["mail", "--state", "active"], "a running job is cancelled, not purged"),
@@ -385,6 +386,7 @@ def test_purge_by_age_leaves_the_younger_ones() -> None:
         (["mial", "--state", "available"], "Did you mean mail?"),
         (["mail", "--state", "completed", "--older-than", "x"], "must be a duration"),
     ],
+    undo=True,
 )
 def test_purge_of_what_cannot_be_purged_changes_nothing(arguments: list[str], message: str) -> None:
     push(queue="mail")

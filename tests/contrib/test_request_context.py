@@ -20,6 +20,7 @@ import django_ojs as ojs
 from django_ojs.contrib.request_context import RequestContextMiddleware, restore_locale
 from django_ojs.middleware import ExecutionChain
 from django_ojs.models import Job
+from tests.cases import together
 
 TRACE = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"
 
@@ -178,7 +179,7 @@ def test_a_user_that_other_middleware_put_there_is_used() -> None:
     assert found == [None, "4711"]
 
 
-@pytest.mark.parametrize(
+@together(
     "trace",
     [
         "",
@@ -193,6 +194,7 @@ def test_a_user_that_other_middleware_put_there_is_used() -> None:
         TRACE + "\n",
         TRACE.replace("-", "_"),
     ],
+    undo=True,
 )
 def test_what_is_no_trace_context_is_left_out(trace: str) -> None:
     assert "traceparent" not in meta(plain, headers={"traceparent": trace})
@@ -279,8 +281,8 @@ def test_a_handler_speaks_the_language_of_the_request(is_async: bool) -> None:
         assert translation.get_language() == "en"
 
 
-@pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize("locale", [None, 4711, "", "xx-nonsense", "../../etc", ["de"]])
+@together("is_async", [False, True], undo=True)
+@together("locale", [None, 4711, "", "xx-nonsense", "../../etc", ["de"]], undo=True)
 def test_a_language_that_is_none_changes_nothing(locale: Any, is_async: bool) -> None:
     assert run({"ojs.context.locale": locale}, is_async=is_async) == "en-us"
     assert run({}, is_async=is_async) == "en-us"

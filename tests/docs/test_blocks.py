@@ -15,6 +15,7 @@ from django.core.management.base import CommandError
 from django_ojs import handlers
 from django_ojs.operations.access import api_keys
 from django_ojs.spec.scopes import Scope
+from tests.cases import together
 from tests.docs import curl
 from tests.docs.pages import PAGES, ROOT, Block, blocks, name_of, prose
 from tests.docs.runner import BACKPORT, PageRun
@@ -54,14 +55,14 @@ def test_the_blocks_of_a_page_run_in_their_order(
     assert handlers.job_types() == before
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@together("page", PAGES, ids=name_of)
 def test_every_block_says_its_language(page: Path) -> None:
     assert {block.language for block in blocks(page)} <= LANGUAGES
     # A fence that the extractor does not see would not be run.
     assert page.read_text().count("```") == 2 * len(list(blocks(page)))
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name_of)
+@together("page", PAGES, ids=name_of)
 def test_every_link_and_every_file_of_a_page_exists(page: Path) -> None:
     for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", prose(page)):
         if not target.startswith("https://"):
@@ -91,7 +92,7 @@ def test_make_targets_exist() -> None:
         assert wanted <= targets, name_of(page)
 
 
-@pytest.mark.parametrize(
+@together(
     ("language", "text", "error"),
     [
         ("python", "import django_ojs as ojs\nojs.no_such_name", AttributeError),

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from pytest_django.live_server_helper import LiveServer
 
+from tests.cases import together
 from tests.docs import curl, shape
 from tests.docs.pages import ROOT, Block
 
@@ -27,7 +28,7 @@ def differ(shown: str, came: Any) -> bool:
     return False
 
 
-@pytest.mark.parametrize(
+@together(
     ("shown", "came"),
     [
         ('{"a": 1, "b": [true, null]}', {"a": 1, "b": [True, None]}),
@@ -44,7 +45,7 @@ def test_responses_that_are_alike(shown: str, came: Any) -> None:
     assert not differ(shown, came)
 
 
-@pytest.mark.parametrize(
+@together(
     ("shown", "came"),
     [
         ('{"a": 1}', {"a": 2}),

@@ -30,6 +30,7 @@ from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import TRANSITIONS, State
 from django_ojs.spec.unique_policy import DIMENSIONS, STRATEGIES, UniquePolicy
 from django_ojs.worker.config import WorkerConfig
+from tests.cases import together
 from tests.docs.pages import NONE, ROOT, table
 from tests.docs.runner import command, parse
 from tests.http.operations import operations, tags
@@ -53,7 +54,7 @@ def test_every_setting_is_there() -> None:
     assert sorted(column(SETTINGS)) == sorted(f.name.upper() for f in fields(conf.Settings))
 
 
-@pytest.mark.parametrize("row", SETTINGS, ids=lambda row: row[0])
+@together("row", SETTINGS, ids=lambda row: row[0])
 def test_a_setting_has_the_default_and_the_kind_that_the_table_says(row: list[str]) -> None:
     key, default, kind, _ = row
     declared = next(f for f in fields(conf.Settings) if f.name == key.lower())
@@ -85,7 +86,7 @@ def test_every_argument_of_the_worker_is_there() -> None:
     assert column(WORKER) == [", ".join(action.option_strings) for action in ours]
 
 
-@pytest.mark.parametrize("row", WORKER, ids=lambda row: row[0])
+@together("row", WORKER, ids=lambda row: row[0])
 def test_an_argument_has_the_default_that_the_table_says(row: list[str]) -> None:
     names, default, setting, _ = row
     name = names.split(", ")[-1]
@@ -133,7 +134,7 @@ def test_every_error_is_there() -> None:
     assert set(column(ERRORS + OTHER_ERRORS, 1)) == {found.__name__ for found in classes}
 
 
-@pytest.mark.parametrize("row", ERRORS + OTHER_ERRORS, ids=lambda row: row[1])
+@together("row", ERRORS + OTHER_ERRORS, ids=lambda row: row[1])
 def test_an_error_has_the_code_and_status_that_the_table_says(row: list[str]) -> None:
     number, name, code, status, retryable, _ = row
     found = getattr(errors, name)
@@ -194,9 +195,7 @@ def signature(name: str) -> list[str]:
     return [argument.arg for argument in [*named, arguments.kwarg] if argument]
 
 
-@pytest.mark.parametrize(
-    "name", [name for name in column(API) if inspect.isfunction(getattr(ojs, name))]
-)
+@together("name", [name for name in column(API) if inspect.isfunction(getattr(ojs, name))])
 def test_a_function_has_the_parameters_that_the_table_says(name: str) -> None:
     assert signature(name) == list(inspect.signature(getattr(ojs, name)).parameters)
 
@@ -315,6 +314,6 @@ def _described(tag: str) -> list[list[str]]:
     return rows
 
 
-@pytest.mark.parametrize("tag", tags())
+@together("tag", tags())
 def test_every_route_is_there_with_its_scope_and_responses(tag: str) -> None:
     assert table("reference/http-api.md", tag) == _described(tag)

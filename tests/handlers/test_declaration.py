@@ -19,6 +19,7 @@ from django_ojs import handlers
 from django_ojs.models import Job
 from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidJobType, InvalidRequest, InvalidRetryPolicy, OJSError
+from tests.cases import together
 from tests.client.bad_values import NAIVE, OPTIONS, TYPES, Bad
 from tests.testapp.jobs import add, echo
 
@@ -28,7 +29,7 @@ def declare(function: Any, **options: Any) -> Any:
     return ojs.job("test.declared", **options)(function)
 
 
-@pytest.mark.parametrize("bad", OPTIONS, ids=lambda bad: bad.name)
+@together("bad", OPTIONS, ids=lambda bad: bad.name)
 def test_a_default_that_no_job_may_have_is_refused(bad: Bad) -> None:
     with pytest.raises(OJSError) as caught:
         ojs.job("test.declared", **bad.options)
@@ -46,7 +47,7 @@ def test_an_id_is_nothing_that_all_jobs_of_a_type_could_have() -> None:
         ojs.job("test.declared", id=ids.uuid7())
 
 
-@pytest.mark.parametrize(("type_", "says"), TYPES)
+@together(("type_", "says"), TYPES)
 def test_a_type_follows_the_naming_rule(type_: Any, says: str) -> None:
     with pytest.raises(InvalidJobType) as caught:
         ojs.job(type_)
@@ -71,7 +72,7 @@ def test_the_bare_decorator_shows_how_it_is_written() -> None:
     assert hint_of(caught) == 'Hint: Write @ojs.job("app.action").\n'
 
 
-@pytest.mark.parametrize(
+@together(
     ("option", "says"),
     [
         ({"countdown": 5}, "countdown is not an option of a job."),
@@ -80,7 +81,7 @@ def test_the_bare_decorator_shows_how_it_is_written() -> None:
         ({"prioriy": 5}, "Did you mean priority?"),
     ],
 )
-@pytest.mark.parametrize("way", [ojs.job, ojs.enqueue, add.options])
+@together("way", [ojs.job, ojs.enqueue, add.options])
 def test_a_keyword_of_another_queue_or_a_misspelt_one_gets_what_helps(
     way: Any, option: dict[str, Any], says: str
 ) -> None:
@@ -222,9 +223,7 @@ def test_a_module_that_is_imported_again_replaces_its_handlers() -> None:
     assert again.defaults.queue == "new"
 
 
-@pytest.mark.parametrize(
-    "thing", [4711, None, "tests.handlers", int, functools.partial(max, 1), add, echo]
-)
+@together("thing", [4711, None, "tests.handlers", int, functools.partial(max, 1), add, echo])
 def test_a_handler_is_a_function(thing: Any) -> None:
     with pytest.raises(ImproperlyConfigured, match=r"'test.declared' must be a function"):
         declare(thing)
@@ -245,7 +244,7 @@ def made_of(**values: Any) -> ojs.RetryPolicy:
     return ojs.RetryPolicy(**values)
 
 
-@pytest.mark.parametrize(
+@together(
     ("make", "says"),
     [
         (lambda: ojs.RetryPolicy(max_attempts=-1), "retry.max_attempts must be"),
@@ -265,9 +264,7 @@ def test_a_policy_is_checked_where_it_is_made(make: Callable[[], object], says: 
     assert str(caught.value).startswith(says)
 
 
-@pytest.mark.parametrize(
-    "delay", [timedelta(seconds=-1), -4711, float("nan"), 1e300, "soon", NAIVE, []]
-)
+@together("delay", [timedelta(seconds=-1), -4711, float("nan"), 1e300, "soon", NAIVE, []])
 def test_a_retry_with_an_impossible_delay_is_refused(delay: Any) -> None:
     with pytest.raises(InvalidRequest, match=r"^delay must") as caught:
         ojs.Retry("later", delay=delay)

@@ -17,6 +17,7 @@ from django_ojs.models import CronJob
 from django_ojs.operations import cron
 from django_ojs.registry import registry
 from django_ojs.spec.errors import InvalidArgs, InvalidCronExpression, InvalidRequest
+from tests.cases import together
 from tests.factories import jobs
 from tests.operations.cron.scenes import make_due, register, tick
 
@@ -134,7 +135,7 @@ def test_the_code_takes_over_what_something_else_registered() -> None:
     assert cron.get("a").owner == "code"
 
 
-@pytest.mark.parametrize(
+@together(
     ("schedule", "values", "error", "says"),
     [
         ("0 25 * * *", {}, InvalidCronExpression, "hour"),
@@ -149,6 +150,7 @@ def test_the_code_takes_over_what_something_else_registered() -> None:
         ("0 3 * * *", {"zone": "UTC"}, InvalidRequest, "Did you mean timezone"),
         ("0 3 * * *", {"pending": True}, InvalidRequest, "pending"),
     ],
+    undo=True,
 )
 def test_what_is_wrong_is_an_error_where_it_is_declared(
     schedule: str, values: dict[str, Any], error: type[Exception], says: str

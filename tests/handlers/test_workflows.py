@@ -11,6 +11,7 @@ import pytest
 import django_ojs as ojs
 from django_ojs.options import Request
 from django_ojs.spec.errors import CyclicDependency, InvalidArgs, InvalidRequest, OJSError
+from tests.cases import together
 from tests.testapp.testing_jobs import save, send
 
 ADA = send.s("ada")
@@ -89,7 +90,7 @@ def test_a_type_without_a_handler_here() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@together(
     ("make", "error", "message"),
     [
         (lambda: send.s(), InvalidArgs, "The arguments do not fit testing.send"),
@@ -112,7 +113,7 @@ def test_refused_at_once(make: Callable[[], object], error: type[Exception], mes
         make()
 
 
-@pytest.mark.parametrize(
+@together(
     ("workflow", "message"),
     [
         (ojs.chain(), "steps must contain at least one element"),

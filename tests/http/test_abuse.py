@@ -12,6 +12,7 @@ import pytest
 from django.core.handlers.wsgi import WSGIHandler
 from django.test import RequestFactory
 
+from tests.cases import together
 from tests.http.abuse import MIB, STORED, TABLE, TOO_LARGE, Abuse, job, sized
 from tests.http.api import JSON_TYPE, Api, ApiResponse, framed, stored
 
@@ -30,7 +31,7 @@ def send(abuse: Abuse, body: bytes) -> ApiResponse:
     return api.post(abuse.path, body, headers=abuse.headers)
 
 
-@pytest.mark.parametrize("abuse", TABLE, ids=lambda abuse: abuse.name)
+@together("abuse", TABLE, ids=lambda abuse: abuse.name, undo=True)
 def test_the_error_names_what_is_wrong_and_nothing_is_stored(abuse: Abuse) -> None:
     body = abuse.make()
     began = time.monotonic()
@@ -119,7 +120,7 @@ class TestContentLength:
         assert body.given == read
         assert body.largest <= MIB
 
-    @pytest.mark.parametrize("length", [None, "", "0", "-1", "x", "1e9", "0x10", "٣", "²", "1 2"])
+    @together("length", [None, "", "0", "-1", "x", "1e9", "0x10", "٣", "²", "1 2"], undo=True)
     def test_without_one_that_is_a_number_there_is_no_body(self, length: str | None) -> None:
         raw(io.BytesIO(job()), length).error(400, "invalid_payload")
 

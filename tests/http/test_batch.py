@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from django_ojs.spec import ids
+from tests.cases import together
 from tests.http.api import Api, stored
 
 pytestmark = pytest.mark.django_db
@@ -30,8 +31,8 @@ def test_a_thousand_jobs_and_more_are_one_request() -> None:
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("index", [0, 1, 4])
-@pytest.mark.parametrize(
+@together("index", [0, 1, 4], undo=True)
+@together(
     ("bad", "status", "code"),
     [
         ({"type": "a"}, 400, "invalid_request"),
@@ -47,6 +48,7 @@ def test_a_thousand_jobs_and_more_are_one_request() -> None:
         (None, 400, "invalid_request"),
         ([], 400, "invalid_request"),
     ],
+    undo=True,
 )
 def test_one_bad_job_rejects_all_and_is_named(bad: Any, status: int, code: str, index: int) -> None:
     jobs: list[Any] = [JOB] * 5
@@ -70,7 +72,7 @@ def test_an_id_that_comes_twice_rejects_all() -> None:
     assert stored() == 0
 
 
-@pytest.mark.parametrize("bad", [None, [], {}, "x", 1, True])
+@together("bad", [None, [], {}, "x", 1, True], undo=True)
 def test_what_is_no_array_of_jobs_is_refused(bad: Any) -> None:
     response = api.post("jobs/batch", {"jobs": bad})
     response.error(400, "invalid_request", field="jobs")

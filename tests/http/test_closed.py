@@ -13,6 +13,7 @@ from django.urls import URLPattern, URLResolver, reverse
 from django_ojs.http import urls
 from django_ojs.http.permissions import HasScope
 from django_ojs.spec.scopes import Scope
+from tests.cases import together
 
 #: What may be asked without credentials. Whoever adds to it has a reason.
 PUBLIC = {"ojs-manifest", "ojs-health", "ojs-ready", "ojs-openapi"}
@@ -30,9 +31,7 @@ def routes(patterns: list[Any], prefix: str = "") -> Iterator[tuple[str, URLPatt
 
 
 ROUTES = list(routes(urls.urlpatterns))
-each_route = pytest.mark.parametrize(
-    ("path", "route"), ROUTES, ids=[route.name or path for path, route in ROUTES]
-)
+each_route = together(("path", "route"), ROUTES, ids=[route.name or path for path, route in ROUTES])
 
 
 def address(route: URLPattern) -> str:

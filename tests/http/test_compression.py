@@ -17,6 +17,7 @@ from django.test import Client, RequestFactory
 from django_ojs.http import compression, parsers
 from django_ojs.http.responses import MEDIA_TYPE
 from django_ojs.spec.errors import InvalidPayload
+from tests.cases import together
 from tests.http.api import Api, ApiResponse, stored
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -104,9 +105,10 @@ class TestRequests:
     def test_what_follows_the_packed_body_is_refused(self, coding: str) -> None:
         push(PACK[coding](BODY) + b"{}", coding).error(400, "invalid_payload")
 
-    @pytest.mark.parametrize(
+    @together(
         "coding",
         ["br", "deflate", "compress", "x-gzip", "gzip, gzip", "gzip, zstd", "identity, gzip", "é"],
+        undo=True,
     )
     def test_any_other_coding_and_a_stack_of_them_is_415(self, coding: str) -> None:
         response = push(gzip.compress(gzip.compress(BODY)), coding)
@@ -203,7 +205,7 @@ UNPACK: dict[str | None, Callable[[bytes], bytes]] = {
 
 
 class TestResponses:
-    @pytest.mark.parametrize(
+    @together(
         ("accept", "coding"),
         [
             (None, None),
@@ -222,6 +224,7 @@ class TestResponses:
             ("gzip;q=lots", None),
             (",;,=,q=1", None),
         ],
+        undo=True,
     )
     def test_a_long_response_is_compressed_as_the_client_prefers(
         self, accept: str | None, coding: str | None

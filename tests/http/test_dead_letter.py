@@ -11,6 +11,7 @@ from django.test import override_settings
 from django_ojs.models import Job
 from django_ojs.operations.jobs import dead_letters
 from django_ojs.spec import ids
+from tests.cases import together
 from tests.factories import HOUR, in_state, push
 from tests.http.api import Api, make_key, state_of, stored
 from tests.operations.jobs.test_dead_letters import dead, discarded
@@ -80,7 +81,7 @@ class TestList:
         assert listed(f"until={since}") == [str(one)]
 
     @pytest.mark.once
-    @pytest.mark.parametrize(
+    @together(
         "query",
         [
             "limit=0",
@@ -93,6 +94,7 @@ class TestList:
             "cursor=abc",
             "cursor=WyJ4IiwieSJd",
         ],
+        undo=True,
     )
     def test_what_cannot_be_looked_for_is_refused(self, query: str) -> None:
         dead()
@@ -146,8 +148,10 @@ class TestRetry:
         job = api.post(f"dead-letter/{key}/retry", {"override": changes}).ok()["job"]
         assert (job["queue"], job["meta"], job["max_attempts"]) == ("mended", {"by": "hand"}, 1)
 
-    @pytest.mark.parametrize(
-        "override", [[], "x", {"queue": "No"}, {"queue": 5}, {"state": "active"}, {"args": {}}]
+    @together(
+        "override",
+        [[], "x", {"queue": "No"}, {"queue": 5}, {"state": "active"}, {"args": {}}],
+        undo=True,
     )
     def test_a_change_that_no_job_may_have_is_refused(self, override: Any) -> None:
         key = dead()

@@ -12,6 +12,7 @@ from django.test import override_settings
 from django_ojs.operations import fetch, queues
 from django_ojs.operations.events import publish
 from django_ojs.spec.events import EventType
+from tests.cases import together
 from tests.factories import push, worker
 from tests.http.api import Api, make_key
 
@@ -112,7 +113,7 @@ def test_filters_take_commas_repetition_and_patterns() -> None:
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(
+@together(
     ("query", "field"),
     [
         ("types=job", "types"),
@@ -133,6 +134,7 @@ def test_filters_take_commas_repetition_and_patterns() -> None:
         ("limit=-1", "limit"),
         ("limit=ten", "limit"),
     ],
+    undo=True,
 )
 def test_what_is_ill_formed_is_refused_by_name(query: str, field: str) -> None:
     happen()

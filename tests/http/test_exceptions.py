@@ -24,6 +24,7 @@ from django_ojs.http.views import base, jobs, system
 from django_ojs.operations.push import push
 from django_ojs.spec import errors
 from django_ojs.storage import database
+from tests.cases import together
 from tests.http.api import NOBODY, Api, make_key, stored
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -65,8 +66,8 @@ def test_a_connection_to_a_server_that_takes_no_writes_is_closed() -> None:
 
 
 @pytest.mark.requirement("RL-10.4-2")
-@pytest.mark.parametrize("debug", [False, True])
-@pytest.mark.parametrize(
+@together("debug", [False, True], undo=True)
+@together(
     ("error", "status", "code"),
     [
         (ValueError(SECRET), 500, "backend_error"),
@@ -93,6 +94,7 @@ def test_a_connection_to_a_server_that_takes_no_writes_is_closed() -> None:
         (drf.Throttled(), 429, "rate_limited"),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Exception) else str(value),
+    undo=True,
 )
 def test_whatever_is_raised_has_a_response_in_the_contracts_shape_and_without_its_text(
     monkeypatch: pytest.MonkeyPatch,
@@ -140,9 +142,9 @@ def test_an_authentication_class_that_cannot_be_imported_is_a_500_in_the_same_sh
     calm.post("jobs", JOB).error(500, "backend_error")
 
 
-@pytest.mark.parametrize("debug", [False, True])
-@pytest.mark.parametrize("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
-@pytest.mark.parametrize(
+@together("debug", [False, True], undo=True)
+@together("method", ["GET", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"], undo=True)
+@together(
     "path",
     [
         "/ojs",
@@ -160,6 +162,7 @@ def test_an_authentication_class_that_cannot_be_imported_is_a_500_in_the_same_sh
         "/ojs/v1/workers/fetch/",
         "/ojs/<script>",
     ],
+    undo=True,
 )
 def test_a_path_that_is_not_there_is_404_for_every_method(
     settings: Any, path: str, method: str, debug: bool
@@ -196,7 +199,7 @@ def test_a_method_that_is_not_there_is_405_and_says_which_are(path: str, allowed
 
 
 class TestWhatWasSentIsNotRepeated:
-    @pytest.mark.parametrize(
+    @together(
         ("path", "body"),
         [
             *(
@@ -223,6 +226,7 @@ class TestWhatWasSentIsNotRepeated:
             ("jobs", SECRET),
             ("jobs", f'{{"type": "{SECRET}'.encode()),
         ],
+        undo=True,
     )
     def test_in_a_body(self, path: str, body: Any) -> None:
         response = api.post(path, body)

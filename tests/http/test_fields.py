@@ -9,6 +9,7 @@ import pytest
 
 from django_ojs.http import fields
 from django_ojs.spec.errors import InvalidRequest
+from tests.cases import together
 
 CHOICES = ("a", "b")
 READERS: dict[str, Any] = {
@@ -58,24 +59,24 @@ BAD = [
 ]
 
 
-@pytest.mark.parametrize(("reader", "given", "expected"), GOOD)
+@together(("reader", "given", "expected"), GOOD)
 def test_what_is_right_is_read(reader: str, given: Any, expected: Any) -> None:
     assert READERS[reader]({"f": given}, "f") == expected
 
 
-@pytest.mark.parametrize("reader", READERS)
+@together("reader", READERS)
 def test_null_equals_absent(reader: str) -> None:
     assert READERS[reader]({}, "f") == READERS[reader]({"f": None}, "f") == LEFT_OUT.get(reader)
 
 
-@pytest.mark.parametrize(("reader", "given"), BAD)
+@together(("reader", "given"), BAD)
 def test_what_is_wrong_is_refused_by_name(reader: str, given: Any) -> None:
     with pytest.raises(InvalidRequest) as refused:
         READERS[reader]({"some_field": given}, "some_field")
     assert refused.value.message.startswith("some_field ")
 
 
-@pytest.mark.parametrize("reader", sorted(set(READERS) - {"timestamp"}))
+@together("reader", sorted(set(READERS) - {"timestamp"}))
 def test_the_details_hold_the_field(reader: str) -> None:
     bad = next(given for name, given in BAD if name == reader)
     with pytest.raises(InvalidRequest) as refused:
@@ -90,7 +91,7 @@ def test_a_required_field_may_have_two_names() -> None:
         fields.required({"a": None}, "a", "b")
 
 
-@pytest.mark.parametrize("given", [None, False, "true", 1, "yes", [True], {}])
+@together("given", [None, False, "true", 1, "yes", [True], {}])
 def test_only_true_confirms(given: Any) -> None:
     fields.confirm({"confirm": True})
     with pytest.raises(InvalidRequest, match="confirm must be true"):
@@ -109,7 +110,7 @@ class TestQueries:
     def test_a_long_integer_is_the_maximum(self, given: str) -> None:
         assert fields.query_integer({"n": given}, "n", default=7, maximum=100) == 100
 
-    @pytest.mark.parametrize("given", ["0", "-1", "1.0", "x", " 1", "1_0", "\u0661", "²", "+1"])
+    @together("given", ["0", "-1", "1.0", "x", " 1", "1_0", "\u0661", "²", "+1"])
     def test_no_integer(self, given: str) -> None:
         with pytest.raises(InvalidRequest, match="n must be an integer of at least 1"):
             fields.query_integer({"n": given}, "n", default=7, minimum=1, maximum=100)

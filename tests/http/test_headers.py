@@ -9,6 +9,7 @@ from django.test import RequestFactory
 from django.urls import resolve
 
 from django_ojs.spec import ids
+from tests.cases import together
 from tests.http.api import JSON_TYPE, Api, stored
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -26,8 +27,10 @@ class TestRequestId:
         error = api.get("nothing", headers=headers).error(404, "not_found")
         assert error["request_id"] == given
 
-    @pytest.mark.parametrize(
-        "given", ["", " ", "a b", "a\tb", "x" * 201, "é", "a\x00b", "a\r\nSet-Cookie: b", "\x7f"]
+    @together(
+        "given",
+        ["", " ", "a b", "a\tb", "x" * 201, "é", "a\x00b", "a\r\nSet-Cookie: b", "\x7f"],
+        undo=True,
     )
     def test_a_hostile_one_is_replaced(self, given: str) -> None:
         response = api.get("health", headers={"X-Request-Id": given})
@@ -45,15 +48,15 @@ class TestVersion:
     def test_ours_may_be_asked_for(self, asked: str) -> None:
         api.post("jobs", JOB, headers={"OJS-Version": asked}).ok(201)
 
-    @pytest.mark.parametrize("asked", ["", "2.0", "0.9", "1.1", "x", "1.0, 2.0", "é" * 100])
-    @pytest.mark.parametrize("path", ["jobs", "nothing"])
+    @together("asked", ["", "2.0", "0.9", "1.1", "x", "1.0, 2.0", "é" * 100], undo=True)
+    @together("path", ["jobs", "nothing"], undo=True)
     def test_another_is_unsupported(self, path: str, asked: str) -> None:
         api.post(path, JOB, headers={"OJS-Version": asked}).error(422, "unsupported")
         assert stored() == 0
 
 
 class TestContentType:
-    @pytest.mark.parametrize(
+    @together(
         "given",
         [
             JSON_TYPE,
@@ -63,11 +66,12 @@ class TestContentType:
             "APPLICATION/JSON",
             " application/json ; charset=nonsense",
         ],
+        undo=True,
     )
     def test_both_types_are_read_with_or_without_a_charset(self, given: str) -> None:
         assert api.post("jobs", JOB | {"args": ["ä"]}, content_type=given).ok(201)
 
-    @pytest.mark.parametrize(
+    @together(
         "given",
         [
             "",
@@ -81,6 +85,7 @@ class TestContentType:
             "*/*",
             "x" * 5_000,
         ],
+        undo=True,
     )
     def test_any_other_is_400_and_stores_nothing(self, given: str) -> None:
         response = api.post("jobs", JOB, content_type=given)
@@ -122,7 +127,7 @@ class TestHead:
         assert (response.status, response.headers["Allow"]) == (405, "POST")
 
 
-@pytest.mark.parametrize("given", ["br", "deflate", "gzip, gzip", "identity, br", "x" * 999, "é"])
+@together("given", ["br", "deflate", "gzip, gzip", "identity, br", "x" * 999, "é"], undo=True)
 def test_a_content_encoding_that_is_not_read_is_415_and_nothing_else_is(given: str) -> None:
     response = api.post("jobs", JOB, headers={"Content-Encoding": given})
     assert response.error(415, "UNSUPPORTED_COMPRESSION")["type"] == "UnsupportedCompression"

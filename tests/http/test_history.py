@@ -11,6 +11,7 @@ from django_ojs.http import pagination
 from django_ojs.models import AuditEntry, WorkflowStep
 from django_ojs.operations import ack, cancel, fail, fetch, retry, workflows
 from django_ojs.spec.failure import Failure
+from tests.cases import together
 from tests.factories import BOOM, HOUR, active, age, hourly, in_state, push, read
 from tests.http.api import NOBODY, Api, make_key
 
@@ -85,7 +86,7 @@ def test_pages_continue_where_the_one_before_ended_also_when_events_were_added()
 
 
 @pytest.mark.requirement("EH-06")
-@pytest.mark.parametrize(
+@together(
     ("state", "last"),
     [
         ("available", "job.created"),
@@ -95,6 +96,7 @@ def test_pages_continue_where_the_one_before_ended_also_when_events_were_added()
         ("cancelled", "job.cancelled"),
         ("discarded", "job.discarded"),
     ],
+    undo=True,
 )
 def test_the_last_event_says_how_the_job_is_now(state: str, last: str) -> None:
     assert types(in_state(state).pk)[-1] == last

@@ -10,6 +10,7 @@ from uuid import UUID
 import pytest
 
 from django_ojs.spec import ids
+from tests.cases import together
 from tests.factories import MINUTE, age, in_state
 from tests.http.api import NOBODY, Api, state_of, stored
 
@@ -96,7 +97,7 @@ class TestPush:
         )
         assert "options" not in job
 
-    @pytest.mark.parametrize(
+    @together(
         ("top", "options", "shown"),
         [
             ({"queue": "a"}, {"queue": "b"}, {"queue": "b"}),
@@ -111,6 +112,7 @@ class TestPush:
             ({"queue": "a"}, {"queue": None}, {"queue": "a"}),
             ({"meta": {"a": 1, "b": 1}}, {"metadata": {"b": 2}}, {"meta": {"a": 1, "b": 2}}),
         ],
+        undo=True,
     )
     def test_options_win(
         self, top: dict[str, Any], options: dict[str, Any], shown: dict[str, Any]
@@ -214,15 +216,15 @@ class TestPush:
 
     @pytest.mark.once
     @pytest.mark.requirement("CORE-5.2-13", "CORE-5.2-16", "CORE-5.5-2")
-    @pytest.mark.parametrize("bad", ["2099-01-31T09:30:00", "tomorrow", 1, True, "PT2S", "+PT", {}])
-    @pytest.mark.parametrize("name", ["scheduled_at", "expires_at"])
+    @together("bad", ["2099-01-31T09:30:00", "tomorrow", 1, True, "PT2S", "+PT", {}], undo=True)
+    @together("name", ["scheduled_at", "expires_at"], undo=True)
     def test_a_time_without_an_offset_or_sense_is_refused(self, name: str, bad: Any) -> None:
         error = api.post("jobs", {"type": "a", "args": [], name: bad}).error(400, "invalid_request")
         assert name in error["message"]
         assert stored() == 0
 
     @pytest.mark.requirement("CORE-5.2-6")
-    @pytest.mark.parametrize("bad", [101, -101, 1.0, True, "HIGH", [1]])
+    @together("bad", [101, -101, 1.0, True, "HIGH", [1]], undo=True)
     def test_a_priority_outside_its_range_is_refused(self, bad: Any) -> None:
         error = api.post("jobs", {"type": "a", "args": [], "priority": bad})
         assert "priority" in error.error(400, "invalid_request")["message"]
@@ -234,7 +236,7 @@ class TestPush:
 
     @pytest.mark.once
     @pytest.mark.requirement("CORE-5.1-4", "CORE-5.1-5")
-    @pytest.mark.parametrize("bad", ["", "A", "1a", "a..b", ".a", "a.", "a b", "a.1", 1, ["a"]])
+    @together("bad", ["", "A", "1a", "a..b", ".a", "a.", "a b", "a.1", 1, ["a"]], undo=True)
     def test_a_bad_type_is_refused(self, bad: Any) -> None:
         api.post("jobs", {"type": bad, "args": []}).error(400, "invalid_request")
 
@@ -245,7 +247,7 @@ class TestPush:
 
     @pytest.mark.once
     @pytest.mark.requirement("CORE-5.1-6")
-    @pytest.mark.parametrize("bad", ["", "A", "-a", ".a", "a_b", "a b", "ä", 1, ["a"]])
+    @together("bad", ["", "A", "-a", ".a", "a_b", "a b", "ä", 1, ["a"]], undo=True)
     def test_a_bad_queue_is_refused(self, bad: Any) -> None:
         api.post("jobs", {"type": "a", "args": [], "queue": bad}).error(400, "invalid_request")
 
@@ -263,7 +265,7 @@ class TestPush:
         response = api.post("jobs", {"type": "a", "args": []} | {field: "a" * 256})
         assert response.error(400, code)["type"] == kind
 
-    @pytest.mark.parametrize("name", ["priority", "queue", "type", "args", "tags", "unique"])
+    @together("name", ["priority", "queue", "type", "args", "tags", "unique"], undo=True)
     def test_a_refusal_begins_with_the_field(self, name: str) -> None:
         response = api.post("jobs", {"type": "a", "args": []} | {name: 1.5})
         assert response.error(400, "invalid_request")["message"].startswith(f"{name} ")
@@ -296,8 +298,8 @@ class TestInfo:
         assert "completed_at" not in cancelled
 
     @pytest.mark.requirement("CORE-7.7-2")
-    @pytest.mark.parametrize(
-        "key", [NOBODY, "x", "%00", "..", "%ff", "a%0Ab", "0" * 400, "%F0%9F%90%8D"]
+    @together(
+        "key", [NOBODY, "x", "%00", "..", "%ff", "a%0Ab", "0" * 400, "%F0%9F%90%8D"], undo=True
     )
     def test_what_is_no_job_is_404_with_a_hint(self, key: str) -> None:
         error = api.get(f"jobs/{key}").error(404, "not_found")
@@ -305,8 +307,8 @@ class TestInfo:
 
 
 class TestCancel:
-    @pytest.mark.parametrize("alias", [False, True])
-    @pytest.mark.parametrize("state", ["available", "scheduled", "pending", "active", "retryable"])
+    @together("alias", [False, True], undo=True)
+    @together("state", ["available", "scheduled", "pending", "active", "retryable"], undo=True)
     def test_a_job_that_has_not_ended_is_cancelled_at_once(self, state: str, alias: bool) -> None:
         key = str(in_state(state).pk)
         response = api.post(f"jobs/{key}/cancel") if alias else api.delete(f"jobs/{key}")

@@ -13,6 +13,7 @@ from django_ojs.models import Job, KnownName, Queue
 from django_ojs.operations import queues
 from django_ojs.operations.access import api_keys, known_names
 from django_ojs.storage import process_state
+from tests.cases import together
 from tests.factories import HOUR, hourly, in_state, push
 from tests.http.api import Api, make_key
 
@@ -81,7 +82,7 @@ def test_another_key_has_names_of_its_own_and_a_replacement_has_not() -> None:
     producer().post("jobs", body).ok(201)
 
 
-@pytest.mark.parametrize(
+@together(
     ("method", "path", "body"),
     [
         ("POST", "queues", {"name": "one-more"}),
@@ -95,6 +96,7 @@ def test_another_key_has_names_of_its_own_and_a_replacement_has_not() -> None:
         ("POST", "dead-letter/{dead}/retry", {"override": {"queue": "one-more"}}),
         ("POST", "admin/dead-letter/{dead}/retry", {"override": {"queue": "one-more"}}),
     ],
+    undo=True,
 )
 def test_every_route_that_creates_a_queue_is_limited(method: str, path: str, body: Any) -> None:
     dead = in_state("discarded", queue="made-up-0", retry=hourly(1))
@@ -129,8 +131,8 @@ def test_names_count_as_long_as_figures_are_kept(settings: Any) -> None:
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("name", [["a"], {"a": 1}, 5, "A", "", "a" * 300, "a\0b"])
-@pytest.mark.parametrize("field", ["type", "queue"])
+@together("name", [["a"], {"a": 1}, 5, "A", "", "a" * 300, "a\0b"], undo=True)
+@together("field", ["type", "queue"], undo=True)
 def test_what_is_no_name_is_refused_and_not_kept(field: str, name: Any) -> None:
     body = {"type": "a", "args": [], field: name}
     for path, given in (("jobs", body), ("jobs/batch", {"jobs": [body]})):

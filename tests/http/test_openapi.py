@@ -7,7 +7,6 @@ from datetime import timedelta
 from importlib import resources
 from typing import Any
 
-import pytest
 import yaml
 from django.test import Client
 from django.urls import URLPattern
@@ -32,6 +31,7 @@ from django_ojs.spec.queue_config import STRATEGIES
 from django_ojs.spec.retry_policy import MAX_ATTEMPTS_LIMIT
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.spec.times import MAX_DURATION
+from tests.cases import together
 from tests.http.operations import Operation, operations, resolve, tags
 
 METHODS = ("GET", "POST", "PUT", "DELETE", "PATCH")
@@ -60,7 +60,7 @@ ERRORS = {
     504: "GatewayTimeout",
 }
 
-each_operation = pytest.mark.parametrize("operation", operations(), ids=lambda one: one.id)
+each_operation = together("operation", operations(), ids=lambda one: one.id)
 
 
 def _served() -> dict[tuple[str, str], Any]:
@@ -218,12 +218,12 @@ TEXTS = {
 }
 
 
-@pytest.mark.parametrize("place", CONSTANTS)
+@together("place", CONSTANTS)
 def test_a_limit_or_a_choice_is_the_one_of_the_code(place: str) -> None:
     assert _at(place) == CONSTANTS[place]
 
 
-@pytest.mark.parametrize("place", TEXTS)
+@together("place", TEXTS)
 def test_a_limit_in_a_description_is_the_one_of_the_code(place: str) -> None:
     assert TEXTS[place] in _at(f"{place}/description")
 

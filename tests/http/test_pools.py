@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from django_ojs.models import Rollup, Worker
 from django_ojs.storage.figures import rollups
+from tests.cases import together
 from tests.factories import active, push, push_many, silence
 from tests.http.api import Api, make_key
 
@@ -54,7 +55,7 @@ def test_a_worker_says_how_its_queues_share_it() -> None:
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(
+@together(
     ("body", "field"),
     [
         ({"strategy": "least-loaded"}, "strategy"),
@@ -70,6 +71,7 @@ def test_a_worker_says_how_its_queues_share_it() -> None:
         ({"pool": "rest", "worker_id": None, "queues": ["low"]}, "worker_id"),
         ({"pool": "rest", "queues": ["low", "pay"]}, "queues"),
     ],
+    undo=True,
 )
 @with_pools
 def test_a_fetch_that_cannot_be_served_names_its_field(body: dict[str, Any], field: str) -> None:

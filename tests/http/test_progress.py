@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
+from tests.cases import together
 from tests.factories import in_state
 from tests.http.api import NOBODY, Api, make_key
 
@@ -66,7 +67,7 @@ def test_a_share_is_clamped_and_never_goes_back() -> None:
 
 
 @pytest.mark.requirement("PRG-009")
-@pytest.mark.parametrize(
+@together(
     ("body", "field"),
     [
         ({}, "progress"),
@@ -78,6 +79,7 @@ def test_a_share_is_clamped_and_never_goes_back() -> None:
         ({"progress": 0.5, "worker_id": 5}, "worker_id"),
         ({"progress": 0.5, "attempt": "1"}, "attempt"),
     ],
+    undo=True,
 )
 def test_what_is_no_report_is_refused(body: Any, field: str) -> None:
     report(api.active(), **body).error(400, "invalid_request", field=field)

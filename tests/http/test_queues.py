@@ -11,6 +11,7 @@ from django.test import override_settings
 from django_ojs.operations import queues
 from django_ojs.operations.figures import stats
 from django_ojs.operations.maintenance import mode
+from tests.cases import together
 from tests.factories import active, in_state, push
 from tests.http.api import Api, make_key
 
@@ -63,7 +64,7 @@ class TestList:
         assert listed(limit=100_000)[1]["limit"] == 200
 
     @pytest.mark.once
-    @pytest.mark.parametrize(
+    @together(
         ("query", "field"),
         [
             ("limit=0", "limit"),
@@ -79,6 +80,7 @@ class TestList:
             ("cursor=" + "A" * 2000, "cursor"),
             ("cursor=%C3%A9", "cursor"),
         ],
+        undo=True,
     )
     def test_a_page_that_cannot_be_is_refused(self, query: str, field: str) -> None:
         api.get(f"queues?{query}").error(400, "invalid_request", field=field)
@@ -111,7 +113,7 @@ class TestCreate:
     def test_what_makes_no_queue_is_refused_by_name(self, body: Any, field: str) -> None:
         api.post("queues", body).error(400, "invalid_request", field=field)
 
-    @pytest.mark.parametrize("name", ["_default", "*", "No", "", 5, ["a"]])
+    @together("name", ["_default", "*", "No", "", 5, ["a"]], undo=True)
     def test_only_a_name_that_jobs_can_have_makes_a_queue(self, name: Any) -> None:
         api.post("queues", {"name": name}).error(400, "invalid_request")
 
@@ -168,15 +170,16 @@ class TestConfig:
             400, "invalid_request", field="backpressure.strategy"
         )
 
-    @pytest.mark.parametrize(
-        "path", ["queues/a/config", "queues/_default/config", "admin/queues/a/config"]
+    @together(
+        "path", ["queues/a/config", "queues/_default/config", "admin/queues/a/config"], undo=True
     )
-    @pytest.mark.parametrize(
+    @together(
         "limit",
         [
             {"rate_limit": {"on_limit": "drop"}},
             {"dead_letter_max_size": 5},
         ],
+        undo=True,
     )
     def test_a_limit_that_is_not_enforced_is_rejected(
         self, path: str, limit: dict[str, Any]

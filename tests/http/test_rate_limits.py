@@ -13,6 +13,7 @@ from django_ojs.models import LimitCheck, LimitKey
 from django_ojs.operations import fail, limit_keys, limits
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.times import format_timestamp
+from tests.cases import together
 from tests.factories import MINUTE, push
 from tests.http.api import Api
 
@@ -140,7 +141,7 @@ def test_an_override_is_removed() -> None:
 BAD = (400, "invalid_request")
 
 
-@pytest.mark.parametrize(
+@together(
     ("body", "field", "cure"),
     [
         ({"concurrency": -1}, "concurrency", "integer from 0"),
@@ -152,6 +153,7 @@ BAD = (400, "invalid_request")
         ({"concurrency": 1, "expires_at": "2020-01-01T00:00:00Z"}, "expires_at", "in the future"),
         ({"concurrency": 1, "expires_at": "soon"}, "expires_at", "RFC 3339"),
     ],
+    undo=True,
 )
 def test_an_override_that_cannot_hold_is_refused(body: Any, field: str, cure: str) -> None:
     refusal = Api().put("rate-limits/stripe", body).error(*BAD, field=field)

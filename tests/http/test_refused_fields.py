@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from tests.cases import together
 from tests.http.api import NOBODY, Api
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -43,7 +44,7 @@ FIELDS: list[tuple[str, dict[str, Any], str]] = [
 
 
 class TestTheField:
-    @pytest.mark.parametrize(("path", "body", "field"), FIELDS, ids=lambda part: str(part)[:60])
+    @together(("path", "body", "field"), FIELDS, ids=lambda part: str(part)[:60], undo=True)
     def test_a_refusal_names_it_for_programs(
         self, path: str, body: dict[str, Any], field: str
     ) -> None:

@@ -2,7 +2,8 @@
 
 `OJS_SCHEMATHESIS_SEED` and `OJS_SCHEMATHESIS_EXAMPLES` look elsewhere, or longer. Beside these
 examples, which are random, there are some hundred cases for each operation that follow from its
-schema: the suite takes a part of them, spread evenly, and `make faults` all.
+schema: the suite takes a part of them, spread evenly, and `make faults` all. The suite's are the
+same in each run, and are kept for the next ones (`recorded_cases.py`).
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import re
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -32,6 +34,7 @@ from django_ojs.spec.json import MAX_INTEGER
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
 from tests import factories
+from tests.http.recorded_cases import RecordedCases, frozen
 from tests.sizes import FULL
 
 pytestmark = [pytest.mark.slow, pytest.mark.sized, pytest.mark.once]
@@ -142,12 +145,6 @@ def stored(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[
         signal.connect(close_old_connections)
 
 
-@pytest.fixture(autouse=True)
-def _some_of_the_cases(request: pytest.FixtureRequest) -> None:
-    cases = request.function.hypothesis_explicit_examples
-    cases[:] = cases[:: -(-len(cases) // CASES) or 1]
-
-
 @SCHEMA.hook
 def filter_failure(context: Any, failure: Any, case: Any, response: Any) -> bool:
     if isinstance(failure, RejectedPositiveData):
@@ -179,12 +176,10 @@ def _are_ids(value: Any) -> bool:
     return isinstance(value, list) and all(isinstance(one, str) and _ID.match(one) for one in value)
 
 
-# The fixtures are made once for an operation: what one request left, the next one meets.
-# An operation takes seconds; the limit is for a machine that is busy with other things.
-@pytest.mark.timeout(900)
-@SCHEMA.parametrize()
-@settings(deadline=None, suppress_health_check=list(HealthCheck))
-def test_every_response_is_as_described(case: Any, stored: Stored) -> None:
+RECORDED = RecordedCases(SCHEMA, Path(__file__).read_text(), SEED, EXAMPLES, CASES)
+
+
+def _ask(case: Any, stored: Stored) -> None:
     key = (case.path_parameters or {}).get("key", "")
     if isinstance(key, str) and _ID.fullmatch(key):
         # An id that could be anybody's: mostly, let it be somebody's.
@@ -195,6 +190,40 @@ def test_every_response_is_as_described(case: Any, stored: Stored) -> None:
     case.call_and_validate(
         headers={"Authorization": f"Bearer {stored.key}", "Accept-Encoding": "identity"}
     )
+
+
+# The fixtures are made once for an operation: what one request left, the next one meets.
+# An operation takes seconds; the limit is for a machine that is busy with other things.
+if not FULL and RECORDED.complete():
+
+    @pytest.mark.timeout(900)
+    @pytest.mark.parametrize("label", RECORDED.labels)
+    def test_every_response_is_as_described(label: str, stored: Stored) -> None:
+        for case in RECORDED.of(label):
+            _ask(case, stored)
+
+else:
+
+    @pytest.fixture
+    def made(request: Any) -> Iterator[list[bytes | None]]:
+        """Keep the cases of an operation, if all of them pass."""
+        cases = request.function.hypothesis_explicit_examples
+        cases[:] = cases[:: -(-len(cases) // CASES) or 1]
+        found: list[bytes | None] = []
+        yield found
+        if not FULL and found and None not in found:
+            RECORDED.keep(request.node.operation_label, [each for each in found if each])
+
+    @pytest.mark.timeout(900)
+    @SCHEMA.parametrize()
+    @settings(deadline=None, suppress_health_check=list(HealthCheck))
+    def test_every_response_is_as_described(
+        case: Any, stored: Stored, made: list[bytes | None]
+    ) -> None:
+        before = frozen(case)
+        made.append(None)
+        _ask(case, stored)
+        made[-1] = before
 
 
 def _as_digits(query: Any) -> Any:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
+from tests.cases import together
 from tests.factories import age_all
 from tests.http.api import Api, make_key, state_of, stored
 
@@ -98,7 +99,7 @@ def test_queues_are_apart_if_the_policy_says_so() -> None:
     api.post("jobs", wanted(options={"queue": "a"}, **queued)).error(409, "duplicate")
 
 
-@pytest.mark.parametrize(
+@together(
     ("policy", "field"),
     [
         ({"keys": ["meta"]}, "unique.meta_keys"),
@@ -109,6 +110,7 @@ def test_queues_are_apart_if_the_policy_says_so() -> None:
         ({"period": "an hour"}, "unique.period"),
         ({"arg_keys": ["user_id"]}, "unique"),
     ],
+    undo=True,
 )
 def test_an_invalid_policy_is_a_bad_request(policy: dict[str, Any], field: str) -> None:
     error = api.post("jobs", wanted(policy=policy)).error(400, "invalid_request")

@@ -14,6 +14,7 @@ from django_ojs.operations import beat
 from django_ojs.operations.queues import pause, resume
 from django_ojs.operations.workers.rescue import lapse
 from django_ojs.spec import ids
+from tests.cases import together
 from tests.factories import HOUR, age, ids_against_time, in_state, jobs, read, snapshot
 from tests.http.api import Api, make_key, state_of
 from tests.http.test_jobs import TIMESTAMP
@@ -68,25 +69,25 @@ class TestFetch:
             api.push()
         assert [len(api.fetch(count=2)) for _ in range(3)] == [2, 1, 0]
 
-    @pytest.mark.parametrize("bad", [0, -1, 1_001, 1.0, True, "1", [1], {}])
+    @together("bad", [0, -1, 1_001, 1.0, True, "1", [1], {}], undo=True)
     def test_a_bad_count_is_refused(self, bad: Any) -> None:
         response = api.post("workers/fetch", {"queues": ["a"], "count": bad})
         assert "count" in response.error(400, "invalid_request", field="count")["message"]
 
     @pytest.mark.once
     @pytest.mark.requirement("CORE-7.2-1")
-    @pytest.mark.parametrize("bad", [None, [], "default", 1, {}, [1], [None], ["A"], [""]])
+    @together("bad", [None, [], "default", 1, {}, [1], [None], ["A"], [""]], undo=True)
     def test_bad_queues_are_refused(self, bad: Any) -> None:
         response = api.post("workers/fetch", {"queues": bad})
         assert "queues" in response.error(400, "invalid_request")["message"]
 
     @pytest.mark.once
-    @pytest.mark.parametrize("bad", ["", "x" * 256, "a\nb", 1, [], True])
+    @together("bad", ["", "x" * 256, "a\nb", 1, [], True], undo=True)
     def test_a_bad_worker_id_is_refused(self, bad: Any) -> None:
         response = api.post("workers/fetch", {"queues": ["a"], "worker_id": bad})
         assert "worker_id" in response.error(400, "invalid_request", field="worker_id")["message"]
 
-    @pytest.mark.parametrize("bad", [0, -1, 2**31, "PT1S", True, 1.5])
+    @together("bad", [0, -1, 2**31, "PT1S", True, 1.5], undo=True)
     def test_a_bad_visibility_timeout_is_refused(self, bad: Any) -> None:
         response = api.post("workers/fetch", {"queues": ["a"], "visibility_timeout_ms": bad})
         response.error(400, "invalid_request", field="visibility_timeout_ms")
@@ -144,7 +145,7 @@ class TestAck:
         assert job == api.info(key)
         assert job["result"] == {"rows": [1, None]}
 
-    @pytest.mark.parametrize("result", [None, 0, False, "", [], {}, "text", 1.5, [[1]]])
+    @together("result", [None, 0, False, "", [], {}, "text", 1.5, [[1]]], undo=True)
     def test_any_json_is_a_result(self, result: Any) -> None:
         key = api.active()["id"]
         api.post("workers/ack", {"job_id": key, "result": result}).ok()
@@ -224,13 +225,14 @@ class TestFail:
 
     @pytest.mark.once
     @pytest.mark.requirement("CORE-7.4-2", "CORE-8-1")
-    @pytest.mark.parametrize(
+    @together(
         "bad",
         [
             *(None, "text", 1, [], {}, {"message": "m"}),
             *({"type": 1, "message": "m"}, {"type": "B", "message": 1}),
             *(ERROR | {"retryable": "no"}, ERROR | {"details": []}),
         ],
+        undo=True,
     )
     def test_a_bad_error_is_refused_and_changes_nothing(self, bad: Any) -> None:
         key = api.active()["id"]
@@ -418,7 +420,7 @@ class TestBeat:
         assert row.started_at == datetime.fromisoformat("2026-01-01T00:00:00+00:00")
 
     @pytest.mark.once
-    @pytest.mark.parametrize(
+    @together(
         ("name", "bad"),
         [
             *(("worker_id", bad) for bad in (None, "", "x" * 256, 1, [])),
@@ -435,6 +437,7 @@ class TestBeat:
             *(("version", bad) for bad in ("x" * 65, 1)),
             *(("started_at", bad) for bad in ("now", 1, "2026-01-01T00:00:00")),
         ],
+        undo=True,
     )
     def test_a_bad_field_is_refused_by_name(self, name: str, bad: Any) -> None:
         error = api.post("workers/heartbeat", {"worker_id": "w"} | {name: bad})

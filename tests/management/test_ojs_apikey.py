@@ -14,6 +14,7 @@ from django_ojs.models import ApiKey
 from django_ojs.operations.access import api_keys
 from django_ojs.spec.errors import TokenExpired
 from tests import fork_server
+from tests.cases import together
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -80,7 +81,7 @@ def test_replace_prints_a_new_key_and_says_until_when_the_old_one_is_valid() -> 
     assert "The old key is valid until 2" in err
 
 
-@pytest.mark.parametrize(
+@together(
     ("arguments", "says"),
     [
         (["revoke", "0000000000"], "no API key"),
@@ -93,6 +94,7 @@ def test_replace_prints_a_new_key_and_says_until_when_the_old_one_is_valid() -> 
         (["create", "--name", "a", "--scope", "read", "--expires", "0s"], "must be a duration"),
         ([], "ACTION"),
     ],
+    undo=True,
 )
 def test_what_cannot_be_done_is_a_sentence(arguments: list[str], says: str) -> None:
     with pytest.raises(CommandError, match=re.escape(says)):

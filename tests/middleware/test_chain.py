@@ -10,6 +10,7 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 from django_ojs.middleware import EnqueueChain, enqueue_chain, execution_chain
+from tests.cases import together
 from tests.middleware.samples import First, Inner, Outer, Second, Third, passing
 
 HERE = "tests.middleware.samples"
@@ -43,16 +44,16 @@ def test_add_appends_and_prepend_puts_first() -> None:
     assert made.names == [f"{HERE}.passing", FIRST, SECOND, THIRD, f"{HERE}.passing"]
 
 
-@pytest.mark.parametrize("existing", [SECOND, Second])
-@pytest.mark.parametrize("new", [First, FIRST, First()])
+@together("existing", [SECOND, Second])
+@together("new", [First, FIRST, First()])
 def test_insert_before_puts_right_before(existing: Any, new: Any) -> None:
     made = chain(THIRD, SECOND, THIRD)
     made.insert_before(existing, new)
     assert made.names == [THIRD, FIRST, SECOND, THIRD]
 
 
-@pytest.mark.parametrize("existing", [SECOND, Second])
-@pytest.mark.parametrize("new", [First, FIRST, First()])
+@together("existing", [SECOND, Second])
+@together("new", [First, FIRST, First()])
 def test_insert_after_puts_right_after(existing: Any, new: Any) -> None:
     made = chain(THIRD, SECOND, THIRD)
     made.insert_after(existing, new)
@@ -100,8 +101,8 @@ OPERATIONS: dict[str, Callable[[EnqueueChain, Any], None]] = {
 }
 
 
-@pytest.mark.parametrize("unknown", [FIRST, First, passing, First(), None])
-@pytest.mark.parametrize("operation", ["remove", "insert_before", "insert_after"])
+@together("unknown", [FIRST, First, passing, First(), None])
+@together("operation", ["remove", "insert_before", "insert_after"])
 def test_what_is_not_in_the_chain_is_said_so(operation: str, unknown: Any) -> None:
     made = chain(SECOND)
     with pytest.raises(LookupError, match="not in the middleware chain") as caught:

@@ -17,6 +17,7 @@ from django_ojs.models import Job
 from django_ojs.spec import ids
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import DuplicateJob, OJSError
+from tests.cases import together
 from tests.middleware.samples import First, Note, Second, Third
 from tests.testapp.models import Thing
 
@@ -115,8 +116,8 @@ def test_a_new_envelope_may_be_passed_on_in_place_of_the_old() -> None:
     assert job.meta == {"seen": ["second"]}
 
 
-@pytest.mark.parametrize("sent", [None, "2090-01-01T00:00:00+01:00", "+PT1H"])
-@pytest.mark.parametrize("new", [datetime(2091, 1, 1, tzinfo=UTC), timedelta(days=1), None])
+@together("sent", [None, "2090-01-01T00:00:00+01:00", "+PT1H"], undo=True)
+@together("new", [datetime(2091, 1, 1, tzinfo=UTC), timedelta(days=1), None], undo=True)
 def test_a_job_shows_the_time_that_a_middleware_set(
     sent: str | None, new: datetime | timedelta | None
 ) -> None:

@@ -13,6 +13,7 @@ from django_ojs.models import Job
 from django_ojs.spec import ids
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import InvalidArgs, InvalidQueue, InvalidRequest, OJSError
+from tests.cases import together
 from tests.middleware.samples import First
 from tests.middleware.test_enqueue import chain, changing, drop
 
@@ -35,7 +36,7 @@ def test_the_id_stays() -> None:
     assert Job.objects.count() == 0
 
 
-@pytest.mark.parametrize(
+@together(
     ("field", "value", "error", "says"),
     [
         ("args", [object()], InvalidArgs, r"^args\[0\] is a object"),
@@ -50,6 +51,7 @@ def test_the_id_stays() -> None:
         ("retry", {"max_attempts": 1}, OJSError, "^retry must be a retry policy"),
         ("tags", "a", InvalidRequest, "^tags must be an array of strings"),
     ],
+    undo=True,
 )
 def test_what_it_makes_is_checked_like_what_a_client_sends(
     field: str, value: Any, error: type[OJSError], says: str
@@ -81,8 +83,8 @@ def test_calling_proceed_twice_is_an_error() -> None:
     assert Job.objects.count() == 0
 
 
-@pytest.mark.parametrize("nonsense", [True, "envelope", {"type": "test.middleware"}])
-@pytest.mark.parametrize("by", ["returning", "proceeding"])
+@together("nonsense", [True, "envelope", {"type": "test.middleware"}], undo=True)
+@together("by", ["returning", "proceeding"], undo=True)
 def test_passing_on_something_else_names_the_middleware(nonsense: Any, by: str) -> None:
     def confused(envelope: Envelope, proceed: EnqueueNext) -> Envelope | None:
         return proceed(nonsense) if by == "proceeding" else nonsense

@@ -15,6 +15,7 @@ from django_ojs.spec.errors import ClaimLost, Conflict, InvalidRequest, PayloadT
 from django_ojs.spec.ids import uuid7
 from django_ojs.spec.json import JSON
 from django_ojs.storage.transitions import Claim
+from tests.cases import together
 from tests.factories import (
     BOOM,
     HOUR,
@@ -55,8 +56,8 @@ def test_must_2_completed_at_is_the_time_of_the_ack() -> None:
 
 
 @pytest.mark.requirement("CORE-7.3-5")
-@pytest.mark.parametrize("result", RESULTS, ids=str)
-@pytest.mark.parametrize("batch", [False, True])
+@together("result", RESULTS, ids=str, undo=True)
+@together("batch", [False, True], undo=True)
 def test_must_3_the_result_is_stored_as_it_was_given(result: JSON, batch: bool) -> None:
     job = active()
     if batch:
@@ -94,7 +95,7 @@ def test_the_lease_ends_with_the_ack() -> None:
 
 
 @pytest.mark.requirement("CORE-5.3-10")
-@pytest.mark.parametrize(
+@together(
     ("result", "place"),
     [
         (Decimal("1.5"), "result is a Decimal"),
@@ -104,6 +105,7 @@ def test_the_lease_ends_with_the_ack() -> None:
         ("a\0b", "result"),
         (object(), "result"),
     ],
+    undo=True,
 )
 def test_a_result_that_json_cannot_carry_is_refused_and_the_job_stays_active(
     result: Any, place: str
@@ -129,8 +131,8 @@ def test_a_result_over_its_limit_is_refused_and_the_job_stays_active(settings: A
 WRONG = [{"worker_id": "worker-b"}, {"attempt": 2}, {"run": 7}, {"attempt": 0}, {"run": 0}]
 
 
-@pytest.mark.parametrize("wrong", WRONG, ids=str)
-@pytest.mark.parametrize("operation", ["ack", "fail", "hold", "requeue"])
+@together("wrong", WRONG, ids=str, undo=True)
+@together("operation", ["ack", "fail", "hold", "requeue"], undo=True)
 def test_a_claim_that_is_wrong_in_one_thing_is_refused_and_changes_nothing(
     operation: str, wrong: dict[str, Any]
 ) -> None:
@@ -166,8 +168,8 @@ def test_after_a_lapse_the_ack_comes_too_late(operation: str) -> None:
     assert read(job.id).state == "available"
 
 
-@pytest.mark.parametrize("operation", ["ack", "fail", "hold", "requeue"])
-@pytest.mark.parametrize("worker_id", [WORKER, "worker-b"])
+@together("operation", ["ack", "fail", "hold", "requeue"], undo=True)
+@together("worker_id", [WORKER, "worker-b"], undo=True)
 def test_after_a_lapse_another_run_of_it_is_not_touched(operation: str, worker_id: str) -> None:
     job = lapsed()
     claim(read(job.id), worker_id)

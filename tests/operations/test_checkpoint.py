@@ -19,6 +19,7 @@ from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.storage import checkpoints, database
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.transitions import Claim
+from tests.cases import together
 from tests.factories import BOOM, HOUR, active, age, claim, held, hourly, in_state, jobs, push, read
 
 pytestmark = pytest.mark.django_db
@@ -96,8 +97,8 @@ def test_a_job_without_a_checkpoint_has_no_such_attribute() -> None:
 
 
 @pytest.mark.requirement("DUR-007")
-@pytest.mark.parametrize(
-    "state", ["pending", "scheduled", "available", "retryable", "completed", "cancelled"]
+@together(
+    "state", ["pending", "scheduled", "available", "retryable", "completed", "cancelled"], undo=True
 )
 def test_only_an_active_job_gets_a_checkpoint(state: str) -> None:
     job = in_state(state)

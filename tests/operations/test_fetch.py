@@ -13,6 +13,7 @@ from django_ojs.models.worker import Directive
 from django_ojs.operations import ack, beat, fail, fetch, queues
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import InvalidQueue, InvalidRequest, QueueNameTooLong
+from tests.cases import together
 from tests.factories import (
     BOOM,
     HOUR,
@@ -217,7 +218,7 @@ def test_count_is_a_bound_and_not_a_wish() -> None:
 
 
 @pytest.mark.requirement("CORE-7.2-1")
-@pytest.mark.parametrize(
+@together(
     ("arguments", "error", "message"),
     [
         ({"queues": []}, InvalidRequest, "queues must be a list of at least one"),
@@ -237,6 +238,7 @@ def test_count_is_a_bound_and_not_a_wish() -> None:
         ({"visibility_timeout": -HOUR}, InvalidRequest, "visibility_timeout_ms must be"),
     ],
     ids=str,
+    undo=True,
 )
 def test_what_cannot_be_fetched_is_refused_by_name(
     arguments: dict[str, Any], error: type[InvalidRequest], message: str

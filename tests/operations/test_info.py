@@ -11,6 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from django_ojs.operations import info
 from django_ojs.spec.errors import JobNotFound
 from django_ojs.spec.ids import uuid7
+from tests.cases import together
 from tests.factories import HOUR, age, in_state, push, snapshot
 from tests.spec.test_states import STATES
 
@@ -43,7 +44,7 @@ ALWAYS = {
 
 
 @pytest.mark.requirement("CORE-5.3-8", "CORE-7.7-1")
-@pytest.mark.parametrize("state", STATES)
+@together("state", STATES, undo=True)
 def test_must_1_the_envelope_is_complete_and_holds_nothing_that_is_not_so(state: str) -> None:
     job = in_state(state)
     rendered = info.info(job.pk).envelope()
@@ -56,7 +57,7 @@ def test_must_1_the_envelope_is_complete_and_holds_nothing_that_is_not_so(state:
 
 
 @pytest.mark.requirement("CORE-5.3-3")
-@pytest.mark.parametrize("state", STATES)
+@together("state", STATES, undo=True)
 def test_attempt_is_zero_until_the_first_run_and_one_based_after(state: str) -> None:
     ran = state in {"active", "completed", "retryable", "discarded"}
     assert info.info(in_state(state).pk).attempt == int(ran)
@@ -69,7 +70,7 @@ def test_must_2_a_job_that_does_not_exist_is_not_found() -> None:
 
 
 @pytest.mark.requirement("CORE-7.7-3")
-@pytest.mark.parametrize("state", STATES)
+@together("state", STATES, undo=True)
 def test_must_3_looking_at_a_job_writes_nothing_even_when_time_has_passed(state: str) -> None:
     job = in_state(state, expires_at=2 * HOUR)
     age(job.pk, 48 * HOUR)

@@ -20,6 +20,7 @@ from django_ojs.spec.errors import Conflict, DuplicateJob, JobNotFound
 from django_ojs.spec.ids import uuid7
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import transitions
+from tests.cases import together
 from tests.factories import BOOM, HOUR, WORKER, envelope, in_state, jobs, snapshot
 from tests.spec.test_states import EVENTS, ROWS, STATES
 
@@ -89,7 +90,7 @@ def test_every_trigger_of_the_table_is_tried() -> None:
     assert tried | {"push", "delete_queue"} == set(EVENTS)
 
 
-@pytest.mark.parametrize(("operation", "state"), refused(ASKED))
+@together(("operation", "state"), refused(ASKED), undo=True)
 def test_what_the_table_does_not_have_is_refused_and_changes_nothing(
     operation: str, state: str
 ) -> None:
@@ -107,7 +108,7 @@ def test_what_the_table_does_not_have_is_refused_and_changes_nothing(
     assert snapshot(job.pk) == before
 
 
-@pytest.mark.parametrize(("operation", "state"), refused(FOUND))
+@together(("operation", "state"), refused(FOUND), undo=True)
 def test_a_step_leaves_jobs_in_other_states_alone(operation: str, state: str) -> None:
     job = in_state(state)
     ripen(job.pk)
@@ -118,9 +119,10 @@ def test_a_step_leaves_jobs_in_other_states_alone(operation: str, state: str) ->
     assert snapshot(job.pk) == before
 
 
-@pytest.mark.parametrize(
+@together(
     ("operation", "state"),
     sorted((name, s) for name, s in product(FOUND, STATES) if (name, s) not in refused(FOUND)),
+    undo=True,
 )
 def test_the_same_step_takes_the_job_where_the_table_has_the_row(
     operation: str, state: str
@@ -133,7 +135,7 @@ def test_the_same_step_takes_the_job_where_the_table_has_the_row(
     assert snapshot(job.pk)["job"]["state"] != state
 
 
-@pytest.mark.parametrize("state", STATES)
+@together("state", STATES, undo=True)
 def test_an_id_cannot_be_pushed_again_whatever_became_of_its_job(state: str) -> None:
     job = in_state(state)
     before = snapshot(job.pk)
@@ -143,7 +145,7 @@ def test_an_id_cannot_be_pushed_again_whatever_became_of_its_job(state: str) -> 
     assert snapshot(job.pk) == before
 
 
-@pytest.mark.parametrize("operation", ASKED)
+@together("operation", ASKED, undo=True)
 def test_a_job_that_does_not_exist_is_not_found(operation: str) -> None:
     missing = uuid7()
     with pytest.raises(JobNotFound) as caught:

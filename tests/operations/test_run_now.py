@@ -10,6 +10,7 @@ from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec import ids
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.states import TERMINAL, State
+from tests.cases import together
 from tests.factories import HOUR, WORKER, in_state, jobs, push, read
 
 pytestmark = pytest.mark.django_db
@@ -34,7 +35,7 @@ class TestRunNow:
         run_now.run_now(later.pk)
         assert [job.id for job in fetch.fetch(["a"], count=2)] == [first.pk, later.pk]
 
-    @pytest.mark.parametrize("state", _OTHERS)
+    @together("state", _OTHERS, undo=True)
     def test_any_other_state_is_a_conflict_that_says_what_it_needs(self, state: str) -> None:
         job = in_state(state, queue="a")
         with pytest.raises(Conflict, match="scheduled or retryable"):

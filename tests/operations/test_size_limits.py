@@ -12,6 +12,7 @@ import django_ojs as ojs
 from django_ojs import conf
 from django_ojs.spec import json
 from django_ojs.spec.errors import OJSError
+from tests.cases import together
 from tests.factories import jobs
 from tests.http.api import Api
 
@@ -89,7 +90,7 @@ def with_args(size: int) -> Any:
 @pytest.mark.requirement("PL-003")
 @pytest.mark.requirement("PL-004")
 @pytest.mark.requirement("PL-008")
-@pytest.mark.parametrize(
+@together(
     ("make", "limit", "code"),
     [
         (with_type, 255, "JOB_TYPE_TOO_LONG"),
@@ -97,8 +98,9 @@ def with_args(size: int) -> Any:
         (with_meta, 64 * 1024, "METADATA_TOO_LARGE"),
         (with_args, 10 * MIB, "PAYLOAD_TOO_LARGE"),
     ],
+    undo=True,
 )
-@pytest.mark.parametrize("way", [python, python_batch, http, http_batch])
+@together("way", [python, python_batch, http, http_batch], undo=True)
 def test_the_limit_passes_and_a_byte_more_does_not(
     way: Way, make: Callable[[int], dict[str, Any]], limit: int, code: str
 ) -> None:

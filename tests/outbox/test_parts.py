@@ -16,6 +16,7 @@ from django_ojs.outbox.remote_manifest import RemoteManifest
 from django_ojs.outbox.responses import DeliveryOutcome
 from django_ojs.spec import ids
 from django_ojs.storage import outbox
+from tests.cases import together
 
 
 class Clock:
@@ -51,7 +52,7 @@ def test_a_manifest_is_read_in_both_dialects_and_garbage_says_nothing() -> None:
         assert RemoteManifest.parse(garbage) == RemoteManifest()
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "seconds"),
     [("7", 7.0), (" 7 ", 7.0), ("-1", None), ("9" * 30, None), ("soon", None), (None, None),
      ("Wed, 21 Oct 2015 07:28:00 GMT", 0.0),
@@ -74,7 +75,7 @@ def test_a_date_is_read_by_the_servers_clock_and_not_by_ours(date: str, seconds:
     assert response.retry_after == seconds
 
 
-@pytest.mark.parametrize(
+@together(
     ("error", "room"),
     [
         ({"code": "QUEUE_FULL", "details": {"depth": 7, "bound": 10}}, 3),
@@ -92,7 +93,7 @@ def test_a_full_queue_says_how_many_jobs_it_would_take(error: Any, room: int) ->
     assert (response.outcome, response.room) == (DeliveryOutcome.LATER, room)
 
 
-@pytest.mark.parametrize(
+@together(
     ("status", "body", "outcome"),
     [
         (200, {"job": None, "dropped": True}, DeliveryOutcome.DELIVERED),
@@ -110,7 +111,7 @@ def test_a_response_means(status: int, body: Any, outcome: DeliveryOutcome) -> N
     assert responses.read(status, {}, body, [ids.uuid7()], batch=False).outcome is outcome
 
 
-@pytest.mark.parametrize("status", [400, 404, 405, 409, 413, 422])
+@together("status", [400, 404, 405, 409, 413, 422])
 def test_a_batch_that_is_refused_goes_job_by_job(status: int) -> None:
     keys = ids.many(2)
     assert responses.read(status, {}, None, keys, batch=True).outcome is DeliveryOutcome.ONE_BY_ONE
@@ -146,7 +147,7 @@ def test_the_name_of_a_lease_fits_whatever_the_alias() -> None:
     assert lease_name("r", "a" * 90) != lease_name("r", "b" * 90)
 
 
-@pytest.mark.parametrize(
+@together(
     "bad",
     [
         [],

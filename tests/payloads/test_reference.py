@@ -8,6 +8,7 @@ import pytest
 
 from django_ojs.payloads.reference import KEY, Reference, is_reference, payload_reference
 from django_ojs.spec.errors import PayloadRefused
+from tests.cases import together
 
 DIGITS = {"sha256": 64, "sha384": 96, "sha512": 128}
 
@@ -34,7 +35,7 @@ def test_a_checksum_is_read_in_either_case(algorithm: str) -> None:
     assert not reference.matches("b" * DIGITS[algorithm])
 
 
-@pytest.mark.parametrize(
+@together(
     "wrong",
     [
         {KEY: None},

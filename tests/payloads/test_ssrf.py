@@ -10,6 +10,7 @@ import pytest
 from django_ojs.payloads import ssrf
 from django_ojs.spec.addresses import is_public
 from django_ojs.spec.errors import PayloadRefused, PayloadUnavailable
+from tests.cases import together
 from tests.payloads.resolving import value
 
 INTERNAL = [
@@ -29,12 +30,12 @@ PUBLIC = [
 ]
 
 
-@pytest.mark.parametrize("address", INTERNAL)
+@together("address", INTERNAL)
 def test_an_internal_address_is_not_public(address: str) -> None:
     assert not is_public(ip_address(address))
 
 
-@pytest.mark.parametrize("address", PUBLIC)
+@together("address", PUBLIC)
 def test_a_public_address_is(address: str) -> None:
     assert is_public(ip_address(address))
 
@@ -47,7 +48,7 @@ SPELLINGS = [
 ]
 
 
-@pytest.mark.parametrize("host", SPELLINGS)
+@together("host", SPELLINGS)
 def test_no_spelling_of_an_internal_address_is_connected_to(
     host: str, settings: Any, connections_made: list[Any]
 ) -> None:
@@ -58,7 +59,7 @@ def test_no_spelling_of_an_internal_address_is_connected_to(
     assert connections_made == []
 
 
-@pytest.mark.parametrize("host", SPELLINGS)
+@together("host", SPELLINGS)
 def test_no_spelling_is_connected_to_when_nothing_is_allowed(
     host: str, connections_made: list[Any]
 ) -> None:
@@ -67,7 +68,7 @@ def test_no_spelling_is_connected_to_when_nothing_is_allowed(
     assert connections_made == []
 
 
-@pytest.mark.parametrize("internal", INTERNAL)
+@together("internal", INTERNAL)
 def test_one_internal_address_among_public_ones_refuses_the_name(
     internal: str, settings: Any, names: dict[str, list[str]], connections_made: list[Any]
 ) -> None:

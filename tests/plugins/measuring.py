@@ -18,8 +18,8 @@ import importlib
 import os
 import pkgutil
 from collections import Counter
-from collections.abc import Generator
-from contextlib import suppress
+from collections.abc import Generator, Iterator
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import pytest
@@ -93,6 +93,21 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     finally:
         coverage.start()
         os.environ.update(kept)
+
+
+@contextmanager
+def unmeasured(number: int) -> Iterator[None]:
+    """Measure nothing in the block, of a case with this number in a test of many (from 0)."""
+    coverage = _running() if number >= CASES else None
+    # A test that is not measured has stopped it.
+    if coverage is None or not coverage._started:
+        yield
+        return
+    coverage.stop()
+    try:
+        yield
+    finally:
+        coverage.start()
 
 
 def _running() -> Any:

@@ -63,8 +63,11 @@ def runs(item: pytest.Item, tier: str) -> bool:
 
 
 def _is_a_fault(item: pytest.Item) -> bool:
-    return item.path.parent == FAULTS or any(
-        item.get_closest_marker(name) for name in ("storm", "sized")
+    return (
+        item.path.parent == FAULTS
+        or any(item.get_closest_marker(name) for name in ("storm", "sized"))
+        # Of random examples there are more (tests/conftest.py).
+        or bool(getattr(getattr(item, "obj", None), "is_hypothesis_test", False))
     )
 
 

@@ -6,12 +6,12 @@ import math
 import unicodedata
 from typing import Any
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from django_ojs.spec import json
 from django_ojs.spec.canonical import canonical
+from tests.cases import together
 
 
 def test_the_example_of_the_rfc() -> None:
@@ -37,7 +37,7 @@ def test_names_are_sorted_by_their_utf_16_code_units() -> None:
     assert order == ["\r", "1", "\x80", "\xf6", "\u20ac", "\U0001f600", "\uff61"]
 
 
-@pytest.mark.parametrize(
+@together(
     ("number", "text"),
     [
         (0.0, "0"),

@@ -9,9 +9,10 @@ import pytest
 
 from django_ojs.spec.checkpoint import MAX_BYTES, encode
 from django_ojs.spec.errors import InvalidRequest, PayloadTooLarge
+from tests.cases import together
 
 
-@pytest.mark.parametrize("state", [{"row": 5}, [1, 2], "here", 7, 0.5, True, None, {}])
+@together("state", [{"row": 5}, [1, 2], "here", 7, 0.5, True, None, {}])
 def test_a_state_is_any_value_of_json(state: Any) -> None:
     assert encode(state)
 

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from django_ojs.operations.cron.description import describe
 from django_ojs.spec.cron import CronExpression, CronExpressionError, check_timezone, timezones
+from tests.cases import together
 
 PARIS = ZoneInfo("Europe/Paris")
 NEW_YORK = ZoneInfo("America/New_York")
@@ -30,7 +31,7 @@ def times(text: str, count: int, after: datetime = START, zone: ZoneInfo = UTC_Z
 
 
 @pytest.mark.requirement("CRON-08", "CRON-09", "CRON-10", "CRON-12", "CRON-S01")
-@pytest.mark.parametrize(
+@together(
     ("text", "expected"),
     [
         ("*/15 * * * *", ["2026-01-01 00:15:00", "2026-01-01 00:30:00"]),
@@ -86,7 +87,7 @@ def test_a_day_field_that_begins_with_a_star_is_not_restricted() -> None:
 
 
 @pytest.mark.requirement("CRON-24", "CRON-S02")
-@pytest.mark.parametrize(
+@together(
     ("text", "interval"),
     [
         ("@every 30m", timedelta(minutes=30)),
@@ -112,7 +113,7 @@ def test_an_interval_counts_from_the_occurrence_before(text: str, interval: time
 
 
 @pytest.mark.requirement("CRON-03", "CRON-11")
-@pytest.mark.parametrize(
+@together(
     ("text", "field", "message"),
     [
         ("", "expression", "missing"),
@@ -266,7 +267,7 @@ def test_a_moment_without_a_timezone_is_refused() -> None:
 
 
 @pytest.mark.requirement("CRON-13")
-@pytest.mark.parametrize(
+@together(
     "name",
     ["UTC", "Etc/UTC", "America/New_York", "America/Argentina/Ushuaia", "Asia/Kolkata", "Japan"],
 )
@@ -312,7 +313,7 @@ def test_an_update_of_the_timezone_database_needs_no_restart(
 
 
 @pytest.mark.requirement("CRON-13", "CRON-14")
-@pytest.mark.parametrize(
+@together(
     ("name", "message"),
     [
         ("+05:00", "an offset has no daylight saving time"),

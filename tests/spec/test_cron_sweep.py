@@ -15,6 +15,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from django_ojs.spec.cron import CronExpression
+from tests.cases import together
 
 # Half hours (Lord Howe), quarters (Chatham), no daylight saving time (Kolkata), both hemispheres,
 # midnight (Beirut, Santiago), transitions for Ramadan (Casablanca), at -1:00 (Nuuk).
@@ -250,7 +251,7 @@ SAMPLE = [
 
 
 @pytest.mark.storm
-@pytest.mark.parametrize("zone", ZONES)
+@together("zone", ZONES)
 def test_ten_years_minute_by_minute(zone: str) -> None:
     timezone = ZoneInfo(zone)
     iterators = [CronExpression.parse(case.text).occurrences(FIRST, timezone) for case in SAMPLE]

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from django_ojs.spec import envelope, errors, json
 from django_ojs.spec.envelope import Envelope, Limits
 from django_ojs.spec.retry_policy import DEFAULT, RetryPolicy
+from tests.cases import together
 
 ID = "019461a8-1a2b-7c3d-8e4f-5a6b7c8d9e0f"
 
@@ -76,7 +77,7 @@ def test_job_types_follow_the_naming_rule(good: str) -> None:
     assert accept(type=good).type == good
 
 
-@pytest.mark.parametrize(
+@together(
     "bad", ["Email.send", "1a", "a..b", ".a", "a.", "a.1", "a b", "a\n", "ä", "_a", "a/b", "a\0"]
 )
 def test_other_job_types_are_refused(bad: str) -> None:
@@ -86,12 +87,12 @@ def test_other_job_types_are_refused(bad: str) -> None:
     assert error.message.startswith("type must")
 
 
-@pytest.mark.parametrize("good", ["a", "0", "default", "email-high.v2", "9-.", "q" * 255])
+@together("good", ["a", "0", "default", "email-high.v2", "9-.", "q" * 255])
 def test_queue_names_follow_the_naming_rule(good: str) -> None:
     assert accept(queue=good).queue == good
 
 
-@pytest.mark.parametrize("bad", ["", "-a", ".a", "A", "a_b", "a b", "a\n", "ä", "\ud800"])
+@together("bad", ["", "-a", ".a", "A", "a_b", "a b", "a\n", "ä", "\ud800"])
 def test_other_queue_names_are_refused(bad: str) -> None:
     assert isinstance(refuse(queue=bad), errors.InvalidQueue)
 
@@ -110,7 +111,7 @@ def test_priorities_from_minus_to_plus_a_hundred_pass(value: int) -> None:
 
 
 @pytest.mark.requirement("CORE-5.2-2", "CORE-5.2-3", "CORE-5.2-10", "CORE-5.2-19")
-@pytest.mark.parametrize(
+@together(
     ("fields", "message"),
     [
         ({"priority": 101}, "priority must be between -100 and 100"),
@@ -211,7 +212,7 @@ def test_metadata_is_merged_into_meta() -> None:
 
 
 @pytest.mark.requirement("CORE-5.2-12")
-@pytest.mark.parametrize(
+@together(
     ("fields", "expected"),
     [
         ({"timeout": 0}, None),

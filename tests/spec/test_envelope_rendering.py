@@ -7,9 +7,8 @@ from datetime import UTC, datetime
 from typing import Any
 from uuid import UUID
 
-import pytest
-
 from django_ojs.spec import envelope
+from tests.cases import together
 from tests.spec.test_envelope import ID, parse
 
 NOW = datetime(2026, 2, 12, 10, 30, 0, 123_456, tzinfo=UTC)
@@ -55,7 +54,7 @@ def test_a_plain_job_is_rendered_without_absent_fields() -> None:
     }  # fmt: skip
 
 
-@pytest.mark.parametrize(
+@together(
     ("fields", "present", "absent"),
     [
         ({"state": "completed", "finished_at": NOW}, {"completed_at"}, {"discarded_at"}),

@@ -6,12 +6,12 @@ import copy
 import inspect
 import pickle
 
-import pytest
 from django.utils import translation
 
 from django_ojs import formatting
 from django_ojs.spec import errors
 from django_ojs.spec.texts import Translatable
+from tests.cases import together
 
 # number, class, wire code, HTTP status, retryable
 TABLE = """
@@ -78,7 +78,7 @@ def classes() -> list[type[errors.OJSError]]:
     return [cls for cls in found if issubclass(cls, errors.OJSError)]
 
 
-@pytest.mark.parametrize(("number", "name", "code", "status", "retryable"), ROWS)
+@together(("number", "name", "code", "status", "retryable"), ROWS)
 def test_the_catalogue_says_what_the_table_says(
     number: str, name: str, code: str, status: str, retryable: str
 ) -> None:
@@ -94,7 +94,7 @@ def test_the_table_is_the_whole_catalogue() -> None:
     assert list(errors.CATALOGUE) == [row[0] for row in ROWS]
 
 
-@pytest.mark.parametrize("cls", classes(), ids=lambda cls: cls.__name__)
+@together("cls", classes(), ids=lambda cls: cls.__name__)
 def test_every_error_survives_pickling(cls: type[errors.OJSError]) -> None:
     error = cls("queue must not be empty", details={"index": 3}, hint="name one")
     copy = pickle.loads(pickle.dumps(error))

@@ -10,6 +10,7 @@ import pytest
 from django_ojs.spec import events, ids
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.events import KEPT_BY_DEFAULT, EventType
+from tests.cases import together
 from tests.docs.pages import ROOT
 
 KEY = UUID("019539a4-b68c-7def-8000-aabbccddeeff")
@@ -47,7 +48,7 @@ def test_the_catalogue_has_the_names_of_the_documents() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@together(
     ("patterns", "found"),
     [
         (["*"], set(EventType)),
@@ -64,7 +65,7 @@ def test_a_pattern_stands_for_the_types_that_it_matches(
     assert events.matching(patterns) == found
 
 
-@pytest.mark.parametrize(
+@together(
     "pattern",
     ["", "job", "job.", "*.failed", "job.*ed", "Job.failed", "job.failed\n", "job.a.b", 7],
 )
@@ -94,7 +95,7 @@ def test_the_envelope_has_the_attributes_that_the_document_requires() -> None:
 
 
 @pytest.mark.requirement("EV-03")
-@pytest.mark.parametrize(
+@together(
     ("type", "data", "source"),
     [
         ("job.started", {"worker_id": "worker-1"}, "ojs://shop/workers/worker-1"),
@@ -120,7 +121,7 @@ def test_an_id_is_read_with_and_without_its_prefix_and_says_when_it_was_made() -
     assert abs((made - before).total_seconds()) < 20
 
 
-@pytest.mark.parametrize("text", ["", "evt_", "evt_evt_x", "019539a4", f"job_{KEY}", "evt_\0"])
+@together("text", ["", "evt_", "evt_evt_x", "019539a4", f"job_{KEY}", "evt_\0"])
 def test_what_is_no_event_id_is_refused(text: str) -> None:
     with pytest.raises(InvalidRequest, match="after must be"):
         events.parse_event_id(text, "after")

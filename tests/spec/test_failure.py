@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from django_ojs.spec import failure, json
 from django_ojs.spec.errors import Conflict, InvalidRequest
 from django_ojs.spec.failure import DeadLetter, Discard, Failure, RateLimitExceeded, Retry
+from tests.cases import together
 
 
 def test_both_dialects_name_the_type() -> None:
@@ -26,7 +27,7 @@ def test_a_response_code_is_not_taken_for_a_type() -> None:
     assert (parsed.type, parsed.code) == ("handler_error", "DISCARD")
 
 
-@pytest.mark.parametrize(
+@together(
     ("data", "field"),
     [
         (None, "error must"),
@@ -172,7 +173,7 @@ def test_what_is_rendered_is_read_back() -> None:
     assert Failure(type="T", message="m").render() == {"type": "T", "message": "m"}
 
 
-@pytest.mark.parametrize(
+@together(
     ("retry_after", "seconds"),
     [
         (None, 60),

@@ -13,6 +13,7 @@ import pytest
 
 from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidRequest
+from tests.cases import together
 
 
 def test_an_id_is_a_version_7_uuid_that_holds_the_time() -> None:
@@ -89,7 +90,7 @@ def test_a_uuid7_is_read_from_text_and_passed_through() -> None:
     assert ids.parse_id(str(made)) == made
 
 
-@pytest.mark.parametrize(
+@together(
     "bad",
     [
         GOOD.upper(),

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from django_ojs.spec import json
 from django_ojs.spec.errors import InvalidArgs, InvalidMetadata, InvalidPayload
+from tests.cases import together
 
 MAX = 2**53 - 1
 clean_text = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]))
@@ -52,7 +53,7 @@ def test_text_is_compact_and_not_escaped() -> None:
     assert json.dumps({"a": ["ä", 1.5, None]}) == '{"a":["ä",1.5,null]}'
 
 
-@pytest.mark.parametrize(
+@together(
     ("data", "rule"),
     [
         ("", "is not JSON"),
@@ -151,7 +152,7 @@ class Model:
     pk = 5
 
 
-@pytest.mark.parametrize(
+@together(
     ("value", "message"),
     [
         (Decimal("1.5"), "is a Decimal: send a string"),

@@ -9,6 +9,7 @@ import pytest
 
 from django_ojs.spec.errors import InvalidRequest, PayloadTooLarge
 from django_ojs.spec.progress import MAX_BYTES, Progress, Report, after, shown
+from tests.cases import together
 
 NOW = datetime(2026, 2, 15, 21, 45, 30, tzinfo=UTC)
 STAMP = "2026-02-15T21:45:30.000Z"
@@ -22,14 +23,14 @@ def seen(stored: Any, run: int = 1, attempt: int = 1, state: str = "active") -> 
     return shown(stored, run=run, attempt=attempt, state=state)
 
 
-@pytest.mark.parametrize(
+@together(
     ("given", "share"), [(-3, 0.0), (0, 0.0), (0.47, 0.47), (1, 1.0), (1.3, 1.0), (1e300, 1.0)]
 )
 def test_a_share_outside_its_range_counts_as_the_nearer_end(given: float, share: float) -> None:
     assert Report.parse({"progress": given}).progress == share
 
 
-@pytest.mark.parametrize(
+@together(
     ("body", "field"),
     [
         ({}, "progress"),

@@ -10,6 +10,7 @@ import pytest
 from django_ojs.spec.errors import InvalidRequest, InvalidRetryPolicy, UnsupportedFeature
 from django_ojs.spec.queue_config import MAX_BYTES, Backpressure, QueueConfig, check, merge
 from django_ojs.spec.states import State
+from tests.cases import together
 
 LIMIT = 10 * 1024 * 1024
 
@@ -37,7 +38,7 @@ def test_zero_and_null_mean_unbounded(unbounded: int | None) -> None:
     assert (config.backpressure.max_depth, config.backpressure.max_size_bytes) == (None, None)
 
 
-@pytest.mark.parametrize(
+@together(
     ("given", "field"),
     [
         ({"backpressure": []}, "backpressure"),

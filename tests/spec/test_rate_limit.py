@@ -8,6 +8,7 @@ from itertools import pairwise
 import pytest
 
 from django_ojs.spec.rate_limit import PARTS, Rate, RateLimit, Starts
+from tests.cases import together
 
 NOW = 1_800_000_000_000
 
@@ -25,8 +26,8 @@ def run(limit: RateLimit, *, seed: int, most: int, until: int) -> list[int]:
     return started
 
 
-@pytest.mark.parametrize("seed", range(5))
-@pytest.mark.parametrize("period", [100, 1000, 1234])
+@together("seed", range(5))
+@together("period", [100, 1000, 1234])
 def test_no_period_has_more_starts_than_the_limit_wherever_it_begins(
     seed: int, period: int
 ) -> None:

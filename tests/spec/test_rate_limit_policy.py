@@ -13,6 +13,7 @@ from django_ojs.options import Options, Request, envelope_of
 from django_ojs.registry import registry
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.rate_limit_policy import RateLimitPolicy, parse_python
+from tests.cases import together
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def test_a_job_without_a_handler_here_has_a_key_without_parameters() -> None:
     assert envelope_of(Request(type="test.elsewhere", args=[], options=options)).limit_key == "api"
 
 
-@pytest.mark.parametrize("period", [float("nan"), float("inf"), 1e300, -1, timedelta(-1), None])
+@together("period", [float("nan"), float("inf"), 1e300, -1, timedelta(-1), None])
 def test_a_period_that_is_no_time_is_refused(period: Any) -> None:
     with pytest.raises(InvalidRequest) as raised:
         parse_python({"key": "api", "rate": (5, period)})
@@ -92,7 +93,7 @@ def test_periods_may_be_timedeltas_seconds_and_text() -> None:
     assert parse_python({"key": "api", "rate": given})["rate"] == given
 
 
-@pytest.mark.parametrize(
+@together(
     ("policy", "field"),
     [
         (5, "rate_limit"),

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from django_ojs.spec import retry_policy
 from django_ojs.spec.errors import InvalidRetryPolicy
 from django_ojs.spec.retry_policy import DEFAULT, RetryPolicy
+from tests.cases import together
 
 intervals = st.timedeltas(min_value=timedelta(microseconds=1), max_value=timedelta(days=300))
 
@@ -50,7 +51,7 @@ def test_the_default_policy_is_the_documented_one() -> None:
     }
 
 
-@pytest.mark.parametrize(
+@together(
     ("fields", "expected"),
     [
         ({}, [1, 2, 4, 8, 16, 300]),
@@ -102,7 +103,7 @@ def test_a_policy_survives_rendering_and_pickling(policy: RetryPolicy) -> None:
     assert hash(retry_policy.parse(policy.render(), default=DEFAULT)) == hash(policy)
 
 
-@pytest.mark.parametrize(
+@together(
     ("field", "value", "rule"),
     [
         ("max_attempts", -1, "non-negative integer"),
@@ -176,7 +177,7 @@ def test_unknown_fields_are_kept_and_given_back() -> None:
     assert retry_policy.parse(policy.render(), default=DEFAULT) == policy
 
 
-@pytest.mark.parametrize(
+@together(
     ("error_type", "matches"),
     [
         ("validation.payload_invalid", True),
@@ -192,8 +193,8 @@ def test_non_retryable_errors_match_exactly_or_by_prefix(error_type: str, matche
     assert policy.matches(error_type) is matches
 
 
-@pytest.mark.parametrize("on_exhaustion", ["dead_letter", "discard"])
-@pytest.mark.parametrize(
+@together("on_exhaustion", ["dead_letter", "discard"])
+@together(
     ("given", "action", "reason"),
     [
         ({"attempt": 1}, "retry", "retry"),

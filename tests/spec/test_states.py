@@ -19,6 +19,7 @@ from django_ojs.spec.states import (
     initial,
     sources,
 )
+from tests.cases import together
 
 # From, trigger, to.
 CORE_6_3 = [
@@ -107,7 +108,7 @@ def test_the_first_rows_are_the_core_table_and_nothing_follows_but_the_extra_row
     assert sorted(rows[len(CORE_6_3) :], key=str) == sorted(ROWS[len(CORE_6_3) :], key=str)
 
 
-@pytest.mark.parametrize("row", ROWS, ids=str)
+@together("row", ROWS, ids=str)
 def test_a_row_of_the_table_is_allowed(row: tuple[str | None, str, str]) -> None:
     source, trigger, target = row
     if source is None:
@@ -126,17 +127,13 @@ def test_whatever_is_no_row_is_not_allowed() -> None:
     assert wrong == []
 
 
-@pytest.mark.parametrize(
-    ("trigger", "target"), sorted(set(product(EVENTS, STATES)) - {row[1:] for row in ROWS})
-)
+@together(("trigger", "target"), sorted(set(product(EVENTS, STATES)) - {row[1:] for row in ROWS}))
 def test_an_event_never_leads_to_a_state_the_table_does_not_name(trigger: str, target: str) -> None:
     with pytest.raises(Conflict, match=rf"by {trigger} to {target}"):
         sources(Trigger(trigger), State(target))
 
 
-@pytest.mark.parametrize(
-    ("trigger", "target"), sorted({row[1:] for row in ROWS if row[0] is not None})
-)
+@together(("trigger", "target"), sorted({row[1:] for row in ROWS if row[0] is not None}))
 def test_the_sources_of_a_transition_are_in_the_order_of_the_table(
     trigger: str, target: str
 ) -> None:
@@ -144,7 +141,7 @@ def test_the_sources_of_a_transition_are_in_the_order_of_the_table(
     assert list(sources(Trigger(trigger), State(target))) == expected
 
 
-@pytest.mark.parametrize(("source", "target"), INVALID)
+@together(("source", "target"), INVALID)
 def test_the_invalid_transitions_of_6_4_have_no_event(source: str, target: str) -> None:
     assert [e for e in Trigger if allows(e, State(source), State(target))] == []
 

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from django_ojs.spec import times
 from django_ojs.spec.errors import InvalidRequest
+from tests.cases import together
 
 durations = st.timedeltas(min_value=timedelta(0), max_value=times.MAX_DURATION)
 moments = st.datetimes(
@@ -21,7 +22,7 @@ moments = st.datetimes(
 )
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "moment"),
     [
         ("2026-03-15T09:30:00Z", datetime(2026, 3, 15, 9, 30, tzinfo=UTC)),
@@ -40,7 +41,7 @@ def test_a_timestamp_with_any_offset_is_read_as_utc(text: str, moment: datetime)
     assert times.parse_timestamp(text, "scheduled_at").tzinfo is UTC
 
 
-@pytest.mark.parametrize(
+@together(
     "bad",
     [
         "2026-03-15T09:30:00",
@@ -97,7 +98,7 @@ def test_a_naive_moment_cannot_be_formatted() -> None:
         times.format_timestamp(datetime(2026, 1, 1))  # noqa: DTZ001 - naive is the point
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "seconds"),
     [
         ("PT1S", 1),
@@ -125,7 +126,7 @@ def test_every_dialect_of_durations_is_read(text: str, seconds: float) -> None:
     assert times.parse_duration(text, "x") == timedelta(seconds=seconds)
 
 
-@pytest.mark.parametrize(
+@together(
     "bad",
     [
         "", "P", "PT", "P1DT", "1", "S", "PT1", "PS", "T1S", "PT1S ", "PT-1S", "-PT1S", "+PT1S",
@@ -147,7 +148,7 @@ def test_a_duration_survives_the_round_trip(duration: timedelta) -> None:
     assert times.parse_duration(times.format_duration(duration), "x") == duration
 
 
-@pytest.mark.parametrize(
+@together(
     ("seconds", "text"),
     [
         (0, "PT0S"),
@@ -206,7 +207,7 @@ def test_a_naive_datetime_is_refused_with_a_cure() -> None:
         times.parse_when(datetime(2026, 1, 1), "scheduled_at")  # noqa: DTZ001 - naive is the point
 
 
-@pytest.mark.parametrize(
+@together(
     "bad",
     [
         datetime.max.replace(tzinfo=UTC),

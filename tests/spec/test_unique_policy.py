@@ -15,6 +15,7 @@ from django_ojs.spec import envelope, unique_policy
 from django_ojs.spec.canonical import canonical
 from django_ojs.spec.errors import UniqueKeyInvalid
 from django_ojs.spec.unique_policy import UniquePolicy
+from tests.cases import together
 from tests.spec.test_canonical import TREES, rewritten, unambiguous
 
 JOB: dict[str, Any] = {
@@ -33,7 +34,7 @@ def sha256(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-@pytest.mark.parametrize(
+@together(
     ("policy", "text"),
     [
         ({}, '{"type":"email.send"}'),
@@ -149,7 +150,7 @@ def test_a_period_in_numbers() -> None:
     assert UniquePolicy(period=1.5).period == timedelta(seconds=1.5)
 
 
-@pytest.mark.parametrize(
+@together(
     ("policy", "message"),
     [
         (None, "unique must be an object"),

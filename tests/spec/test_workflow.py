@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from django_ojs.spec.errors import CyclicDependency, InvalidRequest, OJSError
 from django_ojs.spec.workflow import Condition, Graph, StepOutcome, evaluate, parse
 from django_ojs.spec.workflow.builder import MAX_CHAIN_STEPS, MAX_DEPTH, MAX_EDGES, MAX_JOBS
+from tests.cases import together
 
 JSON = dict[str, Any]
 
@@ -132,7 +133,7 @@ def test_wide_groups_cost_an_edge_for_each_job() -> None:
     assert sum(len(step.depends_on) for step in found.steps) == 3_000
 
 
-@pytest.mark.parametrize(
+@together(
     ("definition", "expected"),
     [
         (graph(node("a"), node("b", "a"), node("c", "b")), "chain"),
@@ -288,7 +289,7 @@ REFUSED: list[tuple[object, str]] = [
 
 
 @pytest.mark.requirement("WF-02", "WF-05", "WF-13", "WF-31")
-@pytest.mark.parametrize(("definition", "message"), REFUSED, ids=[text for _, text in REFUSED])
+@together(("definition", "message"), REFUSED, ids=[text for _, text in REFUSED])
 def test_refused(definition: Any, message: str) -> None:
     with pytest.raises(OJSError) as caught:
         parse(definition)

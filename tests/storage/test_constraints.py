@@ -10,6 +10,7 @@ from django.db import DataError, IntegrityError, connection, transaction
 from django_ojs.models import Attempt, Job, Lease, Queue, Worker
 from django_ojs.operations import queues
 from django_ojs.storage.figures import counts
+from tests.cases import together
 from tests.factories import active, in_state, push, worker
 
 pytestmark = pytest.mark.django_db
@@ -56,7 +57,7 @@ def change(job_id: Any, what: str) -> None:
     execute(f"UPDATE ojs_job SET {what} WHERE id = %s", key(job_id))
 
 
-@pytest.mark.parametrize(("name", "state", "change_it"), VIOLATIONS)
+@together(("name", "state", "change_it"), VIOLATIONS, undo=True)
 def test_a_job_that_breaks_a_constraint_is_refused_by_its_name(
     name: str, state: str, change_it: str
 ) -> None:
@@ -78,7 +79,7 @@ def test_what_is_counted_is_never_negative(column: str) -> None:
         change(job.pk, f"{column} = -1")
 
 
-@pytest.mark.parametrize("column", ALWAYS_THERE)
+@together("column", ALWAYS_THERE, undo=True)
 def test_what_every_job_has_is_never_null(column: str) -> None:
     job = push()
     with pytest.raises(IntegrityError, match=column):

@@ -18,13 +18,14 @@ from django_ojs.spec.states import State
 from django_ojs.storage import api_keys as stored_keys
 from django_ojs.storage import database, raw_queries
 from tests import factories
+from tests.cases import together
 
 HOUR = timedelta(hours=1)
 
 pytestmark = pytest.mark.django_db
 
 
-@pytest.mark.parametrize("state", State)
+@together("state", State, undo=True)
 def test_a_job_is_read_as_the_orm_reads_it(state: State) -> None:
     made = factories.in_state(
         state, args=[1e300, {"a": [None, "ü"]}], meta={"trace": "x"}, tags=["t"], expires_at=HOUR

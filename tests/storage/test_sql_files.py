@@ -13,6 +13,7 @@ from django_ojs.storage import dialects
 from django_ojs.storage.dialects import sql_files
 from django_ojs.storage.dialects.postgresql import PostgreSQL
 from django_ojs.storage.dialects.sqlite import SQLite
+from tests.cases import together
 
 FOLDER = Path(dialects.__path__[0]) / "sql"
 PATHS = sorted(FOLDER.rglob("*.sql"))
@@ -23,7 +24,7 @@ def code_of(path: Path) -> str:
     return re.sub(r"--.*|->>? '\w+'", "", path.read_text())
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@together("path", PATHS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_file_says_what_it_does_and_names_no_state_itself(path: Path) -> None:
     assert path.read_text().startswith("-- ")
     words = set(re.findall(r"'(\w+)'", code_of(path)))
@@ -31,7 +32,7 @@ def test_a_file_says_what_it_does_and_names_no_state_itself(path: Path) -> None:
     assert ";" not in code_of(path), "one statement a file"
 
 
-@pytest.mark.parametrize("path", PATHS, ids=lambda path: f"{path.parent.name}/{path.stem}")
+@together("path", PATHS, ids=lambda path: f"{path.parent.name}/{path.stem}")
 def test_a_file_is_used(path: Path) -> None:
     storage = FOLDER.parent.parent
     folder, name = path.parent.name, f'"{path.stem}"'

@@ -80,7 +80,11 @@ def test_a_project_tests_without_migrations(
     (tmp_path / "test_jobs.py").write_text(TEST)
     (tmp_path / "pytest.ini").write_text("[pytest]\n")
     done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "--create-db", *arguments, str(tmp_path)],
+        [
+            *(sys.executable, "-m", "pytest", "-q", "--create-db", *arguments, str(tmp_path)),
+            # Its import takes longer than the test.
+            *("-p", "no:schemathesis"),
+        ],
         cwd=tmp_path,
         env={
             **process_environment,

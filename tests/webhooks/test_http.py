@@ -11,6 +11,7 @@ from django_ojs.operations.events import publish
 from django_ojs.operations.webhooks import dispatch
 from django_ojs.spec.events import EventType
 from django_ojs.testing import TestContext
+from tests.cases import together
 from tests.http.api import NOBODY, Api, make_key
 from tests.webhooks.conftest import Receiver
 
@@ -69,7 +70,7 @@ def test_the_secret_is_rotated() -> None:
     assert rotated["id"] == created["id"]
 
 
-@pytest.mark.parametrize(
+@together(
     ("values", "field"),
     [
         ({"url": None}, "url"),
@@ -94,6 +95,7 @@ def test_the_secret_is_rotated() -> None:
         ({"metadata": {"a": "a" * 20_000}}, "metadata"),
         ({"active": 1}, "active"),
     ],
+    undo=True,
 )
 def test_what_is_ill_formed_is_refused_by_name(values: dict[str, Any], field: str) -> None:
     error = api.post(PATH, GIVEN | values).error(400, "invalid_request", field=field)

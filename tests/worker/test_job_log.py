@@ -13,13 +13,14 @@ from django_ojs.models import Job
 from django_ojs.spec.failure import DeadLetter, Discard, Failure, Retry
 from django_ojs.worker import job_log as job_logs
 from django_ojs.worker.job_log import JobLog, duration, number_of_jobs
+from tests.cases import together
 from tests.worker.parts import run_of
 
 SECRET = "4111-1111-1111-1111"
 RUN = run_of(lambda number: None, SECRET)
 
 
-@pytest.mark.parametrize(
+@together(
     ("seconds", "said"),
     [
         (0.0, "0.0 ms"),

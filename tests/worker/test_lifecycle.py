@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-import pytest
-
 from django_ojs.models.worker import Directive
 from django_ojs.worker.lifecycle import Lifecycle
+from tests.cases import together
 
 RUNNING, QUIET, TERMINATE = Directive.RUNNING, Directive.QUIET, Directive.TERMINATE
 
@@ -31,8 +30,8 @@ class Life:
         return self.cycle.state
 
 
-@pytest.mark.parametrize("way", ["signals", "beats"])
-@pytest.mark.parametrize(
+@together("way", ["signals", "beats"])
+@together(
     ("wanted", "state"),
     [
         ([], RUNNING),

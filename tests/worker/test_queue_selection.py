@@ -14,6 +14,7 @@ from django_ojs.worker import process as processes
 from django_ojs.worker.process import WorkerProcess
 from django_ojs.worker.queue_selection import QueueSelection, handler_queues, mismatch
 from tests import factories
+from tests.cases import together
 from tests.worker.acceptance.ledger import ALIASES, becomes, stored
 from tests.worker.test_process import configured, working
 from tests.worker.waiting import eventually
@@ -32,7 +33,7 @@ def shop(monkeypatch: pytest.MonkeyPatch) -> None:
 HANDLERS = {"default": ["a.b"], "email": ["email.send"]}
 
 
-@pytest.mark.parametrize(
+@together(
     ("queues", "found", "says"),
     [
         (("default", "email"), HANDLERS, None),

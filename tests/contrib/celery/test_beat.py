@@ -17,12 +17,13 @@ from django_ojs.contrib.celery import beat
 from django_ojs.contrib.celery.exceptions import NoEquivalent
 from django_ojs.contrib.celery.schedules import crontab
 from django_ojs.models import CronJob, Job
+from tests.cases import together
 from tests.operations.cron.scenes import tick
 
 ROOT = Path(__file__).resolve().parents[3]
 
 
-@pytest.mark.parametrize(
+@together(
     ("schedule", "expression"),
     [
         (crontab(), "* * * * *"),

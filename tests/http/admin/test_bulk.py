@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from django_ojs.operations.jobs import bulk
+from tests.cases import together
 from tests.factories import in_state, push, push_many, read
 from tests.http.api import Api, state_of, stored
 
@@ -65,9 +66,9 @@ def test_ids_select_as_well_and_the_reasons_name_them() -> None:
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("action", ACTIONS)
+@together("action", ACTIONS, undo=True)
 @pytest.mark.requirement("ADM-007")
-@pytest.mark.parametrize("confirm", [{}, *({"confirm": v} for v in (False, "true", 1, None, {}))])
+@together("confirm", [{}, *({"confirm": v} for v in (False, "true", 1, None, {}))], undo=True)
 def test_without_the_literal_confirmation_nothing_happens(
     action: str, confirm: dict[str, Any]
 ) -> None:
@@ -79,8 +80,8 @@ def test_without_the_literal_confirmation_nothing_happens(
 
 
 @pytest.mark.once
-@pytest.mark.parametrize("action", ACTIONS)
-@pytest.mark.parametrize(
+@together("action", ACTIONS, undo=True)
+@together(
     ("body", "named"),
     [
         ({}, "filter"),
@@ -104,6 +105,7 @@ def test_without_the_literal_confirmation_nothing_happens(
         ({"job_ids": ["x"]}, "job_ids[0]"),
         ({"job_ids": [], "filter": {"queue": "q"}}, "filter"),
     ],
+    undo=True,
 )
 def test_what_is_ill_formed_is_400_and_changes_nothing(
     action: str, body: dict[str, Any], named: str

@@ -8,6 +8,7 @@ import pytest
 
 from django_ojs.models import Job
 from django_ojs.spec.states import State
+from tests.cases import together
 from tests.factories import HOUR, age, hourly, in_state, push, read
 from tests.http.api import Api, state_of, stored
 
@@ -81,7 +82,7 @@ def test_one_is_deleted_without_a_body_in_the_response() -> None:
     assert stored() == 0
 
 
-@pytest.mark.parametrize("state", [state for state in State if state != "discarded"])
+@together("state", [state for state in State if state != "discarded"], undo=True)
 def test_any_other_job_is_no_dead_letter(state: State) -> None:
     key = in_state(state).pk
     for method, suffix in (("GET", ""), ("DELETE", ""), ("POST", "/retry")):
@@ -134,7 +135,7 @@ class TestPurge:
         assert api.delete("admin/dead-letter", body).ok()["purged_count"] == 1
         assert sorted(listed()) == sorted([str(new.pk), str(other.pk)])
 
-    @pytest.mark.parametrize(
+    @together(
         "body",
         [
             {},
@@ -145,6 +146,7 @@ class TestPurge:
             {"filter": {"qeue": "q"}, "confirm": True},
             {"filter": {"until": "2100-01-01T00:00:00Z"}, "older_than": "2100-01-01T00:00:00Z"},
         ],
+        undo=True,
     )
     def test_without_confirmation_or_with_nonsense_nothing_happens(
         self, body: dict[str, Any]

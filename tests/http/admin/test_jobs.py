@@ -8,6 +8,7 @@ from uuid import UUID
 import pytest
 
 from django_ojs.spec.states import TERMINAL, State
+from tests.cases import together
 from tests.factories import HOUR, age, in_state, push, push_many, read
 from tests.http.api import Api
 
@@ -88,7 +89,7 @@ def test_more_than_a_hundred_a_page_is_a_hundred() -> None:
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(
+@together(
     "query",
     [
         "page=0",
@@ -111,6 +112,7 @@ def test_more_than_a_hundred_a_page_is_a_hundred() -> None:
         "priority=%D9%A3",
         "error_type=%00",
     ],
+    undo=True,
 )
 def test_a_query_that_makes_no_sense_is_400(query: str) -> None:
     error = api.get(f"admin/jobs?{query}").error(400, "invalid_request")
@@ -166,17 +168,15 @@ def test_a_discarded_job_can_be_retried() -> None:
     assert "error" not in body
 
 
-@pytest.mark.parametrize("state", [state for state in State if state != "discarded"])
+@together("state", [state for state in State if state != "discarded"], undo=True)
 def test_no_other_job_can_be_retried_a_cancelled_one_neither(state: State) -> None:
     job = in_state(state)
     api.post(f"admin/jobs/{job.pk}/retry").error(409, "conflict", current_state=state.value)
     assert read(job.pk).state == state
 
 
-@pytest.mark.parametrize("key", [UNKNOWN, "nonsense", str(UUID(int=1)), UNKNOWN.upper(), "nul%00"])
-@pytest.mark.parametrize(
-    ("method", "suffix"), [("GET", ""), ("POST", "/cancel"), ("POST", "/retry")]
-)
+@together("key", [UNKNOWN, "nonsense", str(UUID(int=1)), UNKNOWN.upper(), "nul%00"], undo=True)
+@together(("method", "suffix"), [("GET", ""), ("POST", "/cancel"), ("POST", "/retry")], undo=True)
 def test_a_job_that_is_not_there_is_404(method: str, suffix: str, key: str) -> None:
     api.ask(method, f"admin/jobs/{key}{suffix}").error(404, "not_found")
 

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from django_ojs.spec.states import State
+from tests.cases import together
 from tests.factories import HOUR, age, in_state, push
 from tests.http.api import Api, stored
 
@@ -132,7 +133,7 @@ class TestPurge:
         response.error(400, "invalid_request", field="confirm")
         assert stored() == 1
 
-    @pytest.mark.parametrize(
+    @together(
         ("body", "field"),
         [
             ({}, "states"),
@@ -144,6 +145,7 @@ class TestPurge:
             ({"states": ["completed"], "older_than": 5}, "older_than"),
             ({"states": ["available"], "older_than": "2020-01-01T00:00:00Z"}, "older_than"),
         ],
+        undo=True,
     )
     def test_what_is_ill_formed_is_400(self, body: dict[str, Any], field: str | None) -> None:
         one_of_each("email")

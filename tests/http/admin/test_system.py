@@ -9,6 +9,7 @@ import pytest
 from django.test import override_settings
 
 from django_ojs.operations.maintenance import mode
+from tests.cases import together
 from tests.http.api import Api
 
 pytestmark = pytest.mark.django_db
@@ -39,7 +40,7 @@ def test_maintenance_stops_fetch_and_takes_jobs() -> None:
 
 
 @pytest.mark.once
-@pytest.mark.parametrize(
+@together(
     ("body", "named"),
     [
         ({}, "enabled"),
@@ -54,6 +55,7 @@ def test_maintenance_stops_fetch_and_takes_jobs() -> None:
         ({"enabled": True, "estimated_duration": 30}, "estimated_duration"),
         ({"enabled": False, "estimated_duration": ""}, "estimated_duration"),
     ],
+    undo=True,
 )
 def test_what_is_ill_formed_is_400_and_changes_nothing(body: dict[str, Any], named: str) -> None:
     error = api.post(PATH, body).error(400, "invalid_request")

@@ -23,6 +23,7 @@ from django_ojs.spec.errors import (
 )
 from django_ojs.spec.scopes import Scope, complete
 from django_ojs.storage import database
+from tests.cases import together
 from tests.operations.test_unique_races import PATIENCE, Other, wait_for, waits_for_a_lock
 
 pytestmark = pytest.mark.django_db
@@ -61,7 +62,7 @@ def test_a_key_is_found_with_its_scopes_and_queues() -> None:
     assert found.queues == ["a", "b"]
 
 
-@pytest.mark.parametrize(
+@together(
     "spoil",
     [
         lambda text: text[:-1] + ("A" if text[-1] != "A" else "B"),
@@ -75,6 +76,7 @@ def test_a_key_is_found_with_its_scopes_and_queues() -> None:
         lambda text: "",
     ],
     ids=["wrong", "short", "long", "odd prefix", "unknown prefix", "newline", "bytes", "mark", ""],
+    undo=True,
 )
 def test_whatever_is_wrong_with_a_key_the_error_is_the_same(spoil: Any) -> None:
     _, text = make()
@@ -218,7 +220,7 @@ def test_use_is_noted_after_the_transaction_of_the_request_so_that_no_lock_is_he
     assert key.last_used_at is not None
 
 
-@pytest.mark.parametrize(
+@together(
     ("values", "field"),
     [
         ({"name": ""}, "name"),
@@ -229,6 +231,7 @@ def test_use_is_noted_after_the_transaction_of_the_request_so_that_no_lock_is_he
         ({"scopes": ["root"]}, "scopes"),
         ({"queues": ["Not a queue"]}, "queue"),
     ],
+    undo=True,
 )
 def test_a_key_that_cannot_be_made_names_the_field(values: dict[str, Any], field: Any) -> None:
     with pytest.raises(InvalidRequest) as caught:

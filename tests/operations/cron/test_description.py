@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import pytest
-
 from django_ojs.operations.cron.description import describe
 from django_ojs.spec.cron import CronExpression
+from tests.cases import together
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "words"),
     [
         ("0 9 * * MON-FRI", "every weekday at 09:00"),

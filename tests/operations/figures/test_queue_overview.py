@@ -20,6 +20,7 @@ from django_ojs.spec.states import State
 from django_ojs.storage.figures import oldest_available, rollup_queries
 from django_ojs.storage.figures.rollup_queries import Flow
 from tests import factories
+from tests.cases import together
 
 NOW = datetime(2026, 3, 1, tzinfo=UTC)
 
@@ -53,7 +54,7 @@ def row(
     )
 
 
-@pytest.mark.parametrize(
+@together(
     ("found", "pressure", "level"),
     [
         (row(79, max_depth=100), 0.79, Level.GOOD),
@@ -88,7 +89,7 @@ def test_what_a_full_queue_refuses_comes_too() -> None:
     assert full.drains_in is None
 
 
-@pytest.mark.parametrize(
+@together(
     ("found", "unworked"),
     [
         (row(3, listening=0), True),

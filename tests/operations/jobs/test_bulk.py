@@ -21,6 +21,7 @@ from django_ojs.spec.errors import InvalidRequest, PayloadTooLarge, QueueFull
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import database
 from django_ojs.storage.figures import counts
+from tests.cases import together
 from tests.factories import (
     HOUR,
     MINUTE,
@@ -74,7 +75,7 @@ class TestRetry:
         found = bulk.retry_all(JobFilter(queue="q"))
         assert (found.matched, found.succeeded) == (1, 1)
 
-    @pytest.mark.parametrize("state", [state for state in State if state != "discarded"])
+    @together("state", [state for state in State if state != "discarded"], undo=True)
     def test_only_discarded_jobs_can_be_retried(self, state: State) -> None:
         key = in_state(state, queue="q").pk
         for which in (JobFilter(queue="q", states=(state,)), [key]):
@@ -167,7 +168,7 @@ class TestDelete:
 
 @pytest.mark.requirement("ADM-R001")
 class TestPurge:
-    @pytest.mark.parametrize("state", [state for state in State if state != "active"])
+    @together("state", [state for state in State if state != "active"], undo=True)
     def test_it_deletes_the_states_it_names_in_its_queue(self, state: State) -> None:
         one_of_each(queue="q")
         kept = in_state(state, queue="other").pk

@@ -28,6 +28,7 @@ from django_ojs.spec.errors import InvalidRequest, NotFound
 from django_ojs.spec.states import State
 from django_ojs.storage import process_state
 from django_ojs.storage.dialects.json_contains import JSONMatch
+from tests.cases import together
 from tests.factories import (
     BOOM,
     MINUTE,
@@ -351,7 +352,7 @@ def test_two_operators_of_one_group_share_its_jobs() -> None:
     assert again(first).done + again(second).done == 9
 
 
-@pytest.mark.parametrize(
+@together(
     ("action", "which", "changes"),
     [
         (BulkActionName.DELETE, JobFilter(), None),
@@ -362,6 +363,7 @@ def test_two_operators_of_one_group_share_its_jobs() -> None:
         (BulkActionName.CANCEL, JobFilter(states=(State.DISCARDED,)), None),
         (BulkActionName.DELETE, JobFilter(queue="q"), {"priority": 1}),
     ],
+    undo=True,
 )
 def test_what_makes_no_sense_is_refused(
     action: BulkActionName, which: JobFilter, changes: Any

@@ -19,6 +19,7 @@ from django_ojs.spec.errors import InvalidQueue, InvalidRequest, InvalidRetryPol
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.ids import uuid7
 from django_ojs.spec.unique_policy import UniquePolicy
+from tests.cases import together
 from tests.factories import BOOM, active, hourly, in_state, push, read, snapshot
 
 pytestmark = pytest.mark.django_db
@@ -197,7 +198,7 @@ def test_a_retry_without_changes_changes_nothing_else() -> None:
     assert [getattr(job, name) for name in same] == [getattr(before, name) for name in same]
 
 
-@pytest.mark.parametrize(
+@together(
     ("override", "error"),
     [
         ({"queue": "No"}, InvalidQueue),
@@ -209,6 +210,7 @@ def test_a_retry_without_changes_changes_nothing_else() -> None:
         ({"type": "other.job"}, InvalidRequest),
         ({"state": "completed"}, InvalidRequest),
     ],
+    undo=True,
 )
 def test_a_change_that_no_job_may_have_is_refused_and_changes_nothing(
     override: dict[str, Any], error: type[InvalidRequest]

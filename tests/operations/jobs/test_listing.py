@@ -15,6 +15,7 @@ from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import State
 from django_ojs.storage.dialects.json_contains import JSONMatch
+from tests.cases import together
 from tests.factories import BOOM, HOUR, MINUTE, age, hourly, in_state, jobs, push, push_many, read
 
 pytestmark = pytest.mark.django_db
@@ -42,8 +43,8 @@ def some(state: State, count: int = 7) -> list[Job]:
     return made
 
 
-@pytest.mark.parametrize("state", list(State))
-@pytest.mark.parametrize("queue", [None, "q"])
+@together("state", list(State), undo=True)
+@together("queue", [None, "q"], undo=True)
 def test_each_state_is_turned_over_whole_in_its_order(state: State, queue: str | None) -> None:
     made = {job.pk for job in some(state)}
     in_state("scheduled" if state != "scheduled" else "retryable", queue="other")
@@ -109,8 +110,10 @@ def test_two_ways_that_end_in_different_places_lose_nothing() -> None:
     assert keys == [job.pk for job in jobs().order_by("-finished_at", "-pk")]
 
 
-@pytest.mark.parametrize(
-    "text", ["", "x", "~", "1~2~3", "20260101T000000.000000~x", "\x00~\x00", "9" * 5000, "٣~x"]
+@together(
+    "text",
+    ["", "x", "~", "1~2~3", "20260101T000000.000000~x", "\x00~\x00", "9" * 5000, "٣~x"],
+    undo=True,
 )
 def test_what_is_no_place_is_refused(text: str) -> None:
     for order in (("-pk",), ("-finished_at", "-pk"), ("-priority", "enqueued_at", "pk")):
@@ -122,7 +125,7 @@ ARGS: list[Any] = ["x@example.com", {"user_id": 42, "vip": True, "name": "Ann", 
 META = {"tenant_id": "acme", "deep": {"er": 1.5}, "text": "42"}
 
 
-@pytest.mark.parametrize(
+@together(
     ("column", "path", "values", "found"),
     [
         ("args", "user_id", (42, "42"), True),
@@ -148,6 +151,7 @@ META = {"tenant_id": "acme", "deep": {"er": 1.5}, "text": "42"}
         ("tags", "", ("vip",), True),
         ("tags", "", ("vi",), False),
     ],
+    undo=True,
 )
 def test_what_a_job_holds_is_found_by_path_and_kind(
     column: Any, path: str, values: tuple[Any, ...], found: bool

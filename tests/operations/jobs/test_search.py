@@ -16,6 +16,7 @@ from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.search import SearchPage
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import State
+from tests.cases import together
 from tests.factories import (
     HOUR,
     MINUTE,
@@ -64,7 +65,7 @@ def test_pages_follow_each_other_and_end() -> None:
     ]
 
 
-@pytest.mark.parametrize("state", list(State))
+@together("state", list(State), undo=True)
 def test_a_state_selects_its_jobs_and_counts_them(state: State) -> None:
     job = in_state(state)
     others = [other for other in State if other is not state]
@@ -193,7 +194,7 @@ def test_an_empty_list_does_not_look_at_the_jobs() -> None:
     assert not any('"ojs_job"' in query["sql"] for query in queries)
 
 
-@pytest.mark.parametrize(
+@together(
     ("values", "field"),
     [
         ({"queue": "UPPER"}, "queue"),
@@ -206,6 +207,7 @@ def test_an_empty_list_does_not_look_at_the_jobs() -> None:
         ({"error_type": "nul\0"}, "error_type"),
         ({"error_type": ""}, "error_type"),
     ],
+    undo=True,
 )
 def test_a_filter_that_can_match_nothing_is_refused(values: dict[str, str], field: str) -> None:
     with pytest.raises(InvalidRequest, match=field):

@@ -15,6 +15,7 @@ from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.search_query import MAX_LENGTH, QUALIFIERS, parse, render
 from django_ojs.spec.states import State
 from django_ojs.storage.dialects.json_contains import JSONMatch
+from tests.cases import together
 
 MINUTE = timedelta(minutes=1)
 NOW = datetime(2026, 5, 17, 12, tzinfo=UTC)
@@ -25,7 +26,7 @@ def held(column: Any, path: str, *values: Any) -> dict[str, Any]:
     return {"held": (JSONMatch(column=column, path=tuple(path.split(".")), values=values),)}
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "values"),
     [
         ("", {}),
@@ -109,7 +110,7 @@ def test_a_day_is_the_day_of_the_zone_that_the_pages_show(day: str, begins: str,
     )
 
 
-@pytest.mark.parametrize(
+@together(
     ("text", "said"),
     [
         ("colour:red", "There is no qualifier colour. Did you mean meta.colour:red or"),

@@ -9,6 +9,7 @@ from django_ojs.models import Queue
 from django_ojs.operations import queues
 from django_ojs.spec.errors import Conflict, InvalidQueue, InvalidRequest
 from django_ojs.storage import queue_configs
+from tests.cases import together
 from tests.factories import active, push
 
 pytestmark = pytest.mark.django_db
@@ -40,7 +41,7 @@ def test_a_deleted_queue_can_be_created_again_while_old_jobs_still_run() -> None
     assert queues.get("a").config.max_envelope_bytes is None
 
 
-@pytest.mark.parametrize("name", ["_default", "*", "", "No", None, 5])
+@together("name", ["_default", "*", "", "No", None, 5], undo=True)
 def test_only_a_name_that_jobs_can_have_makes_a_queue(name: str) -> None:
     for operation in (queues.create, lambda name: queues.configure(name, {})):
         with pytest.raises(InvalidQueue):

@@ -13,6 +13,7 @@ from django_ojs.operations.workflows import advance_due
 from django_ojs.spec import queue_config
 from django_ojs.spec.errors import JobTypeNotAllowed, PayloadTooLarge, QueueFull, UnsupportedFeature
 from django_ojs.spec.retry_policy import RetryPolicy
+from tests.cases import together
 from tests.factories import HOUR, age, in_state, jobs, push
 from tests.http.api import Api, make_key
 from tests.operations.workflows.scenes import chain, create, job
@@ -98,7 +99,7 @@ LIMITS: list[Config] = [
 
 
 @pytest.mark.requirement("QC-03")
-@pytest.mark.parametrize("config", LIMITS, ids=str)
+@together("config", LIMITS, ids=str, undo=True)
 def test_a_limit_holds_jobs_back(config: Config) -> None:
     configure(config)
     push(queue=QUEUE)

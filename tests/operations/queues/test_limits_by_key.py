@@ -26,6 +26,7 @@ from django_ojs.spec.rate_limit import Hold
 from django_ojs.storage import key_limits, process_state, queue_configs
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.queue_limits import Use, next_starts
+from tests.cases import together
 from tests.factories import MINUTE, WORKER, hourly, jobs, own_connections, push
 from tests.http.api import Api
 from tests.operations.queues.ends import every_end
@@ -397,7 +398,7 @@ def test_a_transaction_with_an_old_snapshot_starts_no_job_with_a_limit() -> None
 
 
 @pytest.mark.requirement("RL-6.1", "RL-6.2")
-@pytest.mark.parametrize(
+@together(
     ("policy", "field"),
     [
         ({"key": "a b"}, "rate_limit.key"),
@@ -409,6 +410,7 @@ def test_a_transaction_with_an_old_snapshot_starts_no_job_with_a_limit() -> None
         ({"key": "a", "throttle": {"limit": 1, "period": "soon"}}, "rate_limit.throttle.period"),
         ({"key": "a", "on_limit": "explode"}, "rate_limit.on_limit"),
     ],
+    undo=True,
 )
 def test_a_policy_that_cannot_hold_is_refused(policy: Any, field: str) -> None:
     with pytest.raises(OJSError) as raised:

@@ -7,6 +7,7 @@ import pytest
 from django_ojs.models import Queue
 from django_ojs.operations import fetch, promotion, queues
 from django_ojs.spec.errors import InvalidQueue, QueueNameTooLong
+from tests.cases import together
 from tests.factories import HOUR, age, in_state, push, read
 
 pytestmark = pytest.mark.django_db
@@ -55,9 +56,11 @@ def test_other_queues_are_not_touched() -> None:
     assert [got.id for got in fetch.fetch(["a", "b"])] == [job.pk]
 
 
-@pytest.mark.parametrize("operation", [queues.pause, queues.resume])
-@pytest.mark.parametrize(
-    ("name", "error"), [("No", InvalidQueue), ("", InvalidQueue), ("q" * 256, QueueNameTooLong)]
+@together("operation", [queues.pause, queues.resume], undo=True)
+@together(
+    ("name", "error"),
+    [("No", InvalidQueue), ("", InvalidQueue), ("q" * 256, QueueNameTooLong)],
+    undo=True,
 )
 def test_a_name_that_no_queue_can_have_is_refused(
     operation: object, name: str, error: type[InvalidQueue]

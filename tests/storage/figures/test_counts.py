@@ -15,6 +15,7 @@ from django_ojs.operations.figures import stats
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import counts
+from tests.cases import together
 from tests.factories import active, in_state, jobs, push, push_many
 
 pytestmark = pytest.mark.django_db
@@ -41,7 +42,7 @@ def folded(queue: str) -> dict[str, int]:
         return dict(cursor.fetchall())
 
 
-@pytest.mark.parametrize("state", list(State))
+@together("state", list(State), undo=True)
 def test_a_job_is_counted_in_its_state(state: State) -> None:
     job = in_state(state)
     assert counted(job.queue) == {state.value: 1}

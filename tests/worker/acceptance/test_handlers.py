@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.django_db(transaction=True, databases=ALIASES), pytest
 
 
 @pytest.mark.smoke
+@pytest.mark.usefixtures("new_interpreters")
 def test_once_runs_every_kind_of_handler_to_its_end(start: Start) -> None:
     plain = stored(echo.enqueue({"price": "1.10"}, None, "ä☃"))
     context = stored(handlers.note.enqueue("hello"))

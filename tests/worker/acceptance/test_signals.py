@@ -99,6 +99,7 @@ def test_a_second_signal_ends_the_grace_at_once(start: Start) -> None:
 
 
 @pytest.mark.smoke
+@pytest.mark.usefixtures("new_interpreters")
 def test_a_job_that_was_stopped_by_a_shutdown_is_done_by_the_next_worker(start: Start) -> None:
     # Even the last attempt it has: a deployment costs none.
     job = stored(handlers.wait.options(retry={"max_attempts": 1}).enqueue())
