@@ -79,6 +79,8 @@ def start(home: Path) -> str:
             *(sys.executable, "-I", "-S", __file__, str(read), str(home)),
             *(server, "--no-defaults", f"--datadir={data}", f"--socket={socket}"),
             *(f"--pid-file={home / 'pid'}", *user, *_OPTIONS),
+            # A server that starts deletes the temporary tables of another one from a shared folder.
+            f"--tmpdir={data}",
         ],
         pass_fds=[read],
         stdin=subprocess.DEVNULL,
