@@ -102,6 +102,7 @@ _UNSAID = re.compile(
     r"|tenant_fairness\.enabled is required beside|^url must not have an address that"
     r"|^pool is not a pool of this server|^weights must have queues of the list"
     r"|^strategy \S+ (has no weights|needs weights)|^worker_id is required with a pool"
+    r"|_timeout must be at most|^expires_at must be in the future|^job_types must be types of jobs"
     r"|^(cron|timezone) is invalid|^options\.(scheduled_at must be relative|pending)"
 )
 SPELLINGS = {
