@@ -199,7 +199,7 @@ CONSTANTS = {
     "schemas/QueueStatus/enum": list(QueueState),
     "schemas/RetryRequest/anyOf/0/maximum": MAX_ATTEMPTS_LIMIT,
     "schemas/RetryRequest/anyOf/1/properties/max_attempts/maximum": MAX_ATTEMPTS_LIMIT,
-    "schemas/SecondsOrDuration/anyOf/0/maximum": json.MAX_INTEGER,
+    "schemas/TimeoutPeriod/anyOf/0/maximum": envelope.MAX_TIMEOUT_MS // 1000,
     "schemas/Timeout/anyOf/0/maximum": envelope.MAX_TIMEOUT_MS // 1000,
     "schemas/UniqueRequest/properties/period_ms/maximum": MAX_DURATION / timedelta(milliseconds=1),
 }
