@@ -86,6 +86,10 @@ def violations(page: Any) -> list[str]:
 
     Only these leave the browser: the results that axe returns hold all that was looked at.
     """
+    from axe_playwright_python.base import AXE_SCRIPT
+
+    if page.evaluate("typeof axe") == "undefined":
+        page.evaluate(AXE_SCRIPT)
     # Colours change slowly after a change of the scheme.
     page.evaluate("() => Promise.allSettled(document.getAnimations().map(each => each.finished))")
     found = page.evaluate(
@@ -99,15 +103,12 @@ def violations(page: Any) -> list[str]:
 
 
 def test_no_page_violates_a_rule_of_accessibility(page: Any) -> None:
-    from axe_playwright_python.base import AXE_SCRIPT
-
     addresses = incident()
     wrong = []
     looks = [(1280, "light"), (390, "dark")]
     # One test, because to start a browser takes longer than to look at all pages.
     for address in addresses:
         assert page.goto(ADMIN + address).status < 500
-        page.evaluate(AXE_SCRIPT)
         # Only style sheets depend on these: a page need not be loaded for each of them, and it
         # begins with those of the page before.
         for width, scheme in looks:

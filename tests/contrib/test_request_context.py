@@ -265,12 +265,12 @@ def run(meta: dict[str, Any], *, is_async: bool) -> str:
     context = SimpleNamespace(job=SimpleNamespace(meta=meta), is_async=is_async)
 
     async def awaited() -> str:
-        result: str = await chain.run(context, speak)
+        result: str = await chain.run(context, lambda _: speak())
         return result
 
     if is_async:
         return async_to_sync(awaited)()
-    result: str = chain.run(context, translation.get_language)
+    result: str = chain.run(context, lambda _: translation.get_language())
     return result
 
 

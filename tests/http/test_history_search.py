@@ -133,7 +133,8 @@ def test_the_ends_of_attempts_and_jobs_are_found_by_an_index() -> None:
         assert rows is not None
         with connection.cursor() as cursor:
             # There are no rows here: what other tests left of the tables decides nothing then.
-            cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off")
+            for kind in ("seqscan", "sort", "incremental_sort"):
+                cursor.execute(f"SET LOCAL enable_{kind} = off")
         plan = source.first(rows, None, 50).explain()
         if source.time == "finished_at":
             assert "ojs_attempt_finished" in plan or "ojs_job_finished" in plan, source.type
