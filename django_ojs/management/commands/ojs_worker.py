@@ -6,11 +6,12 @@ import subprocess
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
 from django.conf import settings as django_settings
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
 from django.utils.autoreload import get_child_arguments
@@ -480,6 +481,9 @@ def _kept_connections() -> Iterator[None]:
 
     With Django's default, one connection per request, each job would open a connection. A
     connection to a machine that is off would block its thread for a quarter of an hour.
+
+    A pool of the driver is left out: Django has none whose connections are kept, each thread has
+    one anyway, and processes must not share a pool with the supervisor that forks them.
     """
     previous = {alias: dict(connections.settings[alias]) for alias in connections}
     for alias in connections:
@@ -487,13 +491,23 @@ def _kept_connections() -> Iterator[None]:
         if values.get("CONN_MAX_AGE") == 0:
             values["CONN_MAX_AGE"] = settings().worker_conn_max_age.total_seconds()
         values["CONN_HEALTH_CHECKS"] = True
-        options = values.get("OPTIONS") or {}
+        options = dict(values.get("OPTIONS") or {})
+        if options.pop("pool", None):
+            _close_pool(alias)
         values["OPTIONS"] = {**database.client_options(alias), **options}
     try:
         yield
     finally:
         for alias, values in previous.items():
             connections.settings[alias].update(values)
+
+
+def _close_pool(alias: str) -> None:
+    """Close what this process, on its way here, has opened."""
+    link = connections[alias]
+    link.close()
+    with suppress(ImproperlyConfigured):  # There is no pool without its package.
+        link.close_pool()
 
 
 @contextmanager
