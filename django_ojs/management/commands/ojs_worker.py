@@ -271,7 +271,7 @@ class Command(BaseCommand):
         watch = CodeWatch() if django_settings.DEBUG and not options["no_reload"] else None
         changed = None if watch is None else lambda: watch() and _can_start()
         # A database that was down, or not migrated, is checked when it is there.
-        unchecked = {alias: schema_problem for alias in databases if alias not in available}
+        unchecked = {alias: _first_problem for alias in databases if alias not in available}
         if Supervisor(config, code_changed=changed, unchecked=unchecked).run():
             os.execv(sys.executable, get_child_arguments())
 
@@ -421,18 +421,34 @@ def _which_jobs(
     }
 
 
+def _first_problem() -> str | None:
+    """Do for a database what the start of the worker does; return what is wrong, or None."""
+    problem = schema_problem()
+    if problem is None and database.alias() == database.aliases()[0]:
+        problem = _store_schedules()
+    return problem
+
+
 def _sync_schedules() -> None:
     try:
-        result = with_retries(schedules.sync)
-    except OJSError as error:
-        raise CommandError(
-            _("A schedule of the code cannot be stored: %(message)s")
-            % {"message": error_message(error)}
-        ) from error
+        problem = with_retries(_store_schedules)
     finally:
         connections.close_all()  # As in _check_databases.
+    if problem is not None:
+        raise CommandError(problem)
+
+
+def _store_schedules() -> str | None:
+    """Store the schedules of the code; return what is wrong with them, or None."""
+    try:
+        result = schedules.sync()
+    except OJSError as error:
+        return _("A schedule of the code cannot be stored: %(message)s") % {
+            "message": error_message(error)
+        }
     for name, text in result.lines():
         logger.info("Cron job %s: %s", name, text)
+    return None
 
 
 def _check_health_file(config: WorkerConfig) -> None:
@@ -506,8 +522,10 @@ def _close_pool(alias: str) -> None:
     """Close what this process, on its way here, has opened."""
     link = connections[alias]
     link.close()
-    with suppress(ImproperlyConfigured):  # There is no pool without its package.
-        link.close_pool()
+    close = getattr(link, "close_pool", None)
+    if close is not None:
+        with suppress(ImproperlyConfigured):  # There is no pool without its package.
+            close()
 
 
 @contextmanager
