@@ -155,5 +155,11 @@ def test_a_database_that_is_down_stops_nothing_but_its_own_jobs(start: Start) ->
         cluster.start()
         becomes(quick_job("default"), "completed")
         assert worker_of(tree, "default").pid == pid, "no process was replaced"
+        # One that takes its place stores no schedules: another release may have changed them.
+        CronJob.objects.using("default").all().delete()
+        os.kill(pid, signal.SIGKILL)
+        becomes(quick_job("default"), "completed")
+        assert worker_of(tree, "default").pid != pid
+        assert not CronJob.objects.using("default").exists()
         tree.signal(signal.SIGTERM)
         assert tree.ends() == 0
