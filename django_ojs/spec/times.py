@@ -94,6 +94,15 @@ def format_timestamp(moment: datetime) -> str:
     return moment.isoformat(timespec="milliseconds")[:-6] + "Z"
 
 
+def elapsed(start: datetime, end: datetime) -> timedelta:
+    """Return the time from one aware datetime to another.
+
+    Python subtracts the clock times of two that have the same time zone, as those of a database
+    with a `TIME_ZONE` have: that is an hour off where daylight saving time begins or ends between.
+    """
+    return end.astimezone(UTC) - start.astimezone(UTC)
+
+
 def parse_duration(value: object, field: str) -> timedelta:
     """Return the timedelta of an ISO 8601 duration, a short form ("5m", "500ms") or a timedelta.
 

@@ -13,6 +13,7 @@ from django_ojs.spec import envelope, json
 from django_ojs.spec.checkpoint import SavedCheckpoint
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import State
+from django_ojs.spec.times import elapsed
 
 
 class Claimed:
@@ -92,7 +93,7 @@ class Claimed:
         """How long it was reserved for when it was claimed."""
         assert self.lease_until is not None
         assert self.started_at is not None
-        return self.lease_until - self.started_at
+        return elapsed(self.started_at, self.lease_until)
 
     @cached_property
     def args(self) -> list[json.JSON]:

@@ -21,6 +21,7 @@ from django_ojs.operations.events import publish
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.failure import Failure
+from django_ojs.spec.times import elapsed
 from django_ojs.storage import database
 from django_ojs.storage.backoff import Backoff
 from django_ojs.storage.claims import Claimed
@@ -39,6 +40,10 @@ BATCH_WINDOW = 0.003
 #: The most completions in one statement.
 MAX_BATCH = 500
 
+#: Seconds in which other changes are stored, one by one, before completions are again: a completion
+#: that waits for a thousand failures is lost if the process dies, and its job runs twice.
+CHANGES_WINDOW = 0.1
+
 
 @dataclass(slots=True)  # Not frozen: each job makes one, and frozen takes twice as long.
 class Completion:
@@ -53,6 +58,8 @@ class StateChange:
 
     runs: list[Run]
     write: Callable[[], object]
+    #: Before the others: other workers may run these jobs as soon as it is stored.
+    comes_first: bool = False
 
 
 class Completer:
@@ -75,6 +82,9 @@ class Completer:
         self._on_slot_free = on_slot_free
         self._on_room = on_room
         self._items: deque[Completion | StateChange] = deque()
+        # Taken from the items, by the thread.
+        self._changes: deque[StateChange] = deque()
+        self._is_away = False
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._asleep = True
         self._workflows = WorkflowAdvancer()
@@ -159,8 +169,17 @@ class Completer:
         if runs:
             claims = [(run.job.id, run.job.run) for run in runs]
             self._add(
-                StateChange(runs, lambda: rescue.give_back(claims, worker_id=self._worker_id))
+                StateChange(
+                    runs,
+                    lambda: rescue.give_back(claims, worker_id=self._worker_id),
+                    comes_first=True,
+                )
             )
+
+    @property
+    def is_away(self) -> bool:
+        """Whether the database could not be written to when this was tried last."""
+        return self._is_away
 
     def close(self, timeout: float) -> bool:
         """Store what is left and end. Return whether all of it was stored within the timeout."""
@@ -180,7 +199,7 @@ class Completer:
         try:
             while True:
                 self._asleep = True
-                if not self._items:
+                if not self._items and not self._changes:
                     if self._closing.is_set():
                         return
                     self._wake.get()
@@ -192,29 +211,35 @@ class Completer:
             connections.close_all()
 
     def _drain(self) -> None:
+        """Store the completions that wait, and other changes for a short time."""
         completions: list[Completion] = []
-        changes: list[StateChange] = []
         while self._items and len(completions) < MAX_BATCH:
             item = self._items.popleft()
             if isinstance(item, Completion):
                 completions.append(item)
+            elif item.comes_first:
+                self._changes.appendleft(item)
             else:
-                changes.append(item)
+                self._changes.append(item)
+        ended = [item.run for item in completions]
         if completions:
             if not self._store(lambda: self._complete(completions)):
                 # One of them cannot be stored. Each by itself, so that the others can.
                 for item in completions:
                     if not self._store(partial(self._complete, [item]), [item.run]):
                         self._store(partial(self._fail_refused, item), [item.run])
-            self._in_flight.remove([item.run for item in completions])
-        for change in changes:
+            self._in_flight.remove(ended)
+        began = time.monotonic()
+        while self._changes:
+            change = self._changes.popleft()
             self._store(change.write, change.runs)
             self._in_flight.remove(change.runs)
-        if limited := next_starts.concurrency_limited:
-            ended = [each.run for each in completions]
-            ended += [run for each in changes for run in each.runs]
-            if queues := {run.job.queue for run in ended if run.job.queue in limited}:
-                self._on_room(queues)
+            ended += change.runs
+            if time.monotonic() - began >= CHANGES_WINDOW:
+                break
+        limited = next_starts.concurrency_limited
+        if limited and (queues := {run.job.queue for run in ended if run.job.queue in limited}):
+            self._on_room(queues)
 
     def _complete(self, completions: list[Completion]) -> None:
         stored = ack.ack_batch(
@@ -253,37 +278,41 @@ class Completer:
     def _store(self, write: Callable[[], object], runs: Sequence[Run] = ()) -> bool:
         """Retry while the database is away. Return False when the write fails otherwise."""
         backoff = Backoff()
-        while True:
-            try:
-                write()
-                return True
-            except (Conflict, JobNotFound):
-                # Cancelled, claimed by another worker after its lease expired, or pruned: the
-                # outcome of this run is discarded.
-                for run in runs:
-                    self._job_log.claim_lost(run)
-                return True
-            except MemoryError:
-                raise  # The process cannot go on; see `supervisor`.
-            except Exception as error:
-                if database.is_unavailable(error):
-                    self._job_log.database_away(error)
-                    connections.close_all()
-                    # The leases outlive a short outage. After a long one other workers may
-                    # have claimed the jobs: the fence then rejects this write.
-                    time.sleep(backoff.pause())
-                    continue
-                # The database rejects the write, or this is a fault in the code: a retry would fail
-                # too, and the jobs behind this one wait.
-                logger.exception(
-                    "The outcome of %s could not be stored. What is lost becomes available again "
-                    "when its lease expires.",
-                    number_of_jobs(max(1, len(runs))),
-                )
-                return False
+        try:
+            while True:
+                try:
+                    write()
+                    return True
+                except (Conflict, JobNotFound):
+                    # Cancelled, claimed by another worker after its lease expired, or pruned: the
+                    # outcome of this run is discarded.
+                    for run in runs:
+                        self._job_log.claim_lost(run)
+                    return True
+                except MemoryError:
+                    raise  # The process cannot go on; see `supervisor`.
+                except Exception as error:
+                    if database.is_unavailable(error):
+                        self._is_away = True
+                        self._job_log.database_away(error)
+                        connections.close_all()
+                        # The leases outlive a short outage. After a long one other workers may
+                        # have claimed the jobs: the fence then rejects this write.
+                        time.sleep(backoff.pause())
+                        continue
+                    # The database rejects the write, or this is a fault in the code: a retry would
+                    # fail too, and the jobs behind this one wait.
+                    logger.exception(
+                        "The outcome of %s could not be stored. What is lost becomes available "
+                        "again when its lease expires.",
+                        number_of_jobs(max(1, len(runs))),
+                    )
+                    return False
+        finally:
+            self._is_away = False
 
 
 def _waited(job: Claimed) -> float | None:
     if job.started_at is None or job.enqueued_at is None:
         return None
-    return (job.started_at - job.enqueued_at).total_seconds()
+    return elapsed(job.enqueued_at, job.started_at).total_seconds()

@@ -245,13 +245,16 @@ class WorkerProcess:
             was_idle = not len(self._in_flight)
             if state is Directive.TERMINATE:
                 self._completer.give_back(self._dispatcher.revoke_waiting())
-                if not self._in_flight.busy or self._lifecycle.expired:
+                busy = self._in_flight.busy
+                if self._lifecycle.expired or not (busy or self._is_storing()):
                     return
                 if time.monotonic() - logged_at >= DRAIN_LOG_INTERVAL:
                     logged_at = time.monotonic()
                     logger.info(
                         "Stopping: waiting for %s; another TERM or INT (Ctrl-C) stops at once",
-                        number_of_jobs(self._in_flight.busy, "running"),
+                        number_of_jobs(busy, "running")
+                        if busy
+                        else f"the outcomes of {number_of_jobs(self._in_flight.unstored)}",
                     )
             elif state is Directive.RUNNING and not self._replace and self._claim():
                 continue
@@ -407,7 +410,7 @@ class WorkerProcess:
             timeout = min(timeout, GIVE_BACK_AFTER)
         if (away := self._away_until - time.monotonic()) > 0:
             timeout = min(timeout, away)
-        if self._outcomes_pile_up():
+        if self._outcomes_pile_up() or (not self._in_flight.busy and self._is_draining()):
             timeout = min(timeout, UNSTORED_CHECK_INTERVAL)
         if not self._heartbeat.registered:
             timeout = min(timeout, HEARTBEAT_CHECK_INTERVAL)
@@ -432,6 +435,13 @@ class WorkerProcess:
 
     def _outcomes_pile_up(self) -> bool:
         return self._in_flight.unstored >= MAX_UNSTORED
+
+    def _is_draining(self) -> bool:
+        return self._lifecycle.state is Directive.TERMINATE
+
+    def _is_storing(self) -> bool:
+        """Whether outcomes are not stored yet and the database takes them."""
+        return self._in_flight.unstored > 0 and not self._completer.is_away
 
     def _on_listener_connected(self) -> None:
         # The database is back. A notification does not say so: this thread may find no connection

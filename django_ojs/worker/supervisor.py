@@ -113,7 +113,7 @@ class Supervisor:
     ) -> None:
         self._config = config
         self._code_changed = code_changed
-        self._unchecked = unchecked
+        self._unchecked = dict(unchecked)
         self._children: dict[int, Child] = {}
         self._groups = {
             alias: ProcessGroup(database=alias, wanted=config.processes)
@@ -248,6 +248,9 @@ class Supervisor:
         passed, self._checked_at = min(now - self._checked_at, MAX_ROUND), now
         for child in self._children.values():
             self._note_isolated(child)
+            if child.status.is_ready:
+                # Once, as at the start: another release may have changed the schedules since.
+                self._unchecked.pop(child.database, None)
             pulses = child.status.pulses
             if pulses != child.pulses or child.is_stopped:
                 child.pulses, child.silence = pulses, 0.0

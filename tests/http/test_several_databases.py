@@ -110,6 +110,8 @@ def test_jobs_that_are_named_by_id_are_changed_where_they_are() -> None:
     unknown = str(ojs.new_id())
     body = {"job_ids": [*keys, unknown], "confirm": True}
     done = api.post("admin/jobs/bulk/cancel", body).ok()
+    none = api.post("admin/jobs/bulk/cancel", {"job_ids": [], "confirm": True}).ok()
+    assert (none["matched"], none["errors"]) == (0, [])
     assert (done["cancelled"], done["failed"]) == (2, 1)
     assert [each["job_id"] for each in done["errors"]] == [unknown]
     for alias, key in zip(ALIASES, keys, strict=True):

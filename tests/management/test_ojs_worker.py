@@ -296,6 +296,20 @@ def test_connections_are_kept_from_job_to_job_unless_the_project_says_how_long(
 
 
 @pytest.mark.postgresql
+def test_the_pool_of_the_site_is_none_of_a_worker(
+    supervised: type[Supervised], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Django refuses a pool whose connections are kept from job to job.
+    connections.close_all()
+    options = {**connections.settings["default"]["OPTIONS"], "pool": {"min_size": 2}}
+    monkeypatch.setitem(connections.settings["default"], "OPTIONS", options)
+    call_command("ojs_worker")
+    assert "pool" not in supervised.connections["default"]["OPTIONS"]
+    assert supervised.connections["default"]["CONN_MAX_AGE"] == 60
+    assert connections.settings["default"]["OPTIONS"] == options
+
+
+@pytest.mark.postgresql
 def test_connections_to_a_server_that_is_gone_end_by_themselves(
     supervised: type[Supervised], monkeypatch: pytest.MonkeyPatch
 ) -> None:

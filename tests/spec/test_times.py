@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
+from zoneinfo import ZoneInfo
 
 import pytest
 from hypothesis import example, given
@@ -13,6 +14,7 @@ from hypothesis import strategies as st
 from django_ojs.spec import times
 from django_ojs.spec.errors import InvalidRequest
 from tests.cases import together
+from tests.worker.parts import claimed
 
 durations = st.timedeltas(min_value=timedelta(0), max_value=times.MAX_DURATION)
 moments = st.datetimes(
@@ -228,3 +230,18 @@ def test_a_naive_datetime_is_refused_with_a_cure() -> None:
 def test_what_is_no_when_is_refused(bad: Any) -> None:
     with pytest.raises(InvalidRequest, match=r"^x must "):
         times.parse_when(bad, "x")
+
+
+def test_elapsed_is_right_where_the_clocks_change() -> None:
+    berlin = ZoneInfo("Europe/Berlin")
+    for start in (
+        datetime(2026, 3, 29, 0, 58, tzinfo=UTC),
+        datetime(2026, 10, 25, 0, 58, tzinfo=UTC),
+    ):
+        end = start + timedelta(minutes=5)
+        local = start.astimezone(berlin), end.astimezone(berlin)
+        assert local[1] - local[0] != timedelta(minutes=5)
+        assert times.elapsed(*local) == timedelta(minutes=5)
+        row = claimed()
+        row.started_at, row.lease_until = local
+        assert row.lease == timedelta(minutes=5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
@@ -18,6 +19,7 @@ from django_ojs.spec.failure import Discard, Failure
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.storage import backoff
 from django_ojs.storage.claims import Claimed
+from django_ojs.worker import completer as completers
 from django_ojs.worker.completer import Completer
 from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
 from django_ojs.worker.job_log import JobLog
@@ -287,6 +289,38 @@ def test_many_completions_go_in_few_statements(
     bench.is_written()
     assert sum(sizes) == 40
     assert len(sizes) <= 3
+
+
+def test_completions_and_what_is_given_back_do_not_wait_for_all_failures_before_them(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(completers, "CHANGES_WINDOW", 0.0)
+    order: list[str] = []
+    begun, go_on = threading.Event(), threading.Event()
+
+    def noted(module: Any, name: str) -> None:
+        real = getattr(module, name)
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            order.append(name)
+            begun.set()
+            assert go_on.wait(60)
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(module, name, call)
+
+    noted(ack, "ack_batch"), noted(fail, "fail"), noted(rescue, "give_back")
+    failed, done, waits = [bench.ended() for _ in range(3)], bench.ended(), bench.run()
+    for run in failed:
+        bench.completer.handler_ended(run, None, ValueError("x"), False)
+    assert begun.wait(60)
+    bench.completer.handler_ended(done, None, None, False)
+    bench.completer.give_back([waits])
+    go_on.set()
+    bench.is_written()
+    assert order == ["fail", "ack_batch", "give_back", "fail", "fail"]
+    states = [factories.read(run.job.id).state for run in (*failed, done, waits)]
+    assert states == ["retryable"] * 3 + ["completed", "available"]
 
 
 def test_closing_writes_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:

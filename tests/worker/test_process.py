@@ -268,6 +268,43 @@ def test_it_claims_no_more_while_the_outcomes_of_many_jobs_are_not_stored(
         eventually(lambda: process.job_log.failed_count == 400, "all have run")
 
 
+@pytest.mark.parametrize("is_away", [False, True])
+def test_when_it_is_stopped_it_stores_outcomes_for_as_long_as_its_grace_lasts(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, is_away: bool
+) -> None:
+    monkeypatch.setattr(processes, "FINAL_WRITE_TIMEOUT", 0.0)
+    monkeypatch.setattr(processes, "DRAIN_LOG_INTERVAL", 0.0)
+    caplog.set_level(logging.INFO, "django_ojs")
+    real, begun, go_on = fails.fail, threading.Event(), threading.Event()
+
+    def fail(*args: Any, **kwargs: Any) -> Any:
+        if is_away and not go_on.is_set():
+            begun.set()
+            raise OperationalError("connection refused")
+        begun.set()
+        assert go_on.wait(60)
+        return real(*args, **kwargs)
+
+    monkeypatch.setattr(fails, "fail", fail)
+    ojs.enqueue_batch([handlers.throw.s("KeyError") for _ in range(5)])
+    with working(grace=timedelta(seconds=600)) as process:
+        try:
+            eventually(lambda: begun.is_set() and process._in_flight.unstored == 5, "all ended")
+            if is_away:
+                eventually(lambda: process._completer.is_away, "it knows")
+            process.on_signal(Directive.TERMINATE)
+            if is_away:
+                # Nothing can be stored: it does not wait for its grace to end.
+                eventually(lambda: "stopped: 0 completed, 0 failed" in caplog.text, "it ends")
+            else:
+                eventually(lambda: "waiting for the outcomes of 5 jobs" in caplog.text, "it waits")
+        finally:
+            go_on.set()
+        if not is_away:
+            eventually(lambda: "stopped: 0 completed, 5 failed" in caplog.text, "it ends")
+        eventually(lambda: process.job_log.failed_count == 5, "all is stored")
+
+
 def test_a_claim_that_fails_is_tried_again(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -6,11 +6,12 @@ import subprocess
 import sys
 from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any
 
 from django.conf import settings as django_settings
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
 from django.utils.autoreload import get_child_arguments
@@ -270,7 +271,7 @@ class Command(BaseCommand):
         watch = CodeWatch() if django_settings.DEBUG and not options["no_reload"] else None
         changed = None if watch is None else lambda: watch() and _can_start()
         # A database that was down, or not migrated, is checked when it is there.
-        unchecked = {alias: schema_problem for alias in databases if alias not in available}
+        unchecked = {alias: _first_problem for alias in databases if alias not in available}
         if Supervisor(config, code_changed=changed, unchecked=unchecked).run():
             os.execv(sys.executable, get_child_arguments())
 
@@ -420,18 +421,34 @@ def _which_jobs(
     }
 
 
+def _first_problem() -> str | None:
+    """Do for a database what the start of the worker does; return what is wrong, or None."""
+    problem = schema_problem()
+    if problem is None and database.alias() == database.aliases()[0]:
+        problem = _store_schedules()
+    return problem
+
+
 def _sync_schedules() -> None:
     try:
-        result = with_retries(schedules.sync)
-    except OJSError as error:
-        raise CommandError(
-            _("A schedule of the code cannot be stored: %(message)s")
-            % {"message": error_message(error)}
-        ) from error
+        problem = with_retries(_store_schedules)
     finally:
         connections.close_all()  # As in _check_databases.
+    if problem is not None:
+        raise CommandError(problem)
+
+
+def _store_schedules() -> str | None:
+    """Store the schedules of the code; return what is wrong with them, or None."""
+    try:
+        result = schedules.sync()
+    except OJSError as error:
+        return _("A schedule of the code cannot be stored: %(message)s") % {
+            "message": error_message(error)
+        }
     for name, text in result.lines():
         logger.info("Cron job %s: %s", name, text)
+    return None
 
 
 def _check_health_file(config: WorkerConfig) -> None:
@@ -480,6 +497,9 @@ def _kept_connections() -> Iterator[None]:
 
     With Django's default, one connection per request, each job would open a connection. A
     connection to a machine that is off would block its thread for a quarter of an hour.
+
+    A pool of the driver is left out: Django has none whose connections are kept, each thread has
+    one anyway, and processes must not share a pool with the supervisor that forks them.
     """
     previous = {alias: dict(connections.settings[alias]) for alias in connections}
     for alias in connections:
@@ -487,13 +507,25 @@ def _kept_connections() -> Iterator[None]:
         if values.get("CONN_MAX_AGE") == 0:
             values["CONN_MAX_AGE"] = settings().worker_conn_max_age.total_seconds()
         values["CONN_HEALTH_CHECKS"] = True
-        options = values.get("OPTIONS") or {}
+        options = dict(values.get("OPTIONS") or {})
+        if options.pop("pool", None):
+            _close_pool(alias)
         values["OPTIONS"] = {**database.client_options(alias), **options}
     try:
         yield
     finally:
         for alias, values in previous.items():
             connections.settings[alias].update(values)
+
+
+def _close_pool(alias: str) -> None:
+    """Close what this process, on its way here, has opened."""
+    link = connections[alias]
+    link.close()
+    close = getattr(link, "close_pool", None)
+    if close is not None:
+        with suppress(ImproperlyConfigured):  # There is no pool without its package.
+            close()
 
 
 @contextmanager

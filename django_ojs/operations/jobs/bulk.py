@@ -190,7 +190,7 @@ def _run(action: StepAction, which: Which, within: frozenset[str] | None, limit:
                 _("job_ids must hold at most %(limit)s ids.", limit=limit),
                 details={"field": "job_ids", "max_batch_size": limit},
             )
-        if database.is_to_be_chosen():
+        if keys and database.is_to_be_chosen():
             return _run_where_they_are(action, keys, within, limit)
     entry = _recorded(action, which)
     tally = _Tally(BulkStep(action, expected, within))

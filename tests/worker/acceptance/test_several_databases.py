@@ -13,7 +13,7 @@ from django.db.migrations.recorder import MigrationRecorder
 from django.test import override_settings
 
 import django_ojs as ojs
-from django_ojs.models import Job, Worker
+from django_ojs.models import CronJob, Job, Worker
 from tests.databases import KIND
 from tests.factories import connected_to
 from tests.faults.cluster import own_cluster
@@ -135,6 +135,8 @@ def test_a_database_that_is_down_stops_nothing_but_its_own_jobs(start: Start) ->
         assert not Worker.objects.using("default").exists()
         call_command("migrate", "django_ojs", fake=True, database="default", verbosity=0)
         becomes(first, "completed")
+        # Those of the code are in the first database, which was not there when it started.
+        assert CronJob.objects.using("default").exists()
         pid = worker_of(tree, "default").pid
 
         # It goes down while the worker runs.
@@ -153,5 +155,11 @@ def test_a_database_that_is_down_stops_nothing_but_its_own_jobs(start: Start) ->
         cluster.start()
         becomes(quick_job("default"), "completed")
         assert worker_of(tree, "default").pid == pid, "no process was replaced"
+        # One that takes its place stores no schedules: another release may have changed them.
+        CronJob.objects.using("default").all().delete()
+        os.kill(pid, signal.SIGKILL)
+        becomes(quick_job("default"), "completed")
+        assert worker_of(tree, "default").pid != pid
+        assert not CronJob.objects.using("default").exists()
         tree.signal(signal.SIGTERM)
         assert tree.ends() == 0
