@@ -171,6 +171,24 @@ def test_an_operator_limits_a_queue_and_sets_its_defaults_without_a_request_over
     }
 
 
+def test_what_the_form_does_not_show_as_it_is_stored_stays_when_something_else_changes() -> None:
+    known("alpha")
+    stored = {
+        "allowed_job_types": [],  # None at all, which is not the default.
+        "producers": ["Warehouse till", "shop"],
+        "backpressure": {"warning_threshold": 0.855},
+    }
+    queues.configure("alpha", stored)
+    client = root()
+    shown = client.get(f"{DO}configure/", {"key": "alpha"}).context["form"]
+    form = {**CONFIGURE, **{field.name: field.value() or "" for field in shown}}
+    assert form["producers"] == "Warehouse till\nshop"
+    typed = form["producers"].replace("\n", "\r\n") + "\r\n"
+    response = client.post(f"{DO}configure/", {**form, "producers": typed, "concurrency": "2"})
+    assert "Queue alpha is configured: concurrency changed." in said(response)
+    assert Queue.objects.get(pk="alpha").config == {**stored, "concurrency": 2}
+
+
 @override_settings(OJS={"QUEUES": {"alpha": {"backpressure": {"max_depth": 900}}}})
 def test_the_form_of_the_bounds_says_what_is_in_force_and_what_waits() -> None:
     known("alpha")

@@ -102,7 +102,6 @@ ALTER TABLE ojs_workflow_ended_job CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8
     ADD INDEX IF NOT EXISTS ojs_workflow_ended_job_wf (workflow_id, id);
 
 -- Rows that are locked in place of what they stand for, because MariaDB has no lock that ends with a
--- Rows that are locked in place of what they stand for, because MariaDB has no lock that ends with a
 -- transaction but that of a row: 4096 for each of the five kinds of subjects (see dialects/row_locks.py),
 -- then 32 shares for each of 256 queues and 1024 tenants (see dialects/shares.py).
 -- On a node of a Galera cluster a lock changes its row (see dialects/galera.py).
