@@ -157,7 +157,7 @@ def test_an_operator_limits_a_queue_and_sets_its_defaults_without_a_request_over
         response = client.post(f"{DO}configure/", {**form, **filled_in, **wrong})
         (errors,) = response.context["form"].errors.values()
         assert error in errors[0]
-        assert None not in response.context["form"].errors, "it stands at its field"
+        assert not response.context["form"].non_field_errors(), "it stands at its field"
     response = client.post(f"{DO}configure/", {**form, **filled_in})
     assert "Queue alpha is configured" in said(response)
     assert Queue.objects.get(pk="alpha").config == {
