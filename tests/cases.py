@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import pytest
 from _pytest.mark import ParameterSet
 from django.db import transaction
 
@@ -61,12 +62,19 @@ def together(
     labels = [ids(row[0]) for row in rows] if callable(ids) else ids or [str(row) for row in rows]
 
     def decorate(test: Callable[..., None]) -> Callable[..., None]:
+        # What a call of these returns would have to be run.
+        assert not inspect.iscoroutinefunction(test), test
+        assert not inspect.isgeneratorfunction(test), test
+
         @functools.wraps(test)
         def each(*arguments: Any, **fixtures: Any) -> None:
             assert rows, "no cases"
             for number, (label, row) in enumerate(zip(labels, rows, strict=True)):
                 with unmeasured(number), (case if undo else named)(str(label)[:200]):
-                    test(*arguments, **fixtures, **dict(zip(keys, row, strict=True)))
+                    try:
+                        test(*arguments, **fixtures, **dict(zip(keys, row, strict=True)))
+                    except pytest.skip.Exception as skipped:
+                        raise AssertionError("a skip would leave out the other cases") from skipped
 
         signature = inspect.signature(test)
         others = [each for name, each in signature.parameters.items() if name not in keys]

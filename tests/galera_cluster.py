@@ -92,13 +92,19 @@ class Node:
     def log(self) -> Path:
         return self._home.with_suffix(".log")
 
+    @property
+    def _temporary(self) -> Path:
+        # Not in the folder of the data, which a copy of another node fills.
+        return self._home / "tmp"
+
     def create(self) -> None:
         """Make the folder of its data."""
         found = mariadb_server.programs()
         assert found is not None
-        self._home.mkdir()
-        if _user():
-            shutil.chown(self._home, ACCOUNT)
+        for folder in (self._home, self._temporary):
+            folder.mkdir()
+            if _user():
+                shutil.chown(folder, ACCOUNT)
         subprocess.run(
             [
                 *(found[1], "--no-defaults", f"--datadir={self._home / 'data'}", *_user()),
@@ -119,6 +125,8 @@ class Node:
             f"--datadir={self._home / 'data'}",
             f"--socket={self._home / 'socket'}",
             f"--pid-file={self._home / 'pid'}",
+            # A server that starts deletes the temporary tables of another one from a shared folder.
+            f"--tmpdir={self._temporary}",
             "--bind-address=127.0.0.1",
             f"--port={self.port}",
             f"--wsrep-provider={_provider()}",

@@ -211,6 +211,10 @@ def test_a_key_like_no_other_gets_the_list(key: object) -> None:
         ),
         ({"QUEUES": {"email": {"max_sice": 5}}}, "QUEUES.email.max_sice is not a field"),
         (
+            {"QUEUES": {"email": {"tenant_limits": {"tenants": {"acme": {"depth": 5}}}}}},
+            "QUEUES.email.tenant_limits.tenants.acme.depth is not a field of a queue",
+        ),
+        (
             {"QUEUES": {"email": {"default_retry": {"max_attemps": 5}}}},
             "QUEUES.email.default_retry.max_attemps is not a field of a retry policy",
         ),

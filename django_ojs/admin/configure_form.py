@@ -10,7 +10,7 @@ from django import forms
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext_lazy
 
-from django_ojs.admin.form_fields import NamesField
+from django_ojs.admin.form_fields import LinesField, NamesField
 from django_ojs.conf import settings
 from django_ojs.formatting import StrOrPromise, error_message, number
 from django_ojs.models import Queue
@@ -55,10 +55,6 @@ class _TimeField(forms.CharField):
         return int(text) if text.isdecimal() and text.isascii() else text
 
 
-def _names(label: StrOrPromise, help_text: StrOrPromise) -> forms.Field:
-    return NamesField(required=False, label=label, help_text=help_text)
-
-
 def _period(label: StrOrPromise, help_text: StrOrPromise) -> forms.Field:
     return forms.CharField(required=False, label=label, help_text=help_text, max_length=100)
 
@@ -98,13 +94,15 @@ class ConfigureForm(forms.Form):
     rate_period = _period(gettext_lazy("Rate period"), gettext_lazy("Such as PT1M or PT1H."))
     throttle = _number(gettext_lazy("Throttle"), gettext_lazy("The same, evenly spaced."))
     throttle_period = _period(gettext_lazy("Throttle period"), gettext_lazy("Such as PT1S."))
-    allowed_job_types = _names(
-        gettext_lazy("Allowed job types"),
-        gettext_lazy("One per line, such as email.*. Jobs of other types are rejected."),
+    allowed_job_types = NamesField(
+        required=False,
+        label=gettext_lazy("Allowed job types"),
+        help_text=gettext_lazy("One per line, such as email.*. Jobs of other types are rejected."),
     )
-    producers = _names(
-        gettext_lazy("Producers"),
-        gettext_lazy(
+    producers = LinesField(
+        required=False,
+        label=gettext_lazy("Producers"),
+        help_text=gettext_lazy(
             "Names of API keys and of users, one per line. Others may not enqueue over HTTP."
         ),
     )
@@ -162,7 +160,10 @@ def own_values(queue: Queue) -> dict[str, Any]:
 
 def changes(queue: Queue, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return what a submitted form changes in a queue's configuration, by top-level key."""
-    merged = _with(_with_one_spelling(queue.config), values)
+    own = own_values(queue)
+    # A field shows less than is stored: no names is shown as none, a threshold in whole percents.
+    changed = {name: value for name, value in values.items() if name in own and value != own[name]}
+    merged = _with(_with_one_spelling(queue.config), changed)
     return {
         top: merged.get(top)
         for top in dict.fromkeys(path[0] for path in _MEMBERS.values())
@@ -189,11 +190,10 @@ def _is_number(field: forms.Field) -> bool:
 def _with(config: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
     """Return a configuration with the values of a form; an empty one removes the member."""
     found = dict(config)
-    for name, path in _MEMBERS.items():
-        value = values[name]
+    for name, value in values.items():
         if name == "warning_threshold" and value is not None:
             value = value / 100
-        _put(found, path, None if value in ("", []) else value)
+        _put(found, _MEMBERS[name], None if value in ("", []) else value)
     return found
 
 

@@ -23,6 +23,14 @@ class NamesField(forms.CharField):
         return (super().to_python(value) or "").split()
 
 
+class LinesField(NamesField):
+    """Names that may have spaces, such as those of API keys, one per line; a list of them."""
+
+    def to_python(self, value: Any) -> Any:
+        lines = (forms.CharField.to_python(self, value) or "").splitlines()
+        return [name for line in lines if (name := line.strip())]
+
+
 class PriorityField(forms.IntegerField):
     """The priority of a job, or nothing."""
 

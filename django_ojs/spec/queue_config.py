@@ -198,6 +198,10 @@ def _check_spelling(
     if isinstance(value, Mapping) and isinstance(check_member, _Object):
         for member, inner in value.items():
             _check_spelling(str(member), inner, check_member.members, f"{prefix}{name}.")
+    elif isinstance(value, Mapping) and isinstance(check_member, _ByTenant):
+        known = dict.fromkeys(map(str, value), check_member.check_value)
+        for tenant, inner in value.items():
+            _check_spelling(str(tenant), inner, known, f"{prefix}{name}.")
     elif isinstance(value, Mapping) and check_member is _policy:
         retry_policy.check_spelling(value, f"{prefix}{name}")
 
@@ -231,6 +235,9 @@ def _check_names(
         check_member = known[name]
         if isinstance(value, Mapping) and isinstance(check_member, _Object):
             _check_names(value, check_member.members, field_path)
+        elif isinstance(value, Mapping) and isinstance(check_member, _ByTenant):
+            tenants = dict.fromkeys(map(str, value), check_member.check_value)
+            _check_names(value, tenants, field_path)
         elif isinstance(value, Mapping) and check_member is _policy:
             retry_policy.check_names(value, field_path)
 

@@ -157,7 +157,7 @@ def test_an_operator_limits_a_queue_and_sets_its_defaults_without_a_request_over
         response = client.post(f"{DO}configure/", {**form, **filled_in, **wrong})
         (errors,) = response.context["form"].errors.values()
         assert error in errors[0]
-        assert None not in response.context["form"].errors, "it stands at its field"
+        assert not response.context["form"].non_field_errors(), "it stands at its field"
     response = client.post(f"{DO}configure/", {**form, **filled_in})
     assert "Queue alpha is configured" in said(response)
     assert Queue.objects.get(pk="alpha").config == {
@@ -169,6 +169,24 @@ def test_an_operator_limits_a_queue_and_sets_its_defaults_without_a_request_over
         "retention": {"discarded": "P7D"},
         "tenant_fairness": {"enabled": True},
     }
+
+
+def test_what_the_form_does_not_show_as_it_is_stored_stays_when_something_else_changes() -> None:
+    known("alpha")
+    stored = {
+        "allowed_job_types": [],  # None at all, which is not the default.
+        "producers": ["Warehouse till", "shop"],
+        "backpressure": {"warning_threshold": 0.855},
+    }
+    queues.configure("alpha", stored)
+    client = root()
+    shown = client.get(f"{DO}configure/", {"key": "alpha"}).context["form"]
+    form = {**CONFIGURE, **{field.name: field.value() or "" for field in shown}}
+    assert form["producers"] == "Warehouse till\nshop"
+    typed = form["producers"].replace("\n", "\r\n") + "\r\n"
+    response = client.post(f"{DO}configure/", {**form, "producers": typed, "concurrency": "2"})
+    assert "Queue alpha is configured: concurrency changed." in said(response)
+    assert Queue.objects.get(pk="alpha").config == {**stored, "concurrency": 2}
 
 
 @override_settings(OJS={"QUEUES": {"alpha": {"backpressure": {"max_depth": 900}}}})

@@ -118,6 +118,8 @@ def test_of_two_nodes_that_do_what_one_may_do_the_first_to_commit_does_it(
         both()
     assert caught.value.args[0] == 1213
     assert database.dialect().is_contention_error(caught.value)
+    # The first node ends its transaction before it has what the second one committed.
+    galera.wait_until_equal()
     new = Job.primary.exclude(pk__in=[job.pk for job in jobs])
     states = [*new.values_list("state", flat=True)]
     states += Job.primary.filter(state="active").values_list("state", flat=True)

@@ -94,6 +94,10 @@ def test_zero_and_null_mean_unbounded(unbounded: int | None) -> None:
         ({"concurency": 3}, "concurency"),
         ({"default_retry": {"max_attempt": 1}}, "default_retry.max_attempt"),
         ({"retention": {"canceled": "P1D"}}, "retention.canceled"),
+        (
+            {"tenant_limits": {"tenants": {"acme": {"max_queue_dept": 5}}}},
+            "tenant_limits.tenants.acme.max_queue_dept",
+        ),
     ],
 )
 def test_an_error_names_the_field_and_not_the_value(given: dict[str, Any], field: str) -> None:
