@@ -133,11 +133,12 @@ def test_the_ends_of_attempts_and_jobs_are_found_by_an_index() -> None:
         assert rows is not None
         with connection.cursor() as cursor:
             # There are no rows here: what other tests left of the tables decides nothing then.
-            for kind in ("seqscan", "sort", "incremental_sort"):
-                cursor.execute(f"SET LOCAL enable_{kind} = off")
+            cursor.execute("SET LOCAL enable_seqscan = off; SET LOCAL enable_sort = off")
         plan = source.first(rows, None, 50).explain()
         if source.time == "finished_at":
-            assert "ojs_attempt_finished" in plan or "ojs_job_finished" in plan, source.type
+            # Of the dead letters there is an index by their end alone, too.
+            names = ("ojs_attempt_finished", "ojs_job_finished", "ojs_job_dead")
+            assert any(f"using {name} on" in plan for name in names), plan
 
 
 @pytest.mark.django_db(transaction=True)
