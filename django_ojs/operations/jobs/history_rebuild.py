@@ -29,8 +29,9 @@ _FAILED: Final = frozenset(
 )
 #: The errors of runs that ended with their worker or their lease.
 _OF_WORKERS: Final = ("worker_death", "visibility_timeout")
-#: The resolution of the coarsest clock.
-_TICK: Final = timedelta(milliseconds=1)
+#: SQLite has milliseconds, and what becomes available gets its time rounded up, with a microsecond
+#: for each job before it: it may be later than the start of the run.
+_TICK: Final = timedelta(milliseconds=2)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
