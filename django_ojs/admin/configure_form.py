@@ -148,8 +148,9 @@ class ConfigureForm(forms.Form):
 def own_values(queue: Queue) -> dict[str, Any]:
     """Return the values of the form that are stored for a queue."""
     found: dict[str, Any] = {}
+    config = _with_one_spelling(queue.config)
     for name, path in _MEMBERS.items():
-        value: Any = _with_one_spelling(queue.config)
+        value: Any = config
         for member in path:
             value = value.get(member) if isinstance(value, dict) else None
         found[name] = _empty(name) if value is None else value
@@ -158,11 +159,17 @@ def own_values(queue: Queue) -> dict[str, Any]:
     return found
 
 
-def changes(queue: Queue, values: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what a submitted form changes in a queue's configuration, by top-level key."""
-    own = own_values(queue)
-    # A field shows less than is stored: no names is shown as none, a threshold in whole percents.
-    changed = {name: value for name, value in values.items() if name in own and value != own[name]}
+def changed_values(queue: Queue, values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values of a submitted form that are not those stored for the queue."""
+    return {name: values[name] for name, own in own_values(queue).items() if values[name] != own}
+
+
+def changes(queue: Queue, changed: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what the changed values change in the configuration, by top-level key.
+
+    The others are left out: a field shows less than is stored, such as a threshold in whole
+    percents, and no names as none.
+    """
     merged = _with(_with_one_spelling(queue.config), changed)
     return {
         top: merged.get(top)

@@ -48,11 +48,10 @@ class PurgeForm(forms.Form):
 
 
 def _configure(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str:
-    before = configure_form.own_values(queue)
-    changed = [name for name, value in before.items() if value != values[name]]
+    changed = configure_form.changed_values(queue, values)
     if not changed:
         return lazy_sentence(gettext_lazy("Queue %(queue)s is unchanged."), queue=queue.name)
-    queues.configure(queue.name, configure_form.changes(queue, values))
+    queues.configure(queue.name, configure_form.changes(queue, changed))
     return lazy_sentence(
         gettext_lazy("Queue %(queue)s is configured: %(fields)s changed."),
         queue=queue.name,

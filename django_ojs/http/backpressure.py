@@ -36,7 +36,7 @@ def push_options(
         generated_ids=generated_ids,
         batch=batch,
         exact_bounds=True,
-        without_transaction=True,
+        has_transaction=False,
     )
 
 

@@ -65,9 +65,9 @@ class PushOptions:
     admitted: bool = False
     #: Count the jobs that a full queue rejects. False: the caller does, which tries them again.
     records_rejections: bool = True
-    #: Transactions that are open in this process are not the caller's: it sent a request, which the
-    #: site may wrap in some.
-    without_transaction: bool = False
+    #: The transactions that are open in this process are the caller's. False: it sent a request,
+    #: which the site may wrap in some.
+    has_transaction: bool = True
 
     @property
     def may_be_plain(self) -> bool:
@@ -105,7 +105,7 @@ def push_batch(envelopes: Sequence[Envelope], options: PushOptions = BATCH) -> l
         raise InvalidRequest(_("jobs must hold at least one job."), details={"field": "jobs"})
     if database.is_to_be_chosen():
         return caller_database.stored_with_caller(
-            partial(push_batch, envelopes, options), has_transaction=not options.without_transaction
+            partial(push_batch, envelopes, options), has_transaction=options.has_transaction
         )
     if options.admitted:
         return _route(envelopes, options)
@@ -123,7 +123,7 @@ def _route(envelopes: Sequence[Envelope], options: PushOptions) -> list[Enqueued
     # The alias of the caller's transaction, where that is not on the jobs' database.
     foreign = None
     may_use_outbox = not (options.admitted or options.local)
-    if len(connections.settings) > 1 and not options.without_transaction:
+    if len(connections.settings) > 1 and options.has_transaction:
         foreign = caller_database.alias_for_caller(may_use_outbox=may_use_outbox)
     if not may_use_outbox or (foreign is None and not settings().outbox):
         return _store(envelopes, options)

@@ -171,7 +171,8 @@ def check(
     for name, value in given.items():
         if name.startswith("_"):
             raise InvalidRequest.of(whole, _("must not have names that begin with an underscore"))
-        _check_spelling(name, value, _CHECKS, prefix)
+        # It would be stored as a field of a later version, and have no effect.
+        _check_names({name: value}, _CHECKS, prefix, if_misspelt=True)
         if value is not None and name in _CHECKS:
             _CHECKS[name](value, f"{prefix}{name}")
             _check_supported(name, value, prefix)
@@ -184,26 +185,6 @@ def check(
         rule = _("must not be drop_oldest in the default policy")
         raise InvalidRequest.of(f"{prefix}backpressure.strategy", rule)
     return given
-
-
-def _check_spelling(
-    name: str, value: object, known: Mapping[str, Callable[[object, str], None]], prefix: str
-) -> None:
-    # It would be stored as a field of a later version, and have no effect.
-    if name not in known:
-        if is_misspelt(name, tuple(known)):
-            raise _unknown(name, known, f"{prefix}{name}")
-        return
-    check_member = known[name]
-    if isinstance(value, Mapping) and isinstance(check_member, _Object):
-        for member, inner in value.items():
-            _check_spelling(str(member), inner, check_member.members, f"{prefix}{name}.")
-    elif isinstance(value, Mapping) and isinstance(check_member, _ByTenant):
-        known = dict.fromkeys(map(str, value), check_member.check_value)
-        for tenant, inner in value.items():
-            _check_spelling(str(tenant), inner, known, f"{prefix}{name}.")
-    elif isinstance(value, Mapping) and check_member is _policy:
-        retry_policy.check_spelling(value, f"{prefix}{name}")
 
 
 def _check_supported(name: str, value: object, prefix: str) -> None:
@@ -222,31 +203,37 @@ def check_names(given: Mapping[str, Any], path: str) -> None:
 
     For settings: JSON of clients may carry fields of later versions, which are stored as sent.
     """
-    _check_names(given, _CHECKS, path)
+    _check_names(given, _CHECKS, f"{path}.", if_misspelt=False)
 
 
 def _check_names(
-    given: Mapping[str, Any], known: Mapping[str, Callable[[object, str], None]], path: str
+    given: Mapping[str, Any],
+    known: Mapping[str, Callable[[object, str], None]],
+    prefix: str,
+    *,
+    if_misspelt: bool,
 ) -> None:
+    """Reject unknown fields, at any depth; `if_misspelt`: only those that are misspelt."""
     for name, value in given.items():
-        field_path = f"{path}.{name}"
+        field_path = f"{prefix}{name}"
         if name not in known:
-            raise _unknown(name, known, field_path)
+            if if_misspelt and not is_misspelt(name, tuple(known)):
+                continue
+            suggestion = did_you_mean(name, tuple(known))
+            raise InvalidRequest.of(
+                field_path, _("is not a field of a queue. %(suggestion)s", suggestion=suggestion)
+            )
+        if not isinstance(value, Mapping):
+            continue
         check_member = known[name]
-        if isinstance(value, Mapping) and isinstance(check_member, _Object):
-            _check_names(value, check_member.members, field_path)
-        elif isinstance(value, Mapping) and isinstance(check_member, _ByTenant):
+        if isinstance(check_member, _Object):
+            _check_names(value, check_member.members, f"{field_path}.", if_misspelt=if_misspelt)
+        elif isinstance(check_member, _ByTenant):
             tenants = dict.fromkeys(map(str, value), check_member.check_value)
-            _check_names(value, tenants, field_path)
-        elif isinstance(value, Mapping) and check_member is _policy:
-            retry_policy.check_names(value, field_path)
-
-
-def _unknown(name: str, known: Mapping[str, object], path: str) -> InvalidRequest:
-    suggestion = did_you_mean(name, tuple(known))
-    return InvalidRequest.of(
-        path, _("is not a field of a queue. %(suggestion)s", suggestion=suggestion)
-    )
+            _check_names(value, tenants, f"{field_path}.", if_misspelt=if_misspelt)
+        elif check_member is _policy:
+            check_policy = retry_policy.check_spelling if if_misspelt else retry_policy.check_names
+            check_policy(value, field_path)
 
 
 def merge(stored: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:

@@ -114,7 +114,7 @@ class Executor:
         self._threads[threading.current_thread()] = run
         result, error, committed = None, None, False
         try:
-            if time.monotonic() - self._refreshed.at >= FRESH:
+            if run.started - self._refreshed.at >= FRESH:
                 refresh_connections()
             self._refreshed.at = NEVER
             contexts.enter(run.context)

@@ -410,7 +410,7 @@ class WorkerProcess:
             timeout = min(timeout, GIVE_BACK_AFTER)
         if (away := self._away_until - time.monotonic()) > 0:
             timeout = min(timeout, away)
-        if self._outcomes_pile_up() or (not self._in_flight.busy and self._is_draining()):
+        if self._outcomes_pile_up() or (self.is_stopped and not self._in_flight.busy):
             timeout = min(timeout, UNSTORED_CHECK_INTERVAL)
         if not self._heartbeat.registered:
             timeout = min(timeout, HEARTBEAT_CHECK_INTERVAL)
@@ -435,9 +435,6 @@ class WorkerProcess:
 
     def _outcomes_pile_up(self) -> bool:
         return self._in_flight.unstored >= MAX_UNSTORED
-
-    def _is_draining(self) -> bool:
-        return self._lifecycle.state is Directive.TERMINATE
 
     def _is_storing(self) -> bool:
         """Whether outcomes are not stored yet and the database takes them."""

@@ -459,11 +459,12 @@ class PostgreSQL(Dialect):
     def _claimed(
         self, connection: BaseDatabaseWrapper, name: str, values: Any, **parts: str
     ) -> list[tuple[Any, ...]]:
+        statement = self.sql[name]
         with connection.cursor() as cursor:
             # The driver reads the times, in C. Django's loader for them is Python: with it, they
             # took a sixth of what a worker computes for a short job.
             cursor.adapters.register_loader("timestamptz", _times())
-            cursor.execute(_SQL[name].format(**parts) if parts else _SQL[name], values)
+            cursor.execute(statement.format(**parts) if parts else statement, values)
             rows: list[tuple[Any, ...]] = cursor.fetchall()
             return rows
 
