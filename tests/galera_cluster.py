@@ -105,15 +105,7 @@ class Node:
             folder.mkdir()
             if _user():
                 shutil.chown(folder, ACCOUNT)
-        subprocess.run(
-            [
-                *(found[1], "--no-defaults", f"--datadir={self._home / 'data'}", *_user()),
-                *("--auth-root-authentication-method=normal", "--skip-test-db"),
-            ],
-            check=True,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-        )
+        mariadb_server.make_data(found[1], self._home / "data", _user())
 
     def command(self, group: list[Node]) -> list[str]:
         """Return the command that starts the server."""
@@ -143,20 +135,7 @@ class Node:
 
     def start(self, command: list[str]) -> None:
         """Start the server, which is not ready then; see `Cluster.wait`."""
-        read, self._pipe = os.pipe()
-        with self.log.open("ab") as log:
-            self._keeper = subprocess.Popen(
-                [
-                    *(sys.executable, "-I", "-S", str(Path(mariadb_server.__file__))),
-                    *(str(read), str(self._home), *command),
-                ],
-                pass_fds=[read],
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-        os.close(read)
+        self._keeper, self._pipe = mariadb_server.start_kept(self._home, command, self.log)
 
     def position(self, command: list[str]) -> str:
         """Return the last change that a server has which is down, as its operator asks for it."""

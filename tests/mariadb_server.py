@@ -61,6 +61,26 @@ def start(home: Path) -> str:
     server, install = found
     data = home / "data"
     user = [f"--user={_account()}"] if os.geteuid() == 0 else []
+    make_data(install, data, user)
+    socket = home / "socket"
+    command = [
+        *(server, "--no-defaults", f"--datadir={data}", f"--socket={socket}"),
+        *(f"--pid-file={home / 'pid'}", *user, *_OPTIONS),
+        # A server that starts deletes the temporary tables of another one from a shared folder.
+        f"--tmpdir={data}",
+    ]
+    keeper, pipe = start_kept(home, command, home / "log")
+    atexit.register(_leave, pipe, keeper)
+    deadline = time.monotonic() + _START_SECONDS
+    while not socket.exists():
+        if keeper.poll() is not None or time.monotonic() > deadline:
+            raise RuntimeError(f"MariaDB did not start:\n{(home / 'log').read_text()[-2000:]}")
+        time.sleep(_POLL_SECONDS)
+    return str(socket)
+
+
+def make_data(install: str, data: Path, user: list[str]) -> None:
+    """Make the folder of a server's data, with a root that needs no password."""
     subprocess.run(
         [
             *(install, "--no-defaults", f"--datadir={data}", *user),
@@ -70,33 +90,23 @@ def start(home: Path) -> str:
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
     )
-    socket = home / "socket"
+
+
+def start_kept(home: Path, command: list[str], log: Path) -> tuple[subprocess.Popen[bytes], int]:
+    """Start a server with its keeper; return that, and the end of its pipe to be kept open."""
     read, write = os.pipe()
-    log = os.open(home / "log", os.O_WRONLY | os.O_CREAT, 0o600)
-    # In a session of its own: Ctrl-C in the terminal is not meant for the server.
-    keeper = subprocess.Popen(
-        [
-            *(sys.executable, "-I", "-S", __file__, str(read), str(home)),
-            *(server, "--no-defaults", f"--datadir={data}", f"--socket={socket}"),
-            *(f"--pid-file={home / 'pid'}", *user, *_OPTIONS),
-            # A server that starts deletes the temporary tables of another one from a shared folder.
-            f"--tmpdir={data}",
-        ],
-        pass_fds=[read],
-        stdin=subprocess.DEVNULL,
-        stdout=log,
-        stderr=log,
-        start_new_session=True,
-    )
+    with open(log, "ab", opener=lambda path, flags: os.open(path, flags, 0o600)) as output:
+        # In a session of its own: Ctrl-C in the terminal is not meant for the server.
+        keeper = subprocess.Popen(
+            [sys.executable, "-I", "-S", __file__, str(read), str(home), *command],
+            pass_fds=[read],
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
     os.close(read)
-    os.close(log)
-    atexit.register(_leave, write, keeper)
-    deadline = time.monotonic() + _START_SECONDS
-    while not socket.exists():
-        if keeper.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"MariaDB did not start:\n{(home / 'log').read_text()[-2000:]}")
-        time.sleep(_POLL_SECONDS)
-    return str(socket)
+    return keeper, write
 
 
 def _account() -> str:
