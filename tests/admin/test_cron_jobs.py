@@ -182,7 +182,7 @@ def test_each_is_paused_and_resumed_also_one_of_code(make: Any) -> None:
 
 
 def test_one_of_code_is_not_edited_and_not_removed() -> None:
-    in_code()
+    expression = in_code().expression
     client = root()
 
     page = text(client, f"{LIST}in-code/change/")
@@ -192,7 +192,7 @@ def test_one_of_code_is_not_edited_and_not_removed() -> None:
     assert client.post(f"{LIST}in-code/edit/", FORM).status_code == 404
     refused = client.post(f"{LIST}action/remove/", {"key": "in-code", "confirmed": "1"})
     assert "declared in code" in said(refused)
-    assert CronJob.objects.get().expression == "@hourly"
+    assert CronJob.objects.get().expression == expression
 
 
 def test_one_is_created() -> None:
@@ -274,7 +274,7 @@ def test_one_is_removed_after_a_question() -> None:
 
 
 def test_an_operator_runs_and_pauses_and_an_administrator_edits() -> None:
-    register("report")
+    register("report", "@hourly")
     operator = staff("view_cronjob", "operate_job", name="operator")
     page = text(operator, f"{LIST}report/change/")
     assert "/action/run/" in page
