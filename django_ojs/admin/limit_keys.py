@@ -17,6 +17,7 @@ from django.utils.translation import gettext_lazy, ngettext, pgettext
 
 from django_ojs.admin import limit_key_text
 from django_ojs.admin.base import granted_scopes
+from django_ojs.admin.edit_conflict import EditConflictMixin
 from django_ojs.admin.operator_views import OperatorViews
 from django_ojs.formatting import (
     absolute_time,
@@ -91,7 +92,7 @@ class KeyChangeList(ChangeList):
         return super().url_for_result(result)
 
 
-class OverrideForm(_Form):
+class OverrideForm(EditConflictMixin, _Form):
     """The rules are those of the HTTP API."""
 
     concurrency = forms.IntegerField(
@@ -142,6 +143,8 @@ class OverrideForm(_Form):
             )
         if not self.instance.is_in_force:
             self.initial["override_until"] = None
+        if self.instance.pk:
+            self.detect_edit_conflicts()
 
     def clean(self) -> dict[str, Any]:
         values = super().clean() or self.cleaned_data
