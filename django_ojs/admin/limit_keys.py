@@ -320,7 +320,7 @@ class LimitKeyAdmin(OperatorViews, _Admin):
 
     @admin.display(description=gettext_lazy("rescheduled"))
     def rescheduled(self, row: LimitKey) -> str:
-        # Rescheduled jobs do not wait, so the key would look idle.
+        # Rescheduled jobs wait, and may be far from due.
         until = row.rescheduled_until
         left = None if until is None else until - timezone.now()
         if left is None or left.total_seconds() <= 0:

@@ -237,6 +237,13 @@ class Job(StoredModel):
                 name="ojs_job_limit_waiting",
                 condition=Q(limit_key__isnull=False, state="available"),
             ),
+            # The jobs of a key that it has rescheduled, or that are retried after its pause.
+            models.Index(
+                "limit_key",
+                "due_at",
+                name="ojs_job_limit_due",
+                condition=Q(limit_key__isnull=False, state__in=_DUE),
+            ),
             # FETCH by turns: the tenants of a priority, and the jobs of each. Jobs that are held at
             # a limit by key are left out.
             models.Index(

@@ -53,9 +53,14 @@ def test_an_operator_finds_what_a_key_holds_back_pauses_it_and_lets_it_go() -> N
     assert (misspelt.code, "Did you mean free?" in misspelt.err) == (2, True)
     assert "No job of free starts before 2" in run("limits", "pause", "free", "--for", "30m").out
     assert claim() == []
+    # A job that is due before the end of the pause waits for it too.
+    for minutes in (10, 50):
+        at = timezone.now() + timedelta(minutes=minutes)
+        push(queue="carrier", rate_limit={"key": "free", "concurrency": 9}, scheduled_at=at)
     (shown,) = run("limits", "show", "free", "--json").json["limits"]
     left = parse_timestamp(shown["paused_until"], "at") - timezone.now()
     assert timedelta(minutes=20) < left <= timedelta(minutes=30)
+    assert shown["waiting"] == 2
     shorter = run("limits", "pause", "free", "--for", "1m", "--json").json["limits"]
     assert shorter[0]["paused_until"] == shown["paused_until"]
     text = run("limits", "show", "free", "carrier:7").out
