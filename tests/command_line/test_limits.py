@@ -7,9 +7,10 @@ from datetime import timedelta
 import pytest
 from django.utils import timezone
 
-from django_ojs.models import AuditEntry, Event
-from django_ojs.operations import fetch, limit_keys
-from django_ojs.spec.times import parse_timestamp
+from django_ojs.models import AuditEntry, Event, Job
+from django_ojs.operations import fail, fetch, limit_keys
+from django_ojs.spec.failure import Failure
+from django_ojs.spec.times import format_timestamp, parse_timestamp
 from tests.command_line.run import ojs as run
 from tests.factories import WORKER, push, worker
 
@@ -73,13 +74,22 @@ def test_an_operator_finds_what_a_key_holds_back_pauses_it_and_lets_it_go() -> N
     assert "carrier:7 is not paused." in resumed
     assert claim() == ["free"]
 
+    # The job that says that its service refuses calls waits for the end of the pause as well.
+    until = format_timestamp(timezone.now() + timedelta(hours=2))
+    running = Job.objects.filter(limit_key="carrier:7", state="active").first()
+    assert running is not None
+    fail.fail(running.pk, Failure.parse({"type": "Busy", "rate_limit_until": until}))
+    (shown,) = run("limits", "show", "carrier:7", "--json").json["limits"]
+    assert (shown["active"], shown["waiting"]) == (1, 4)
+
     limit_keys.override("free", {"concurrency": 0}, until=timezone.now() + timedelta(hours=1))
     assert "0 at the same time, until 2" in run("limits", "show", "free").out
     assert "free" in run("limits", "list").out
     # Who did it is in the audit trail; the event about pauses is for those of handlers.
     trail = AuditEntry.objects.filter(object_type="limit_key").order_by("pk")
     assert [entry.action for entry in trail][:2] == ["limit_key.paused", "limit_key.opened"]
-    assert not Event.objects.filter(type="rate_limit.dynamic_adjusted").exists()
+    (event,) = Event.objects.filter(type="rate_limit.dynamic_adjusted")
+    assert event.subject == "carrier:7"
 
 
 @pytest.mark.once

@@ -14,6 +14,7 @@ from django_ojs.operations.webhooks.subscriptions import Subscription
 from django_ojs.spec.events import EventType
 from django_ojs.spec.ids import uuid7
 from django_ojs.spec.webhooks import DISABLED_AFTER
+from tests.admin.users import root
 from tests.command_line.run import ojs as run
 from tests.webhooks.conftest import LOOPBACK, Receiver
 
@@ -46,6 +47,11 @@ def test_an_operator_finds_a_disabled_webhook_and_has_it_work_again(
     assert len(lines) == 3
     assert all(text in lines[1] for text in (str(webhook.pk), "disabled by failures", " dead "))
     assert " active " in lines[2]
+    # Whoever does not look for it is told: by the doctor, and by the overview of the admin.
+    assert "webhooks enable ID" in run("doctor", "--only", "queues").out
+    overview = root().get("/admin/django_ojs/overview/").content.decode()
+    assert "1 webhook is disabled</b> because its deliveries failed" in overview
+    assert '<a href="/admin/django_ojs/webhook/"' in overview
     shown = run("webhooks", "show", webhook.pk)
     assert "responded with 410" in shown.out
     assert f"manage.py ojs webhooks retry {job.pk}" in shown.out
@@ -65,6 +71,7 @@ def test_an_operator_finds_a_disabled_webhook_and_has_it_work_again(
     assert run("webhooks", "test", webhook.pk).code == 0
     assert receiver.received[-1].event["type"] == "webhook.test"
     assert "gets the events from now on" in run("webhooks", "enable", webhook.pk).out
+    assert "webhooks enable" not in run("doctor", "--only", "queues").out
     stored = Webhook.objects.get(pk=webhook.pk)
     assert (stored.active, stored.failures, stored.disabled_at) == (True, 0, None)
     assert "1 delivery is sent again" in run("webhooks", "retry", f"del_{job.pk}").out
