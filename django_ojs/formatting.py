@@ -1,6 +1,7 @@
 """Numbers and times in few characters, in the language of the reader."""
 
 import signal
+from collections.abc import Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, Final
@@ -12,6 +13,7 @@ from django.utils.translation import pgettext, pgettext_lazy
 
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.texts import Translatable
+from django_ojs.spec.times import parse_duration
 
 if TYPE_CHECKING:
     from django_stubs_ext import StrOrPromise as StrOrPromise
@@ -144,6 +146,25 @@ def duration(value: timedelta | float | None) -> str:
 
 def _in_unit(number: str, unit: Any) -> str:
     return str(unit % {"number": number}).replace(" ", THIN)
+
+
+def limits_in_words(policy: Mapping[str, Any]) -> str:
+    """Show the limits of a limit key; nothing for none."""
+    parts = []
+    if policy.get("concurrency") is not None:
+        parts.append(_("%(count)s at the same time") % {"count": grouped(policy["concurrency"])})
+    for name in ("rate", "throttle"):
+        if given := policy.get(name):
+            text = (
+                _("%(count)s in %(period)s, evenly spaced")
+                if name == "throttle"
+                else _("%(count)s in %(period)s")
+            )
+            period = duration(parse_duration(given["period"], name))
+            parts.append(text % {"count": grouped(given["limit"]), "period": period})
+    if policy.get("max_per_second"):
+        parts.append(_("%(count)s a second") % {"count": grouped(policy["max_per_second"])})
+    return "; ".join(parts)
 
 
 def absolute_time(moment: datetime | None) -> str:

@@ -17,6 +17,7 @@ from django.utils.translation import ngettext
 
 from django_ojs.formatting import StrOrPromise, error_message
 from django_ojs.models import Queue, Worker
+from django_ojs.operations.queues.rows import is_deleted
 from django_ojs.spec.errors import Conflict, NotFound, OJSError
 from django_ojs.spec.scopes import Scope
 from django_ojs.storage import database, locations
@@ -164,7 +165,8 @@ def _run_in_each(action: Action, request: HttpRequest, obj: Any, values: Mapping
         # As it is in this database: it may be paused in one of them only.
         here = obj
         if isinstance(obj, Queue):
-            here = Queue.primary.filter(pk=obj.pk).first() or Queue(pk=obj.pk)
+            found = Queue.primary.filter(pk=obj.pk).first()
+            here = Queue(pk=obj.pk) if found is None or is_deleted(found) else found
         return {alias: action.run(request, here, values)}
 
     texts = locations.in_each(run, needless=(Skipped, Conflict, NotFound), add=dict.__or__)

@@ -17,6 +17,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, pgettext, pgettext_lazy
 
 from django_ojs.admin.base import granted_scopes
+from django_ojs.admin.edit_conflict import EditConflictMixin
 from django_ojs.admin.form_fields import NamesField
 from django_ojs.admin.operator_views import with_operator
 from django_ojs.admin.secret_page import SecretPageAdmin
@@ -51,7 +52,7 @@ class QueueNamesField(NamesField):
             raise forms.ValidationError(error_message(error)) from None
 
 
-class ApiKeyForm(_Form):
+class ApiKeyForm(EditConflictMixin, _Form):
     """A user can grant only scopes that the user has."""
 
     scopes = forms.MultipleChoiceField(
@@ -66,6 +67,11 @@ class ApiKeyForm(_Form):
     class Meta:
         model = ApiKey
         fields = ("name", "scopes", "queues", "expires_at")
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        if not self.instance._state.adding:
+            self.detect_edit_conflicts()
 
     def clean_name(self) -> str:
         # A line break would forge a line of a log.
@@ -161,7 +167,8 @@ class ApiKeyAdmin(SecretPageAdmin):
 
     def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
         if change:
-            super().save_model(request, obj, form, change)
+            # The others may have changed meanwhile: it was used, or revoked.
+            obj.save(update_fields=form.changed_data)
             old, new = form.initial, form.cleaned_data
             audit_trail.record(
                 "api_key.changed",

@@ -10,6 +10,7 @@ from django import forms
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext_lazy
 
+from django_ojs.admin.edit_conflict import EditConflictMixin
 from django_ojs.admin.form_fields import LinesField, NamesField
 from django_ojs.conf import settings
 from django_ojs.formatting import StrOrPromise, error_message, number
@@ -54,6 +55,9 @@ class _TimeField(forms.CharField):
         text = str(super().clean(value))
         return int(text) if text.isdecimal() and text.isascii() else text
 
+    def has_changed(self, initial: Any, data: Any) -> bool:
+        return super().has_changed(None if initial is None else str(initial), data)
+
 
 def _period(label: StrOrPromise, help_text: StrOrPromise) -> forms.Field:
     return forms.CharField(required=False, label=label, help_text=help_text, max_length=100)
@@ -64,7 +68,7 @@ def _number(label: StrOrPromise, help_text: StrOrPromise = "", **kwargs: Any) ->
     return forms.IntegerField(required=False, label=label, help_text=help_text, **kwargs)
 
 
-class ConfigureForm(forms.Form):
+class ConfigureForm(EditConflictMixin, forms.Form):
     """An empty field falls back to the settings or the default policy."""
 
     max_depth = _number(
@@ -134,15 +138,17 @@ class ConfigureForm(forms.Form):
         self.fields["max_envelope_bytes"].help_text = _(
             "Size of a job's envelope; at most %(limit)s. 0: the limit of the server."
         ) % {"limit": limit}
+        self.detect_edit_conflicts()
 
     def clean(self) -> dict[str, Any]:
+        """Check all values, and return those that the user has changed."""
         values = super().clean() or self.cleaned_data
         if not self.errors:
             try:
                 check(_with({}, values), max_envelope_bytes=settings().limits.envelope_bytes)
             except OJSError as error:
                 self.add_error(_field_of(error), f"{error_message(error)}.")
-        return values
+        return {name: value for name, value in values.items() if name in self.changed_data}
 
 
 def own_values(queue: Queue) -> dict[str, Any]:
@@ -161,7 +167,8 @@ def own_values(queue: Queue) -> dict[str, Any]:
 
 def changed_values(queue: Queue, values: Mapping[str, Any]) -> dict[str, Any]:
     """Return the values of a submitted form that are not those stored for the queue."""
-    return {name: values[name] for name, own in own_values(queue).items() if values[name] != own}
+    own = own_values(queue)
+    return {name: value for name, value in values.items() if value != own[name]}
 
 
 def changes(queue: Queue, changed: Mapping[str, Any]) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django_ojs.admin.base import Button, OperatorModelAdmin
 from django_ojs.admin.bulk_actions import bulk_buttons
 from django_ojs.admin.job_list import filter_query
-from django_ojs.models import ApiKey, DeadLetterJob, Job, LimitKey, Queue, Worker
+from django_ojs.models import ApiKey, DeadLetterJob, Job, LimitKey, Queue, Webhook, Worker
 from django_ojs.operations.figures.health import Finding
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import OJSError
@@ -118,6 +118,17 @@ def _limit_drops(page: OperatorModelAdmin, request: HttpRequest, _finding: Findi
     return limit_keys(page, request)
 
 
+def _webhooks(page: OperatorModelAdmin, request: HttpRequest, _finding: Finding) -> list[Button]:
+    try:
+        webhooks: Any = page.admin_site.get_model_admin(Webhook)
+    except NotRegistered:
+        return []
+    if not webhooks.has_view_permission(request):
+        return []
+    url = page.url("changelist", model="webhook")
+    return [Button(label=_("Webhooks"), url=url, destructive=False, is_link=True)]
+
+
 def _key_expires(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
     if finding.key is None or finding.key.replaced_by:
         return _key(page, request, finding)
@@ -169,6 +180,7 @@ _REMEDIES: Final[dict[str, _Remedy]] = {
     "failing": _failing,
     "dead_letters": _dead_letters,
     "limit_drops": _limit_drops,
+    "webhooks": _webhooks,
     "key_expires": _key_expires,
     "key_refused": _key,
     "paused": lambda page, request, finding: resume(page, request, finding.queue or ""),

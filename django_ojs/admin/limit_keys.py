@@ -7,7 +7,7 @@ from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
-from django.db.models import Q, QuerySet
+from django.db.models import QuerySet
 from django.http import HttpRequest
 from django.urls import NoReverseMatch
 from django.utils import timezone
@@ -17,6 +17,7 @@ from django.utils.translation import gettext_lazy, ngettext, pgettext
 
 from django_ojs.admin import limit_key_text
 from django_ojs.admin.base import granted_scopes
+from django_ojs.admin.edit_conflict import EditConflictMixin
 from django_ojs.admin.operator_views import OperatorViews
 from django_ojs.formatting import (
     absolute_time,
@@ -25,6 +26,7 @@ from django_ojs.formatting import (
     grouped,
     lazy_grouped,
     lazy_sentence,
+    limits_in_words,
 )
 from django_ojs.models import LimitKey
 from django_ojs.operations import limit_keys
@@ -32,7 +34,6 @@ from django_ojs.operations.access import audit
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.rate_limit_policy import check_key
 from django_ojs.spec.scopes import Scope
-from django_ojs.spec.times import parse_duration
 from django_ojs.storage import database, key_limits, key_use
 from django_ojs.storage.key_use import KeyStatus
 
@@ -91,7 +92,7 @@ class KeyChangeList(ChangeList):
         return super().url_for_result(result)
 
 
-class OverrideForm(_Form):
+class OverrideForm(EditConflictMixin, _Form):
     """The rules are those of the HTTP API."""
 
     concurrency = forms.IntegerField(
@@ -142,6 +143,8 @@ class OverrideForm(_Form):
             )
         if not self.instance.is_in_force:
             self.initial["override_until"] = None
+        if self.instance.pk:
+            self.detect_edit_conflicts()
 
     def clean(self) -> dict[str, Any]:
         values = super().clean() or self.cleaned_data
@@ -253,13 +256,7 @@ class LimitKeyAdmin(OperatorViews, _Admin):
                 # Otherwise the search would tell of a hidden key how it begins.
                 found = found.filter(pk__in=limit_key_text.visible(request, _keys(found)))
             return found, False
-        now = timezone.now()
-        is_overridden = ~Q(override={}) & (Q(override_until=None) | Q(override_until__gt=now))
-        has_dropped = Q(dropped_at__gt=now - key_limits.DROPPED_WITHIN)
-        shown = (
-            Q(limited_since__isnull=False) | Q(paused_until__gt=now) | is_overridden | has_dropped
-        )
-        return queryset.filter(shown), False
+        return queryset.filter(limit_keys.is_restricted()), False
 
     def has_add_permission(self, request: HttpRequest) -> bool:
         return self.has_change_permission(request)
@@ -292,7 +289,7 @@ class LimitKeyAdmin(OperatorViews, _Admin):
 
     @admin.display(description=gettext_lazy("limits"))
     def in_force(self, row: LimitKey) -> str:
-        return _limits(_status(row).policy) or pgettext("limits", "none")
+        return limits_in_words(_status(row).policy) or pgettext("limits", "none")
 
     @admin.display(description=gettext_lazy("active"))
     def active(self, row: LimitKey) -> str:
@@ -323,7 +320,7 @@ class LimitKeyAdmin(OperatorViews, _Admin):
 
     @admin.display(description=gettext_lazy("rescheduled"))
     def rescheduled(self, row: LimitKey) -> str:
-        # Rescheduled jobs do not wait, so the key would look idle.
+        # Rescheduled jobs wait, and may be far from due.
         until = row.rescheduled_until
         left = None if until is None else until - timezone.now()
         if left is None or left.total_seconds() <= 0:
@@ -344,7 +341,7 @@ class LimitKeyAdmin(OperatorViews, _Admin):
     def overridden(self, row: LimitKey) -> str:
         if not row.is_in_force:
             return self.get_empty_value_display()
-        limits = _limits(row.override)
+        limits = limits_in_words(row.override)
         if row.override_until is None:
             return limits
         return _("%(limits)s, until %(time)s") % {
@@ -376,21 +373,3 @@ def _keys(queryset: QuerySet[LimitKey]) -> list[str]:
 def _status(row: LimitKey) -> KeyStatus:
     status: KeyStatus = row.status  # type: ignore[attr-defined]  # of the list or the page
     return status
-
-
-def _limits(policy: Any) -> str:
-    parts = []
-    if policy.get("concurrency") is not None:
-        parts.append(_("%(count)s at the same time") % {"count": grouped(policy["concurrency"])})
-    for name in ("rate", "throttle"):
-        if given := policy.get(name):
-            text = (
-                _("%(count)s in %(period)s, evenly spaced")
-                if name == "throttle"
-                else _("%(count)s in %(period)s")
-            )
-            period = duration(parse_duration(given["period"], name))
-            parts.append(text % {"count": grouped(given["limit"]), "period": period})
-    if policy.get("max_per_second"):
-        parts.append(_("%(count)s a second") % {"count": grouped(policy["max_per_second"])})
-    return "; ".join(parts)

@@ -51,7 +51,8 @@ def _configure(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) ->
     changed = configure_form.changed_values(queue, values)
     if not changed:
         return lazy_sentence(gettext_lazy("Queue %(queue)s is unchanged."), queue=queue.name)
-    queues.configure(queue.name, configure_form.changes(queue, changed))
+    changes = configure_form.changes(queue, changed)
+    queues.configure(queue.name, changes, stored=queue.config)
     return lazy_sentence(
         gettext_lazy("Queue %(queue)s is configured: %(fields)s changed."),
         queue=queue.name,

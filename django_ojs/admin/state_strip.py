@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Final
 
@@ -79,5 +79,7 @@ def _visits(job: Job, attempts: Sequence[Attempt]) -> list[tuple[State, datetime
 
 
 def _run(started: datetime | None, waited: timedelta | None) -> list[tuple[State, datetime | None]]:
-    available = None if started is None or waited is None else started - waited
+    available = None
+    if started is not None and waited is not None:
+        available = started.astimezone(UTC) - waited
     return [(State.AVAILABLE, available), (State.ACTIVE, started)]

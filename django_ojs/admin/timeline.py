@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from django.utils.translation import pgettext
@@ -11,6 +11,7 @@ from django_ojs.models import Attempt, Job
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.spec.states import State
+from django_ojs.spec.times import elapsed
 
 #: The width of the axis, and of the shortest run, in units of the SVG.
 WIDTH: Final = 1000
@@ -51,10 +52,15 @@ def timeline(job: Job, attempts: Sequence[Attempt], now: datetime) -> list[Timel
     found = [_stored_run(job, attempts, index) for index in range(len(attempts))]
     if not attempts or attempts[-1].run != job.run:
         found += _latest_run(job)
-    times = [time for run in found for time in (run.started, run.finished) if time is not None]
+    times = [
+        time.astimezone(UTC)
+        for run in found
+        for time in (run.started, run.finished)
+        if time is not None
+    ]
     if not times:
         return []
-    first = min([job.created_at, *times])
+    first = min([job.created_at.astimezone(UTC), *times])
     last = max([*times, now] if job.state == State.ACTIVE else times)
     return [_positioned(run, first, last, now) for run in found[-MAX_RUNS:]]
 
@@ -73,7 +79,7 @@ def _stored_run(job: Job, attempts: Sequence[Attempt], index: int) -> TimelineRu
         started=started,
         finished=finished,
         waited=waited,
-        ran=None if started is None else finished - started,
+        ran=None if started is None else elapsed(started, finished),
         error=redacted(attempt.error) if isinstance(attempt.error, dict) else None,
         retried_in=None if delay is None else timedelta(milliseconds=delay),
     )
@@ -95,7 +101,7 @@ def _latest_run(job: Job) -> list[TimelineRun]:
             started=job.started_at,
             finished=job.finished_at,
             waited=job.waited,
-            ran=None if job.finished_at is None else job.finished_at - job.started_at,
+            ran=None if job.finished_at is None else elapsed(job.started_at, job.finished_at),
         )
     ]
 
@@ -112,17 +118,18 @@ def waited_before(job: Job, attempts: Sequence[Attempt], index: int) -> timedelt
     else:
         before = attempts[index - 1]
         delay = before.retry_delay_ms
-        began = None if delay is None else before.finished_at + timedelta(milliseconds=delay)
-    return None if began is None else max(timedelta(0), attempt.started_at - began)
+        ended = before.finished_at.astimezone(UTC)
+        began = None if delay is None else ended + timedelta(milliseconds=delay)
+    return None if began is None else max(timedelta(0), elapsed(began, attempt.started_at))
 
 
 def _positioned(run: TimelineRun, first: datetime, last: datetime, now: datetime) -> TimelineRun:
-    length = max((last - first).total_seconds(), 0.001)
+    length = max(elapsed(first, last).total_seconds(), 0.001)
 
     def at(moment: datetime) -> float:
-        return (moment - first).total_seconds() / length * WIDTH
+        return elapsed(first, moment).total_seconds() / length * WIDTH
 
-    started = run.started or run.finished or now
+    started = (run.started or run.finished or now).astimezone(UTC)
     start, end = at(started), at(run.finished or now)
     waited = at(started - run.waited) if run.waited is not None else start
     start = min(start, WIDTH - _MIN_WIDTH)

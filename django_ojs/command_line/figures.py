@@ -26,7 +26,7 @@ from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.operations.workers import registry
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State
-from django_ojs.spec.times import format_timestamp
+from django_ojs.spec.times import elapsed, format_timestamp
 from django_ojs.storage import database, replica
 from django_ojs.storage.figures import oldest_available, rollup_queries
 from django_ojs.storage.figures.counts import ByState
@@ -218,8 +218,9 @@ def age(since: datetime | None, now: datetime) -> str:
     """Return how long ago a time was; for one in the future, "in" and how long until then."""
     if since is None:
         return NONE
-    text = short_duration(abs((now - since).total_seconds()))
-    return text if since <= now else _("in %(duration)s") % {"duration": text}
+    ago = elapsed(since, now)
+    text = short_duration(abs(ago.total_seconds()))
+    return text if ago.total_seconds() >= 0 else _("in %(duration)s") % {"duration": text}
 
 
 def short_duration(seconds: float) -> str:

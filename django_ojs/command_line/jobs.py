@@ -24,7 +24,7 @@ from django_ojs.spec.errors import NotFound, OJSError
 from django_ojs.spec.failure import with_code
 from django_ojs.spec.ids import parse_id
 from django_ojs.spec.states import State
-from django_ojs.spec.times import format_timestamp
+from django_ojs.spec.times import elapsed, format_timestamp
 
 _STYLES: Final = {
     State.ACTIVE: "blue",
@@ -280,7 +280,7 @@ def _show_attempts(console: Console, job: Job, *, with_payload: bool) -> None:
         shown = redacted(each.error) if with_payload else None
         if isinstance(shown, dict):
             error = f"{error}: {shown.get('message', '')}"
-        ran = None if each.started_at is None else each.finished_at - each.started_at
+        ran = None if each.started_at is None else elapsed(each.started_at, each.finished_at)
         rows.append(
             [
                 str(each.attempt),

@@ -519,6 +519,21 @@ class Migration(migrations.Migration):
                         name="ojs_job_limit_waiting",
                     ),
                     models.Index(
+                        models.F("limit_key"),
+                        models.F("due_at"),
+                        condition=models.Q(
+                            ("limit_key__isnull", False),
+                            (
+                                "state__in",
+                                [
+                                    django_ojs.spec.states.State["SCHEDULED"],
+                                    django_ojs.spec.states.State["RETRYABLE"],
+                                ],
+                            ),
+                        ),
+                        name="ojs_job_limit_due",
+                    ),
+                    models.Index(
                         models.F("queue"),
                         models.OrderBy(models.F("priority"), descending=True),
                         models.F("tenant_id"),

@@ -16,6 +16,7 @@ from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.rate_limit import Hold
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import TERMINAL, WAITING, State
+from django_ojs.spec.times import elapsed
 
 STATES = [
     (State.SCHEDULED.value, _("Scheduled")),
@@ -237,6 +238,13 @@ class Job(StoredModel):
                 name="ojs_job_limit_waiting",
                 condition=Q(limit_key__isnull=False, state="available"),
             ),
+            # The jobs of a key that it has rescheduled, or that are retried after its pause.
+            models.Index(
+                "limit_key",
+                "due_at",
+                name="ojs_job_limit_due",
+                condition=Q(limit_key__isnull=False, state__in=_DUE),
+            ),
             # FETCH by turns: the tenants of a priority, and the jobs of each. Jobs that are held at
             # a limit by key are left out.
             models.Index(
@@ -318,7 +326,7 @@ class Job(StoredModel):
         """How long it was available before its latest run, or None if it never ran."""
         if self.started_at is None or self.enqueued_at is None:
             return None
-        return self.started_at - self.enqueued_at
+        return elapsed(self.enqueued_at, self.started_at)
 
     @property
     def checkpoint(self) -> checkpoint.SavedCheckpoint | None:

@@ -2,10 +2,10 @@
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
-from django.db.models import Count
+from django.db.models import Count, Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -15,12 +15,14 @@ from django_ojs.spec import times
 from django_ojs.spec.errors import InvalidRequest, NotFound
 from django_ojs.spec.rate_limit_policy import LIMITS, check_key, parse_override
 from django_ojs.spec.texts import Translatable as _
-from django_ojs.storage import database, key_use, limit_journal, sums
+from django_ojs.storage import database, key_limits, key_use, limit_journal, sums
 from django_ojs.storage.key_use import STRATEGIES, KeyStatus
 
 #: More waiting jobs of a key, and more keys, are not counted.
 MOST_WAITING: Final = 10_000
 MOST_KEYS: Final = 10_000
+#: The longest pause by an operator.
+LONGEST_PAUSE: Final = timedelta(days=31)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -54,6 +56,25 @@ def listing(*, offset: int, limit: int) -> KeyPage:
         total=min(len(keys), MOST_KEYS),
         capped=len(keys) > MOST_KEYS,
     )
+
+
+def restricted(*, offset: int, limit: int) -> KeyPage:
+    """Return a page of the keys at their limit, paused, overridden or with jobs dropped lately."""
+    found = LimitKey.primary.filter(is_restricted()).order_by("pk").values_list("pk", flat=True)
+    total = found.order_by()[: MOST_KEYS + 1].count()
+    return KeyPage(
+        keys=key_use.status_of(list(found[offset : offset + limit]), most=MOST_WAITING + 1),
+        total=min(total, MOST_KEYS),
+        capped=total > MOST_KEYS,
+    )
+
+
+def is_restricted() -> Q:
+    """Return the condition for keys at their limit, paused, overridden or with jobs dropped."""
+    now = timezone.now()
+    is_overridden = ~Q(override={}) & (Q(override_until=None) | Q(override_until__gt=now))
+    has_dropped = Q(dropped_at__gt=now - key_limits.DROPPED_WITHIN)
+    return Q(limited_since__isnull=False) | Q(paused_until__gt=now) | is_overridden | has_dropped
 
 
 def override(key: str, limits: Mapping[str, Any], *, until: datetime | None = None) -> None:
@@ -107,6 +128,33 @@ def remove_override(key: str) -> bool:
         return False
     _store(key, {}, None)
     return True
+
+
+def pause(keys: Collection[str], duration: timedelta) -> None:
+    """Let no job of these keys start for so long. A pause that lasts longer stays as it is.
+
+    Raises InvalidRequest.
+    """
+    if not timedelta(0) < duration <= LONGEST_PAUSE:
+        rule = _("must be at most %(days)s days", days=LONGEST_PAUSE.days)
+        raise InvalidRequest.of("duration", rule)
+    for key in keys:
+        check_key(key, "key")
+        _pause(key, duration)
+
+
+@database.write_transaction
+def _pause(key: str, duration: timedelta) -> None:
+    paused = LimitKey.primary.filter(pk=key, paused_until__gt=Now())
+    before = paused.values_list("paused_until", flat=True).first()
+    limit_journal.pause(key, duration)
+    after = LimitKey.primary.values_list("paused_until", flat=True).get(pk=key)
+    if after != before:
+        moments = [
+            None if each is None else times.format_timestamp(each) for each in (before, after)
+        ]
+        changes = {"paused_until": (moments[0], moments[1])}
+        audit_trail.record("limit_key.paused", key, changes=changes)
 
 
 @database.write_transaction

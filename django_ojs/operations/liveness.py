@@ -16,6 +16,7 @@ from django_ojs.models import Worker
 from django_ojs.operations.events import publish
 from django_ojs.spec.errors import PermissionDenied
 from django_ojs.spec.events import EventType
+from django_ojs.spec.times import elapsed
 from django_ojs.storage import database, raw_queries
 from django_ojs.storage.dialects.expressions import Milliseconds
 
@@ -160,7 +161,7 @@ def after_fetch(
     elif (
         known.owner != principal.id
         # Not with every FETCH: a worker may poll many times a second.
-        or now - known.seen_at > known.dead_after_ms * _MILLISECOND / 10
+        or elapsed(known.seen_at, now) > known.dead_after_ms * _MILLISECOND / 10
     ):
         _update(worker, seen_at=Now(), owner=principal.id)
 
@@ -209,7 +210,7 @@ def _silence(worker_id: str) -> timedelta:
         return MISSED_BEATS * known.beat_interval_ms * _MILLISECOND
     return max(
         SHORTEST_SILENCE,
-        MISSED_BEATS * (known.now - known.beat_at),
+        MISSED_BEATS * elapsed(known.beat_at, known.now),
         # An extra beat, for example by a handler, is no shorter interval: the limit falls slowly.
         known.dead_after_ms * _MILLISECOND / 2,
     )

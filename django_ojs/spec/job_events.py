@@ -13,7 +13,7 @@ from django_ojs.spec.envelope import StoredJob
 from django_ojs.spec.events import EventType, NewEvent
 from django_ojs.spec.failure import clean
 from django_ojs.spec.states import State
-from django_ojs.spec.times import format_timestamp
+from django_ojs.spec.times import elapsed, format_timestamp
 
 MAX_MESSAGE_CHARACTERS: Final = 1_000
 _MAX_TRACE_ID_CHARACTERS: Final = 64
@@ -179,4 +179,4 @@ def _time(moment: datetime | None) -> str | None:
 def _milliseconds(start: datetime | None, end: datetime | None) -> int:
     if start is None or end is None:
         return 0
-    return max(0, (end - start) // timedelta(milliseconds=1))
+    return max(0, elapsed(start, end) // timedelta(milliseconds=1))

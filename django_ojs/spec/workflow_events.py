@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django_ojs.spec.events import EventType, NewEvent
 from django_ojs.spec.job_events import error_of
-from django_ojs.spec.times import format_timestamp
+from django_ojs.spec.times import elapsed, format_timestamp
 
 
 class WorkflowLike(Protocol):
@@ -133,7 +133,7 @@ def ended(workflow: WorkflowLike, failed: StepLike | None = None) -> NewEvent:
 def _duration(of: WorkflowLike | StepLike) -> dict[str, Any]:
     if of.started_at is None or of.finished_at is None:
         return {}
-    seconds = (of.finished_at - of.started_at).total_seconds()
+    seconds = elapsed(of.started_at, of.finished_at).total_seconds()
     return {"duration_ms": max(0, round(seconds * 1000))}
 
 

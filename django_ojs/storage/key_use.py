@@ -123,7 +123,8 @@ class KeyStatus:
     #: The limits of one of its jobs, with its override.
     policy: Mapping[str, Any]
     use: KeyUse
-    #: Up to a number.
+    #: Available jobs, rescheduled ones, and those that are due before its pause ends; up to a
+    #: number.
     waiting: int
     #: None where nothing is kept of the key.
     row: LimitKey | None

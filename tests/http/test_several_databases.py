@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.db import transaction
+from django.db import OperationalError, transaction
 from django.test import Client, override_settings
 
 import django_ojs as ojs
 from django_ojs.models import Job, Queue, Worker
 from django_ojs.operations import ack, queues
 from django_ojs.operations import fetch as fetching
+from django_ojs.operations.jobs import bulk
 from django_ojs.spec.errors import WrongDatabase
+from django_ojs.storage import database
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.figures import rollups
 from tests.factories import held
@@ -119,6 +122,29 @@ def test_jobs_that_are_named_by_id_are_changed_where_they_are() -> None:
     here = api.post("admin/jobs/bulk/delete?database=other", body).ok()
     assert (here["deleted"], here["failed"]) == (1, 2)
     assert len(states("default")) == 1
+
+
+@pytest.mark.parametrize("away", ALIASES)
+def test_a_database_that_goes_away_has_changed_what_it_had_changed(
+    away: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(bulk, "CHUNK", 2)
+    keys = [push(alias) for alias in ALIASES for _ in range(3)]
+    run, steps = bulk.BulkStep.run, Counter[str]()
+
+    def interrupted(step: Any, keys: Any) -> Any:
+        steps[alias := database.alias()] += 1
+        if (alias, steps[alias]) == (away, 2):
+            raise OperationalError("server closed the connection unexpectedly")
+        return run(step, keys)
+
+    monkeypatch.setattr(bulk.BulkStep, "run", interrupted)
+    done = api.post("admin/jobs/bulk/cancel", {"job_ids": keys, "confirm": True}).ok()
+    changed = Job.objects.using(away).filter(state="cancelled").count()
+    assert (changed, done["matched"], done["cancelled"], done["failed"]) == (2, 6, 5, 1), done
+    (left,) = done["errors"]
+    assert states(away)[left["job_id"]] == "available"
+    assert "does not respond" in left["error"]
 
 
 def test_a_batch_is_stored_in_the_database_that_one_job_would_be_stored_in() -> None:

@@ -187,7 +187,17 @@ def _texts(each: health.Finding) -> tuple[str, str, str]:
                 )
                 % values,
                 _("They are discarded, because on_limit of their limits is drop."),
-                _("See the limit keys in the admin. Raise the limits, or let jobs wait."),
+                _("See `manage.py ojs limits list`. Raise the limits, or let jobs wait."),
+            )
+        case "webhooks":
+            return (
+                _("Webhooks that are disabled because their deliveries failed: %(number)s.")
+                % values,
+                _("Their receivers get no events."),
+                _(
+                    "`manage.py ojs webhooks list` has them, and `webhooks show ID` the errors; "
+                    "when the receiver works again, `webhooks enable ID`."
+                ),
             )
         case "paused":
             found = (

@@ -19,9 +19,11 @@ from django_ojs.command_line import (
     figures,
     indexes,
     jobs,
+    limits,
     other_queues,
     queues,
     transfer,
+    webhooks,
     workflows,
 )
 from django_ojs.command_line.console import Console, discard_output
@@ -44,6 +46,8 @@ Operate background jobs from a shell: what the admin does, and a check of the wh
   manage.py ojs show ID --args                      one job, its runs and its arguments
   manage.py ojs retry is:dead queue:email           retry all jobs of a search
   manage.py ojs workflows list --state running      the workflows, and how far each is
+  manage.py ojs limits list                         the limit keys that hold jobs back
+  manage.py ojs webhooks list                       the webhooks, and which are disabled
   manage.py ojs cron list                           the schedules, and when each runs next
   manage.py ojs doctor                              what is wrong, why it matters, what to do
 
@@ -67,6 +71,8 @@ SUBCOMMANDS: Final[dict[str, Subcommand]] = {
         *changes.SUBCOMMANDS,
         *workflows.SUBCOMMANDS,
         *queues.SUBCOMMANDS,
+        *limits.SUBCOMMANDS,
+        *webhooks.SUBCOMMANDS,
         *cron.SUBCOMMANDS,
         *deletion.SUBCOMMANDS,
         *transfer.SUBCOMMANDS,

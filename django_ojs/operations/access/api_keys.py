@@ -32,6 +32,7 @@ from django_ojs.spec.errors import (
 )
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.texts import Translatable as _
+from django_ojs.spec.times import elapsed
 from django_ojs.storage import api_keys as stored
 from django_ojs.storage import database
 
@@ -239,7 +240,7 @@ def _replace(
             details={"resource_type": "api_key"},
         )
     if expires is None and latest.expires_at is not None:
-        expires = latest.expires_at - latest.created_at
+        expires = elapsed(latest.created_at, latest.expires_at)
     new = _create(
         name=old.name,
         scopes=old.scopes,
@@ -304,7 +305,7 @@ def _get(prefix: str) -> ApiKey:
 
 def _note(key: Any, column: str) -> None:
     before = getattr(key, column)
-    if before is not None and key.now - before < _NOTED_EVERY:
+    if before is not None and elapsed(before, key.now) < _NOTED_EVERY:
         return
 
     # After the request's transaction, if it runs in one: requests with the same key must not wait

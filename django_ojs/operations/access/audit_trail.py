@@ -32,6 +32,7 @@ ACTIONS: Final = (
     *("cron.resumed", "cron.run", "worker.directed", "worker.deregistered", "workflow.cancelled"),
     *("api_key.created", "api_key.changed", "api_key.replaced", "api_key.revoked"),
     *("api_key.deleted", "limit_key.overridden", "limit_key.override_removed", "limit_key.opened"),
+    "limit_key.paused",
     *("webhook.created", "webhook.changed", "webhook.removed", "webhook.secret_rotated"),
     *("maintenance.started", "maintenance.ended", "outbox.requeued", "outbox.deleted"),
 )

@@ -10,6 +10,7 @@ from django.utils.translation import gettext as _
 
 from django_ojs.models import ApiKey
 from django_ojs.operations.access import api_keys
+from django_ojs.spec.times import elapsed
 from django_ojs.storage import database
 
 #: A key is about to expire in its last week, and in the last quarter of a shorter lifetime.
@@ -76,9 +77,9 @@ def _needs_operator(key: Any) -> bool:
         return False  # Refused once, and valid again.
     if key.replaced_by is not None:
         used_since: bool = key.last_used_at > key.replaced_at
-        return used_since and key.now - key.last_used_at < OLD_USED_WITHIN
-    left = key.expires_at - key.now
-    is_last_quarter: bool = left <= (key.expires_at - key.created_at) / 4
+        return used_since and elapsed(key.last_used_at, key.now) < OLD_USED_WITHIN
+    left = elapsed(key.now, key.expires_at)
+    is_last_quarter: bool = left <= elapsed(key.created_at, key.expires_at) / 4
     return left <= SOON and is_last_quarter
 
 

@@ -15,6 +15,7 @@ from django.db.models.functions import Now
 
 from django_ojs.models import Queue
 from django_ojs.spec.queue_config import Backpressure
+from django_ojs.spec.times import elapsed
 from django_ojs.storage import bounds
 from django_ojs.storage.bounds import Load
 
@@ -39,7 +40,7 @@ class Episode:
 
     def at(self, now: datetime) -> "Episode":
         """Return the episode as of now: without one that is over."""
-        return NONE if self.eased_at and now - self.eased_at >= ENDS_AFTER else self
+        return NONE if self.eased_at and elapsed(self.eased_at, now) >= ENDS_AFTER else self
 
     def after(self, pressure: float, threshold: float, full: bool, now: datetime) -> "Episode":
         """Return the episode after a check of the pressure."""

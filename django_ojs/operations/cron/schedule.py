@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import chain, islice, takewhile
 from typing import Final
@@ -65,6 +65,7 @@ def passed(
     `is_gap`: that is the moment of a change to summer time, which skips its occurrence. An interval
     counts from the occurrence before, so that its times do not drift.
     """
+    due_at, now = due_at.astimezone(UTC), now.astimezone(UTC)
     interval = parse_expression(expression).interval
     if interval is not None:
         missed = (now - due_at) // interval

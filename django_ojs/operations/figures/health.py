@@ -11,13 +11,13 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 from uuid import UUID
 
-from django.db.models import Count, Sum
+from django.db.models import Count, Min, Sum
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from django_ojs.conf import settings
 from django_ojs.formatting import StrOrPromise
-from django_ojs.models import Job, LimitKey
+from django_ojs.models import Job, LimitKey, Webhook
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.access import key_expiry
 from django_ojs.operations.access.key_expiry import KeyProblem
@@ -62,6 +62,7 @@ Kind = Literal[
     "failing",
     "dead_letters",
     "limit_drops",
+    "webhooks",
     "transaction",
     "replica",
     "paused",
@@ -115,6 +116,14 @@ class LimitDrops:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class DisabledWebhooks:
+    """Webhooks that are disabled because their deliveries failed, and since when the first is."""
+
+    number: int = 0
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class HeldBack:
     """A type of which jobs were claimed by workers that have no handler for it."""
 
@@ -132,6 +141,7 @@ class Observations:
     held_back: Sequence[HeldBack] = ()
     failing: Sequence[TypeFigures] = ()
     limit_drops: LimitDrops = LimitDrops()
+    disabled_webhooks: DisabledWebhooks = DisabledWebhooks()
 
 
 def observe() -> Observations:
@@ -142,6 +152,7 @@ def observe() -> Observations:
         held_back=held_back(),
         failing=rollup_queries.failing(minutes=FAILURE_MINUTES, limit=MOST_TYPES),
         limit_drops=limit_drops(),
+        disabled_webhooks=disabled_webhooks(),
     )
 
 
@@ -176,6 +187,12 @@ def limit_drops() -> LimitDrops:
     recent = LimitKey.primary.filter(dropped_at__gt=Now() - key_limits.DROPPED_WITHIN)
     found = recent.order_by()[:MOST].aggregate(jobs=Sum("dropped"), keys=Count("pk"))
     return LimitDrops(jobs=found["jobs"] or 0, keys=found["keys"])
+
+
+def disabled_webhooks() -> DisabledWebhooks:
+    """Return the webhooks that are disabled because of their failures. There are few webhooks."""
+    disabled = Webhook.primary.filter(active=False, disabled_at__isnull=False)
+    return DisabledWebhooks(**disabled.aggregate(number=Count("pk"), since=Min("disabled_at")))
 
 
 def oldest_transaction() -> timedelta | None:
@@ -273,6 +290,15 @@ def findings(
                 level=Level.FAIR,
                 number=observed.limit_drops.jobs,
                 of=observed.limit_drops.keys,
+            )
+        )
+    if observed.disabled_webhooks.number:
+        found.append(
+            Finding(
+                kind="webhooks",
+                level=Level.FAIR,
+                number=observed.disabled_webhooks.number,
+                since=observed.disabled_webhooks.since,
             )
         )
     if transaction is not None and transaction >= OLD:

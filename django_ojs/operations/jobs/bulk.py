@@ -4,7 +4,7 @@ Each job changes under the same conditions as in the single operation. A job tha
 transaction changed first is counted as failed, with the reason.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import reduce
@@ -191,45 +191,39 @@ def _run(action: StepAction, which: Which, within: frozenset[str] | None, limit:
                 details={"field": "job_ids", "max_batch_size": limit},
             )
         if keys and database.is_to_be_chosen():
-            return _run_where_they_are(action, keys, within, limit)
-    entry = _recorded(action, which)
+            return _run_where_they_are(action, keys, within)
     tally = _Tally(BulkStep(action, expected, within))
-    for start in range(0, min(len(keys), limit), CHUNK):
-        tally.take(keys[start : min(start + CHUNK, limit)])
+    _change(tally, which, keys[:limit])
+    return tally.summary(has_more=len(keys) > limit)
+
+
+def _change(tally: "_Tally", which: Which, keys: Sequence[UUID]) -> None:
+    entry = _recorded(tally.step.action, which)
+    for start in range(0, len(keys), CHUNK):
+        tally.take(keys[start : start + CHUNK])
     audit_trail.complete(entry, jobs=tally.succeeded, skipped=tally.failed)
-    return Summary(
-        action=action.name,
-        matched=tally.succeeded + tally.failed,
-        succeeded=tally.succeeded,
-        failed=tally.failed,
-        errors=tuple(tally.errors),
-        has_more=len(keys) > limit,
-    )
 
 
 def _run_where_they_are(
-    action: StepAction, keys: Sequence[UUID], within: frozenset[str] | None, limit: int
+    action: StepAction, keys: Sequence[UUID], within: frozenset[str] | None
 ) -> Summary:
     """Change jobs by their ids, each in the database that has it.
 
-    Raises the error of a database that does not respond only if nothing has changed.
+    Where one stops to respond, what it has changed before counts as changed. Raises its error only
+    if nothing has changed.
     """
     results: list[Summary] = []
     for alias, theirs in locations.by_database(Job, keys).items():
+        tally = _Tally(BulkStep(action, frozenset(State), within))
         try:
             with database.using(alias):
-                results.append(_run(action, theirs, within, limit))
+                _change(tally, theirs, theirs)
         except Error as error:
             locations.leave(alias, error)
-            if not results:
+            if not results and not tally.succeeded:
                 raise
-            refused = tuple(Refusal(job_id=key, error=AWAY) for key in theirs[:MAX_ERRORS])
-            number = len(theirs)
-            results.append(
-                Summary(
-                    action=action.name, matched=number, succeeded=0, failed=number, errors=refused
-                )
-            )
+            tally.leave_out(theirs[tally.taken :], AWAY)
+        results.append(tally.summary())
     result = reduce(Summary.plus, results)
     return replace(result, errors=result.errors[:MAX_ERRORS])
 
@@ -251,20 +245,43 @@ class _Tally:
     """Runs a step chunk by chunk, and adds up the results."""
 
     def __init__(self, step: BulkStep) -> None:
-        self._step = step
+        self.step = step
         self.succeeded = self.failed = 0
         self.errors: list[Refusal] = []
 
-    def take(self, keys: list[UUID]) -> None:
+    @property
+    def taken(self) -> int:
+        """The number of jobs so far."""
+        return self.succeeded + self.failed
+
+    def take(self, keys: Sequence[UUID]) -> None:
         """Run the step for these jobs."""
         try:
-            unchanged = self._step.run(keys).unchanged
+            unchanged = self.step.run(keys).unchanged
         except OperationalError as error:
             if not database.dialect().is_contention_error(error):
                 raise
             unchanged = dict.fromkeys(keys, BUSY)
         self.succeeded += len(keys) - len(unchanged)
+        self._refuse(unchanged)
+
+    def leave_out(self, keys: Sequence[UUID], reason: str) -> None:
+        """Count jobs as failed that no step has run for."""
+        self._refuse(dict.fromkeys(keys, reason))
+
+    def _refuse(self, unchanged: Mapping[UUID, str]) -> None:
         self.failed += len(unchanged)
         room = MAX_ERRORS - len(self.errors)
         reported = sorted(unchanged.items())[:room]
         self.errors += [Refusal(job_id=key, error=reason) for key, reason in reported]
+
+    def summary(self, *, has_more: bool = False) -> Summary:
+        """Return the result."""
+        return Summary(
+            action=self.step.action.name,
+            matched=self.taken,
+            succeeded=self.succeeded,
+            failed=self.failed,
+            errors=tuple(self.errors),
+            has_more=has_more,
+        )

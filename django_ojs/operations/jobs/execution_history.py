@@ -19,6 +19,7 @@ from django_ojs.spec import json, times
 from django_ojs.spec.failure import clean
 from django_ojs.spec.job_events import MAX_MESSAGE_CHARACTERS
 from django_ojs.spec.states import State
+from django_ojs.spec.times import elapsed
 from django_ojs.storage import database, transitions
 
 #: The latest unsuccessful runs that are in a history, which keeps it below 1,000 events (§6).
@@ -197,4 +198,4 @@ def _message(error: dict[str, Any]) -> str:
 
 
 def _milliseconds(start: datetime, end: datetime) -> int:
-    return max(0, (end - start) // _MILLISECOND)
+    return max(0, elapsed(start, end) // _MILLISECOND)

@@ -14,6 +14,7 @@ from django_ojs.models.workflow import WorkflowState
 from django_ojs.operations.delete import erase
 from django_ojs.operations.maintenance import job_retention
 from django_ojs.operations.maintenance.job_retention import Kind, Retention
+from django_ojs.spec.times import elapsed
 from django_ojs.storage import database
 from django_ojs.storage.database import BATCH
 from django_ojs.storage.dialects.expressions import OneOf
@@ -151,7 +152,7 @@ class QueuePruner:
         keys = [
             pk
             for pk, queue, original, finished_at, now in rows
-            if finished_at <= now - kept.of(queue, original)
+            if elapsed(finished_at, now) >= kept.of(queue, original)
         ]
         if keys:
             old = _outside_running_workflows(Job.primary.filter(OneOf("pk", keys)))

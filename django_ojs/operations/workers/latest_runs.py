@@ -13,6 +13,7 @@ from django_ojs.operations.jobs import listing
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.workers import ended
 from django_ojs.spec.states import State
+from django_ojs.spec.times import elapsed
 
 #: Jobs that completed last, and are read to find those of one worker.
 MOST_COMPLETED: Final = 10_000
@@ -42,7 +43,7 @@ class EndedRun:
     @property
     def lasted(self) -> timedelta | None:
         """The duration of the run, if its start is known."""
-        return None if self.started_at is None else self.finished_at - self.started_at
+        return None if self.started_at is None else elapsed(self.started_at, self.finished_at)
 
 
 def of(worker_id: str, *, limit: int = 20) -> list[EndedRun]:

@@ -12,6 +12,7 @@ from django_ojs.models import Workflow
 from django_ojs.models.workflow import StepState
 from django_ojs.operations.workflows.queries import steps_of
 from django_ojs.spec import times
+from django_ojs.spec.times import elapsed
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 _COLUMNS: Final = ("pk", "position", "callback", "state", "finished_at")
@@ -82,7 +83,7 @@ def history_of(workflow: Workflow) -> list[WorkflowEvent]:
     found.sort(key=lambda event: event.position)
     if workflow.finished_at is not None:
         last = max(ended)[1] if ended else last
-        duration = max(0, (workflow.finished_at - workflow.created_at) // _MILLISECOND)
+        duration = max(0, elapsed(workflow.created_at, workflow.finished_at) // _MILLISECOND)
         found.append(
             WorkflowEvent(
                 order=steps[-1][1] + 2,

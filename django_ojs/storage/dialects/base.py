@@ -374,7 +374,7 @@ class Dialect(Server):
     def limit_keys_waiting(
         self, connection: BaseDatabaseWrapper, keys: Collection[str], most: int
     ) -> list[tuple[str, int, str | None]]:
-        """Return of each key the waiting jobs, up to `most`, and the JSON of a job's policy."""
+        """Return of each key the waiting jobs, exact up to `most`, and a job's policy as JSON."""
         values = {"keys": self.texts(keys), "most": most}
         return self._rows(connection, "limit_keys_waiting", values)
 

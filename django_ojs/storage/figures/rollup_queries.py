@@ -11,6 +11,7 @@ from django.db.models.functions import Cast, Now, TruncDay
 from django.utils import timezone
 
 from django_ojs.models import Rollup
+from django_ojs.spec.times import elapsed
 from django_ojs.storage import sums
 from django_ojs.storage.figures.rollups import BUCKETS
 
@@ -260,7 +261,7 @@ def last_minute_by_queue(queues: Collection[str] | None = None) -> dict[str, Las
     for minute, queue, completed, failed, waited in rows.values_list(
         "minute", "queue", "completed", "failed", "waited"
     ):
-        part = 1.0 if minute == current else 1 - (now - current) / MINUTE
+        part = 1.0 if minute == current else 1 - elapsed(current, now) / MINUTE
         figures = found[queue]
         figures.runs += part * (completed + failed)
         figures.waited = [a + part * b for a, b in zip(figures.waited, waited, strict=True)]

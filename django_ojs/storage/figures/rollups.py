@@ -13,6 +13,7 @@ from datetime import UTC, datetime
 from django.db import Error, connections
 
 from django_ojs.models import Job, Rollup
+from django_ojs.spec.times import elapsed
 from django_ojs.storage import database, process_state
 from django_ojs.storage.background_writer import BackgroundWriter
 
@@ -149,7 +150,7 @@ def add(what: int, jobs: Mapping[tuple[str, str], int]) -> None:
 def completed_after_commit(job: Job) -> None:
     """Count a completed job, with its durations, once the current transaction commits."""
     waited, started, finished = job.waited, job.started_at, job.finished_at
-    ran = (finished - started).total_seconds() if finished and started else None
+    ran = elapsed(started, finished).total_seconds() if finished and started else None
 
     def add() -> None:
         seconds = waited.total_seconds() if waited is not None else None

@@ -21,7 +21,7 @@ from django_ojs.operations.figures.not_running import why_not_running
 from django_ojs.storage import key_limits, process_state, queue_configs
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.figures import rollups
-from tests.factories import HOUR, MINUTE, WORKER, hourly, jobs, own_connections, push_many
+from tests.factories import HOUR, MINUTE, WORKER, hourly, jobs, own_connections, push, push_many
 from tests.http.api import Api
 
 pytestmark = pytest.mark.django_db
@@ -89,6 +89,12 @@ def test_rescheduled_jobs_are_due_when_their_rate_has_room_one_after_the_other(l
     assert again.id == others[0].pk
     ack.ack(again.id)
     assert len(due()) == 1
+    # It waits for the key, unlike a job that is to start later anyway.
+    later = timezone.now() + 9 * HOUR
+    push(queue="carrier", rate_limit={"key": "acme", **limit}, scheduled_at=later)
+    shown = Api().get("rate-limits/acme").ok()
+    assert shown["waiting_count"] == 1
+    assert shown.keys() & limit.keys()
 
 
 def test_rescheduled_jobs_of_a_running_limit_are_due_at_intervals() -> None:

@@ -1,9 +1,21 @@
--- Of a key the waiting jobs, up to a number, and the policy of one of its jobs.
+-- Of a key the waiting jobs, up to twice a number, and the policy of one of its jobs.
+--
+-- Jobs wait for a key that are available, and those that are due no later than it is paused, or than
+-- the last job that it has rescheduled; or a second later, as the job that pauses a key is due after it.
 SELECT %(key)s,
        (SELECT count(*) FROM (SELECT 1 FROM ojs_job
                               WHERE limit_key = %(key)s AND state {before_fetch}
-                              LIMIT %(most)s) AS waiting),
+                              LIMIT %(most)s) AS available)
+       + (SELECT count(*) FROM (SELECT 1 FROM ojs_job
+                                WHERE limit_key = %(key)s AND state {before_timer}
+                                  AND due_at <= (SELECT GREATEST(COALESCE(rescheduled_until, '1000-01-01'),
+                                                                 COALESCE(paused_until, '1000-01-01'))
+                                                        + INTERVAL 1 SECOND
+                                                 FROM ojs_limit_key WHERE ojs_limit_key.key = %(key)s)
+                                LIMIT %(most)s) AS later),
        COALESCE((SELECT JSON_EXTRACT(options, '$.rate_limit') FROM ojs_job
                  WHERE limit_key = %(key)s AND state {before_fetch} LIMIT 1),
                 (SELECT JSON_EXTRACT(options, '$.rate_limit') FROM ojs_job
-                 WHERE limit_key = %(key)s AND state {before_ack} LIMIT 1))
+                 WHERE limit_key = %(key)s AND state {before_ack} LIMIT 1),
+                (SELECT JSON_EXTRACT(options, '$.rate_limit') FROM ojs_job
+                 WHERE limit_key = %(key)s AND state {before_timer} LIMIT 1))

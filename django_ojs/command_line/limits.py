@@ -1,0 +1,266 @@
+"""`limits`: the limit keys with what they use; show, pause and resume them."""
+
+from argparse import ArgumentParser
+from datetime import datetime, timedelta
+from typing import Any, Final
+
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, pgettext, pgettext_lazy
+
+from django_ojs.command_line.console import NONE, Cell, Console, TableColumn
+from django_ojs.command_line.operator import operator
+from django_ojs.command_line.subcommand import (
+    OK,
+    Options,
+    Subcommand,
+    duration,
+    unknown_name,
+    usage_error,
+    whole_number,
+)
+from django_ojs.formatting import absolute_time, error_message, grouped, limits_in_words
+from django_ojs.operations import limit_keys
+from django_ojs.operations.access import audit
+from django_ojs.spec.errors import NotFound, OJSError
+from django_ojs.spec.times import format_timestamp
+from django_ojs.storage.key_use import KeyStatus
+
+#: Known keys that a message about an unknown one chooses from.
+_MOST_NAMES: Final = 200
+
+_COLUMNS: Final = (
+    TableColumn(gettext_lazy("KEY"), shrinks=True),
+    TableColumn(gettext_lazy("LIMITS"), shrinks=True),
+    TableColumn(pgettext_lazy("jobs", "ACTIVE"), right=True),
+    TableColumn(gettext_lazy("WAITING"), right=True),
+    TableColumn(gettext_lazy("HELD BY")),
+    TableColumn(gettext_lazy("SINCE")),
+    TableColumn(gettext_lazy("PAUSED UNTIL")),
+)
+
+
+def _known(options: Options) -> list[KeyStatus]:
+    """Return the named keys. One that is not known is an error: it is probably misspelt."""
+    if not options["keys"]:
+        raise usage_error(_("Name a limit key; `manage.py ojs limits list --all` has them."))
+    return [_get(key) for key in dict.fromkeys(options["keys"])]
+
+
+def _get(key: str) -> KeyStatus:
+    try:
+        return limit_keys.get(key)
+    except NotFound:
+        raise unknown_name(
+            key,
+            [each.key for each in limit_keys.listing(offset=0, limit=_MOST_NAMES).keys],
+            none=_("No job has the limit key %(name)r. There are no limit keys."),
+            nothing_like_it=_("No job has the limit key %(name)r. The keys are %(known)s."),
+            near=_("No job has the limit key %(name)r. Did you mean %(near)s?"),
+        ) from None
+    except OJSError as error:
+        raise usage_error(error_message(error)) from None
+
+
+def _list(console: Console, options: Options) -> int:
+    if options["keys"]:
+        raise usage_error(_("`list` has no keys: `manage.py ojs limits show KEY` shows one."))
+    page = (limit_keys.listing if options["all"] else limit_keys.restricted)(
+        offset=0, limit=options["limit"]
+    )
+    if console.as_json:
+        total = {"total": page.total, "total_capped": page.capped}
+        console.json({"limits": [_as_json(each) for each in page.keys], **total})
+        return OK
+    if not page.keys:
+        console.line(
+            _("There are no limit keys.")
+            if options["all"]
+            else _("No limit key is at its limit, paused or overridden; --all lists the others.")
+        )
+        return OK
+    console.table(_COLUMNS, [_row(each) for each in page.keys])
+    if page.total > len(page.keys):
+        values = {"count": grouped(len(page.keys)), "total": grouped(page.total)}
+        console.line(_("The first %(count)s of %(total)s: --limit lists more.") % values)
+    return OK
+
+
+def _row(status: KeyStatus) -> list[Cell | str]:
+    until, row = _paused_until(status), status.row
+    held = row is not None and row.limited_since is not None
+    return [
+        status.key,
+        limits_in_words(status.policy) or NONE,
+        grouped(status.use.active),
+        _waiting(status),
+        Cell(row.limited_by, "yellow") if row is not None and held else NONE,
+        absolute_time(row.limited_since) if row is not None and held else NONE,
+        NONE if until is None else Cell(absolute_time(until), "yellow"),
+    ]
+
+
+def _waiting(status: KeyStatus) -> str:
+    most = limit_keys.MOST_WAITING
+    if status.waiting > most:
+        return _("more than %(count)s") % {"count": grouped(most)}
+    return grouped(status.waiting)
+
+
+def _paused_until(status: KeyStatus) -> datetime | None:
+    return status.row.paused_until if status.row is not None and status.use.is_paused else None
+
+
+def _timestamp(at: datetime | None) -> str | None:
+    return None if at is None else format_timestamp(at)
+
+
+def _as_json(status: KeyStatus) -> dict[str, Any]:
+    row = status.row
+    is_overridden = row is not None and row.is_in_force
+    return {
+        "key": status.key,
+        "limits": dict(status.policy),
+        "active": status.use.active,
+        "waiting": min(status.waiting, limit_keys.MOST_WAITING),
+        "waiting_capped": status.waiting > limit_keys.MOST_WAITING,
+        "held_by": (row.limited_by or None) if row else None,
+        "held_since": _timestamp(row.limited_since) if row else None,
+        "paused_until": _timestamp(_paused_until(status)),
+        "override": row.override if row and is_overridden else None,
+        "override_until": _timestamp(row.override_until) if row and is_overridden else None,
+        "rescheduled_until": _timestamp(row.rescheduled_until) if row else None,
+        "dropped": row.dropped if row else 0,
+        "dropped_at": _timestamp(row.dropped_at) if row else None,
+    }
+
+
+def _show(console: Console, options: Options) -> int:
+    found = _known(options)
+    if console.as_json:
+        console.json({"limits": [_as_json(each) for each in found]})
+        return OK
+    for status in found:
+        _show_one(console, status)
+    return OK
+
+
+def _show_one(console: Console, status: KeyStatus) -> None:
+    row, until = status.row, _paused_until(status)
+    console.line(status.key, "bold")
+    lines = [
+        (_("limits"), limits_in_words(status.policy) or pgettext("limits", "none")),
+        (_("active"), grouped(status.use.active)),
+        (_("waiting"), _waiting(status)),
+    ]
+    if row is not None:
+        if row.limited_since is not None:
+            values = {"limit": row.limited_by, "time": absolute_time(row.limited_since)}
+            lines.append((_("held by"), _("%(limit)s, since %(time)s") % values))
+        if row.is_in_force:
+            text = limits_in_words(row.override)
+            if row.override_until is not None:
+                text = _("%(limits)s, until %(time)s") % {
+                    "limits": text,
+                    "time": absolute_time(row.override_until),
+                }
+            lines.append((_("override"), text))
+        if row.rescheduled_until is not None and row.rescheduled_until > timezone.now():
+            lines.append((_("rescheduled until"), absolute_time(row.rescheduled_until)))
+        if row.dropped_at is not None:
+            values = {"number": grouped(row.dropped), "time": absolute_time(row.dropped_at)}
+            lines.append((_("dropped"), _("%(number)s, the last at %(time)s") % values))
+    if until is not None:
+        lines.append((_("paused until"), absolute_time(until)))
+    width = max(len(name) for name, _text in lines)
+    for name, text in lines:
+        console.line(f"  {name:<{width}}  {text}")
+    if until is not None:
+        console.line(
+            _("To end the pause: manage.py ojs limits resume %(key)s") % {"key": status.key},
+            "yellow",
+        )
+
+
+def _pause(console: Console, options: Options) -> int:
+    keys = [each.key for each in _known(options)]
+    try:
+        limit_keys.pause(keys, options["for"])
+    except OJSError as error:
+        raise usage_error(error_message(error)) from None
+    audit.note("limit_key.paused", principal=operator(), keys=len(keys))
+    found = [limit_keys.get(key) for key in keys]
+    if console.as_json:
+        console.json({"limits": [_as_json(each) for each in found]})
+        return OK
+    for status in found:
+        # A pause that lasts longer has stayed.
+        values = {"key": status.key, "time": absolute_time(_paused_until(status))}
+        console.line(_("No job of %(key)s starts before %(time)s.") % values)
+    return OK
+
+
+def _resume(console: Console, options: Options) -> int:
+    found = _known(options)
+    keys = [each.key for each in found]
+    limit_keys.open_now(keys)
+    audit.note("limit_key.opened", principal=operator(), keys=len(keys))
+    if console.as_json:
+        console.json({"limits": [_as_json(limit_keys.get(key)) for key in keys]})
+        return OK
+    for before in found:
+        text = (
+            _("The pause of %(key)s is over: its jobs start as its limits allow.")
+            if before.use.is_paused
+            else _("%(key)s is not paused.")
+        )
+        console.line(text % {"key": before.key})
+    return OK
+
+
+_ACTIONS: Final = {"list": _list, "show": _show, "pause": _pause, "resume": _resume}
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    parser.add_argument("action", choices=_ACTIONS, help=_("what to do"))
+    parser.add_argument("keys", nargs="*", metavar="KEY", help=_("a limit key"))
+    parser.add_argument(
+        "--all",
+        action="store_true",
+        help=_("with list: all keys that have jobs, not only those that hold some back"),
+    )
+    parser.add_argument(
+        "--limit",
+        type=whole_number,
+        default=50,
+        metavar="N",
+        help=_("with list: the number of keys (default: 50)"),
+    )
+    parser.add_argument(
+        "--for",
+        type=duration,
+        default=timedelta(hours=1),
+        metavar="DURATION",
+        help=_("with pause: how long, such as 30m or PT2H (default: 1h)"),
+    )
+
+
+SUBCOMMANDS: Final = (
+    Subcommand(
+        name="limits",
+        help=gettext_lazy("list limit keys and what they use, show, pause and resume them"),
+        description=gettext_lazy(
+            "list: the limit keys at their limit, paused, overridden or with dropped jobs: their "
+            "limits, running and waiting jobs. show: one key, with its override and what became of "
+            "its jobs. pause: no job of these keys starts for a time, in no queue; running ones "
+            "continue. resume: end the pause now, also one that a handler asked for. The admin and "
+            "the HTTP API override the limits of a key."
+        ),
+        examples="  manage.py ojs limits list\n"
+        "  manage.py ojs limits show type:carrier.track\n"
+        "  manage.py ojs limits pause type:carrier.track --for 30m\n"
+        "  manage.py ojs limits resume type:carrier.track",
+        add_arguments=_arguments,
+        run=lambda console, options: _ACTIONS[options["action"]](console, options),
+    ),
+)

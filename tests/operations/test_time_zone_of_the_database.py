@@ -1,0 +1,98 @@
+"""A connection with a `TIME_ZONE` that has daylight saving time, in the night of the change.
+
+On 2026-10-25 at 01:00 UTC clocks in Berlin go back from 3 to 2: three hours there are two by the
+clock. Its times are of the same time zone, and Python subtracts these by the clock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+
+import pytest
+from django.db import connections
+
+from django_ojs.models import Attempt, Job
+from django_ojs.operations import cron
+from django_ojs.operations.cron import schedule
+from django_ojs.operations.workers import latest_runs
+from tests.admin.users import root
+from tests.command_line.run import ojs as run
+from tests.factories import WORKER, in_state, jobs, worker
+from tests.http.api import Api
+
+pytestmark = pytest.mark.django_db
+
+HOURS = timedelta(hours=3)
+BEFORE = datetime(2026, 10, 24, 23, 15, tzinfo=UTC)
+AFTER = BEFORE + HOURS
+
+
+@pytest.fixture
+def berlin() -> Iterator[None]:
+    connection = connections["default"]
+
+    def use(name: str | None) -> None:
+        connection.settings_dict["TIME_ZONE"] = name
+        for cached in ("timezone", "timezone_name"):
+            connection.__dict__.pop(cached, None)
+        connection.ensure_timezone()
+
+    before = connection.settings_dict["TIME_ZONE"]
+    use("Europe/Berlin")
+    yield
+    use(before)
+
+
+@pytest.mark.usefixtures("berlin")
+def test_durations_over_the_change_are_those_that_passed() -> None:
+    worker()
+    job = in_state("completed")
+    jobs().filter(pk=job.pk).update(
+        created_at=BEFORE - HOURS,
+        enqueued_at=BEFORE,
+        started_at=AFTER,
+        finished_at=AFTER + timedelta(minutes=1),
+        worker_id=WORKER,
+        run=2,
+        attempt=2,
+    )
+    Attempt.objects.create(
+        job=Job.objects.get(pk=job.pk),
+        run=1,
+        attempt=1,
+        outcome="failed",
+        worker_id=WORKER,
+        started_at=BEFORE,
+        finished_at=AFTER,
+        error={"type": "Busy", "message": "", "retryable": True},
+    )
+    stored = jobs().get(pk=job.pk)
+    assert str(stored.started_at.tzinfo) == "Europe/Berlin"
+    assert stored.started_at - stored.enqueued_at == timedelta(hours=2)  # What this is about.
+    assert stored.waited == HOURS
+    page = root().get(f"/admin/django_ojs/job/{job.pk}/change/").content.decode()
+    assert page.count("3\N{NARROW NO-BREAK SPACE}h") >= 2, page
+    assert "2\N{NARROW NO-BREAK SPACE}h" not in page
+    shown = run("show", job.pk).out
+    assert "3h" in shown, shown
+    assert "2h" not in shown
+    lasted = [each.lasted for each in latest_runs.of(WORKER)]
+    assert HOURS in lasted
+    history = str(Api().get(f"jobs/{job.pk}/history").ok())
+    assert f"'duration_ms': {HOURS // timedelta(milliseconds=1)}" in history
+
+
+@pytest.mark.usefixtures("berlin")
+def test_an_interval_counts_the_hour_that_the_clock_shows_twice() -> None:
+    cron.register(
+        cron.Definition(name="half", expression="@every 30m", template={"type": "t", "args": []})
+    )
+    due = cron.get("half")
+    due.next_run_at = BEFORE
+    due.save()
+    due_at = cron.get("half").next_run_at
+    assert due_at is not None
+    passed = schedule.passed("@every 30m", "UTC", due_at, AFTER.astimezone(due_at.tzinfo))
+    assert passed.missed == 6
+    assert passed.next.due_at == AFTER + timedelta(minutes=30)
