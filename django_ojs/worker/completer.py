@@ -58,7 +58,7 @@ class Completion:
 
 
 @dataclass(frozen=True, slots=True)
-class FailedRun:
+class RunFailure:
     """A run that failed, and what its log line says."""
 
     run: Run
@@ -77,7 +77,7 @@ class StateChange:
     #: Before the others: other workers may run these jobs as soon as it is stored.
     comes_first: bool = False
     #: The one run, if it may be stored together with other failed runs.
-    failed: FailedRun | None = None
+    failed: RunFailure | None = None
 
 
 class Completer:
@@ -159,7 +159,7 @@ class Completer:
             self._workflows.add([job.workflow_id])
 
         is_alone = others or failure.rate_limit_until is not None
-        failed = None if is_alone else FailedRun(run, failure, outcome, seconds, cause)
+        failed = None if is_alone else RunFailure(run, failure, outcome, seconds, cause)
         self._add(StateChange([run], write, failed=failed))
 
     def hold(self, run: Run, failure: Failure) -> None:
@@ -275,8 +275,8 @@ class Completer:
         self._in_flight.remove(runs)
         return runs
 
-    def _failures_in_front(self) -> list[FailedRun]:
-        found: list[FailedRun] = []
+    def _failures_in_front(self) -> list[RunFailure]:
+        found: list[RunFailure] = []
         room = MAX_FAILURE_CHARACTERS
         for change in self._changes:
             if change.failed is None or len(found) == MAX_FAILURES or room <= 0:
@@ -285,7 +285,7 @@ class Completer:
             room -= change.failed.failure.characters
         return found
 
-    def _fail(self, failed: list[FailedRun]) -> None:
+    def _fail(self, failed: list[RunFailure]) -> None:
         stored = fail.fail_batch(
             self._worker_id,
             [(each.run.job, each.failure, each.outcome) for each in failed],

@@ -145,7 +145,7 @@ def targets(results: Results) -> list[Target]:
             measure=failures.RATE,
             about=failures.RETRIED,
             against=failures.COMPLETED,
-            at_least=0.2,
+            at_least=0.1,
         ),
         Target(measure=poison.POISON, about=poison.POISONED, against=poison.PLAIN, at_least=0.5),
     ]
