@@ -4,7 +4,7 @@ import logging
 import math
 import random
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -35,6 +35,7 @@ logger = logging.getLogger("django_ojs.worker")
 #: Seconds between warnings that histories cannot be stored.
 LOG_EVERY: Final = 60.0
 
+
 #: In the message of a run that ended with others, any of which may be the cause. Of rows that do
 #: not say whether they spent an attempt it is what is read.
 SPENDS_NONE: Final = "spends no attempt"
@@ -64,11 +65,47 @@ def fail(
     else:
         _discard(job, failure, decision, outcome)
     ended = transitions.get(job_id)
-    _publish(ended, failure, worker_id=job.worker_id)
+    _publish([(ended, failure)], worker_id=job.worker_id)
     if ended.dead_letter and dead_letter_queue.queue_of(ended.queue) is not None:
         dead_letter_queue.move({job_id: ended.queue})
         return transitions.get(job_id)
     return ended
+
+
+@database.write_transaction
+def fail_batch(
+    worker_id: str, failed: Sequence[tuple[Claimed, Failure, AttemptOutcome]]
+) -> dict[tuple[UUID, int], Job]:
+    """Record many failed runs of one worker, as `fail` records each, in a few statements.
+
+    None of the failures has `rate_limit_until`. Return the jobs as they are then, by (id, run), of
+    those under its claim; the others were cancelled, or lapsed.
+    """
+    held = transitions.lock_claimed(worker_id, [(job.id, job.run) for job, _, _ in failed])
+    kept = [each for each in failed if (each[0].id, each[0].run) in held]
+    if not kept:
+        return {}
+    again: list[dict[str, object]] = []
+    ended: list[dict[str, object]] = []
+    for job, failure, outcome in kept:
+        # By the claimed job: nothing changes the policy or the counts of an active one.
+        decision = decide(job, failure)
+        row = {"id": str(job.id), "outcome": outcome.value, "error": _error_of(failure)}
+        if decision.action == "retry":
+            again.append({**row, "delay_us": decision.delay // timedelta(microseconds=1)})
+        else:
+            dead_letter, reason = decision.dead_letter, decision.reason
+            ended.append({**row, "delay_us": None, "reason": reason, "dead_letter": dead_letter})
+    keys = [job.id for job, _, _ in kept]
+    rows = json.dumps([*again, *ended])
+    _add_to_histories(
+        keys, lambda: database.dialect().add_failed_attempts(database.connection(), rows)
+    )
+    transitions.fail(again, ended)
+    now = publish.read_failed(keys)
+    _publish([(now[job.id], failure) for job, failure, _ in kept], worker_id=worker_id)
+    dead_letter_queue.move({job.pk: job.queue for job in now.values() if job.dead_letter})
+    return {(job.id, job.run): now[job.id] for job, _, _ in kept}
 
 
 def decide(job: Job | Claimed, failure: Failure) -> Decision:
@@ -202,6 +239,10 @@ def record(
             spends=spends,
         )
 
+    _add_to_histories(keys, add)
+
+
+def _add_to_histories(keys: Collection[UUID], add: Callable[[], None]) -> None:
     try:
         stored = database.run_optional(add)
     except database.OptionalError as failed:
@@ -308,8 +349,11 @@ def _error_of(failure: Failure) -> dict[str, Any]:
     return failure.render()
 
 
-def _publish(job: Job, failure: Failure, *, worker_id: str | None) -> None:
-    ended = job.state == State.DISCARDED
-    for what in (rollups.FAILED, *([rollups.DISCARDED] if ended else [])):
-        rollups.note_after_commit(what, [(job.queue, job.type)])
-    publish.failed(job, failure, worker_id=worker_id)
+def _publish(failed: Sequence[tuple[Job, Failure]], *, worker_id: str | None) -> None:
+    for what, jobs in (
+        (rollups.FAILED, [job for job, _ in failed]),
+        (rollups.DISCARDED, [job for job, _ in failed if job.state == State.DISCARDED]),
+    ):
+        if jobs:
+            rollups.note_after_commit(what, [(job.queue, job.type) for job in jobs])
+    publish.failed(failed, worker_id=worker_id)

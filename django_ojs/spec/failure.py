@@ -124,6 +124,12 @@ class Failure:
             return timedelta(0)
         return min(max(timedelta(0), self.rate_limit_until - datetime.now(UTC)), MAX_PAUSE)
 
+    @property
+    def characters(self) -> int:
+        """How long its texts are, about."""
+        details = 0 if self.details is None else len(str(self.details))
+        return len(self.message) + sum(map(len, self.backtrace)) + details
+
     @classmethod
     def parse(cls, data: object) -> Self:
         """Read the `error` of a FAIL, in core's dialect (`type`) or the HTTP binding's (`code`).

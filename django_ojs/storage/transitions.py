@@ -132,6 +132,29 @@ def _key(item: tuple[UUID, int, json.JSON]) -> UUID:
     return item[0]
 
 
+def lock_claimed(worker_id: str, claims: Collection[tuple[UUID, int]]) -> set[tuple[UUID, int]]:
+    """Lock jobs of one worker, given as (id, run), until the transaction ends.
+
+    Return those it still held.
+    """
+    if not claims:
+        return set()
+    text = json.dumps([{"id": str(key), "run": run} for key, run in sorted(claims)])
+    return database.dialect().lock_claimed(database.connection(), worker_id, text)
+
+
+def fail(again: Sequence[Mapping[str, object]], ended: Sequence[Mapping[str, object]]) -> None:
+    """FAIL many jobs, which the caller has locked: `again` wait, and `ended` are discarded.
+
+    The values of each are those of `Dialect.retry_failed` and `Dialect.discard_failed`.
+    """
+    dialect, connection = database.dialect(), database.connection()
+    if again:
+        dialect.retry_failed(connection, json.dumps(again))
+    if ended:
+        dialect.discard_failed(connection, json.dumps(ended))
+
+
 def oldest_available(queue: str, limit: int) -> list[Job]:
     """Return the jobs of a queue that are available for the longest time, locked; id, type, size.
 

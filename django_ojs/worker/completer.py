@@ -1,4 +1,4 @@
-"""Store the outcomes of jobs: completions in groups, all other changes of state one by one."""
+"""Store the outcomes of jobs: completions and failures in groups, other changes one by one."""
 
 import logging
 import queue
@@ -7,7 +7,7 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -40,8 +40,13 @@ BATCH_WINDOW = 0.003
 #: The most completions in one statement.
 MAX_BATCH = 500
 
-#: Seconds in which other changes are stored, one by one, before completions are again: a completion
-#: that waits for a thousand failures is lost if the process dies, and its job runs twice.
+#: The most failures in one transaction, and the characters of their texts, from which a group ends.
+#: Completions wait for a whole group.
+MAX_FAILURES = 100
+MAX_FAILURE_CHARACTERS = 2**20
+
+#: Seconds in which other changes are stored before completions are again: a completion that waits
+#: for a thousand failures is lost if the process dies, and its job runs twice.
 CHANGES_WINDOW = 0.1
 
 
@@ -53,6 +58,17 @@ class Completion:
 
 
 @dataclass(frozen=True, slots=True)
+class RunFailure:
+    """A run that failed, and what its log line says."""
+
+    run: Run
+    failure: Failure
+    outcome: AttemptOutcome
+    seconds: float
+    cause: BaseException | None
+
+
+@dataclass(frozen=True, slots=True)
 class StateChange:
     """Any other change of state of some runs, and the operation that stores it."""
 
@@ -60,6 +76,8 @@ class StateChange:
     write: Callable[[], object]
     #: Before the others: other workers may run these jobs as soon as it is stored.
     comes_first: bool = False
+    #: The one run, if it may be stored together with other failed runs.
+    failed: RunFailure | None = None
 
 
 class Completer:
@@ -140,7 +158,9 @@ class Completer:
             self._job_log.failed(run, failure, job, seconds, cause)
             self._workflows.add([job.workflow_id])
 
-        self._add(StateChange([run], write))
+        is_alone = others or failure.rate_limit_until is not None
+        failed = None if is_alone else RunFailure(run, failure, outcome, seconds, cause)
+        self._add(StateChange([run], write, failed=failed))
 
     def hold(self, run: Run, failure: Failure) -> None:
         """Hold back a job of a type that has no handler here."""
@@ -231,15 +251,52 @@ class Completer:
             self._in_flight.remove(ended)
         began = time.monotonic()
         while self._changes:
-            change = self._changes.popleft()
-            self._store(change.write, change.runs)
-            self._in_flight.remove(change.runs)
-            ended += change.runs
+            ended += self._store_changes()
             if time.monotonic() - began >= CHANGES_WINDOW:
                 break
         limited = next_starts.concurrency_limited
         if limited and (queues := {run.job.queue for run in ended if run.job.queue in limited}):
             self._on_room(queues)
+
+    def _store_changes(self) -> list[Run]:
+        """Store the first change, or the failures at the front. Return the runs that are done."""
+        failed = self._failures_in_front()
+        if len(failed) < 2:
+            change = self._changes.popleft()
+            self._store(change.write, change.runs)
+            runs = change.runs
+        else:
+            changes = [self._changes.popleft() for _ in failed]
+            if not self._store(lambda: self._fail(failed)):
+                # One of them cannot be stored. Each by itself, so that the others can.
+                self._changes.extendleft(replace(change, failed=None) for change in changes[::-1])
+                return []
+            runs = [each.run for each in failed]
+        self._in_flight.remove(runs)
+        return runs
+
+    def _failures_in_front(self) -> list[RunFailure]:
+        found: list[RunFailure] = []
+        room = MAX_FAILURE_CHARACTERS
+        for change in self._changes:
+            if change.failed is None or len(found) == MAX_FAILURES or room <= 0:
+                break
+            found.append(change.failed)
+            room -= change.failed.failure.characters
+        return found
+
+    def _fail(self, failed: list[RunFailure]) -> None:
+        stored = fail.fail_batch(
+            self._worker_id,
+            [(each.run.job, each.failure, each.outcome) for each in failed],
+        )
+        for each in failed:
+            job = stored.get((each.run.job.id, each.run.job.run))
+            if job is None:
+                self._job_log.claim_lost(each.run)
+            else:
+                self._job_log.failed(each.run, each.failure, job, each.seconds, each.cause)
+        self._workflows.add([job.workflow_id for job in stored.values()])
 
     def _complete(self, completions: list[Completion]) -> None:
         stored = ack.ack_batch(

@@ -81,9 +81,8 @@ MAX_REPORTED_TYPES = 500
 #: it turned out to be slow.
 GIVE_BACK_AFTER = MAX_SLOT_WAIT * 3
 
-#: So many jobs may have ended whose outcomes are not stored yet, as when many fail: each failure is
-#: a write of its own. They run again if the process dies, and hold back the other workers and the
-#: next steps of workflows.
+#: So many jobs may have ended whose outcomes are not stored yet, as when many fail at once. They
+#: run again if the process dies, and hold back the other workers and the next steps of workflows.
 MAX_UNSTORED = 1000
 
 #: Seconds between two looks whether their number has fallen.

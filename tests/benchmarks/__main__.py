@@ -18,6 +18,7 @@ from tests.benchmarks.measures import (
     drain,
     enqueue,
     events,
+    failures,
     figures,
     http,
     idle,
@@ -49,6 +50,7 @@ MEASURES: dict[str, Callable[[Field, Scale], None]] = {
     "names": names.measure,
     "large": large.measure,
     "poison": poison.measure,
+    "failures": failures.measure,
     "limits": limits.measure,
 }
 SCALES = {"whole": WHOLE, "quick": QUICK, "smoke": SMOKE}

@@ -28,6 +28,13 @@ def poison(number: int) -> None:
     os._exit(1)
 
 
+@ojs.job("bench.failing")
+def failing(number: int) -> None:
+    """Fail, as when a service is away."""
+    record_start(number)
+    raise ConnectionError("The service is away.")
+
+
 @ojs.job("bench.nap")
 def nap(number: int) -> None:
     """Wait like for a short request."""

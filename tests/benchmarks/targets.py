@@ -12,6 +12,7 @@ from tests.benchmarks.measures import (
     drain,
     enqueue,
     events,
+    failures,
     figures,
     http,
     idle,
@@ -140,6 +141,12 @@ def targets(results: Results) -> list[Target]:
             measure=figures.FIGURES, about=figures.NOTED, against=figures.LEFT_OUT, at_least=0.9
         ),
         Target(measure=large.SIZE, at_most=16),
+        Target(
+            measure=failures.RATE,
+            about=failures.RETRIED,
+            against=failures.COMPLETED,
+            at_least=0.1,
+        ),
         Target(measure=poison.POISON, about=poison.POISONED, against=poison.PLAIN, at_least=0.5),
     ]
     every += [
@@ -247,6 +254,24 @@ SECTIONS = (
         title="Jobs of 5 ms beside one that kills its process",
         unit="jobs/s",
         base=poison.PLAIN,
+    ),
+    Section(
+        measure=failures.RATE,
+        title="Jobs that fail, one process",
+        unit="jobs/s",
+        base=failures.COMPLETED,
+    ),
+    Section(
+        measure=failures.WORKER_CPU,
+        title="CPU of the worker for a job that fails",
+        unit="µs/job",
+        base=failures.COMPLETED,
+    ),
+    Section(
+        measure=failures.SERVER_CPU,
+        title="CPU of PostgreSQL for a job that fails",
+        unit="µs/job",
+        base=failures.COMPLETED,
     ),
     *(
         Section(

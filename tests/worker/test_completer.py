@@ -7,15 +7,16 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
-from django.db import DataError, InterfaceError, OperationalError
+from django.db import DataError, InterfaceError, OperationalError, transaction
 
 from django_ojs import signals
 from django_ojs.models import Job
 from django_ojs.operations import ack, cancel, fail, queues
 from django_ojs.operations.workers import rescue
-from django_ojs.spec.failure import Discard, Failure
+from django_ojs.spec.failure import Discard, Failure, RateLimitExceeded
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.storage import backoff
 from django_ojs.storage.claims import Claimed
@@ -141,13 +142,16 @@ def test_outcomes_are_kept_while_the_database_is_away(
     monkeypatch.setattr(backoff, "FIRST", 0.01)
     monkeypatch.setattr(ack, "ack_batch", fails(2, error, ack.ack_batch))
     monkeypatch.setattr(fail, "fail", fails(2, error, fail.fail))
+    monkeypatch.setattr(fail, "fail_batch", fails(2, error, fail.fail_batch))
     monkeypatch.setattr(fail, "requeue", fails(2, error, fail.requeue))
     monkeypatch.setattr(fail, "postpone", fails(2, error, fail.postpone))
     monkeypatch.setattr(rescue, "give_back", fails(2, error, rescue.give_back))
-    done, failed, stopped, strange, unstarted = (bench.ended() for _ in range(5))
+    done, failed, other, late, stopped, strange, unstarted = (bench.ended() for _ in range(7))
     trouble = Failure(type="trouble", message="")
     bench.completer.handler_ended(done, "kept", None, False)
-    bench.completer.handler_ended(failed, None, ValueError(), False)
+    # Two together, and one by itself, because what pauses a key is never stored with others.
+    for run, error in ((failed, ValueError()), (other, KeyError()), (late, RateLimitExceeded())):
+        bench.completer.handler_ended(run, None, error, False)
     bench.completer.requeue(stopped, trouble)
     bench.completer.hold(strange, trouble)
     bench.completer.give_back([unstarted])
@@ -155,12 +159,14 @@ def test_outcomes_are_kept_while_the_database_is_away(
     states = {
         done: "completed",
         failed: "retryable",
+        other: "retryable",
+        late: "retryable",
         stopped: "available",
         strange: "retryable",
         unstarted: "available",
     }
     assert {run: factories.read(run.job.id).state for run in states} == states
-    assert [factories.read(run.job.id).spent for run in states] == [1, 1, 0, 0, 0]
+    assert [factories.read(run.job.id).spent for run in states] == [1, 1, 1, 0, 0, 0, 0]
     assert caplog.text.count("The database does not respond") == 1
     assert "a secret" not in caplog.text
 
@@ -223,7 +229,9 @@ def _ended(run: Run) -> Run:
 def test_a_fault_in_writing_one_outcome_does_not_end_the_writing(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(fail, "fail", fails(1, KeyError("unforeseen"), fail.fail))
+    # Whether they are stored together or not.
+    for name in ("fail", "fail_batch"):
+        monkeypatch.setattr(fail, name, fails(1, KeyError("unforeseen"), getattr(fail, name)))
     for _ in range(2):
         bench.completer.handler_ended(bench.ended(), None, ValueError(), False)
     bench.is_written()
@@ -291,10 +299,83 @@ def test_many_completions_go_in_few_statements(
     assert len(sizes) <= 3
 
 
+def test_failures_are_stored_together_and_one_that_is_refused_does_not_take_the_others_along(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(completers, "MAX_FAILURES", 10)
+    groups: list[int] = []
+    singly: list[UUID] = []
+    begun, go_on = threading.Event(), threading.Event()
+    real, real_batch = fail.fail, fail.fail_batch
+
+    def one(job_id: UUID, failure: Failure, **how: Any) -> Job:
+        singly.append(job_id)
+        begun.set()
+        assert go_on.wait(60)
+        if job_id == refused:
+            raise DataError
+        return real(job_id, failure, **how)
+
+    def batch(worker_id: str, failed: list[Any]) -> Any:
+        groups.append(len(failed))
+        if refused in [job.id for job, _, _ in failed]:
+            real_batch(worker_id, failed[:1])
+            raise DataError
+        return real_batch(worker_id, failed)
+
+    def refuse_together(worker_id: str, failed: list[Any]) -> Any:
+        with transaction.atomic():
+            return batch(worker_id, failed)
+
+    monkeypatch.setattr(fail, "fail", one)
+    monkeypatch.setattr(fail, "fail_batch", refuse_together)
+    first = bench.ended()
+    claimed = [factories.claim(job) for job in factories.push_many(25, queue="down")]
+    runs = [bench.ended(job) for job in claimed]
+    refused = runs[12].job.id
+    cancel.cancel(runs[3].job.id)
+    bench.completer.handler_ended(first, None, ValueError(), False)
+    assert begun.wait(60)
+    for run in runs:
+        bench.completer.handler_ended(run, None, ConnectionError("down"), False)
+    go_on.set()
+    bench.is_written()
+    assert groups == [10, 10, 5]
+    assert singly == [first.job.id, *(run.job.id for run in runs[10:20])]
+    states = {run.job.id: factories.read(run.job.id).state for run in runs}
+    assert (states.pop(runs[3].job.id), states.pop(refused)) == ("cancelled", "active")
+    assert set(states.values()) == {"retryable"}
+    assert {len(factories.snapshot(key)["attempts"]) for key in states} == {1}
+    assert bench.job_log.failed_count == 24
+    assert caplog.text.count("its claim is gone") == 1
+    assert caplog.text.count("failed in") == 24
+
+
+def test_a_group_of_failures_has_a_bounded_size(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(completers, "MAX_FAILURE_CHARACTERS", 5_000)
+    together: list[int] = []
+    real = fail.fail_batch
+
+    def batch(worker_id: str, failed: list[Any]) -> Any:
+        together.append(sum(len(failure.message) for _, failure, _ in failed))
+        return real(worker_id, failed)
+
+    monkeypatch.setattr(fail, "fail_batch", batch)
+    for job in factories.push_many(20, queue="long"):
+        run = bench.ended(factories.claim(job))
+        bench.completer.handler_ended(run, None, ValueError("x" * 1_000), False)
+    bench.is_written()
+    assert all(characters <= 5_000 for characters in together)
+    assert Job.objects.filter(state="retryable").count() == 20
+
+
 def test_completions_and_what_is_given_back_do_not_wait_for_all_failures_before_them(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(completers, "CHANGES_WINDOW", 0.0)
+    monkeypatch.setattr(completers, "MAX_FAILURES", 2)
     order: list[str] = []
     begun, go_on = threading.Event(), threading.Event()
 
@@ -309,18 +390,20 @@ def test_completions_and_what_is_given_back_do_not_wait_for_all_failures_before_
 
         monkeypatch.setattr(module, name, call)
 
-    noted(ack, "ack_batch"), noted(fail, "fail"), noted(rescue, "give_back")
-    failed, done, waits = [bench.ended() for _ in range(3)], bench.ended(), bench.run()
-    for run in failed:
-        bench.completer.handler_ended(run, None, ValueError("x"), False)
+    noted(ack, "ack_batch"), noted(rescue, "give_back")
+    noted(fail, "fail"), noted(fail, "fail_batch")
+    failed, done, waits = [bench.ended() for _ in range(5)], bench.ended(), bench.run()
+    bench.completer.handler_ended(failed[0], None, ValueError("x"), False)
     assert begun.wait(60)
+    for run in failed[1:]:
+        bench.completer.handler_ended(run, None, ValueError("x"), False)
     bench.completer.handler_ended(done, None, None, False)
     bench.completer.give_back([waits])
     go_on.set()
     bench.is_written()
-    assert order == ["fail", "ack_batch", "give_back", "fail", "fail"]
+    assert order == ["fail", "ack_batch", "give_back", "fail_batch", "fail_batch"]
     states = [factories.read(run.job.id).state for run in (*failed, done, waits)]
-    assert states == ["retryable"] * 3 + ["completed", "available"]
+    assert states == ["retryable"] * 5 + ["completed", "available"]
 
 
 def test_closing_writes_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
@@ -237,24 +237,34 @@ def test_it_claims_as_soon_as_a_heartbeat_is_stored_however_long_its_poll_interv
         becomes(job, "completed")
 
 
+def before_failures(monkeypatch: pytest.MonkeyPatch, may_store: Callable[[], bool]) -> None:
+    """Call this before failures are stored, one or many."""
+
+    def held_up(operation: Callable[..., Any]) -> Callable[..., Any]:
+        def store(*args: Any, **kwargs: Any) -> Any:
+            assert may_store()
+            return operation(*args, **kwargs)
+
+        return store
+
+    for name in ("fail", "fail_batch"):
+        monkeypatch.setattr(fails, name, held_up(getattr(fails, name)))
+
+
 def test_it_claims_no_more_while_the_outcomes_of_many_jobs_are_not_stored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    # Failures are stored one by one: jobs that fail at once end faster than that.
+    # Jobs that fail at once end faster than they are stored.
     monkeypatch.setattr(processes, "MAX_UNSTORED", 10)
-    real, open_again, waits = fails.fail, threading.Event(), []
+    open_again, waits = threading.Event(), []
     real_wait = WorkerProcess._wait
-
-    def fail(*args: Any, **kwargs: Any) -> Any:
-        assert open_again.wait(60)
-        return real(*args, **kwargs)
 
     def wait(process: WorkerProcess) -> None:
         if process._in_flight.unstored >= 10 and not process._in_flight.busy:
             waits.append(1)
         real_wait(process)
 
-    monkeypatch.setattr(fails, "fail", fail)
+    before_failures(monkeypatch, lambda: open_again.wait(60))
     monkeypatch.setattr(WorkerProcess, "_wait", wait)
     ojs.enqueue_batch([handlers.throw.s("KeyError") for _ in range(400)])
     with working() as process:
@@ -275,17 +285,15 @@ def test_when_it_is_stopped_it_stores_outcomes_for_as_long_as_its_grace_lasts(
     monkeypatch.setattr(processes, "FINAL_WRITE_TIMEOUT", 0.0)
     monkeypatch.setattr(processes, "DRAIN_LOG_INTERVAL", 0.0)
     caplog.set_level(logging.INFO, "django_ojs")
-    real, begun, go_on = fails.fail, threading.Event(), threading.Event()
+    begun, go_on = threading.Event(), threading.Event()
 
-    def fail(*args: Any, **kwargs: Any) -> Any:
-        if is_away and not go_on.is_set():
-            begun.set()
-            raise OperationalError("connection refused")
+    def may_store() -> bool:
         begun.set()
-        assert go_on.wait(60)
-        return real(*args, **kwargs)
+        if is_away and not go_on.is_set():
+            raise OperationalError("connection refused")
+        return go_on.wait(60)
 
-    monkeypatch.setattr(fails, "fail", fail)
+    before_failures(monkeypatch, may_store)
     ojs.enqueue_batch([handlers.throw.s("KeyError") for _ in range(5)])
     with working(grace=timedelta(seconds=600)) as process:
         try:

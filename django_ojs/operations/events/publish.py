@@ -35,6 +35,9 @@ ENQUEUED = (EventType.JOB_ENQUEUED, EventType.JOB_SCHEDULED)
 STARTED = (EventType.JOB_STARTED,)
 COMPLETED = (EventType.JOB_COMPLETED,)
 
+#: The columns of a job that are most of a large one, and that no event has.
+_PAYLOAD = ("args", "options", "progress", "result")
+
 #: The states that jobs have left: one for all, or of each job by its id.
 Before: TypeAlias = State | Mapping[UUID, State]
 
@@ -128,24 +131,38 @@ def completed(keys: Collection[UUID]) -> None:
     _read_and_publish(keys, job_events.completed, COMPLETED, signals.job_completed)
 
 
-def failed(job: Job, failure: Failure, *, worker_id: str | None) -> None:
-    """A run failed, and the job waits for its next attempt or was discarded."""
+def read_failed(keys: Collection[UUID]) -> dict[UUID, Job]:
+    """Return jobs as `failed` needs them, by id: all columns only where a receiver gets the job."""
+    rows = Job.primary.filter(OneOf("pk", keys))
+    of_failures = (signals.job_failed, signals.job_retrying, signals.job_discarded)
+    if not any(signal.has_listeners(Job) for signal in of_failures):
+        rows = rows.defer(*_PAYLOAD)
+    return {job.pk: job for job in rows}
+
+
+def failed(failed: Sequence[tuple[Job, Failure]], *, worker_id: str | None) -> None:
+    """Runs of a worker failed; each job waits for its next attempt or was discarded."""
+    record(event for job, failure in failed for event in _of_failed(job, failure, worker_id))
+    for job, failure in failed:
+        ended = job.state == State.DISCARDED
+        send_after_commit(signals.job_failed, job, failure=failure)
+        send_after_commit(
+            signals.job_discarded if ended else signals.job_retrying, job, failure=failure
+        )
+
+
+def _of_failed(job: Job, failure: Failure, worker_id: str | None) -> list[NewEvent]:
     ended = job.state == State.DISCARDED
     follow_up = EventType.JOB_DISCARDED if ended else EventType.JOB_RETRYING
-    if is_recorded(EventType.JOB_FAILED, follow_up):
-        error = failure.render()
-        record(
-            [
-                job_events.failed(job, error, State(job.state), worker_id=worker_id),
-                job_events.discarded(job, error, worker_id=worker_id, dead_letter=job.dead_letter)
-                if ended
-                else job_events.retrying(job, error, worker_id=worker_id),
-            ]
-        )
-    send_after_commit(signals.job_failed, job, failure=failure)
-    send_after_commit(
-        signals.job_discarded if ended else signals.job_retrying, job, failure=failure
-    )
+    if not is_recorded(EventType.JOB_FAILED, follow_up):
+        return []
+    error = failure.render()
+    return [
+        job_events.failed(job, error, State(job.state), worker_id=worker_id),
+        job_events.discarded(job, error, worker_id=worker_id, dead_letter=job.dead_letter)
+        if ended
+        else job_events.retrying(job, error, worker_id=worker_id),
+    ]
 
 
 def postponed(job: Job, failure: Failure, *, worker_id: str | None) -> None:
@@ -319,8 +336,7 @@ def _read_and_publish(
         return
     rows = Job.primary.filter(OneOf("pk", keys))
     if not receivers:
-        # No event has them, and they are most of a large job.
-        rows = rows.defer("args", "options", "progress", "result")
+        rows = rows.defer(*_PAYLOAD)
     jobs = list(rows)
     if recorded:
         record(map(event, jobs))

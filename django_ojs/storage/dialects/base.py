@@ -466,6 +466,37 @@ class Dialect(Server):
         rows = self._rows(connection, "complete", {"worker_id": worker_id, "finished": finished})
         return {self.uuid(key) for (key,) in rows}
 
+    def lock_claimed(
+        self, connection: BaseDatabaseWrapper, worker_id: str, claims: str
+    ) -> set[tuple[UUID, int]]:
+        """Lock jobs of one worker, given as a JSON array of `{id, run}`, in a transaction.
+
+        Return the ids and runs of those that it still holds.
+        """
+        rows = self._rows(connection, "lock_claimed", {"worker_id": worker_id, "claims": claims})
+        return {(self.uuid(key), run) for key, run in rows}
+
+    def add_failed_attempts(self, connection: BaseDatabaseWrapper, failed: str) -> None:
+        """Store that the runs of jobs, which the caller has locked, failed.
+
+        Given as a JSON array of `{id, outcome, error, delay_us}`.
+        """
+        self._run(connection, "add_failed_attempts", {"failed": failed})
+
+    def retry_failed(self, connection: BaseDatabaseWrapper, failed: str) -> None:
+        """FAIL: let jobs, which the caller has locked, wait for their next attempts.
+
+        Given as a JSON array of `{id, error, delay_us}`.
+        """
+        self._run(connection, "retry_failed", {"failed": failed})
+
+    def discard_failed(self, connection: BaseDatabaseWrapper, failed: str) -> None:
+        """FAIL: end jobs, which the caller has locked, without another attempt.
+
+        Given as a JSON array of `{id, error, reason, dead_letter}`.
+        """
+        self._run(connection, "discard_failed", {"failed": failed})
+
     @abstractmethod
     def reschedule(self, connection: BaseDatabaseWrapper, jobs: Mapping[UUID, datetime]) -> int:
         """Make available jobs, which the caller has locked, due at these times; return how many."""

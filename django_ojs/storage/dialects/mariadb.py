@@ -113,6 +113,17 @@ def _table(
     return first + others, [value for row in rows for value in row]
 
 
+def _failed(failed: str, *columns: str) -> tuple[str, list[Any]]:
+    """Return failed runs, given as a JSON array, as `_table` does: id, error and these columns."""
+    return _table(
+        ["id", "error", *columns],
+        [
+            [item["id"], json.dumps(item["error"]), *(item[name] for name in columns)]
+            for item in _items(failed)
+        ],
+    )
+
+
 def _naive(moment: datetime) -> str:
     # Not strftime: it writes the year 76 with two digits.
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
@@ -402,6 +413,30 @@ class MariaDB(GaleraLocks):
                 rows, values = _table(["id", "result"], held)
                 self._run(connection, "complete", values, rows=rows)
         return {UUID(key) for key, _ in held}
+
+    def lock_claimed(
+        self, connection: BaseDatabaseWrapper, worker_id: str, claims: str
+    ) -> set[tuple[UUID, int]]:
+        given = {(item["id"], item["run"]) for item in _items(claims)}
+        return {
+            (UUID(key), run)
+            for key, _, _, state, run, worker, *_ in self._lock_jobs(
+                connection, {key for key, _ in given}
+            )
+            if (key, run) in given and (state, worker) == (State.ACTIVE.value, worker_id)
+        }
+
+    def add_failed_attempts(self, connection: BaseDatabaseWrapper, failed: str) -> None:
+        rows, values = _failed(failed, "outcome", "delay_us")
+        self._run(connection, "add_failed_attempts", values, rows=rows)
+
+    def retry_failed(self, connection: BaseDatabaseWrapper, failed: str) -> None:
+        rows, values = _failed(failed, "delay_us")
+        self._run(connection, "retry_failed", values, rows=rows)
+
+    def discard_failed(self, connection: BaseDatabaseWrapper, failed: str) -> None:
+        rows, values = _failed(failed, "reason", "dead_letter")
+        self._run(connection, "discard_failed", values, rows=rows)
 
     @_repeated
     def take_back(

@@ -17,10 +17,12 @@ from django_ojs.storage.dialects.base import ALL_QUEUES, CLAIMED
 _FOLDER: Final = files(__package__) / "sql"
 _COMMENT: Final = re.compile(r"^ *--.*\n", re.MULTILINE)
 
-#: By name, which is the trigger's except for the second transition of LAPSE.
+#: By name, which is the trigger's except for the second transitions of FAIL and LAPSE.
 _TRANSITIONS: Final = {
     "fetch": (Trigger.FETCH, State.ACTIVE),
     "ack": (Trigger.ACK, State.COMPLETED),
+    "fail": (Trigger.FAIL, State.RETRYABLE),
+    "last_fail": (Trigger.FAIL, State.DISCARDED),
     "timer": (Trigger.TIMER, State.AVAILABLE),
     "expire": (Trigger.EXPIRE, State.DISCARDED),
     "lapse": (Trigger.LAPSE, State.AVAILABLE),

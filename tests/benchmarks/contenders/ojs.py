@@ -8,7 +8,17 @@ from typing import Any, ClassVar
 
 from tests.benchmarks.contenders.base import IN_A_CHAIN, Command, Contender, Work, truncate
 
-_TYPES = {"noop": "bench.noop", "async": "bench.async_noop", "nap": "bench.nap"}
+_TYPES = {
+    "noop": "bench.noop",
+    "async": "bench.async_noop",
+    "nap": "bench.nap",
+    "retried": "bench.failing",
+    "discarded": "bench.failing",
+}
+_OPTIONS: dict[str, dict[str, Any]] = {
+    "retried": {"retry": {"initial_interval": "PT1H", "max_interval": "PT1H"}},
+    "discarded": {"retry": {"max_attempts": 1}},
+}
 #: "off" has producers announce nothing.
 NOTIFY_VARIABLE = "OJS_BENCH_NOTIFY"
 
@@ -37,7 +47,9 @@ class OpenJobSpec(Contender):
     def pending(self, run: Callable[[str], list[tuple[Any, ...]]]) -> int:
         """Count what has not ended."""
         states = "('available', 'active', 'scheduled', 'retryable')"
-        jobs = f"SELECT count(*) FROM ojs_job WHERE state IN {states}"
+        # A job that failed in a measure of failures is due in an hour.
+        later = "state = 'retryable' AND due_at > now() + interval '10 minutes'"
+        jobs = f"SELECT count(*) FROM ojs_job WHERE state IN {states} AND ({later}) IS NOT TRUE"
         workflows = "SELECT count(*) FROM ojs_workflow WHERE state = 'running'"
         return int(run(f"SELECT ({jobs}) + ({workflows})")[0][0])
 
@@ -81,7 +93,8 @@ class OpenJobSpec(Contender):
     def _requests(self, numbers: Sequence[int], kind: str) -> list[Any]:
         import django_ojs
 
-        return [django_ojs.request(_TYPES[kind], [number]) for number in numbers]
+        options = _OPTIONS.get(kind, {})
+        return [django_ojs.request(_TYPES[kind], [number], **options) for number in numbers]
 
 
 class WithEvents(OpenJobSpec):
