@@ -319,7 +319,7 @@ _REASONS: Final = re.compile(
     r"database is locked|session is read-only|canceling statement due to (lock|statement) timeout|"
     r"unknown database|unknown server host|can't connect to (local )?server|access denied for user|"
     r"too many connections|server has gone away|lost connection to server|running with the "
-    r"--read-only option|WSREP has not yet prepared node",
+    r"--read-only option|WSREP has not yet prepared node|MariaDB has read triggers in part[^']+",
     re.IGNORECASE,
 )
 

@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -30,8 +30,8 @@ from django_ojs.storage.figures import counts
 from tests import galera_cluster
 from tests.factories import GENERATED, WORKER, envelope, own_connections, push, silence, worker
 from tests.faults.conftest import FULL, Report
-from tests.faults.galera_site import empty, migrated_cluster, on
-from tests.galera_cluster import Cluster
+from tests.faults.galera_site import NAME, empty, migrated_cluster, on
+from tests.galera_cluster import Cluster, Node
 from tests.operations.cron.scenes import make_due, register
 from tests.operations.workflows import scenes
 from tests.worker.waiting import BOUND, eventually
@@ -172,8 +172,40 @@ def on_all_nodes(galera: Cluster, act: Callable[[int], None]) -> None:
     galera.wait_until_equal()
 
 
-def test_workers_on_all_nodes_claim_and_end_each_job_once(galera: Cluster, report: Report) -> None:
-    """They take the same jobs again and again: no node sees the locks of another one."""
+@contextmanager
+def tables_closed_all_the_time(galera: Cluster) -> Iterator[None]:
+    """Let each node open its tables anew, and read triggers that take a while, all the time."""
+    ended = threading.Event()
+    first = galera.nodes[0]
+
+    def close_tables(node: Node) -> None:
+        while not ended.wait(0.005):
+            node.query("FLUSH LOCAL TABLES")
+
+    first.query(
+        "CREATE TRIGGER ojs_job_long BEFORE DELETE ON ojs_job FOR EACH ROW"
+        f" BEGIN {'SET @a = 1 + 2;' * 3_000} END",
+        NAME,
+    )
+    with ThreadPoolExecutor(len(galera.nodes)) as pool:
+        closing = [pool.submit(close_tables, node) for node in galera.nodes]
+        try:
+            yield
+        finally:
+            ended.set()
+    for each in closing:
+        each.result()
+    first.query("DROP TRIGGER ojs_job_long", NAME)
+
+
+@pytest.mark.parametrize("opens_tables", [False, True])
+def test_workers_on_all_nodes_claim_and_end_each_job_once(
+    galera: Cluster, report: Report, caplog: pytest.LogCaptureFixture, *, opens_tables: bool
+) -> None:
+    """They take the same jobs again and again: no node sees the locks of another one.
+
+    A node that reads triggers for a transaction that loses takes its end for a syntax error.
+    """
     before = conflicts(galera)
     keys = [
         job.id
@@ -190,9 +222,13 @@ def test_workers_on_all_nodes_claim_and_end_each_job_once(galera: Cluster, repor
             ended.update(ack.ack_batch(name, [(job.id, job.run, None) for job in jobs]))
 
     began = time.monotonic()
-    on_all_nodes(galera, work)
+    with tables_closed_all_the_time(galera) if opens_tables else nullcontext():
+        on_all_nodes(galera, work)
     seconds = time.monotonic() - began
-    report(f"{len(keys)} jobs in {seconds:.1f} s, {conflicts(galera) - before} conflicts")
+    report(
+        f"{len(keys)} jobs in {seconds:.1f} s, {conflicts(galera) - before} conflicts; "
+        f"triggers were read in part {caplog.text.count('read triggers in part')} times"
+    )
     assert claimed == ended == Counter(keys)
     for node in galera.nodes:
         with on(node):

@@ -8,6 +8,7 @@ MySQL has the same words for most of this; it lacks RETURNING, the type of UUIDs
 """
 
 import random
+import re
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -27,6 +28,7 @@ from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.states import State
 from django_ojs.storage.dialects.base import ISOLATION
+from django_ojs.storage.dialects.broken_triggers import BrokenTriggers
 from django_ojs.storage.dialects.galera import GaleraLocks
 from django_ojs.storage.dialects.job_row import JobRow, row_of, size_of
 from django_ojs.storage.dialects.mariadb_checks import problems
@@ -86,6 +88,8 @@ _UNAVAILABLE: Final = {
     *(1184, 1226, 1927, 2002, 2003, 2004, 2005, 2006, 2012, 2013, 2055, 4031),
 }
 _NO_ID: Final = str(UUID(int=0))
+#: The grants that let a user close tables (see `broken_triggers`).
+_CLOSES_TABLES: Final = re.compile(r"GRANT (ALL PRIVILEGES|.*\bRELOAD\b).* ON \*\.\* ")
 
 _CLIENT_OPTIONS: Final = {"connect_timeout": 4}
 
@@ -724,7 +728,7 @@ class MariaDB(GaleraLocks):
 
     def is_unavailable_error(self, error: BaseException) -> bool:
         # Not each OperationalError: a column that is missing is one too.
-        if isinstance(error, InterfaceError) or self.is_read_only_error(error):
+        if isinstance(error, InterfaceError | BrokenTriggers) or self.is_read_only_error(error):
             return True
         known = {0, _INTERRUPTED} | _UNAVAILABLE | _CONTENTION | _TIMEOUTS
         return isinstance(error, OperationalError) and _code(error) in known
@@ -761,7 +765,10 @@ class MariaDB(GaleraLocks):
 
     def check(self, connection: BaseDatabaseWrapper) -> list[CheckMessage]:
         is_utc = bool(self._rows(connection, "is_utc")[0][0])
-        return problems(connection, dict(self._rows(connection, "settings")), is_utc=is_utc)
+        settings = dict(self._rows(connection, "settings"))
+        grants = [str(grant) for (grant,) in self._rows(connection, "grants")]
+        may_close_tables = any(map(_CLOSES_TABLES.match, grants))
+        return problems(connection, settings, is_utc=is_utc, may_close_tables=may_close_tables)
 
 
 def _items(text: str) -> list[dict[str, Any]]:
