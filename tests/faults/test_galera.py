@@ -5,11 +5,13 @@ By hand, as no CI has MariaDB: docs/explanation/testing.md has the command.
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from contextlib import contextmanager, nullcontext, suppress
 from datetime import timedelta
 from typing import Any
@@ -18,6 +20,7 @@ import pytest
 from django.db import OperationalError, connection, transaction
 from django.test import override_settings
 
+from django_ojs.management.commands import ojs_worker
 from django_ojs.models import CronJob, CronRun, Event, Job, Workflow, WorkflowStep
 from django_ojs.operations import ack, beat, cron, fetch, queues
 from django_ojs.operations import push as pushing
@@ -156,19 +159,36 @@ def conflicts(galera: Cluster) -> int:
 
 
 def on_all_nodes(galera: Cluster, act: Callable[[int], None]) -> None:
-    """Do something in two threads of each node at once, and raise what any of them raises."""
+    """Do something in two threads of each node at once, and raise what any of them raises.
+
+    The others may wait for what that one had: their next statement fails too.
+    """
     workers = 2 * len(galera.nodes)
     start = threading.Barrier(workers)
+    failed, errors = threading.Event(), list[BaseException]()
+
+    def unless_failed(execute: Any, *statement: Any) -> Any:
+        if failed.is_set():
+            raise RuntimeError("another thread has failed, or was too slow")
+        return execute(*statement)
 
     def run(number: int) -> None:
         with own_connections(), on(galera.nodes[number % len(galera.nodes)]):
             start.wait(30)
-            act(number)
+            try:
+                with connection.execute_wrapper(unless_failed):
+                    act(number)
+            except BaseException as error:
+                errors.append(error)
+                failed.set()
+                raise
 
     galera.wait_until_equal()
     with ThreadPoolExecutor(workers) as pool:
-        for future in [pool.submit(run, n) for n in range(workers)]:
-            future.result(BOUND)
+        wait([pool.submit(run, n) for n in range(workers)], BOUND, FIRST_EXCEPTION)
+        failed.set()
+    if errors:
+        raise errors[0]
     galera.wait_until_equal()
 
 
@@ -375,6 +395,16 @@ def test_readers_on_all_nodes_see_each_event_in_the_same_order(galera: Cluster) 
     assert len(order) == len(set(order)) >= 6 * (JOBS // 10)
     assert all(found == seen[0] for found in seen)
     assert len(seen[0]) == len(set(seen[0])) == len(order)
+
+
+def test_a_worker_notices_within_seconds_that_the_machine_of_its_node_is_off(
+    galera: Cluster,
+) -> None:
+    with ojs_worker._kept_connections(), on(galera.nodes[1]):
+        connection.ensure_connection()
+        with socket.socket(fileno=os.dup(connection.connection.fileno())) as link:
+            assert link.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 8000
+            assert link.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 4
 
 
 def test_a_node_without_a_majority_is_an_unavailable_database(galera: Cluster) -> None:

@@ -7,8 +7,10 @@ first, in one transaction: `_whole`. No lock but that of a row ends with a trans
 MySQL has the same words for most of this; it lacks RETURNING, the type of UUIDs, and `WAIT`.
 """
 
+import os
 import random
 import re
+import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -92,6 +94,13 @@ _NO_ID: Final = str(UUID(int=0))
 _CLOSES_TABLES: Final = re.compile(r"GRANT (ALL PRIVILEGES|.*\bRELOAD\b).* ON \*\.\* ")
 
 _CLIENT_OPTIONS: Final = {"connect_timeout": 4}
+#: As the options of PostgreSQL. A system may lack some.
+_TCP_OPTIONS: Final = {
+    "TCP_KEEPIDLE": 4,
+    "TCP_KEEPINTVL": 2,
+    "TCP_KEEPCNT": 2,
+    "TCP_USER_TIMEOUT": 8000,
+}
 
 
 class _NotAdmitted(Exception):
@@ -759,6 +768,17 @@ class MariaDB(GaleraLocks):
 
     def clock(self, connection: BaseDatabaseWrapper) -> datetime:
         return cast("datetime", self.time(self._rows(connection, "clock")[0][0]))
+
+    def notice_dead_server(self, connection: BaseDatabaseWrapper) -> None:
+        # The driver has no options for it, and waits for up to two hours.
+        number = getattr(connection.connection, "fileno", None)
+        if number is None:
+            return  # PyMySQL does not show its socket.
+        with socket.socket(fileno=os.dup(number())) as link:
+            if link.family in (socket.AF_INET, socket.AF_INET6):
+                for name, value in _TCP_OPTIONS.items():
+                    if hasattr(socket, name):
+                        link.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
 
     def client_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in _CLIENT_OPTIONS.items() if name not in options}
