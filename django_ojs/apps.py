@@ -8,6 +8,7 @@ from django.apps import AppConfig
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import request_finished
+from django.db.backends.signals import connection_created
 from django.db.models.signals import post_migrate
 from django.utils.module_loading import autodiscover_modules, import_string
 from django.utils.translation import gettext_lazy as _
@@ -36,10 +37,14 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs import checks  # noqa: F401
         from django_ojs.migrations._run_sql_files import create_missing
         from django_ojs.payloads import offload  # noqa: F401
+        from django_ojs.storage.dialects import broken_triggers
         from django_ojs.storage.figures import rollups
 
         request_finished.connect(rollups.flush_after_request, dispatch_uid="django_ojs.figures")
         post_migrate.connect(create_missing, sender=self, dispatch_uid="django_ojs.create_missing")
+        connection_created.connect(
+            broken_triggers.install, dispatch_uid="django_ojs.broken_triggers"
+        )
         if _is_command() and not _settings_are_valid():
             return  # The check E001 reports them; without settings no handler can be declared.
         if settings().opentelemetry:

@@ -117,7 +117,7 @@ def test_mariadb_is_new_and_mysql_is_refused(
         "character_set_connection": "utf8mb4",
         "max_allowed_packet": "16777216",
     }
-    found = mariadb_checks.problems(link, well, is_utc=True)
+    found = mariadb_checks.problems(link, well, is_utc=True, may_close_tables=True)
     assert ids(found) == wanted
     if wanted == ["django_ojs.W006"]:
         assert "not for production" in found[0].msg
@@ -127,11 +127,15 @@ def test_mariadb_is_new_and_mysql_is_refused(
             ("character_set_connection", "latin1", "django_ojs.E010"),
             ("max_allowed_packet", "1048576", "django_ojs.W007"),
         ):
-            problems = mariadb_checks.problems(link, {**well, name: value}, is_utc=True)
+            problems = mariadb_checks.problems(
+                link, {**well, name: value}, is_utc=True, may_close_tables=True
+            )
             assert ids(problems) == ["django_ojs.W006", id]
             assert all(problem.hint for problem in problems)
-        problems = mariadb_checks.problems(link, well, is_utc=False)
+        problems = mariadb_checks.problems(link, well, is_utc=False, may_close_tables=True)
         assert "SET time_zone = '+00:00'" in problems[1].hint
+        problems = mariadb_checks.problems(link, well, is_utc=True, may_close_tables=False)
+        assert ids(problems) == ["django_ojs.W006", "django_ojs.W008"]
 
 
 def test_postgresql_needs_no_option() -> None:

@@ -287,6 +287,12 @@ def client_options(using: str) -> dict[str, Any]:
     return dialect_of(link).client_options(link.settings_dict["OPTIONS"])
 
 
+def notice_dead_server(connection: BaseDatabaseWrapper, **kwargs: object) -> None:
+    """Let a worker's new connection end soon when the machine of its server is off (a receiver)."""
+    if connection.vendor in _DIALECTS:
+        dialect_of(connection).notice_dead_server(connection)
+
+
 def leave_if_read_only(error: BaseException) -> None:
     """Let Django close this thread's connection if the error says that its server is read-only.
 
@@ -319,7 +325,7 @@ _REASONS: Final = re.compile(
     r"database is locked|session is read-only|canceling statement due to (lock|statement) timeout|"
     r"unknown database|unknown server host|can't connect to (local )?server|access denied for user|"
     r"too many connections|server has gone away|lost connection to server|running with the "
-    r"--read-only option|WSREP has not yet prepared node",
+    r"--read-only option|WSREP has not yet prepared node|MariaDB has read triggers in part[^']+",
     re.IGNORECASE,
 )
 

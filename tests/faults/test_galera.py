@@ -5,12 +5,14 @@ By hand, as no CI has MariaDB: docs/explanation/testing.md has the command.
 
 from __future__ import annotations
 
+import os
+import socket
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import suppress
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from contextlib import contextmanager, nullcontext, suppress
 from datetime import timedelta
 from typing import Any
 
@@ -18,6 +20,7 @@ import pytest
 from django.db import OperationalError, connection, transaction
 from django.test import override_settings
 
+from django_ojs.management.commands import ojs_worker
 from django_ojs.models import CronJob, CronRun, Event, Job, Workflow, WorkflowStep
 from django_ojs.operations import ack, beat, cron, fetch, queues
 from django_ojs.operations import push as pushing
@@ -30,8 +33,8 @@ from django_ojs.storage.figures import counts
 from tests import galera_cluster
 from tests.factories import GENERATED, WORKER, envelope, own_connections, push, silence, worker
 from tests.faults.conftest import FULL, Report
-from tests.faults.galera_site import empty, migrated_cluster, on
-from tests.galera_cluster import Cluster
+from tests.faults.galera_site import NAME, empty, migrated_cluster, on
+from tests.galera_cluster import Cluster, Node
 from tests.operations.cron.scenes import make_due, register
 from tests.operations.workflows import scenes
 from tests.worker.waiting import BOUND, eventually
@@ -156,24 +159,73 @@ def conflicts(galera: Cluster) -> int:
 
 
 def on_all_nodes(galera: Cluster, act: Callable[[int], None]) -> None:
-    """Do something in two threads of each node at once, and raise what any of them raises."""
+    """Do something in two threads of each node at once, and raise what any of them raises.
+
+    The others may wait for what that one had: their next statement fails too.
+    """
     workers = 2 * len(galera.nodes)
     start = threading.Barrier(workers)
+    failed, errors = threading.Event(), list[BaseException]()
+
+    def unless_failed(execute: Any, *statement: Any) -> Any:
+        if failed.is_set():
+            raise RuntimeError("another thread has failed, or was too slow")
+        return execute(*statement)
 
     def run(number: int) -> None:
         with own_connections(), on(galera.nodes[number % len(galera.nodes)]):
             start.wait(30)
-            act(number)
+            try:
+                with connection.execute_wrapper(unless_failed):
+                    act(number)
+            except BaseException as error:
+                errors.append(error)
+                failed.set()
+                raise
 
     galera.wait_until_equal()
     with ThreadPoolExecutor(workers) as pool:
-        for future in [pool.submit(run, n) for n in range(workers)]:
-            future.result(BOUND)
+        wait([pool.submit(run, n) for n in range(workers)], BOUND, FIRST_EXCEPTION)
+        failed.set()
+    if errors:
+        raise errors[0]
     galera.wait_until_equal()
 
 
-def test_workers_on_all_nodes_claim_and_end_each_job_once(galera: Cluster, report: Report) -> None:
-    """They take the same jobs again and again: no node sees the locks of another one."""
+@contextmanager
+def tables_closed_all_the_time(galera: Cluster) -> Iterator[None]:
+    """Let each node open its tables anew, and read triggers that take a while, all the time."""
+    ended = threading.Event()
+    first = galera.nodes[0]
+
+    def close_tables(node: Node) -> None:
+        while not ended.wait(0.005):
+            node.query("FLUSH LOCAL TABLES")
+
+    first.query(
+        "CREATE TRIGGER ojs_job_long BEFORE DELETE ON ojs_job FOR EACH ROW"
+        f" BEGIN {'SET @a = 1 + 2;' * 3_000} END",
+        NAME,
+    )
+    with ThreadPoolExecutor(len(galera.nodes)) as pool:
+        closing = [pool.submit(close_tables, node) for node in galera.nodes]
+        try:
+            yield
+        finally:
+            ended.set()
+    for each in closing:
+        each.result()
+    first.query("DROP TRIGGER ojs_job_long", NAME)
+
+
+@pytest.mark.parametrize("opens_tables", [False, True])
+def test_workers_on_all_nodes_claim_and_end_each_job_once(
+    galera: Cluster, report: Report, caplog: pytest.LogCaptureFixture, *, opens_tables: bool
+) -> None:
+    """They take the same jobs again and again: no node sees the locks of another one.
+
+    A node that reads triggers for a transaction that loses takes its end for a syntax error.
+    """
     before = conflicts(galera)
     keys = [
         job.id
@@ -190,9 +242,13 @@ def test_workers_on_all_nodes_claim_and_end_each_job_once(galera: Cluster, repor
             ended.update(ack.ack_batch(name, [(job.id, job.run, None) for job in jobs]))
 
     began = time.monotonic()
-    on_all_nodes(galera, work)
+    with tables_closed_all_the_time(galera) if opens_tables else nullcontext():
+        on_all_nodes(galera, work)
     seconds = time.monotonic() - began
-    report(f"{len(keys)} jobs in {seconds:.1f} s, {conflicts(galera) - before} conflicts")
+    report(
+        f"{len(keys)} jobs in {seconds:.1f} s, {conflicts(galera) - before} conflicts; "
+        f"triggers were read in part {caplog.text.count('read triggers in part')} times"
+    )
     assert claimed == ended == Counter(keys)
     for node in galera.nodes:
         with on(node):
@@ -339,6 +395,16 @@ def test_readers_on_all_nodes_see_each_event_in_the_same_order(galera: Cluster) 
     assert len(order) == len(set(order)) >= 6 * (JOBS // 10)
     assert all(found == seen[0] for found in seen)
     assert len(seen[0]) == len(set(seen[0])) == len(order)
+
+
+def test_a_worker_notices_within_seconds_that_the_machine_of_its_node_is_off(
+    galera: Cluster,
+) -> None:
+    with ojs_worker._kept_connections(), on(galera.nodes[1]):
+        connection.ensure_connection()
+        with socket.socket(fileno=os.dup(connection.connection.fileno())) as link:
+            assert link.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) == 8000
+            assert link.getsockopt(socket.IPPROTO_TCP, socket.TCP_KEEPIDLE) == 4
 
 
 def test_a_node_without_a_majority_is_an_unavailable_database(galera: Cluster) -> None:

@@ -15,7 +15,10 @@ from django.db import connection
 from tests.docs.pages import ROOT, blocks
 
 PAGE = ROOT / "docs" / "how-to" / "database-roles.md"
-#: PostgreSQL's roles belong to the server, which processes of a test run share.
+IS_MARIADB = connection.vendor == "mysql"
+#: On the page.
+PASSWORD = {"PASSWORD": "secret"} if IS_MARIADB else {}
+#: Roles belong to the server, which processes of a test run share.
 SUFFIX = secrets.token_hex(4)
 
 
@@ -28,13 +31,15 @@ def variables(role: str) -> dict[str, str]:
     """Return the environment of a process that connects as a role (see tests.faults.settings)."""
     return {
         "DJANGO_SETTINGS_MODULE": "tests.faults.settings",
-        "OJS_FAULTS_DATABASE": json.dumps({"USER": named(role)}),
+        "OJS_FAULTS_DATABASE": json.dumps({"USER": named(role)} | PASSWORD),
     }
 
 
 def execute(statements: str) -> None:
+    # A driver of MariaDB takes one at a time.
     with connection.cursor() as cursor:
-        cursor.execute(statements)
+        for statement in filter(str.strip, statements.split(";")):
+            cursor.execute(statement)
 
 
 Blocks = dict[str, list[str]]
@@ -42,12 +47,15 @@ Blocks = dict[str, list[str]]
 
 @pytest.fixture
 def page() -> Blocks:
-    """Return the page's SQL, by the heading above it."""
+    """Return the page's SQL for this database, by the heading above it."""
     found: Blocks = {}
     lines = PAGE.read_text().splitlines()
+    first, mark = lines.index("## MariaDB"), "### " if IS_MARIADB else "## "
     for block in blocks(PAGE):
-        heading = next(line[3:] for line in reversed(lines[: block.line]) if line.startswith("## "))
-        found.setdefault(heading, []).append(named(block.text))
+        if (block.line > first) == IS_MARIADB:
+            above = reversed(lines[: block.line])
+            heading = next(line for line in above if line.startswith(mark)).removeprefix(mark)
+            found.setdefault(heading, []).append(named(block.text))
     return found
 
 
@@ -62,6 +70,9 @@ def roles(transactional_db: None, page: Blocks) -> Iterator[Blocks]:
     finally:
         with connection.cursor() as cursor:
             for role in created:
+                if IS_MARIADB:
+                    cursor.execute(f"DROP USER IF EXISTS {role}")
+                    continue
                 cursor.execute("SELECT FROM pg_roles WHERE rolname = %s", [role])
                 if cursor.fetchone() is not None:
                     cursor.execute(f"DROP OWNED BY {role}; DROP ROLE {role}")
@@ -80,9 +91,9 @@ def as_role() -> AsRole:
     @contextmanager
     def connected(role: str, assumed: str | None = None) -> Iterator[None]:
         settings = connection.settings_dict
-        kept = {name: settings[name] for name in ("USER", "OPTIONS")}
+        kept = {name: settings[name] for name in ("USER", "PASSWORD", "OPTIONS")}
         connection.close()
-        settings["USER"] = named(role)
+        settings |= {"USER": named(role)} | PASSWORD
         if assumed is not None:
             settings["OPTIONS"] = {**settings["OPTIONS"], "assume_role": named(assumed)}
         try:

@@ -1,4 +1,4 @@
-"""Processes under different PostgreSQL roles, with the rights that the how-to grants."""
+"""Processes under different roles, with the rights that the how-to grants."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
-from django.db import ProgrammingError, connection
+from django.db import DatabaseError, connection
 from django.db.models.functions import Now
 from django.test import Client, override_settings
 
@@ -47,7 +47,7 @@ from tests.outbox.conftest import destination
 from tests.outbox.conftest import server as server
 from tests.outbox.server import Server
 from tests.plugins import teardown
-from tests.roles.conftest import AsRole, Blocks, execute, named, variables
+from tests.roles.conftest import IS_MARIADB, AsRole, Blocks, execute, named, variables
 from tests.testapp import worker_jobs as handlers
 from tests.worker.acceptance.conftest import Start
 from tests.worker.acceptance.conftest import start as start
@@ -57,9 +57,11 @@ from tests.worker.waiting import eventually
 pytestmark = [
     pytest.mark.django_db(transaction=True, databases=ALIASES),
     pytest.mark.postgresql,
+    pytest.mark.mariadb,
 ]
 
-DENIED = "42501"
+#: By the driver: what a role may not do to a table, a column, a database, a server and a routine.
+DENIED = {"42501", 1142, 1143, 1044, 1227, 1370}
 
 
 @contextmanager
@@ -71,7 +73,8 @@ def nothing_denied() -> Iterator[None]:
         try:
             return execute(sql, params, many, context)
         except Exception as error:
-            if getattr(error.__cause__, "sqlstate", None) == DENIED:
+            code = getattr(error.__cause__, "sqlstate", None) or next(iter(error.args), None)
+            if code in DENIED:
                 denied.append(f"{error} in {sql[:200]}")
             raise
 
@@ -90,6 +93,7 @@ def second_worker_role(roles: Blocks) -> None:
     execute(roles["Workers"][0].split(";", 1)[1].replace("site_worker", "site_web"))
 
 
+@pytest.mark.statements
 @pytest.mark.slow
 def test_workers_under_two_roles_rescue_by_session_only_what_they_see(
     roles: Blocks, start: Start, as_role: AsRole
@@ -111,6 +115,7 @@ def test_workers_under_two_roles_rescue_by_session_only_what_they_see(
     assert history(job) == [(1, "lost", "worker_death")]
 
 
+@pytest.mark.statements
 def test_a_session_with_a_used_number_is_seen_with_the_right_to_see_it(
     roles: Blocks, as_role: AsRole
 ) -> None:
@@ -134,6 +139,7 @@ def test_a_session_with_a_used_number_is_seen_with_the_right_to_see_it(
         keeper.close()
 
 
+@pytest.mark.statements
 def test_a_role_that_was_assumed_does_not_see_its_own_session(
     roles: Blocks, as_role: AsRole
 ) -> None:
@@ -212,8 +218,8 @@ def test_the_site_has_no_right_that_it_does_not_need(roles: Blocks, as_role: AsR
         try:
             with as_role("site_web"), nothing_denied():
                 enqueue_and_control()
-        except (AssertionError, ProgrammingError):
-            pass
+        except (AssertionError, DatabaseError, LookupError):
+            pass  # An error that was caught leaves out the entries of a job's history.
         else:
             needless.append(right)
         finally:
@@ -248,10 +254,12 @@ def test_each_route_and_page_works_with_the_rights_of_http_and_the_admin(
 def _pages_work(as_role: AsRole, settings: Any) -> None:
     settings.OJS = {}
     client: Client = root()
-    execute(named("GRANT SELECT, UPDATE ON auth_user, django_session TO site_web"))
+    for table in ("auth_user", "django_session"):
+        execute(named(f"GRANT SELECT, UPDATE ON {table} TO site_web"))
     execute(named("GRANT SELECT ON django_content_type TO site_web"))
     execute(named("GRANT SELECT, INSERT ON django_admin_log TO site_web"))
-    execute(named("GRANT USAGE ON SEQUENCE django_admin_log_id_seq TO site_web"))
+    if not IS_MARIADB:
+        execute(named("GRANT USAGE ON SEQUENCE django_admin_log_id_seq TO site_web"))
     make_key("producer")
     key = ApiKey.primary.latest("pk")
     entry = OutboxEntry.objects.create(
@@ -368,7 +376,7 @@ def test_a_worker_runs_jobs_and_does_all_maintenance_with_its_rights(
 def test_operators_use_the_shell_with_the_rights_of_workers_and_of_the_audit_trail(
     roles: Blocks, as_role: AsRole
 ) -> None:
-    execute(roles["Workers"][2])
+    execute(roles["Workers"][-1])
     discarded = factories.in_state("discarded")
     waiting = [factories.push(queue="email") for _ in range(2)]
     with as_role("site_worker"), nothing_denied():
@@ -377,10 +385,12 @@ def test_operators_use_the_shell_with_the_rights_of_workers_and_of_the_audit_tra
         call_command("ojs", "retry", str(discarded.pk))
         call_command("ojs", "cancel", *(str(job.pk) for job in waiting), "--yes")
         call_command("ojs", "prune")
-        call_command("ojs", "index")
+        if not IS_MARIADB:  # It has no such indexes.
+            call_command("ojs", "index")
     assert AuditEntry.primary.count() == 5
-    with as_role("site_worker"), pytest.raises(CommandError, match="must be owner of table"):
-        call_command("ojs", "index", "--create")
+    if not IS_MARIADB:
+        with as_role("site_worker"), pytest.raises(CommandError, match="must be owner of table"):
+            call_command("ojs", "index", "--create")
 
 
 def test_a_relay_sends_the_outbox_with_its_rights(

@@ -7,19 +7,22 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
 
 import pytest
 from django.apps import apps
-from django.db import OperationalError, connection, transaction
+from django.db import OperationalError, ProgrammingError, connection, connections, transaction
 
 from django_ojs import checks
 from django_ojs.migrations import _run_sql_files as schema_files
 from django_ojs.models import Job, LimitKey
 from django_ojs.operations import ack, fetch, queues
 from django_ojs.operations import push as pushing
+from django_ojs.operations.cancel import cancel
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.states import State
-from django_ojs.storage import transitions
+from django_ojs.storage import database, transitions
 from django_ojs.storage.figures import counts
 from tests.factories import GENERATED, WORKER, active, envelope, own_connections, push, read
 
@@ -268,6 +271,84 @@ def test_a_session_that_is_set_up_wrong_is_refused() -> None:
         assert problem in said()[0]
         connection.close()
         assert said() == []
+
+
+def test_triggers_that_were_read_in_part_are_read_again_by_who_may_close_the_table() -> None:
+    """A query is ended while the server opens the table, which takes that for a syntax error."""
+    unchanged = push(queue="unchanged")
+    # The session of an operator, in which no statement runs again.
+    other = connection.copy()
+    user, password = "ojs_without_reload", "secret"
+
+    def execute(statement: str) -> None:
+        with other.cursor() as cursor:
+            cursor.execute(statement)
+
+    def is_broken() -> bool:
+        try:
+            execute("UPDATE ojs_job SET priority = priority")
+        except ProgrammingError as error:
+            assert "has an error in its body" in str(error)  # noqa: PT017
+            return True
+        return False
+
+    def read_in_part() -> None:
+        for n in range(2000):
+            execute("FLUSH LOCAL TABLES")
+            limit = 0.001 + n % 40 / 2000
+            with suppress(OperationalError):
+                execute(f"SET STATEMENT max_statement_time = {limit} FOR SELECT 1 FROM ojs_job")
+            if is_broken():
+                return
+        pytest.fail("no query was ended while the server read the triggers")
+
+    try:
+        other.ensure_connection()
+        other.execute_wrappers.clear()
+        # It takes a while to be read, and the others are read after it.
+        execute(
+            "CREATE TRIGGER ojs_job_long BEFORE DELETE ON ojs_job FOR EACH ROW"
+            f" BEGIN {'SET @a = 1 + 2;' * 20_000} END"
+        )
+        read_in_part()
+        push(queue="alone")
+        assert not is_broken()
+
+        with transaction.atomic():
+            push(queue="together")
+            read_in_part()
+            push(queue="together")
+        assert not is_broken()
+
+        execute(f"CREATE USER {user}@localhost IDENTIFIED BY '{password}'")
+        execute(f"GRANT ALL ON {connection.settings_dict['NAME']}.* TO {user}@localhost")
+        read_in_part()
+        kept = connections["default"]
+        refused = connections["default"] = connection.copy()
+        refused.settings_dict |= {"USER": user, "PASSWORD": password}
+        try:
+            problems = checks.check_database(databases=["default"])
+            assert problems[-1].id == "django_ojs.W008"
+            assert "GRANT RELOAD" in str(problems[-1].hint)
+            for operation in (partial(push, queue="refused"), partial(cancel, unchanged.pk)):
+                with pytest.raises(OperationalError) as caught:
+                    operation()
+                assert database.is_unavailable(caught.value)
+                assert "run FLUSH LOCAL TABLES" in database.unavailable_reason(caught.value)
+            execute("FLUSH LOCAL TABLES")
+            push(queue="allowed")
+        finally:
+            refused.close()
+            connections["default"] = kept
+    finally:
+        execute("FLUSH LOCAL TABLES")
+        execute("DROP TRIGGER IF EXISTS ojs_job_long")
+        execute(f"DROP USER IF EXISTS {user}@localhost")
+        other.close()
+    queues_of = Job.objects.order_by("id").values_list("queue", flat=True)
+    assert [*queues_of] == ["unchanged", "alone", "together", "together", "allowed"]
+    assert counts.by_queue(["together"])["together"][State.AVAILABLE] == 2
+    assert not counts.differences()
 
 
 def test_the_schema_can_be_created_twice() -> None:

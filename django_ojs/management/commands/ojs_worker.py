@@ -14,6 +14,7 @@ from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
+from django.db.backends.signals import connection_created
 from django.utils.autoreload import get_child_arguments
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
@@ -511,9 +512,11 @@ def _kept_connections() -> Iterator[None]:
         if options.pop("pool", None):
             _close_pool(alias)
         values["OPTIONS"] = {**database.client_options(alias), **options}
+    connection_created.connect(database.notice_dead_server)
     try:
         yield
     finally:
+        connection_created.disconnect(database.notice_dead_server)
         for alias, values in previous.items():
             connections.settings[alias].update(values)
 

@@ -7,7 +7,10 @@ first, in one transaction: `_whole`. No lock but that of a row ends with a trans
 MySQL has the same words for most of this; it lacks RETURNING, the type of UUIDs, and `WAIT`.
 """
 
+import os
 import random
+import re
+import socket
 import time
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -27,6 +30,7 @@ from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.states import State
 from django_ojs.storage.dialects.base import ISOLATION
+from django_ojs.storage.dialects.broken_triggers import BrokenTriggers
 from django_ojs.storage.dialects.galera import GaleraLocks
 from django_ojs.storage.dialects.job_row import JobRow, row_of, size_of
 from django_ojs.storage.dialects.mariadb_checks import problems
@@ -86,8 +90,17 @@ _UNAVAILABLE: Final = {
     *(1184, 1226, 1927, 2002, 2003, 2004, 2005, 2006, 2012, 2013, 2055, 4031),
 }
 _NO_ID: Final = str(UUID(int=0))
+#: The grants that let a user close tables (see `broken_triggers`).
+_CLOSES_TABLES: Final = re.compile(r"GRANT (ALL PRIVILEGES|.*\bRELOAD\b).* ON \*\.\* ")
 
 _CLIENT_OPTIONS: Final = {"connect_timeout": 4}
+#: As the options of PostgreSQL. A system may lack some.
+_TCP_OPTIONS: Final = {
+    "TCP_KEEPIDLE": 4,
+    "TCP_KEEPINTVL": 2,
+    "TCP_KEEPCNT": 2,
+    "TCP_USER_TIMEOUT": 8000,
+}
 
 
 class _NotAdmitted(Exception):
@@ -759,7 +772,7 @@ class MariaDB(GaleraLocks):
 
     def is_unavailable_error(self, error: BaseException) -> bool:
         # Not each OperationalError: a column that is missing is one too.
-        if isinstance(error, InterfaceError) or self.is_read_only_error(error):
+        if isinstance(error, InterfaceError | BrokenTriggers) or self.is_read_only_error(error):
             return True
         known = {0, _INTERRUPTED} | _UNAVAILABLE | _CONTENTION | _TIMEOUTS
         return isinstance(error, OperationalError) and _code(error) in known
@@ -791,12 +804,26 @@ class MariaDB(GaleraLocks):
     def clock(self, connection: BaseDatabaseWrapper) -> datetime:
         return cast("datetime", self.time(self._rows(connection, "clock")[0][0]))
 
+    def notice_dead_server(self, connection: BaseDatabaseWrapper) -> None:
+        # The driver has no options for it, and waits for up to two hours.
+        number = getattr(connection.connection, "fileno", None)
+        if number is None:
+            return  # PyMySQL does not show its socket.
+        with socket.socket(fileno=os.dup(number())) as link:
+            if link.family in (socket.AF_INET, socket.AF_INET6):
+                for name, value in _TCP_OPTIONS.items():
+                    if hasattr(socket, name):
+                        link.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
     def client_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in _CLIENT_OPTIONS.items() if name not in options}
 
     def check(self, connection: BaseDatabaseWrapper) -> list[CheckMessage]:
         is_utc = bool(self._rows(connection, "is_utc")[0][0])
-        return problems(connection, dict(self._rows(connection, "settings")), is_utc=is_utc)
+        settings = dict(self._rows(connection, "settings"))
+        grants = [str(grant) for (grant,) in self._rows(connection, "grants")]
+        may_close_tables = any(map(_CLOSES_TABLES.match, grants))
+        return problems(connection, settings, is_utc=is_utc, may_close_tables=may_close_tables)
 
 
 def _items(text: str) -> list[dict[str, Any]]:

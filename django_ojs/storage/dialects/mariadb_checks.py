@@ -13,7 +13,11 @@ _STRICT: Final = {"STRICT_TRANS_TABLES", "STRICT_ALL_TABLES"}
 
 
 def problems(
-    connection: BaseDatabaseWrapper, settings: Mapping[str, str], *, is_utc: bool
+    connection: BaseDatabaseWrapper,
+    settings: Mapping[str, str],
+    *,
+    is_utc: bool,
+    may_close_tables: bool,
 ) -> list[CheckMessage]:
     """Return what is wrong; `settings` are the variables of the session."""
     link: Any = connection  # Django's MySQL backend knows the version.
@@ -78,6 +82,16 @@ def problems(
                 "of them, cannot be stored.",
                 hint="Set max_allowed_packet to 16 MiB or more.",
                 id="django_ojs.W007",
+            )
+        )
+    if not may_close_tables:
+        found.append(
+            Warning(
+                f"The user of {connection.alias!r} may not close tables. When the server has ended "
+                "a statement while it read the triggers of the jobs, no job can be stored or "
+                "changed until an operator closes the table.",
+                hint="GRANT RELOAD ON *.* TO the user, so that django_ojs closes it.",
+                id="django_ojs.W008",
             )
         )
     return found

@@ -316,6 +316,9 @@ class Server(ABC):
     def check(self, connection: BaseDatabaseWrapper) -> list[CheckMessage]:
         """Return what is wrong with the version or the settings of the database (system checks)."""
 
+    def notice_dead_server(self, connection: BaseDatabaseWrapper) -> None:  # noqa: B027  # by options
+        """Let a new connection end soon when the machine of its server is off."""
+
     def client_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return options of the driver by which a worker notices that its server is gone.
 

@@ -1,0 +1,105 @@
+"""Changes that MariaDB refuses because it has read the triggers of a table in part (1064).
+
+The server reads the triggers of a table each time it opens the table anew. When the statement for
+which it does so is ended meanwhile, by KILL, by a time limit, or by a transaction of another node
+of a cluster, it takes the end for a syntax error, and keeps the table open with it: every change
+through that open table fails, in all sessions, until it is closed. FLUSH TABLES closes the tables
+that no statement uses now, and waits for no transaction. Then the statement runs again where it
+was: the server has undone it, and not its transaction.
+"""
+
+import logging
+import random
+import re
+import time
+from collections.abc import Callable
+from typing import Any, Final
+
+from django.db import DatabaseError, OperationalError, ProgrammingError
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_ojs.storage.dialects.sql_files import load
+
+_SQL: Final = {name: load("mariadb", name) for name in ("close_tables", "this_server")}
+_PARSE_ERROR: Final = 1064
+#: "Trigger 'ojs_job_…' has an error in its body: '…'", in the language of the server. The trigger
+#: has no name yet where the statement was ended before that was read.
+_BROKEN: Final = re.compile(r"'ojs_job_\w+'[^']*: '|trigger has an error in its body")
+#: A table that was in use is still open. How often to try, and the longest pause before it.
+_REPETITIONS: Final = 5
+_PAUSE: Final = 0.05
+_CONNECT_SECONDS: Final = 4
+#: The reason is also what the logs of workers say (see `storage.database`).
+REASON: Final = (
+    "MariaDB has read triggers in part, and refuses each change of the table: "
+    "run FLUSH LOCAL TABLES on this server, and grant RELOAD to its user"
+)
+
+_logger = logging.getLogger("django_ojs.storage")
+
+
+class BrokenTriggers(OperationalError):
+    """The table has to be closed by an operator who may do that."""
+
+
+def install(connection: BaseDatabaseWrapper, **kwargs: object) -> None:
+    """Let the statements of a new connection to MariaDB run again (signal connection_created)."""
+    # The first is the outer one, and who adds one for a while removes the last.
+    if connection.vendor == "mysql" and _run not in connection.execute_wrappers:
+        connection.execute_wrappers.insert(0, _run)
+
+
+def _run(
+    execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]
+) -> Any:
+    try:
+        return execute(sql, params, many, context)
+    except ProgrammingError as error:
+        broken = error
+    for _ in range(_REPETITIONS):
+        # Of several statements, some may have been run.
+        if many or not _is_broken(broken):
+            raise broken
+        try:
+            is_closed = _close_tables(context["connection"], execute, context)
+        except DatabaseError as error:
+            raise BrokenTriggers(_PARSE_ERROR, REASON) from error
+        if not is_closed:
+            break
+        _logger.warning("MariaDB had read triggers in part; its tables were closed.")
+        try:
+            return execute(sql, params, many, context)
+        except ProgrammingError as error:
+            broken = error
+        time.sleep(random.uniform(0, _PAUSE))
+    raise BrokenTriggers(_PARSE_ERROR, REASON) from broken
+
+
+def _is_broken(error: ProgrammingError) -> bool:
+    return error.args[:1] == (_PARSE_ERROR,) and bool(_BROKEN.search(str(error.args[1])))
+
+
+def _close_tables(
+    connection: BaseDatabaseWrapper, execute: Callable[..., Any], context: dict[str, Any]
+) -> bool:
+    """Let the server close the tables that no statement uses; False if it cannot be reached."""
+    if connection.get_autocommit() and not connection.in_atomic_block:
+        execute(_SQL["close_tables"], None, False, context)
+        return True
+    # It would commit the transaction. With several hosts, the other connection is to the same.
+    execute(_SQL["this_server"], None, False, context)
+    wanted = context["cursor"].fetchone()
+    hosts = str(connection.settings_dict["HOST"]).split(",")
+    for n in range(len(hosts)):
+        other = connection.copy()
+        other.settings_dict["HOST"] = ",".join([*hosts[n:], *hosts[:n]])
+        other.settings_dict["OPTIONS"].setdefault("connect_timeout", _CONNECT_SECONDS)
+        try:
+            with other.cursor() as cursor:
+                cursor.execute(_SQL["this_server"])
+                if cursor.fetchone() == wanted:
+                    cursor.execute(_SQL["close_tables"])
+                    return True
+        finally:
+            other.close()
+    return False

@@ -1,0 +1,2 @@
+-- What this user may do.
+SHOW GRANTS
