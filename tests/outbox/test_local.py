@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -13,11 +14,19 @@ from django_ojs.models import Job, OutboxEntry
 from django_ojs.operations import queues
 from django_ojs.outbox import local
 from django_ojs.spec.errors import QueueFull, WrongDatabase
+from django_ojs.spec.retry_policy import RetryPolicy
 from tests.factories import envelope
 from tests.factories import put as put_one
 from tests.outbox import middleware as _middleware
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
+
+
+@pytest.fixture(autouse=True)
+def _long_pauses(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let what does not fit wait until a test lets time pass; a second may be over before."""
+    pauses = RetryPolicy(initial_interval=timedelta(hours=1), max_interval=timedelta(hours=1))
+    monkeypatch.setattr(local, "BACKOFF", pauses)
 
 
 def bound(queue: str, depth: int) -> None:
