@@ -3,7 +3,7 @@ SELECT %(key)s,
        (SELECT count(*) FROM (SELECT 1 FROM ojs_job
                               WHERE limit_key = %(key)s AND state {before_fetch}
                               LIMIT %(most)s) AS waiting),
-       COALESCE((SELECT JSON_EXTRACT(options, '$.rate_limit') FROM ojs_job
+       COALESCE((SELECT {rate_limit} FROM ojs_job
                  WHERE limit_key = %(key)s AND state {before_fetch} LIMIT 1),
-                (SELECT JSON_EXTRACT(options, '$.rate_limit') FROM ojs_job
+                (SELECT {rate_limit} FROM ojs_job
                  WHERE limit_key = %(key)s AND state {before_ack} LIMIT 1))
