@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
 from django.db import connections, models
+from django.db.models.expressions import DatabaseDefault
 
 from django_ojs.storage import database
 
@@ -51,6 +52,13 @@ class StoredModel(models.Model):
 
     objects: ClassVar[models.Manager[Self]] = models.Manager()
     primary: ClassVar[PrimaryManager[Self]] = PrimaryManager()
+
+    def save_base(self, *args: Any, **kwargs: Any) -> None:
+        """Save the row. A value that the database set, and did not return, is read when needed."""
+        super().save_base(*args, **kwargs)
+        if not connections[self._state.db].features.can_return_columns_from_insert:
+            for name in [k for k, v in self.__dict__.items() if isinstance(v, DatabaseDefault)]:
+                del self.__dict__[name]
 
     class Meta:
         abstract = True
