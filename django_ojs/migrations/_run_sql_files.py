@@ -188,10 +188,11 @@ def _as_on_mysql(connection: BaseDatabaseWrapper, made: Iterable[str]) -> list[s
         if match := _TRIGGER.search(each):
             found.append(f"DROP TRIGGER IF EXISTS {match[1]}")
         text = each.replace("CREATE OR REPLACE TRIGGER", "CREATE TRIGGER")
+        text = text.replace("utf8mb4_nopad_bin", database.dialect_of(connection).binary_collation)
         found.append(
             _INDEX.sub(
-                lambda index: "" if index["name"] in existing else f",\n    ADD INDEX {index['rest']}",
-                text.replace("utf8mb4_nopad_bin", database.dialect_of(connection).binary_collation),
+                lambda index: "" if index["name"] in existing else f", ADD INDEX {index['rest']}",
+                text,
             )
         )
     return found

@@ -1,7 +1,7 @@
 """The base of the models, and the manager that reads the database which holds the jobs."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Self, TypeVar
+from typing import Any, ClassVar, Self, TypeVar, cast
 
 from django.db import connections, models
 from django.db.models.expressions import DatabaseDefault
@@ -53,12 +53,12 @@ class StoredModel(models.Model):
     objects: ClassVar[models.Manager[Self]] = models.Manager()
     primary: ClassVar[PrimaryManager[Self]] = PrimaryManager()
 
+    class Meta:
+        abstract = True
+
     def save_base(self, *args: Any, **kwargs: Any) -> None:
         """Save the row. A value that the database set, and did not return, is read when needed."""
         super().save_base(*args, **kwargs)
-        if not connections[self._state.db].features.can_return_columns_from_insert:
+        if not connections[cast("str", self._state.db)].features.can_return_columns_from_insert:
             for name in [k for k, v in self.__dict__.items() if isinstance(v, DatabaseDefault)]:
                 del self.__dict__[name]
-
-    class Meta:
-        abstract = True

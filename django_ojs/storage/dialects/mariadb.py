@@ -39,6 +39,7 @@ from django_ojs.storage.dialects.rows import (
 from django_ojs.storage.dialects.server import QueryLimit
 from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all
 
+D = TypeVar("D", bound="MariaDB")
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -110,9 +111,7 @@ def _naive(moment: datetime) -> str:
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
 
 
-def _new_job(
-    row: JobRow, n: int, key: Callable[[str | None], str | None]
-) -> tuple[str, list[Any]]:
+def _new_job(row: JobRow, n: int, key: Callable[[str | None], str | None]) -> tuple[str, list[Any]]:
     """Return a row of VALUES as SQL, and its parameters. `key` writes an id as it is stored."""
     now, now_values = f"{_NOW} + INTERVAL %s MICROSECOND", [n]
     due, due_values = _moment(row, "due")
@@ -173,17 +172,15 @@ def _options(row: JobRow, times: Mapping[str, tuple[str, list[Any]]]) -> tuple[s
 
 
 def repeated(
-    method: Callable[Concatenate["MariaDB", BaseDatabaseWrapper, P], T],
-) -> Callable[Concatenate["MariaDB", BaseDatabaseWrapper, P], T]:
+    method: Callable[Concatenate[D, BaseDatabaseWrapper, P], T],
+) -> Callable[Concatenate[D, BaseDatabaseWrapper, P], T]:
     """Run a method that opens a transaction of its own again when the server ends a deadlock.
 
     One statement of the other databases cannot deadlock, and the callers do not expect it to.
     """
 
     @wraps(method)
-    def again(
-        self: "MariaDB", connection: BaseDatabaseWrapper, /, *args: P.args, **kwargs: P.kwargs
-    ) -> T:
+    def again(self: D, connection: BaseDatabaseWrapper, /, *args: P.args, **kwargs: P.kwargs) -> T:
         for _ in range(_REPETITIONS):
             try:
                 return method(self, connection, *args, **kwargs)
