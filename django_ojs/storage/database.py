@@ -310,9 +310,11 @@ def is_unavailable(error: BaseException) -> bool:
 def client_options(using: str) -> dict[str, Any]:
     """Return the driver's options by which a worker notices that the server of an alias is gone."""
     link = connections[using]
-    if link.vendor not in _DIALECTS:
+    kind = kind_of(link)  # It opens no connection: this one is to have the options.
+    if kind not in _DIALECTS:
         return {}
-    return dialect_of(link).client_options(link.settings_dict["OPTIONS"])
+    found = _in_use.get(kind) or _use(link, kind)
+    return found.client_options(link.settings_dict["OPTIONS"])
 
 
 def leave_if_read_only(error: BaseException) -> None:
