@@ -13,7 +13,7 @@ from typing import Any
 
 from example_project import embedded_server
 from example_project.embedded_postgres import from_url, sqlite_settings
-from tests import mariadb_server
+from tests import mariadb_server, mysql_server
 
 KIND = os.environ.get("OJS_TEST_DATABASE", "postgresql")
 ALIASES = ("default", "other")
@@ -77,6 +77,17 @@ def _mariadb() -> dict[str, Any]:
     }
 
 
+def _mysql() -> dict[str, Any]:
+    socket = os.environ.get("OJS_TEST_MYSQL_SOCKET")
+    if not socket:
+        home = Path(tempfile.mkdtemp(prefix="ojs-test-", dir=_memory()))
+        socket = os.environ["OJS_TEST_MYSQL_SOCKET"] = mysql_server.start(home)
+    return {
+        alias: mariadb_settings(socket, f"ojs_{alias}") | {"TEST": {"NAME": f"test_ojs_{alias}"}}
+        for alias in ALIASES
+    }
+
+
 def mariadb_settings(socket: str, name: str) -> dict[str, Any]:
     """Return Django's settings for a database of the server that listens on a socket."""
     return {
@@ -93,7 +104,7 @@ def mariadb_settings(socket: str, name: str) -> dict[str, Any]:
     }
 
 
-_KINDS = {"postgresql": _postgresql, "sqlite": _sqlite, "mariadb": _mariadb}
+_KINDS = {"postgresql": _postgresql, "sqlite": _sqlite, "mariadb": _mariadb, "mysql": _mysql}
 KINDS = tuple(_KINDS)
 
 

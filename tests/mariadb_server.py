@@ -70,13 +70,18 @@ def start(home: Path) -> str:
         f"--tmpdir={data}",
     ]
     keeper, pipe = start_kept(home, command, home / "log")
-    atexit.register(_leave, pipe, keeper)
+    atexit.register(leave, pipe, keeper)
+    wait_for(socket, keeper, home / "log")
+    return str(socket)
+
+
+def wait_for(socket: Path, keeper: subprocess.Popen[bytes], log: Path) -> None:
+    """Wait until a server listens on its socket."""
     deadline = time.monotonic() + _START_SECONDS
     while not socket.exists():
         if keeper.poll() is not None or time.monotonic() > deadline:
-            raise RuntimeError(f"MariaDB did not start:\n{(home / 'log').read_text()[-2000:]}")
+            raise RuntimeError(f"The server did not start:\n{log.read_text()[-2000:]}")
         time.sleep(_POLL_SECONDS)
-    return str(socket)
 
 
 def make_data(install: str, data: Path, user: list[str]) -> None:
@@ -114,7 +119,8 @@ def _account() -> str:
     return "root"
 
 
-def _leave(write: int, keeper: subprocess.Popen[bytes]) -> None:
+def leave(write: int, keeper: subprocess.Popen[bytes]) -> None:
+    """End a server that was started by `start_kept`."""
     os.close(write)
     keeper.wait(_STOP_SECONDS)
 

@@ -1,6 +1,7 @@
 """The part of the schema that Django cannot express: functions, procedures and triggers."""
 
 import re
+from collections.abc import Iterable
 from importlib.resources import files
 from typing import Any, Final
 
@@ -25,7 +26,7 @@ FILES: Final = {
     "sqlite": ("checkpoints", "count_triggers", "workflow_triggers", "limit_triggers"),
     "mysql": ("tables", "checkpoints", "count_triggers", "workflow_triggers", "limit_triggers"),
 }
-#: Django has one vendor for MariaDB and MySQL; the files are for MariaDB.
+#: Django has one vendor for MariaDB and MySQL; the files are for MariaDB (see `_as_on_mysql`).
 _FOLDERS: Final = {"mysql": "mariadb"}
 
 #: By a field of `Capabilities`: a file of PostgreSQL, and the one in its place without the feature.
@@ -70,6 +71,10 @@ _PRESENT: Final = {
     ),
 }
 _TRIGGER: Final = re.compile(r"^CREATE (?:OR REPLACE )?TRIGGER (?:IF NOT EXISTS )?(\w+)")
+#: An index among the changes of a table.
+_INDEX: Final = re.compile(
+    r",\s+ADD INDEX IF NOT EXISTS (?P<rest>(?P<name>\w+)\s+\((?:[^()]|\(\d+\))*\))"
+)
 
 
 class RunSQLFiles(migrations.RunSQL):
@@ -85,7 +90,9 @@ class RunSQLFiles(migrations.RunSQL):
     def database_forwards(self, app_label: Any, schema_editor: Any, *states: Any) -> None:
         if schema_editor.connection.vendor == self.vendor:
             # Not before: the settings say which.
-            self.sql = tuple(all_statements(schema_editor.connection))
+            self.sql = tuple(_to_be_run(schema_editor.connection))
+            if self.vendor == "mysql":
+                _leave_out_indexes(schema_editor)
             super().database_forwards(app_label, schema_editor, *states)
 
     def database_backwards(self, app_label: Any, schema_editor: Any, *states: Any) -> None:
@@ -148,8 +155,47 @@ def _present(connection: BaseDatabaseWrapper) -> tuple[bool, bool]:
 def create(connection: BaseDatabaseWrapper) -> None:
     """Create functions, procedures and triggers, in place of those there are."""
     with connection.cursor() as cursor:
-        for statement in all_statements(connection):
+        for statement in _to_be_run(connection):
             cursor.execute(statement)
+
+
+def _to_be_run(connection: BaseDatabaseWrapper) -> list[str]:
+    made = all_statements(connection)
+    return _as_on_mysql(connection, made) if database.kind_of(connection) == "mysql" else made
+
+
+def _leave_out_indexes(schema_editor: Any) -> None:
+    """Let Django create no index that the files have: on MySQL it tries those of expressions."""
+    text = " ".join(all_statements(schema_editor.connection))
+    names = {found["name"] for found in _INDEX.finditer(text)}
+    schema_editor.deferred_sql[:] = [
+        each
+        for each in schema_editor.deferred_sql
+        if not names.intersection(re.findall(r"INDEX `(\w+)`", str(each)))
+    ]
+
+
+def _as_on_mysql(connection: BaseDatabaseWrapper, made: Iterable[str]) -> list[str]:
+    """Return statements for MySQL, which replaces no trigger, and refuses an index that exists."""
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT DISTINCT index_name FROM information_schema.statistics"
+            " WHERE table_schema = DATABASE() AND table_name LIKE 'ojs_%'"
+        )
+        existing = {name for (name,) in cursor.fetchall()}
+    found: list[str] = []
+    for each in made:
+        if match := _TRIGGER.search(each):
+            found.append(f"DROP TRIGGER IF EXISTS {match[1]}")
+        text = each.replace("CREATE OR REPLACE TRIGGER", "CREATE TRIGGER")
+        text = text.replace("utf8mb4_nopad_bin", database.dialect_of(connection).binary_collation)
+        found.append(
+            _INDEX.sub(
+                lambda index: "" if index["name"] in existing else f", ADD INDEX {index['rest']}",
+                text,
+            )
+        )
+    return found
 
 
 def all_statements(connection: BaseDatabaseWrapper) -> list[str]:

@@ -8,7 +8,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from dataclasses import fields
 from functools import partial, wraps
@@ -33,6 +33,7 @@ from django_ojs.storage import process_state
 from django_ojs.storage.dialects.base import Dialect
 from django_ojs.storage.dialects.capabilities import Capabilities
 from django_ojs.storage.dialects.mariadb import MariaDB
+from django_ojs.storage.dialects.mysql import MySQL
 from django_ojs.storage.dialects.postgresql import PostgreSQL
 from django_ojs.storage.dialects.sqlite import SQLite
 
@@ -51,11 +52,13 @@ BATCH = 500
 _DIALECTS: dict[str, Dialect] = {
     "postgresql": PostgreSQL(),
     "sqlite": SQLite(),
-    # Django's vendor of MariaDB as well; the check refuses MySQL.
-    "mysql": MariaDB(),
+    "mariadb": MariaDB(),
+    "mysql": MySQL(),
 }
 #: Those with the capabilities of the settings, once they were asked for.
 _in_use: dict[str, Dialect] = {}
+#: By alias: which of the two it is that have one vendor in Django, once a server has said so.
+_of_vendor_mysql: dict[str, str] = {}
 
 
 def _forget(*, setting: str, **kwargs: object) -> None:
@@ -240,9 +243,23 @@ def is_in_transaction(connection: BaseDatabaseWrapper) -> bool:
 
 def kind() -> str:
     """Return the name of the kind of the jobs' database, without a connection to it."""
-    vendor = connection().vendor
-    # Django has one vendor for both, and MySQL is refused.
-    return "mariadb" if vendor == "mysql" else vendor
+    return kind_of(connection())
+
+
+def kind_of(connection: BaseDatabaseWrapper) -> str:
+    """Return the vendor of a connection, or which of the two it is that have one in Django.
+
+    It is MariaDB while no server has said more.
+    """
+    if connection.vendor != "mysql":
+        return connection.vendor
+    known = _of_vendor_mysql.get(connection.alias)
+    link: Any = connection
+    # Each connection asks for the version as it begins; there may be none to the server now.
+    if known is None and connection.connection is not None:
+        known = "mariadb" if link.mysql_is_mariadb else "mysql"
+        _of_vendor_mysql[connection.alias] = known
+    return known or "mariadb"
 
 
 def dialect(using: str | None = None) -> Dialect:
@@ -252,25 +269,36 @@ def dialect(using: str | None = None) -> Dialect:
 
 def dialect_of(connection: BaseDatabaseWrapper) -> Dialect:
     """Return the dialect of a connection. Raises NotSupportedError naming the database."""
+    kind = connection.vendor
+    if kind == "mysql":
+        kind = _of_vendor_mysql.get(connection.alias) or _ask(connection)
     try:
-        return _in_use[connection.vendor]
+        return _in_use[kind]
     except KeyError:
-        return _use(connection)
+        return _use(connection, kind)
 
 
-def _use(connection: BaseDatabaseWrapper) -> Dialect:
-    if connection.vendor not in _DIALECTS:
+def _ask(connection: BaseDatabaseWrapper) -> str:
+    # Who asks for the dialect is about to use the connection. An error that cannot be told from
+    # others here comes again with the first statement: no server, or no database access in a test.
+    with suppress(Exception):
+        connection.ensure_connection()
+    return kind_of(connection)
+
+
+def _use(connection: BaseDatabaseWrapper, kind: str) -> Dialect:
+    if kind not in _DIALECTS:
         raise NotSupportedError(
             "django_ojs keeps jobs in PostgreSQL, SQLite or MariaDB; "
             f"the alias {connection.alias!r} is {connection.vendor}."
         )
-    known = _DIALECTS[connection.vendor]
+    known = _DIALECTS[kind]
     try:
         given = settings()
     except ImproperlyConfigured:
         return known  # The check E001 reports it.
     values = {field.name: getattr(given, field.name) for field in fields(Capabilities)}
-    found = _in_use[connection.vendor] = known.with_capabilities(Capabilities(**values))
+    found = _in_use[kind] = known.with_capabilities(Capabilities(**values))
     return found
 
 
@@ -282,9 +310,11 @@ def is_unavailable(error: BaseException) -> bool:
 def client_options(using: str) -> dict[str, Any]:
     """Return the driver's options by which a worker notices that the server of an alias is gone."""
     link = connections[using]
-    if link.vendor not in _DIALECTS:
+    kind = kind_of(link)  # It opens no connection: this one is to have the options.
+    if kind not in _DIALECTS:
         return {}
-    return dialect_of(link).client_options(link.settings_dict["OPTIONS"])
+    found = _in_use.get(kind) or _use(link, kind)
+    return found.client_options(link.settings_dict["OPTIONS"])
 
 
 def notice_dead_server(connection: BaseDatabaseWrapper, **kwargs: object) -> None:

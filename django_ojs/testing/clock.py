@@ -5,7 +5,7 @@ import sqlite3
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 from unittest import mock
 
 from django.db import DatabaseError
@@ -155,21 +155,25 @@ def _unchanged_sqlite() -> sqlite3.Connection:
     return link
 
 
+_LAST_OF_32_BITS: Final = datetime(2038, 1, 19, 3, 14, 7, tzinfo=UTC)
+
+
 class _MariaDB:
-    """Sets the time from which every `UTC_TIMESTAMP()` of a session comes."""
+    """Sets the time from which every `UTC_TIMESTAMP()` of a session comes; also on MySQL."""
 
     def __init__(self, link: BaseDatabaseWrapper) -> None:
         self._link = link
 
     def set(self, moment: datetime) -> None:
         with self._link.cursor() as cursor:
-            cursor.execute(f"SET timestamp = {moment.timestamp():.6f}")
-            # Without an error it takes the last moment that it knows.
+            # MySQL refuses a moment that it does not know; MariaDB takes the last that it knows.
+            known = min(moment, _LAST_OF_32_BITS) if database.kind() == "mysql" else moment
+            cursor.execute(f"SET timestamp = {known.timestamp():.6f}")
             cursor.execute("SELECT UTC_TIMESTAMP(6)")
             stopped_at = cursor.fetchone()[0].replace(tzinfo=UTC)
         if abs(stopped_at - moment) > timedelta(seconds=1):
             raise ValueError(
-                f"freeze() cannot stop the clock of MariaDB at {moment}: it ends on "
+                f"freeze() cannot stop the clock of the database at {moment}: it ends on "
                 f"{stopped_at:%Y-%m-%d}. Choose an earlier moment."
             )
 

@@ -166,19 +166,22 @@ def _indexes() -> Iterator[DoctorFinding]:
 def _is_made(index: Index) -> bool:
     # Where Django makes no index of expressions, the files of the schema have those of use.
     connection = database.connection()
-    if connection.features.supports_expression_indexes or not index.contains_expressions:
+    if connection.vendor != "mysql" or not index.contains_expressions:
         return True
     name = re.compile(rf"\b{index.name}\b")
     return any(map(name.search, schema_files.all_statements(connection)))
 
 
 def _creation(model: Any, index: Index) -> str:
-    if not database.connection().features.supports_expression_indexes:
+    if database.connection().vendor == "mysql":
         wanted = re.compile(rf"ADD INDEX IF NOT EXISTS {index.name}\s+\([^;]*?\)(?=[,;])")
         made = schema_files.all_statements(database.connection())
         found = (wanted.search(text) for text in made)
         for match in filter(None, found):
-            return f"ALTER TABLE {model._meta.db_table} {' '.join(match[0].split())}"
+            change = " ".join(match[0].split())
+            if database.kind() == "mysql":
+                change = change.replace("IF NOT EXISTS ", "")
+            return f"ALTER TABLE {model._meta.db_table} {change}"
     # Not as a context manager: it executes nothing.
     editor = database.connection().schema_editor(collect_sql=True)
     statement = str(index.create_sql(model, editor))

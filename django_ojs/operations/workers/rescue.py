@@ -144,11 +144,12 @@ def _end_isolation_beside(cause: UUID) -> None:
             worker_id__in=lost.filter(job=cause).values("worker_id"),
         ).values("job")
     ).exclude(pk=cause)
-    queues = set(beside.values_list("queue", flat=True))
-    if queues:
+    queue_of = dict(beside.values_list("pk", "queue"))
+    if queue_of:
         # One more loss isolates it again: there may have been two causes.
-        beside.update(lost_with_others=ISOLATED_AFTER - 1)
-        notify.workers_of(queues)
+        found = isolated.filter(OneOf("pk", queue_of.keys()))
+        found.update(lost_with_others=ISOLATED_AFTER - 1)
+        notify.workers_of(set(queue_of.values()))
 
 
 def _log_several_lost(worker_id: str, jobs: int, isolated: int) -> None:

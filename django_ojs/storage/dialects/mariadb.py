@@ -4,7 +4,7 @@ An UPDATE returns no rows there, so an operation that changes jobs and returns t
 first, in one transaction: `_whole`. No lock but that of a row ends with a transaction (see
 `row_locks`). There are no partial indexes, and no notifications: idle workers poll.
 
-MySQL has the same words for most of this; it lacks RETURNING, the type of UUIDs, and `WAIT`.
+MySQL has the same words for most of this: the dialect of `mysql` says what differs.
 """
 
 import os
@@ -18,7 +18,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from math import ceil
-from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
+from typing import Any, ClassVar, Concatenate, Final, ParamSpec, TypeVar, cast
 from uuid import UUID
 
 from django.core.checks import CheckMessage
@@ -43,19 +43,22 @@ from django_ojs.storage.dialects.rows import (
 from django_ojs.storage.dialects.server import QueryLimit
 from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all
 
+D = TypeVar("D", bound="MariaDB")
 P = ParamSpec("P")
 T = TypeVar("T")
 
 _NOW: Final = "UTC_TIMESTAMP(6)"
+#: What is filled in when a statement of MariaDB or MySQL is executed.
+PARTS: Final = {"now": _NOW, **KNOWN_QUEUES} | {
+    name: f"{{{name}}}" for name in ("rows", "table", "names", "slots", "how")
+}
+_COLLATION: Final = "utf8mb4_nopad_bin"
 _SQL: Final = load_all(
     "mariadb",
-    now=_NOW,
-    rows="{rows}",
-    table="{table}",
-    names="{names}",
-    slots="{slots}",
-    how="{how}",
-    **KNOWN_QUEUES,
+    session_isolation="@@tx_isolation",
+    rate_limit="JSON_EXTRACT(options, '$.rate_limit')",
+    collation=_COLLATION,
+    **PARTS,
 ) | {name: load("common", name) for name in ("busiest_tenants", "tenant_depth")}
 
 #: Changes of the counts that one transaction folds.
@@ -116,34 +119,13 @@ def _microseconds(seconds: float) -> int:
     return round(seconds * 1_000_000)
 
 
-def _table(
-    columns: Sequence[str], rows: Sequence[Sequence[Any]], key: str = "CAST(%s AS uuid)"
-) -> tuple[str, list[Any]]:
-    """Return a table of values as SQL, whose first column is a key, and its parameters."""
-    names = ", ".join(f"%s AS {name}" for name in columns[1:])
-    first = f"SELECT {key} AS {columns[0]}" + (f", {names}" if names else "")
-    others = f" UNION ALL SELECT {', '.join(['%s'] * len(columns))}" * (len(rows) - 1)
-    return first + others, [value for row in rows for value in row]
-
-
-def _failed(failed: str, *columns: str) -> tuple[str, list[Any]]:
-    """Return failed runs, given as a JSON array, as `_table` does: id, error and these columns."""
-    return _table(
-        ["id", "error", *columns],
-        [
-            [item["id"], json.dumps(item["error"]), *(item[name] for name in columns)]
-            for item in _items(failed)
-        ],
-    )
-
-
 def _naive(moment: datetime) -> str:
     # Not strftime: it writes the year 76 with two digits.
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
 
 
-def _new_job(row: JobRow, n: int) -> tuple[str, list[Any]]:
-    """Return a row of VALUES as SQL, and its parameters."""
+def _new_job(row: JobRow, n: int, key: Callable[[str | None], str | None]) -> tuple[str, list[Any]]:
+    """Return a row of VALUES as SQL, and its parameters. `key` writes an id as it is stored."""
     now, now_values = f"{_NOW} + INTERVAL %s MICROSECOND", [n]
     due, due_values = _moment(row, "due")
     expires, expires_values = _moment(row, "expires")
@@ -168,11 +150,12 @@ def _new_job(row: JobRow, n: int) -> tuple[str, list[Any]]:
         expires=expires,
     )
     return sql, [
-        *(row["id"], row["type"], row["queue"], *state_values, row["priority"]),
+        *(key(row["id"]), row["type"], row["queue"], *state_values, row["priority"]),
         *(json.dumps(row["args"]), json.dumps(row["meta"]), *options_values),
         *(row["max_attempts"], row.get("timeout_ms"), row.get("visibility_timeout_ms")),
         *(*now_values, *queued_values, *due_values, *expires_values),
-        *(row.get("unique_key"), row.get("workflow_id"), row.get("parent_id"), size_of(row)),
+        *(row.get("unique_key"), key(row.get("workflow_id")), key(row.get("parent_id"))),
+        size_of(row),
         *(row.get("limit_key"), 0 if row.get("limit_key") is None else 1, row.get("tenant_id")),
     ]
 
@@ -201,18 +184,16 @@ def _options(row: JobRow, times: Mapping[str, tuple[str, list[Any]]]) -> tuple[s
     return f"CONCAT({', '.join(parts)}, '}}')", values
 
 
-def _repeated(
-    method: Callable[Concatenate["MariaDB", BaseDatabaseWrapper, P], T],
-) -> Callable[Concatenate["MariaDB", BaseDatabaseWrapper, P], T]:
+def repeated(
+    method: Callable[Concatenate[D, BaseDatabaseWrapper, P], T],
+) -> Callable[Concatenate[D, BaseDatabaseWrapper, P], T]:
     """Run a method that opens a transaction of its own again when the server ends a deadlock.
 
     One statement of the other databases cannot deadlock, and the callers do not expect it to.
     """
 
     @wraps(method)
-    def repeated(
-        self: "MariaDB", connection: BaseDatabaseWrapper, /, *args: P.args, **kwargs: P.kwargs
-    ) -> T:
+    def again(self: D, connection: BaseDatabaseWrapper, /, *args: P.args, **kwargs: P.kwargs) -> T:
         for _ in range(_REPETITIONS):
             try:
                 return method(self, connection, *args, **kwargs)
@@ -223,7 +204,7 @@ def _repeated(
                 time.sleep(random.uniform(0, _PAUSE))
         return method(self, connection, *args, **kwargs)
 
-    return repeated
+    return again
 
 
 class MariaDB(GaleraLocks):
@@ -233,7 +214,9 @@ class MariaDB(GaleraLocks):
     now = _NOW
     backend = "mariadb"
     count_rows = _SQL["count_rows"]
-    binary_collation = "utf8mb4_nopad_bin"
+    binary_collation = _COLLATION
+    #: A parameter as the value of a column of ids.
+    key_sql: ClassVar = "CAST(%s AS uuid)"
     is_server = False
     create_index = "CREATE INDEX"
     can_notify = False
@@ -253,7 +236,33 @@ class MariaDB(GaleraLocks):
             return nullcontext()
         return transaction.atomic(using=connection.alias)
 
-    @_repeated
+    def _key(self, text: T) -> T:
+        """Return the text of an id as the database stores it."""
+        return text
+
+    def _table(
+        self, columns: Sequence[str], rows: Sequence[Sequence[Any]], key: str | None = None
+    ) -> tuple[str, list[Any]]:
+        """Return a table of values as SQL, whose first column is a key, and its parameters."""
+        names = ", ".join(f"%s AS {name}" for name in columns[1:])
+        first = f"SELECT {key or self.key_sql} AS {columns[0]}" + (f", {names}" if names else "")
+        others = f" UNION ALL SELECT {', '.join(['%s'] * len(columns))}" * (len(rows) - 1)
+        return first + others, [value for row in rows for value in row]
+
+    def _failed(self, failed: str, *columns: str) -> tuple[str, list[Any]]:
+        """Return failed runs, given as a JSON array, as `_table` does: id, error and columns."""
+        return self._table(
+            ["id", "error", *columns],
+            [
+                [
+                    *(self._key(item["id"]), json.dumps(item["error"])),
+                    *(item[name] for name in columns),
+                ]
+                for item in _items(failed)
+            ],
+        )
+
+    @repeated
     def insert_jobs(
         self,
         connection: BaseDatabaseWrapper,
@@ -304,11 +313,11 @@ class MariaDB(GaleraLocks):
     ) -> list[Stored]:
         texts, values = [], list[Any]()
         for n, row in jobs:
-            text, more = _new_job(row, n)
+            text, more = _new_job(row, n, self._key)
             texts.append(text)
             values += more
         try:
-            rows = self._rows(connection, "insert_jobs", values, rows=", ".join(texts))
+            rows = self._stored(connection, values, ", ".join(texts), [row for _, row in jobs])
         except IntegrityError as error:
             if is_new or _code(error) != _DUPLICATE_KEY:
                 raise
@@ -320,6 +329,12 @@ class MariaDB(GaleraLocks):
             Stored(self.uuid(key), state, *cast("Any", [*map(self.time, times), size]))
             for key, state, *times, size in rows
         ]
+
+    def _stored(
+        self, connection: BaseDatabaseWrapper, values: list[Any], rows: str, jobs: Sequence[JobRow]
+    ) -> list[Any]:
+        """Insert rows, and return what became of them, in their order."""
+        return self._rows(connection, "insert_jobs", values, rows=rows)
 
     def queue_counts(
         self, connection: BaseDatabaseWrapper, queue: str, states: Sequence[str]
@@ -339,7 +354,7 @@ class MariaDB(GaleraLocks):
         finally:
             self._run(connection, "set_lock_timeout", [former])
 
-    @_repeated
+    @repeated
     def claim(
         self,
         connection: BaseDatabaseWrapper,
@@ -369,7 +384,7 @@ class MariaDB(GaleraLocks):
                 connection, keys, worker_id=worker_id, lease_ms=lease_ms, own_lease=own_lease
             )
 
-    @_repeated
+    @repeated
     def claim_chosen(
         self,
         connection: BaseDatabaseWrapper,
@@ -380,7 +395,7 @@ class MariaDB(GaleraLocks):
         own_lease: bool,
     ) -> list[tuple[Any, ...]]:
         with self._whole(connection):
-            rows, values = _table(["id"], [[str(key)] for key in sorted(keys)] or [[_NO_ID]])
+            rows, values = self._table(["id"], [[key] for key in self.ids(sorted(keys))])
             found = self._rows(connection, "lock_available", values, rows=rows)
             return self._claim(
                 connection,
@@ -408,12 +423,12 @@ class MariaDB(GaleraLocks):
     def _lock_jobs(
         self, connection: BaseDatabaseWrapper, keys: Collection[str]
     ) -> list[tuple[Any, ...]]:
-        rows, values = _table(["id"], [[key] for key in sorted(keys)])
+        rows, values = self._table(["id"], [[key] for key in sorted(keys)])
         return self._rows(connection, "lock_jobs", values, rows=rows)
 
-    @_repeated
+    @repeated
     def complete(self, connection: BaseDatabaseWrapper, worker_id: str, finished: str) -> set[UUID]:
-        given = {item["id"]: item for item in _items(finished)}
+        given = {self._key(item["id"]): item for item in _items(finished)}
         if not given:
             return set()
         with self._whole(connection):
@@ -423,14 +438,14 @@ class MariaDB(GaleraLocks):
                     result = given[key]["result"]
                     held.append([key, None if result is None else json.dumps(result)])
             if held:
-                rows, values = _table(["id", "result"], held)
+                rows, values = self._table(["id", "result"], held)
                 self._run(connection, "complete", values, rows=rows)
         return {UUID(key) for key, _ in held}
 
     def lock_claimed(
         self, connection: BaseDatabaseWrapper, worker_id: str, claims: str
     ) -> set[tuple[UUID, int]]:
-        given = {(item["id"], item["run"]) for item in _items(claims)}
+        given = {(self._key(item["id"]), item["run"]) for item in _items(claims)}
         return {
             (UUID(key), run)
             for key, _, _, state, run, worker, *_ in self._lock_jobs(
@@ -440,18 +455,18 @@ class MariaDB(GaleraLocks):
         }
 
     def add_failed_attempts(self, connection: BaseDatabaseWrapper, failed: str) -> None:
-        rows, values = _failed(failed, "outcome", "delay_us")
+        rows, values = self._failed(failed, "outcome", "delay_us")
         self._run(connection, "add_failed_attempts", values, rows=rows)
 
     def retry_failed(self, connection: BaseDatabaseWrapper, failed: str) -> None:
-        rows, values = _failed(failed, "delay_us")
+        rows, values = self._failed(failed, "delay_us")
         self._run(connection, "retry_failed", values, rows=rows)
 
     def discard_failed(self, connection: BaseDatabaseWrapper, failed: str) -> None:
-        rows, values = _failed(failed, "reason", "dead_letter")
+        rows, values = self._failed(failed, "reason", "dead_letter")
         self._run(connection, "discard_failed", values, rows=rows)
 
-    @_repeated
+    @repeated
     def take_back(
         self, connection: BaseDatabaseWrapper, keys: Collection[UUID], *, error: str, spends: bool
     ) -> list[tuple[UUID, str, str, str]]:
@@ -462,7 +477,7 @@ class MariaDB(GaleraLocks):
         if not keys:
             return []
         with self._whole(connection):
-            for row in self._lock_jobs(connection, [str(key) for key in keys]):
+            for row in self._lock_jobs(connection, self.ids(keys)):
                 key, queue, type, state, _, _, attempt, returned, most, _, options, _ = row
                 if state != State.ACTIVE.value:
                     continue
@@ -487,25 +502,26 @@ class MariaDB(GaleraLocks):
         found = self._rows(connection, "longest_available", {"queue": queue, "limit": limit})
         if not found:
             return []
-        rows, values = _table(["id"], found)
+        rows, values = self._table(["id"], found)
         return [
             self.uuid(key) for (key,) in self._rows(connection, "lock_available", values, rows=rows)
         ]
 
     def reschedule(self, connection: BaseDatabaseWrapper, jobs: Mapping[UUID, datetime]) -> int:
-        rows, values = _table(
-            ["id", "due_at"], [[str(key), _naive(at)] for key, at in sorted(jobs.items())]
+        rows, values = self._table(
+            ["id", "due_at"],
+            [[self._key(str(key)), _naive(at)] for key, at in sorted(jobs.items())],
         )
         with connection.cursor() as cursor:
-            cursor.execute(_SQL["reschedule"].format(rows=rows), values)
+            cursor.execute(self.sql["reschedule"].format(rows=rows), values)
             return int(cursor.rowcount)
 
-    @_repeated
+    @repeated
     def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str, str]]:
         with self._whole(connection):
             return self._promote(connection, self._rows(connection, "due_jobs", {"limit": limit}))
 
-    @_repeated
+    @repeated
     def promote_by_queue(
         self, connection: BaseDatabaseWrapper, queues: Sequence[str], each: int
     ) -> list[tuple[UUID, str, str]]:
@@ -521,12 +537,12 @@ class MariaDB(GaleraLocks):
     ) -> list[tuple[UUID, str, str]]:
         if not due:
             return []
-        rows, values = _table(["id"], due)
+        rows, values = self._table(["id"], due)
         found = self._rows(connection, "lock_due", values, rows=rows)
         found.sort(key=lambda row: (row[3], row[0]))
         if found:
             numbered = [[row[0], n] for n, row in enumerate(found, 1)]
-            rows, values = _table(["id", "n"], numbered)
+            rows, values = self._table(["id", "n"], numbered)
             self._run(connection, "promote", values, rows=rows)
         return [(self.uuid(key), queue, before) for key, queue, before, _ in found]
 
@@ -553,7 +569,7 @@ class MariaDB(GaleraLocks):
                 break
         return folded
 
-    @_repeated
+    @repeated
     def _fold(self, connection: BaseDatabaseWrapper) -> int:
         with self._whole(connection):
             changes = self._rows(connection, "changes", {"limit": _CHANGES})
@@ -570,7 +586,7 @@ class MariaDB(GaleraLocks):
                 self._run(connection, "delete_changes", {"ids": [change[0] for change in changes]})
             return len(changes)
 
-    @_repeated
+    @repeated
     def repair_counts(self, connection: BaseDatabaseWrapper) -> list[Difference]:
         with self._whole(connection):
             wrong = self.count_differences(connection)
@@ -589,12 +605,12 @@ class MariaDB(GaleraLocks):
     def limit_keys_use(
         self, connection: BaseDatabaseWrapper, keys: Collection[str]
     ) -> list[KeyRow]:
-        return [KeyRow(*row) for row in self._each(connection, _SQL["limit_keys_use"], keys)]
+        return [KeyRow(*row) for row in self._each(connection, self.sql["limit_keys_use"], keys)]
 
     def limit_keys_waiting(
         self, connection: BaseDatabaseWrapper, keys: Collection[str], most: int
     ) -> list[tuple[str, int, str | None]]:
-        return self._each(connection, _SQL["limit_keys_waiting"], keys, most=most)
+        return self._each(connection, self.sql["limit_keys_waiting"], keys, most=most)
 
     def _each(
         self, connection: BaseDatabaseWrapper, statement: str, keys: Collection[str], **values: Any
@@ -652,7 +668,7 @@ class MariaDB(GaleraLocks):
         found = self._rows(connection, "held_behind", values)
         if not found:
             return []
-        rows, parameters = _table(["id"], found)
+        rows, parameters = self._table(["id"], found)
         policy = dict(self._rows(connection, "lock_held", parameters, rows=rows))
         return [(self.uuid(id), policy[id]) for (id,) in found if id in policy]
 
@@ -660,16 +676,19 @@ class MariaDB(GaleraLocks):
         found = self._rows(connection, "unplaced", [limit], table=table)
         if found:
             placed = [[key, last + n] for n, (key, last) in enumerate(found, 1)]
-            rows, values = _table(["id", "position"], placed, key="%s")
+            rows, values = self._table(["id", "position"], placed, key="%s")
             self._run(connection, "assign_positions", values, rows=rows, table=table)
         return len(found)
 
     def add_events(self, connection: BaseDatabaseWrapper, events: str) -> None:
-        rows = [{**event, "data": json.dumps(event["data"])} for event in _items(events)]
+        rows = [
+            {**event, "event_id": self._key(event["event_id"]), "data": json.dumps(event["data"])}
+            for event in _items(events)
+        ]
         with connection.cursor() as cursor:
-            cursor.executemany(_SQL["add_event"], rows)
+            cursor.executemany(self.sql["add_event"], rows)
 
-    @_repeated
+    @repeated
     def advance_cron_jobs(self, connection: BaseDatabaseWrapper, rows: str) -> list[str]:
         advanced: list[str] = []
         with self._whole(connection):
@@ -680,14 +699,15 @@ class MariaDB(GaleraLocks):
                     advanced.append(row["name"])
         return advanced
 
-    @_repeated
+    @repeated
     def add_cron_runs(self, connection: BaseDatabaseWrapper, runs: str) -> None:
         with self._whole(connection):
             for run in sorted(_items(runs), key=lambda run: str(run["name"])):
+                run["job_id"] = self._key(run["job_id"])
                 self._run(connection, "note_cron_run", run)
                 self._run(connection, "add_cron_run", run)
 
-    @_repeated
+    @repeated
     def take_ended_jobs(
         self, connection: BaseDatabaseWrapper, workflow_ids: Collection[UUID], limit: int
     ) -> list[tuple[UUID, UUID, str]]:
@@ -701,11 +721,11 @@ class MariaDB(GaleraLocks):
             for _, workflow_id, job_id, state in rows
         ]
 
-    @_repeated
+    @repeated
     def save_workflows(
         self, connection: BaseDatabaseWrapper, workflows: str, *, running: str
     ) -> list[tuple[UUID, datetime | None, datetime | None]]:
-        given = _items(workflows)
+        given = [{**each, "id": self._key(each["id"])} for each in _items(workflows)]
         if not given:
             return []
         with self._whole(connection):
@@ -715,16 +735,16 @@ class MariaDB(GaleraLocks):
             rows = self._rows(connection, "saved_workflows", {"keys": keys})
         return [(self.uuid(key), self.time(start), self.time(end)) for key, start, end in rows]
 
-    @_repeated
+    @repeated
     def end_steps(self, connection: BaseDatabaseWrapper, ended: str, *, most: int) -> list[UUID]:
-        states = {item["id"]: item["state"] for item in _items(ended)}
+        states = {self._key(item["id"]): item["state"] for item in _items(ended)}
         if not states:
             return []
         with self._whole(connection):
-            rows, values = _table(["id"], [[key] for key in sorted(states)])
+            rows, values = self._table(["id"], [[key] for key in sorted(states)])
             found = [key for (key,) in self._rows(connection, "lock_steps", values, rows=rows)]
             if found:
-                rows, values = _table(["id", "state"], [[key, states[key]] for key in found])
+                rows, values = self._table(["id", "state"], [[key, states[key]] for key in found])
                 parts = {"rows": rows, "now": _NOW, "most": str(most)}
                 parts["completed"] = State.COMPLETED.value
                 self._run(connection, "end_steps", values, **parts)
@@ -739,12 +759,12 @@ class MariaDB(GaleraLocks):
             return None
         return sequence, cast("datetime", self.time(created_at))
 
-    @_repeated
+    @repeated
     def erase(self, connection: BaseDatabaseWrapper, keys: Collection[UUID]) -> int:
         with self._whole(connection):
             self._run(connection, "erase_attempts", {"keys": self.ids(keys)})
             with connection.cursor() as cursor:
-                cursor.execute(_SQL["erase"], {"keys": self.ids(keys)})
+                cursor.execute(self.sql["erase"], {"keys": self.ids(keys)})
                 return int(cursor.rowcount)
 
     @contextmanager
@@ -788,7 +808,7 @@ class MariaDB(GaleraLocks):
 
     def ids(self, keys: Collection[UUID]) -> list[str]:
         # The driver writes a list; an empty one would be no SQL.
-        return [str(key) for key in keys] or [_NO_ID]
+        return [self._key(str(key)) for key in keys] or [self._key(_NO_ID)]
 
     def texts(self, values: Collection[str]) -> list[str]:
         return sorted(values) or [""]

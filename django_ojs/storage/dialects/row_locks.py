@@ -24,8 +24,9 @@ from django_ojs.storage.dialects.rows import Candidate, Turn, TurnJob
 
 #: Rows of a kind.
 SLOTS: Final = 4096
-#: The end of a statement that locks rows, and waits for none.
+#: The end of a statement that locks rows: it waits for none, or for some seconds.
 SKIP: Final = "SKIP LOCKED"
+WAIT: Final = "WAIT "
 
 
 class Kind(IntEnum):

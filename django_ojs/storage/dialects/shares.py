@@ -30,7 +30,7 @@ from django.db import OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.spec.states import WAITING, State
-from django_ojs.storage.dialects.row_locks import SKIP, SLOTS, Kind, RowLocks, slot
+from django_ojs.storage.dialects.row_locks import SKIP, SLOTS, WAIT, Kind, RowLocks, slot
 
 #: The shares of a queue or a tenant: as many transactions add jobs at the same time.
 SHARES: Final = 32
@@ -219,7 +219,7 @@ class Shares(RowLocks):
             left = ends_at - time.monotonic()
             if left <= 0:
                 raise OperationalError(_LOCK_WAIT_TIMEOUT, "Transactions that add jobs are open.")
-            return f"WAIT {ceil(left)}"
+            return f"{WAIT}{ceil(left)}"
 
         spent = _spent(connection)
         waits = spent is None or not spent.held.get((kind, name))

@@ -40,6 +40,9 @@ ALTER TABLE ojs_bound CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin
 ALTER TABLE ojs_bulk_operation CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
     ADD INDEX IF NOT EXISTS ojs_bulk_operation_open (state, id);
 
+-- It has no text but the ids of jobs, which MySQL has no type for.
+ALTER TABLE ojs_bulk_operation_job CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
+
 ALTER TABLE ojs_cron_job CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
     ADD INDEX IF NOT EXISTS ojs_cron_job_due (due_at, name),
     ADD INDEX IF NOT EXISTS ojs_cron_job_code (owner, service);
@@ -110,7 +113,10 @@ CREATE TABLE IF NOT EXISTS ojs_lock
 
 INSERT IGNORE INTO ojs_lock (slot)
 WITH digits (n) AS (
-    VALUES (0), (1), (2), (3), (4), (5), (6), (7), (8), (9), (10), (11), (12), (13), (14), (15)
+    SELECT 0 UNION ALL SELECT 1 UNION ALL SELECT 2 UNION ALL SELECT 3 UNION ALL SELECT 4
+    UNION ALL SELECT 5 UNION ALL SELECT 6 UNION ALL SELECT 7 UNION ALL SELECT 8 UNION ALL SELECT 9
+    UNION ALL SELECT 10 UNION ALL SELECT 11 UNION ALL SELECT 12 UNION ALL SELECT 13
+    UNION ALL SELECT 14 UNION ALL SELECT 15
 )
 SELECT ((k.n * 16 + a.n) * 16 + b.n) * 16 + c.n
 FROM digits AS k, digits AS a, digits AS b, digits AS c WHERE k.n < 15;

@@ -7,17 +7,17 @@ WITH counted AS (
     FROM ({count_rows}) AS counts WHERE queue NOT IN ({reserved}) AND {condition}
     GROUP BY queue HAVING {with_jobs}
 ),
-stored AS (
+with_row AS (
     SELECT name AS queue, config FROM ojs_queue WHERE name NOT IN ({reserved})
 ),
 known AS (
     SELECT counted.queue, config, jobs, waiting, unfinished
-    FROM counted LEFT JOIN stored ON stored.queue = counted.queue
+    FROM counted LEFT JOIN with_row ON with_row.queue = counted.queue
     WHERE config IS NULL OR config NOT LIKE %(deleted)s OR unfinished > 0
     UNION ALL
-    SELECT queue, config, 0, 0, 0 FROM stored
+    SELECT queue, config, 0, 0, 0 FROM with_row
     WHERE config NOT LIKE %(deleted)s AND {condition}
-      AND NOT EXISTS (SELECT 1 FROM counted WHERE counted.queue = stored.queue)
+      AND NOT EXISTS (SELECT 1 FROM counted WHERE counted.queue = with_row.queue)
 ),
 ranked AS (
     SELECT queue, jobs, waiting, unfinished,

@@ -1,7 +1,7 @@
 -- The first limit keys after another one, in order: those of waiting and active jobs, and those of which
 -- something is kept. The server ends a recursion after a thousand rows.
 WITH RECURSIVE found (k, n) AS (
-    SELECT CAST(%(after)s AS char(255)) COLLATE utf8mb4_nopad_bin, 0
+    SELECT CAST(%(after)s AS char(255)) COLLATE {collation}, 0
     UNION ALL
     SELECT NULLIF(LEAST(
                COALESCE((SELECT limit_key FROM ojs_job FORCE INDEX (ojs_job_limit_waiting)

@@ -1,0 +1,20 @@
+-- Returns an API key as one JSON object, with the time as `now`; NULL if there is none.
+SELECT (
+    SELECT json_object(
+        'pk', id,
+        'name', name,
+        'prefix', prefix,
+        'principal', principal,
+        'digest', digest,
+        'scopes', CAST(scopes AS json),
+        'queues', CAST(queues AS json),
+        'created_at', created_at,
+        'expires_at', expires_at,
+        'revoked_at', revoked_at,
+        'last_used_at', last_used_at,
+        'refused_at', refused_at,
+        'now', {now}
+    )
+    FROM ojs_api_key
+    WHERE prefix = %s
+)
