@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from itertools import islice
 from typing import Any, Final
 from uuid import UUID
@@ -262,7 +262,7 @@ def _upcoming(job: CronJob) -> list[tuple[datetime, datetime]]:
         timezone = check_timezone(job.timezone)
     except CronExpressionError:  # It is no longer in the timezone database.
         return []
-    before = job.next_run_at - (expression.interval or timedelta(microseconds=1))
+    before = job.next_run_at.astimezone(UTC) - (expression.interval or timedelta(microseconds=1))
     found = expression.occurrences(before, timezone)
     return [(each.at, each.wall) for each in islice((o for o in found if not o.skipped), _NEXT)]
 

@@ -2,7 +2,7 @@
 
 import re
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from django.db.models import QuerySet
@@ -354,4 +354,4 @@ def _policies(job: Job, limit_key: str | None) -> dict[str, Any]:
 def _prune_at(job: Job) -> datetime | None:
     if job.finished_at is None:
         return None
-    return job.finished_at + job_retention.of(job)
+    return job.finished_at.astimezone(UTC) + job_retention.of(job)

@@ -36,9 +36,10 @@ def _index(console: Console, options: Options) -> int:
     if not search_index.is_possible():
         raise CommandError(
             _(
-                "SQLite has no index on what JSON contains, so there is none to create. Searches "
-                "read the jobs; the admin searches all of them in the background."
+                "%(database)s has no index on what JSON contains, so there is none to create. "
+                "Searches read the jobs; the admin searches all of them in the background."
             )
+            % {"database": database.connection().display_name}
         )
     if options["create"] or options["drop"]:
         _refuse_while_built(columns)

@@ -194,9 +194,14 @@ def _pause(console: Console, options: Options) -> int:
         console.json({"limits": [_as_json(each) for each in found]})
         return OK
     for status in found:
-        # A pause that lasts longer has stayed.
-        values = {"key": status.key, "time": absolute_time(_paused_until(status))}
-        console.line(_("No job of %(key)s starts before %(time)s.") % values)
+        # A pause that lasts longer has stayed, and a very short one is over.
+        until = _paused_until(status)
+        text = (
+            _("%(key)s is not paused.")
+            if until is None
+            else _("No job of %(key)s starts before %(time)s.")
+        )
+        console.line(text % {"key": status.key, "time": absolute_time(until)})
     return OK
 
 

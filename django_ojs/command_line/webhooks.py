@@ -271,7 +271,14 @@ def _retry(console: Console, options: Options) -> int:
     unnamed = _("Name the delivery by its id; `manage.py ojs webhooks show ID` has the latest.")
     results: dict[str, dict[str, Any]] = {}
     sent = 0
-    for key in _keys(options, DELIVERY_PREFIX, unnamed):
+    keys = _keys(options, DELIVERY_PREFIX, unnamed)
+    try:
+        # All ids are checked before the first delivery is sent.
+        for key in keys:
+            deliveries.get(key)
+    except NotFound as error:
+        raise usage_error(error_message(error)) from None
+    for key in keys:
         name = f"{DELIVERY_PREFIX}{key}"
         try:
             found = deliveries.retry(key)

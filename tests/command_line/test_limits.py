@@ -5,6 +5,8 @@ from __future__ import annotations
 from datetime import timedelta
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from django_ojs.models import AuditEntry, Event, Job
@@ -12,7 +14,7 @@ from django_ojs.operations import fail, fetch, limit_keys
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.times import format_timestamp, parse_timestamp
 from tests.command_line.run import ojs as run
-from tests.factories import WORKER, push, worker
+from tests.factories import WORKER, push, push_many, worker
 
 pytestmark = pytest.mark.django_db
 
@@ -74,6 +76,9 @@ def test_an_operator_finds_what_a_key_holds_back_pauses_it_and_lets_it_go() -> N
     assert "carrier:7 is not paused." in resumed
     assert claim() == ["free"]
 
+    # A pause that is over when it is shown has no end to name.
+    assert "before ." not in run("limits", "pause", "free", "--for", "1ms").out
+
     # The job that says that its service refuses calls waits for the end of the pause as well.
     until = format_timestamp(timezone.now() + timedelta(hours=2))
     running = Job.objects.filter(limit_key="carrier:7", state="active").first()
@@ -90,6 +95,22 @@ def test_an_operator_finds_what_a_key_holds_back_pauses_it_and_lets_it_go() -> N
     assert [entry.action for entry in trail][:2] == ["limit_key.paused", "limit_key.opened"]
     (event,) = Event.objects.filter(type="rate_limit.dynamic_adjusted")
     assert event.subject == "carrier:7"
+
+
+@pytest.mark.skipif(connection.vendor != "postgresql", reason="reads a plan of PostgreSQL")
+def test_a_key_is_counted_by_an_index_where_most_jobs_are_those_of_another_one() -> None:
+    at = timezone.now() + timedelta(minutes=10)
+    of_other = {"key": "other", "concurrency": 9}
+    push_many(2_000, queue="carrier", rate_limit=of_other, scheduled_at=at)
+    limit_keys.override("few", {"concurrency": 1})
+    with connection.cursor() as cursor:
+        cursor.execute("ANALYZE ojs_job")
+        with CaptureQueriesContext(connection) as captured:
+            assert limit_keys.get("few").waiting == 0
+        (counting,) = [each["sql"] for each in captured if "AS later" in each["sql"]]
+        cursor.execute("EXPLAIN " + counting)
+        plan = "\n".join(line for (line,) in cursor.fetchall())
+    assert "Seq Scan on ojs_job" not in plan, plan
 
 
 @pytest.mark.once

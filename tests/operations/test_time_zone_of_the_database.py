@@ -11,10 +11,13 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.db import connections
+from django.test import override_settings
+from django.utils import timezone
 
 from django_ojs.models import Attempt, Job
 from django_ojs.operations import cron
 from django_ojs.operations.cron import schedule
+from django_ojs.operations.maintenance import mode
 from django_ojs.operations.workers import latest_runs
 from tests.admin.users import root
 from tests.command_line.run import ojs as run
@@ -81,6 +84,33 @@ def test_durations_over_the_change_are_those_that_passed() -> None:
     assert HOURS in lasted
     history = str(Api().get(f"jobs/{job.pk}/history").ok())
     assert f"'duration_ms': {HOURS // timedelta(milliseconds=1)}" in history
+
+
+@pytest.mark.usefixtures("berlin")
+def test_a_time_after_another_one_is_as_far_from_it_as_said() -> None:
+    # Over some of these the clocks change, whatever the day is. On SQLite Django's Now() is in UTC.
+    for days in (100, 200, 300) if connections["default"].vendor == "postgresql" else ():
+        before = timezone.now()
+        status = mode.enable(estimated_duration=timedelta(days=days))
+        assert status.estimated_end is not None
+        ends = status.estimated_end - timedelta(days=days)
+        assert abs(ends - before) < timedelta(minutes=30)
+    mode.disable()
+    # Half an hour after what the clocks show twice has begun.
+    ended = BEFORE + timedelta(hours=1)
+    job = in_state("completed")
+    jobs().filter(pk=job.pk).update(created_at=ended, enqueued_at=ended, finished_at=ended)
+    with override_settings(OJS={"KEEP_COMPLETED": HOURS}):
+        page = root("ann").get(f"/admin/django_ojs/job/{job.pk}/change/").content.decode()
+    assert (ended + HOURS).strftime("%Y-%m-%d %H:%M:") in page
+    cron.register(
+        cron.Definition(name="hourly", expression="@every 4h", template={"type": "t", "args": []})
+    )
+    due = cron.get("hourly")
+    due.next_run_at = AFTER
+    due.save()
+    page = root().get("/admin/django_ojs/cronjob/hourly/change/").content.decode()
+    assert AFTER.strftime("%Y-%m-%d %H:%M:") in page
 
 
 @pytest.mark.usefixtures("berlin")

@@ -70,6 +70,8 @@ def test_a_webhook_is_created_and_its_secret_shown_once(root: Client) -> None:
 def test_what_the_api_refuses_is_an_error_of_the_form(root: Client, values: Any) -> None:
     page = root.post(ADD, FORM | values).content.decode()
     assert "errorlist" in page
+    # The refusals of another page name another field, and have no translation.
+    assert "types: " not in page
     assert not Webhook.primary.exists()
 
 

@@ -92,6 +92,7 @@ def test_an_operator_finds_a_disabled_webhook_and_has_it_work_again(
         (["show", uuid7()], "There is no webhook"),
         (["list", uuid7()], "webhooks show ID"),
         (["retry"], "webhooks show ID"),
+        (["retry", uuid7()], "There is no delivery"),
     ],
 )
 def test_arguments_that_are_wrong(arguments: list[Any], said: str) -> None:

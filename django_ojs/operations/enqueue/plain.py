@@ -8,6 +8,7 @@ call, and no envelope and no model is made for each.
 """
 
 from collections.abc import Sequence
+from datetime import UTC
 from typing import Any, Final
 
 from django.db import connections
@@ -123,7 +124,8 @@ def store_alike(
         args=args,
         sizes=sizes,
         other_bytes=other_bytes,
-        created_at=created_at,
+        # A sum with a local time of the hour that clocks show twice is an hour off.
+        created_at=created_at.astimezone(UTC),
     )
 
 

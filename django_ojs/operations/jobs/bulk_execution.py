@@ -10,7 +10,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import timedelta
+from datetime import UTC, timedelta
 from typing import Any, Final
 
 from django.db.models import Case, Value, When
@@ -231,7 +231,7 @@ def _after(text: str, scan: IndexScan) -> Cursor | None:
 
 
 def _existing(which: JobFilter, operation: BulkOperation) -> JobFilter:
-    made = operation.created_at + _TICK
+    made = operation.created_at.astimezone(UTC) + _TICK
     # A job that waits or runs comes over a duration meanwhile.
     which = replace(which, at=operation.created_at)
     until = made if which.until is None else min(which.until, made)

@@ -19,6 +19,7 @@ from django_ojs.operations.fail import SPENDS_NONE
 from django_ojs.operations.jobs.execution_history import MAX_RUNS, of_attempt
 from django_ojs.spec.envelope.render import NOT_COMPLETED
 from django_ojs.spec.states import State
+from django_ojs.spec.times import elapsed
 from django_ojs.storage import database, transitions
 
 _FAILED: Final = frozenset(
@@ -107,7 +108,7 @@ def _current_run(job: Job, latest: Attempt | None) -> int:
         return int(latest.outcome == AttemptOutcome.CANCELLED)
     # It did not fail if it was cancelled while it ran. A failure sets the time of the next run.
     waits = (job.due_at, job.enqueued_at)
-    return int(all(each is None or each < job.started_at + _TICK for each in waits))
+    return int(all(each is None or elapsed(job.started_at, each) < _TICK for each in waits))
 
 
 def _attempts(job: Job, runs: Sequence[int], stored: dict[int, Attempt]) -> Iterator[Attempt]:

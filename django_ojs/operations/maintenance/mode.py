@@ -5,7 +5,7 @@ that ends active jobs. A queue that was paused on its own is still paused afterw
 """
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from django.db.models.functions import Now
@@ -66,7 +66,8 @@ def _enable(reason: str | None, estimated_duration: timedelta | None) -> Mainten
     if reason is not None:
         config["reason"] = reason
     if estimated_duration is not None:
-        config["estimated_end"] = times.format_timestamp(row.now + estimated_duration)
+        estimated_end = row.now.astimezone(UTC) + estimated_duration
+        config["estimated_end"] = times.format_timestamp(estimated_end)
     row.config = config
     row.save(using=database.alias(), update_fields=["config"])
     changes = audit_trail.changed(before or _OFF, _shown(row))

@@ -260,8 +260,9 @@ def _checked_events(patterns: list[str]) -> list[str]:
     for pattern in patterns:
         try:
             types = set(log.matching_types([pattern]))
-        except InvalidRequest as error:
-            raise InvalidRequest(error.text, details={"field": "events"}) from None
+        except InvalidRequest:
+            rule = _("must hold types of events such as job.failed, or patterns: job.*, or *")
+            raise InvalidRequest.of("events", rule) from None
         if not types & settings().keep_events:
             raise UnsupportedFeature(
                 _("events: no event that %(pattern)s matches is recorded", pattern=pattern),

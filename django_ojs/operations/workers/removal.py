@@ -10,6 +10,7 @@ from django.db.models.functions import Now
 from django_ojs.models import Worker
 from django_ojs.operations.events import publish
 from django_ojs.spec.events import EventType
+from django_ojs.spec.times import elapsed
 from django_ojs.storage import database
 
 #: Why a worker stopped (ojs-events §4.3).
@@ -68,4 +69,4 @@ def _milliseconds(since: datetime | None, now: datetime) -> int | None:
     if since is None:
         return None
     # `started_at` is from the worker's clock, which may be ahead.
-    return max(timedelta(0), now - since) // timedelta(milliseconds=1)
+    return max(timedelta(0), elapsed(since, now)) // timedelta(milliseconds=1)

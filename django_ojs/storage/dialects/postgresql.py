@@ -19,6 +19,7 @@ from django_ojs.spec import json, retry_policy
 from django_ojs.spec.envelope import Envelope, options_of
 from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.states import State
+from django_ojs.spec.times import elapsed
 from django_ojs.storage.dialects.base import ISOLATION, Dialect
 from django_ojs.storage.dialects.capabilities import Capabilities
 from django_ojs.storage.dialects.expressions import as_array
@@ -585,7 +586,7 @@ class PostgreSQL(Dialect):
                 return Replication(is_same, timedelta(0) if is_same else None)
             # By the position, so that a primary without writes is no lag. By the time otherwise:
             # what was committed until then is there. Both times are of the primary's clock.
-            lag = None if replayed_at is None else max(now - replayed_at, timedelta(0))
+            lag = None if replayed_at is None else max(elapsed(replayed_at, now), timedelta(0))
             if has_all:
                 lag = timedelta(0)
             if pause is None or (lag is not None and lag <= at_most):
