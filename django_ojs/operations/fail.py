@@ -79,7 +79,8 @@ def fail_batch(
     """Record many failed runs of one worker, as `fail` records each, in a few statements.
 
     None of the failures has `rate_limit_until`. Return the jobs as they are then, by (id, run), of
-    those under its claim; the others were cancelled, or lapsed.
+    those under its claim; the others were cancelled, or lapsed. A dead letter has the queue where
+    it ran.
     """
     held = transitions.lock_claimed(worker_id, [(job.id, job.run) for job, _, _ in failed])
     kept = [each for each in failed if (each[0].id, each[0].run) in held]

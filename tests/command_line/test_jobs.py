@@ -19,7 +19,7 @@ from tests.testapp.testing_jobs import send
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
-SECRET = {"card": 4111}
+SECRET = {"card": 4111111111111111}
 
 
 def failed(**values: object) -> str:
@@ -37,7 +37,7 @@ def test_jobs_finds_what_the_search_of_the_admin_finds() -> None:
         ["state:discarded queue:mail"],
         ["--state", "discarded", "--queue", "mail"],
         ["--search", "error_type:Boom"],
-        ["args.card:4111"],
+        ["args.card:4111111111111111"],
         ["mail.se"],
         [job],
     ):
@@ -45,7 +45,7 @@ def test_jobs_finds_what_the_search_of_the_admin_finds() -> None:
         (row,) = run.out.splitlines()[1:]
         assert row.split()[:6] == [job, "mail.send", "mail", "dead", "letter", "1/1"]
         assert row.split()[-1] == "Boom"
-        assert "4111" not in run.out
+        assert str(SECRET["card"]) not in run.out
         assert "dust" not in run.out
 
 
@@ -124,7 +124,7 @@ def test_show_hides_what_a_job_carries_unless_it_is_asked_for() -> None:
     assert "1  failed" in run.out
     assert "Boom" in run.out
     assert "Arguments, metadata and result: --args." in run.out
-    for hidden in ("4111", "acme", "dust"):
+    for hidden in ("4111111111111111", "acme", "dust"):
         assert hidden not in run.out
         assert hidden not in ojs("show", job, "--json").out
         assert hidden in ojs("show", job, "--args").out
@@ -159,17 +159,17 @@ def test_what_the_settings_hide_is_not_shown_and_not_searched() -> None:
     job = failed(args=[SECRET, {"order": 7}])
     with override_settings(OJS={"ADMIN_REDACT": ["card"]}):
         run = ojs("show", job, "--args")
-        assert "4111" not in run.out
+        assert str(SECRET["card"]) not in run.out
         assert HIDDEN in run.out
         assert '"order": 7' in run.out
         assert ojs("show", job, "--args", "--json").json["args"] == [{"card": HIDDEN}, {"order": 7}]
-        refused = ojs("jobs", "args.card:4111")
+        refused = ojs("jobs", "args.card:4111111111111111")
         assert refused.code == 2
         assert "This site hides" in refused.err
     with override_settings(OJS={"ADMIN_REDACT": ["*"]}):
         for more in ([], ["--json"]):
             run = ojs("show", job, "--args", *more)
-            assert "4111" not in run.out
+            assert str(SECRET["card"]) not in run.out
             assert "dust" not in run.out
 
 

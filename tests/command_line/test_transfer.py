@@ -64,7 +64,7 @@ def forget() -> None:
 
 def test_an_export_has_the_envelope_of_each_job_of_a_search() -> None:
     in_state("discarded", queue="mail")
-    wanted = push(queue="mail", args=[{"card": 4111}], meta={"tenant": "acme"}, priority=5)
+    wanted = push(queue="mail", args=[{"card": 4111111111111111}], meta={"tenant": "acme"}, priority=5)
     push(queue="other")
     for search in (
         ["--queue", "mail", "--state", "available"],
@@ -73,7 +73,7 @@ def test_an_export_has_the_envelope_of_each_job_of_a_search() -> None:
     ):
         (line,) = lines_of(*search)
         assert line["id"] == str(wanted.pk)
-        assert (line["args"], line["meta"]) == ([{"card": 4111}], {"tenant": "acme"})
+        assert (line["args"], line["meta"]) == ([{"card": 4111111111111111}], {"tenant": "acme"})
         assert (line["state"], line["priority"]) == ("available", 5)
     assert len(lines_of()) == 3
     assert "Exported jobs: 3, with their arguments." in ojs("export").err

@@ -16,16 +16,23 @@ from django.db import OperationalError, ProgrammingError, connection, connection
 
 from django_ojs import checks
 from django_ojs.migrations import _run_sql_files as schema_files
-from django_ojs.models import Job, LimitKey
-from django_ojs.operations import ack, fetch, queues
+from django_ojs.models import Attempt, Job, LimitKey
+from django_ojs.models.attempt import AttemptOutcome
+from django_ojs.operations import ack, fail, fetch, queues
 from django_ojs.operations import push as pushing
 from django_ojs.operations.cancel import cancel
 from django_ojs.spec.errors import QueueFull
+from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import State
 from django_ojs.storage import database, transitions
+from django_ojs.storage.claims import Claimed
 from django_ojs.storage.figures import counts
+from django_ojs.worker.completer import Completer
+from django_ojs.worker.in_flight import JobsInFlight
+from django_ojs.worker.job_log import JobLog
 from tests.databases import KIND
 from tests.factories import GENERATED, WORKER, active, envelope, own_connections, push, read
+from tests.worker.parts import run_of
 
 pytestmark = [pytest.mark.mariadb, pytest.mark.django_db(transaction=True)]
 
@@ -98,6 +105,41 @@ def test_a_batch_above_the_largest_message_of_the_server_is_stored_in_order() ->
         pushing.push_batch(wanted, GENERATED)
     stored = Job.objects.filter(queue="large").order_by("enqueued_at", "id")
     assert list(stored.values_list("pk", flat=True)) == [job.id for job in wanted]
+
+
+def test_outcomes_above_the_largest_message_of_the_server_are_stored(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT @@max_allowed_packet")
+        most = cursor.fetchone()[0]
+    in_flight = JobsInFlight()
+    completer = Completer(WORKER, in_flight, JobLog(), lambda _: None, lambda _: None)
+
+    def end(job: Claimed, result: object) -> None:
+        run = run_of(lambda: None, job=job)
+        in_flight.add([run])
+        run.begin()
+        run.end()
+        completer.handler_ended(run, result, None, False)
+
+    large, quotes = "x" * 900_000, '"' * (most // 4)
+    ended = [(active(), large) for _ in range(most // len(large) + 2)]
+    # The driver writes four bytes for each, and the server takes no such statement.
+    refused = active()
+    for job, result in [*ended, (refused, quotes)]:
+        end(job, result)
+    assert completer.close(120), "all of it is stored"
+    assert {read(job.id).state for job, _ in ended} == {State.COMPLETED}
+    assert read(ended[-1][0].id).result == large
+    assert read(refused.id).error["type"] == "result_refused"
+    assert "does not respond" not in caplog.text
+
+    failure = Failure(type="X", message="", details={"n": large})
+    jobs = [active() for _ in range(len(ended))]
+    fail.fail_batch(WORKER, [(job, failure, AttemptOutcome.FAILED) for job in jobs])
+    assert {read(job.id).state for job in jobs} == {State.RETRYABLE}
+    assert Attempt.primary.filter(job_id=jobs[-1].id).get().error["details"] == {"n": large}
 
 
 def test_eight_workers_at_once_claim_and_end_each_job_once() -> None:

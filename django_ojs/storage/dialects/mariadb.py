@@ -13,7 +13,7 @@ import re
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from datetime import UTC, datetime, timedelta
 from functools import wraps
@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Concatenate, Final, ParamSpec, TypeVar, cast
 from uuid import UUID
 
 from django.core.checks import CheckMessage
-from django.db import IntegrityError, InterfaceError, OperationalError, transaction
+from django.db import DataError, IntegrityError, InterfaceError, OperationalError, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.spec import json
@@ -63,9 +63,12 @@ _SQL: Final = load_all(
 
 #: Changes of the counts that one transaction folds.
 _CHANGES: Final = 5000
-#: Bytes of jobs that one statement stores: the server refuses a message above max_allowed_packet,
-#: which is 16 MiB unless the server has another value. At least one job.
+#: Bytes of jobs, results or errors that one statement stores: the server refuses a message above
+#: max_allowed_packet, which is 16 MiB unless the server has another value. At least one of them.
 _STATEMENT_BYTES: Final = 2**20
+
+#: Bytes of a statement without its values, at most.
+_MESSAGE_REST: Final = 2**10
 
 #: Keys in one statement that has a part for each.
 _KEYS: Final = 100
@@ -117,6 +120,27 @@ def _code(error: BaseException) -> int:
 
 def _microseconds(seconds: float) -> int:
     return round(seconds * 1_000_000)
+
+
+def _parts(rows: Iterable[T], size: Callable[[T], int]) -> list[list[T]]:
+    """Split rows into those of one statement each (see _STATEMENT_BYTES)."""
+    parts: list[list[T]] = []
+    room = 0
+    for row in rows:
+        wanted = size(row)
+        if not parts or wanted > room:
+            parts.append([])
+            room = _STATEMENT_BYTES
+        parts[-1].append(row)
+        room -= wanted
+    return parts
+
+
+def _size_in_statement(text: str | None) -> int:
+    """Return the bytes of JSON as a parameter, which the driver writes into the statement."""
+    if text is None:
+        return 0
+    return len(text.encode()) + sum(map(text.count, "\"'\\"))
 
 
 def _naive(moment: datetime) -> str:
@@ -249,19 +273,6 @@ class MariaDB(GaleraLocks):
         others = f" UNION ALL SELECT {', '.join(['%s'] * len(columns))}" * (len(rows) - 1)
         return first + others, [value for row in rows for value in row]
 
-    def _failed(self, failed: str, *columns: str) -> tuple[str, list[Any]]:
-        """Return failed runs, given as a JSON array, as `_table` does: id, error and columns."""
-        return self._table(
-            ["id", "error", *columns],
-            [
-                [
-                    *(self._key(item["id"]), json.dumps(item["error"])),
-                    *(item[name] for name in columns),
-                ]
-                for item in _items(failed)
-            ],
-        )
-
     @repeated
     def insert_jobs(
         self,
@@ -294,15 +305,7 @@ class MariaDB(GaleraLocks):
     def _insert_rows(
         self, connection: BaseDatabaseWrapper, rows: Sequence[JobRow], generated_ids: bool
     ) -> list[Stored]:
-        parts: list[list[tuple[int, JobRow]]] = []
-        room = 0
-        for n, row in enumerate(rows):
-            size = size_of(row)
-            if not parts or size > room:
-                parts.append([])
-                room = _STATEMENT_BYTES
-            parts[-1].append((n, row))
-            room -= size
+        parts = _parts(list(enumerate(rows)), lambda each: size_of(each[1]))
         if len(rows) == 1:
             return self._insert(connection, parts[0], generated_ids)
         with self._whole(connection):
@@ -437,8 +440,9 @@ class MariaDB(GaleraLocks):
                 if (state, run, worker) == (State.ACTIVE.value, given[key]["run"], worker_id):
                     result = given[key]["result"]
                     held.append([key, None if result is None else json.dumps(result)])
-            if held:
-                rows, values = self._table(["id", "result"], held)
+            for part in _parts(held, lambda row: _size_in_statement(row[1])):
+                self._check_size(connection, [result for _, result in part])
+                rows, values = self._table(["id", "result"], part)
                 self._run(connection, "complete", values, rows=rows)
         return {UUID(key) for key, _ in held}
 
@@ -455,16 +459,39 @@ class MariaDB(GaleraLocks):
         }
 
     def add_failed_attempts(self, connection: BaseDatabaseWrapper, failed: str) -> None:
-        rows, values = self._failed(failed, "outcome", "delay_us")
-        self._run(connection, "add_failed_attempts", values, rows=rows)
+        self._run_failed(connection, "add_failed_attempts", failed, "outcome", "delay_us")
 
     def retry_failed(self, connection: BaseDatabaseWrapper, failed: str) -> None:
-        rows, values = self._failed(failed, "delay_us")
-        self._run(connection, "retry_failed", values, rows=rows)
+        self._run_failed(connection, "retry_failed", failed, "delay_us")
 
     def discard_failed(self, connection: BaseDatabaseWrapper, failed: str) -> None:
-        rows, values = self._failed(failed, "reason", "dead_letter")
-        self._run(connection, "discard_failed", values, rows=rows)
+        self._run_failed(connection, "discard_failed", failed, "reason", "dead_letter")
+
+    def _run_failed(
+        self, connection: BaseDatabaseWrapper, name: str, failed: str, *columns: str
+    ) -> None:
+        """Execute a statement with failed runs, given as a JSON array, in a transaction."""
+        given = [
+            [
+                *(self._key(item["id"]), json.dumps(item["error"])),
+                *(item[column] for column in columns),
+            ]
+            for item in _items(failed)
+        ]
+        for part in _parts(given, lambda row: _size_in_statement(row[1])):
+            rows, values = self._table(["id", "error", *columns], part)
+            self._run(connection, name, values, rows=rows)
+
+    def _check_size(self, connection: BaseDatabaseWrapper, texts: Sequence[str | None]) -> None:
+        """Raise DataError where a statement with these parameters is more than the server takes.
+
+        It ends the connection then, as if it were away, and a worker would try again for ever.
+        """
+        size = sum(map(_size_in_statement, texts))
+        if size > _STATEMENT_BYTES:
+            most = self._rows(connection, "largest_message")[0][0]
+            if size + _MESSAGE_REST > most:
+                raise DataError(f"A value has {size} bytes; max_allowed_packet is {most}.")
 
     @repeated
     def take_back(

@@ -1,0 +1,2 @@
+-- The bytes of the largest statement that the server takes.
+SELECT @@max_allowed_packet
