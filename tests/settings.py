@@ -11,6 +11,8 @@ from tests.databases import KIND
 SECRET_KEY = "only for the tests"
 USE_TZ = True
 TIME_ZONE = "UTC"
+# Django 6.1 warns where a mail is sent without it; the versions before do not know it.
+MAILERS = {"default": {"BACKEND": "django.core.mail.backends.locmem.EmailBackend"}}
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 ALLOWED_HOSTS = ["*"]
 INSTALLED_APPS = [

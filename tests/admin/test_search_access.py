@@ -41,7 +41,13 @@ def failed_job(**values: Any) -> UUID:
 
 
 @pytest.mark.parametrize(
-    "search", ["args.card.number:4111111111111111", "args.0.card.number:4111111111111111", "meta.tenant:acme", "error:dust"]
+    "search",
+    [
+        "args.card.number:4111111111111111",
+        "args.0.card.number:4111111111111111",
+        "meta.tenant:acme",
+        "error:dust",
+    ],
 )
 def test_a_search_in_what_jobs_carry_is_for_those_who_may_see_it(search: str) -> None:
     failed = failed_job(args=SECRET, meta={"tenant": "acme"})

@@ -64,7 +64,9 @@ def forget() -> None:
 
 def test_an_export_has_the_envelope_of_each_job_of_a_search() -> None:
     in_state("discarded", queue="mail")
-    wanted = push(queue="mail", args=[{"card": 4111111111111111}], meta={"tenant": "acme"}, priority=5)
+    wanted = push(
+        queue="mail", args=[{"card": 4111111111111111}], meta={"tenant": "acme"}, priority=5
+    )
     push(queue="other")
     for search in (
         ["--queue", "mail", "--state", "available"],
