@@ -318,6 +318,7 @@ def test_a_session_that_is_set_up_wrong_is_refused() -> None:
         assert said() == []
 
 
+@pytest.mark.skipif(KIND == "mysql", reason="MySQL does not read triggers in part")
 def test_triggers_that_were_read_in_part_are_read_again_by_who_may_close_the_table() -> None:
     """A query is ended while the server opens the table, which takes that for a syntax error."""
     unchanged = push(queue="unchanged")
