@@ -6,6 +6,7 @@ import atexit
 import os
 import shutil
 import tempfile
+from collections.abc import Callable
 from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
@@ -67,21 +68,19 @@ def _sqlite() -> dict[str, Any]:
 
 
 def _mariadb() -> dict[str, Any]:
-    socket = os.environ.get("OJS_TEST_MARIADB_SOCKET")
-    if not socket:
-        home = Path(tempfile.mkdtemp(prefix="ojs-test-", dir=_memory()))
-        socket = os.environ["OJS_TEST_MARIADB_SOCKET"] = mariadb_server.start(home)
-    return {
-        alias: mariadb_settings(socket, f"ojs_{alias}") | {"TEST": {"NAME": f"test_ojs_{alias}"}}
-        for alias in ALIASES
-    }
+    return _on_socket("OJS_TEST_MARIADB_SOCKET", mariadb_server.start)
 
 
 def _mysql() -> dict[str, Any]:
-    socket = os.environ.get("OJS_TEST_MYSQL_SOCKET")
+    return _on_socket("OJS_TEST_MYSQL_SOCKET", mysql_server.start)
+
+
+def _on_socket(variable: str, start: Callable[[Path], str]) -> dict[str, Any]:
+    """Return the settings for the server whose socket the environment names; start it if none."""
+    socket = os.environ.get(variable)
     if not socket:
         home = Path(tempfile.mkdtemp(prefix="ojs-test-", dir=_memory()))
-        socket = os.environ["OJS_TEST_MYSQL_SOCKET"] = mysql_server.start(home)
+        socket = os.environ[variable] = start(home)
     return {
         alias: mariadb_settings(socket, f"ojs_{alias}") | {"TEST": {"NAME": f"test_ojs_{alias}"}}
         for alias in ALIASES

@@ -35,7 +35,6 @@ logger = logging.getLogger("django_ojs.worker")
 #: Seconds between warnings that histories cannot be stored.
 LOG_EVERY: Final = 60.0
 
-
 #: In the message of a run that ended with others, any of which may be the cause. Of rows that do
 #: not say whether they spent an attempt it is what is read.
 SPENDS_NONE: Final = "spends no attempt"
