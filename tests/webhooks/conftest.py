@@ -55,7 +55,10 @@ def receiver() -> Iterator[Receiver]:
 
     class Handler(BaseHTTPRequestHandler):
         def do_POST(self) -> None:
-            body = self.rfile.read(int(self.headers["Content-Length"]))
+            length = int(self.headers["Content-Length"])
+            body = self.rfile.read(length)
+            if len(body) < length:
+                return  # The sender was killed after the headers: no request has arrived.
             found.received.append(Received(dict(self.headers), body))
             found.open.wait(BOUND)
             self.send_response(found.responses.pop(0) if found.responses else 200)
