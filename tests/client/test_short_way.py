@@ -16,6 +16,7 @@ import django_ojs as ojs
 from django_ojs.models import Job
 from django_ojs.operations import queues
 from django_ojs.operations.enqueue import plain
+from django_ojs.storage import bounds, database
 from django_ojs.storage.claims import running
 from tests.cases import together
 from tests.databases import KIND
@@ -63,18 +64,24 @@ def assert_same(value: Any = "y", **options: Any) -> None:
     assert found == dict.fromkeys(found, found["ordinary"])
 
 
-@pytest.mark.capabilities
-def test_the_ways_are_those_that_this_compares(monkeypatch: pytest.MonkeyPatch) -> None:
-    short: list[bool] = []
+@pytest.fixture
+def short(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each try of the short way stored its jobs."""
+    tries: list[bool] = []
     for name in ("store_one", "store_alike"):
         original = getattr(plain, name)
 
         def noted(*args: Any, original: Any = original, **options: Any) -> Any:
             result = original(*args, **options)
-            short.append(result is not None)
+            tries.append(result is not None)
             return result
 
         monkeypatch.setattr(plain, name, noted)
+    return tries
+
+
+@pytest.mark.capabilities
+def test_the_ways_are_those_that_this_compares(short: list[bool]) -> None:
     taken = {}
     for way, enqueue in ways().items():
         short.clear()
@@ -83,6 +90,23 @@ def test_the_ways_are_those_that_this_compares(monkeypatch: pytest.MonkeyPatch) 
     in_batches = KIND == "postgresql"
     assert (taken["ordinary"], taken["mixed"]) == (False, False)
     assert (taken["one"], taken["alike"]) == (True, in_batches)
+
+
+@pytest.mark.capabilities
+def test_a_bounded_queue_is_not_counted_below_its_threshold(short: list[bool]) -> None:
+    by_ticket = database.dialect().admits_by_ticket
+    assert by_ticket == (KIND == "postgresql")
+    queues.configure("default", {"backpressure": {"max_depth": 300, "warning_threshold": 0.5}})
+    bounds.renew_tickets("default")  # As the commit does.
+    for depth in range(1, 11):
+        ojs.enqueue(TYPE, [depth])
+    ojs.enqueue_batch([ojs.request(TYPE, [number]) for number in range(10)])
+    assert short == [by_ticket] * 11
+    # A batch beyond the threshold is counted, and so is all that follows while it is above.
+    short.clear()
+    ojs.enqueue_batch([ojs.request(TYPE, [number]) for number in range(180)])
+    assert short == [False]
+    assert Job.objects.count() == 200
 
 
 @together("has_configs", [False, True], undo=True)

@@ -1,10 +1,13 @@
 """The short way into the database, for jobs that nothing handles and that have nothing special.
 
 Most sites have no enqueue middleware, no instrumentation, no destination in the outbox, no recorded
-events and no receiver of the signal, and most queues no bound and no tenants. There a job takes the
+events and no receiver of the signal, and most queues no tenants. There a job takes the
 same checks as in `push_batch`, without its other steps; and of many jobs that differ in their ids
 and arguments only, what they share is checked and sent once, their arguments are encoded by one
 call, and no envelope and no model is made for each.
+
+A queue with a bound is asked for room by the statement that stores the jobs. Where that cannot
+tell, `push_batch` counts.
 """
 
 from collections.abc import Sequence
@@ -33,6 +36,7 @@ from django_ojs.spec.envelope import Envelope, sized
 from django_ojs.spec.errors import OJSError
 from django_ojs.storage import database, interceptor, queue_configs
 from django_ojs.storage.dialects import job_row
+from django_ojs.storage.dialects.base import Dialect
 from django_ojs.storage.queue_configs import Snapshot
 
 #: Characters of the arguments of all jobs. A `jsonb` has fewer bytes than 256 MiB, and takes more
@@ -66,15 +70,17 @@ def store_one(
     if not job_row.is_plain(envelope):
         return None
     lineage.fill_in((envelope,))
+    connection = database.connection()
+    dialect = database.dialect_of(connection)
     configs = _configs(exact=exact)
-    if configs is not None and _is_special(envelope.queue, configs):
+    asks = _asks_for_room(envelope.queue, configs, dialect, exact=exact)
+    if asks is None:
         return None
     admission.check(envelope, settings().limits, configs)
     draining.check((envelope.queue,))
     defaults.fill_in((envelope,), configs)
-    connection = database.connection()
-    stored = database.dialect_of(connection).insert_jobs(
-        connection, (envelope,), generated_ids=generated_id, only_if_admitted=exact
+    stored = dialect.insert_jobs(
+        connection, (envelope,), generated_ids=generated_id, only_if_admitted=asks
     )
     if not stored:
         return None
@@ -96,10 +102,10 @@ def store_alike(
         return None
     lineage.fill_in((common,))
     limits, configs = settings().limits, _configs(exact=exact)
-    if configs is not None and (
-        _is_special(common.queue, configs)
-        or configs.of(common.queue).max_envelope_bytes is not None
-    ):
+    asks = _asks_for_room(common.queue, configs, dialect, exact=exact)
+    if asks is None:
+        return None
+    if configs is not None and configs.of(common.queue).max_envelope_bytes is not None:
         return None
     try:
         admission.check(common, limits, configs)
@@ -113,7 +119,7 @@ def store_alike(
     defaults.fill_in((common,), configs)
     keys = ids.many_numbers(len(args))
     created_at, other_bytes = dialect.insert_uniform(
-        connection, common, keys, text, sizes, only_if_admitted=exact
+        connection, common, keys, text, sizes, only_if_admitted=asks
     )
     if created_at is None:
         return None
@@ -135,8 +141,19 @@ def _configs(*, exact: bool) -> Snapshot | None:
     return queue_configs.current()
 
 
-def _is_special(queue: str, configs: Snapshot) -> bool:
-    """Whether a queue has tenants or a bound, or is no name: it has not been checked yet."""
-    return (
-        not isinstance(queue, str) or configs.of(queue).has_tenants or bounds.may_be_bounded(queue)
-    )
+def _asks_for_room(
+    queue: str, configs: Snapshot | None, dialect: Dialect, *, exact: bool
+) -> bool | None:
+    """Return whether the statement that stores jobs asks the queue for room.
+
+    None where jobs of this queue are not plain: it has tenants, a bound that only a count can
+    decide, or is no name, which has not been checked yet.
+    """
+    if configs is None:
+        return exact
+    if not isinstance(queue, str) or configs.of(queue).has_tenants:
+        return None
+    if not bounds.may_be_bounded(queue):
+        return exact
+    # Above the warning threshold there are no tickets: asking for one would be in vain.
+    return True if dialect.admits_by_ticket and queue not in configs.warned else None

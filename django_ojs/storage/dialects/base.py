@@ -81,6 +81,8 @@ class Dialect(Server):
     count_rows: ClassVar[str]
     #: Is there a statement for many jobs that differ in their ids and arguments only?
     inserts_uniform: ClassVar[bool] = False
+    #: Can the statement that stores jobs find that a bounded queue has room, without counting?
+    admits_by_ticket: ClassVar[bool] = False
     #: Does a query of an ordered subquery keep its order, and stop when it has enough rows?
     keeps_subquery_order: ClassVar[bool]
     #: What it uses of what may be missing (see `with_capabilities`).

@@ -211,6 +211,7 @@ class PostgreSQL(Dialect):
     can_notify = True
     has_one_writer = False
     inserts_uniform = True
+    admits_by_ticket = True
     keeps_subquery_order = True
     has_json_indexes = True
 
@@ -656,6 +657,7 @@ class _WithoutAdvisoryLocks(RowLocks, PostgreSQL):
     """`ojs_admit` and its sequences are not there: a bounded queue has a lock, and is counted."""
 
     sql = _WITHOUT_ADVISORY_LOCKS
+    admits_by_ticket = False
 
     def insert_jobs(
         self,
