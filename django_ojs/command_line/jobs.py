@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy, ngettext, pgettext, pgettext_
 from django_ojs.command_line.console import NONE, Cell, Console, TableColumn
 from django_ojs.command_line.figures import age, read_replica, short_duration
 from django_ojs.command_line.searching import add_search, filter_of, with_search_help
-from django_ojs.command_line.subcommand import OK, Options, Subcommand, usage_error, whole_number
+from django_ojs.command_line.subcommand import OK, Options, Subcommand, add_limit, usage_error
 from django_ojs.formatting import absolute_time, error_message, grouped
 from django_ojs.models import Attempt, Job, Workflow
 from django_ojs.operations.figures.not_running import why_not_running
@@ -323,13 +323,7 @@ def _without_payload(error: Any) -> dict[str, Any]:
 
 def _jobs_arguments(parser: ArgumentParser) -> None:
     add_search(parser)
-    parser.add_argument(
-        "--limit",
-        type=whole_number,
-        default=50,
-        metavar="N",
-        help=_("the number of jobs (default: 50)"),
-    )
+    add_limit(parser, 50, _("the number of jobs (default: %(default)d)"))
     parser.add_argument("--after", metavar="NEXT", help=_("continue after an earlier page"))
 
 
