@@ -68,6 +68,8 @@ def _late(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> l
     return [
         *jobs(page, request, _("Running jobs"), running),
         *jobs(page, request, _("Waiting jobs"), _waiting(finding)),
+        # They may wait for their limits.
+        *_limit_keys(page, request, finding),
     ]
 
 

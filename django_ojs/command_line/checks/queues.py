@@ -139,7 +139,8 @@ def _texts(each: health.Finding) -> tuple[str, str, str]:
                 _("Jobs run later than OJS['WARN_OLDEST_AVAILABLE'] allows."),
                 _(
                     "Start more workers with --queues %(queue)s, or see what their jobs do "
-                    "(`manage.py ojs jobs queue:%(queue)s state:active`)."
+                    "(`manage.py ojs jobs queue:%(queue)s state:active`), and whether a limit "
+                    "holds them (`manage.py ojs limits list`)."
                 )
                 % values,
             )
@@ -177,8 +178,8 @@ def _texts(each: health.Finding) -> tuple[str, str, str]:
                 found % values,
                 _("They have spent their attempts, and do not run again by themselves."),
                 _(
-                    "See `manage.py ojs jobs is:dead 'ended:<1h'`; once the cause is removed, "
-                    "`manage.py ojs retry is:dead 'ended:<1h'`."
+                    "`manage.py ojs dead-letters` has them by type and error; once the cause is "
+                    "removed, `manage.py ojs retry is:dead 'ended:<1h'`."
                 ),
             )
         case "limit_drops":

@@ -14,6 +14,7 @@ from django.utils.translation import gettext_lazy
 from django_ojs.command_line import (
     changes,
     cron,
+    dead_letters,
     deletion,
     doctor,
     figures,
@@ -68,6 +69,7 @@ SUBCOMMANDS: Final[dict[str, Subcommand]] = {
     for each in (
         *figures.SUBCOMMANDS,
         *jobs.SUBCOMMANDS,
+        *dead_letters.SUBCOMMANDS,
         *changes.SUBCOMMANDS,
         *workflows.SUBCOMMANDS,
         *queues.SUBCOMMANDS,
