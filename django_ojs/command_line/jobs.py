@@ -64,6 +64,13 @@ def table_of(console: Console, jobs: list[Job]) -> None:
     console.table(_COLUMNS, [_row(job, now) for job in jobs])
 
 
+def state_cell(job: Job) -> Cell:
+    """Return the state of a job, in its colour."""
+    return Cell(
+        _("dead letter") if job.dead_letter else job.state, _STYLES.get(State(job.state), "")
+    )
+
+
 def _row(job: Job, now: datetime) -> list[Cell | str]:
     state = State(job.state)
     word, field = _TIMES[state]
@@ -71,7 +78,7 @@ def _row(job: Job, now: datetime) -> list[Cell | str]:
         str(job.pk),
         job.type,
         job.queue,
-        Cell(_("dead letter") if job.dead_letter else job.state, _STYLES.get(state, "")),
+        state_cell(job),
         f"{job.spent}/{job.max_attempts}",
         f"{word} {age(getattr(job, field), now)}",
         _error_type(job.error) or NONE,
