@@ -176,6 +176,9 @@ def absolute_time(moment: datetime | None) -> str:
     return str(formats.date_format(timezone.localtime(moment), form))
 
 
+lazy_absolute_time: Final = lazy(absolute_time, str)
+
+
 def exit_code(code: int) -> str:
     """Show how a process ended, by its exit code, which is negative for a signal."""
     if code >= 0:

@@ -302,6 +302,33 @@ class OperatorModelAdmin(_Admin):
             not action.needs_confirmation or "confirmed" in request.POST
         )
         objects = self.objects_by_key(request, keys)
+        return self._run_or_confirm(
+            request, action, objects, confirmed=confirmed, next_url=self.return_url(request)
+        )
+
+    def start_action(self, request: HttpRequest, name: str, keys: Sequence[str]) -> HttpResponse:
+        """Run an action from Django's list, or show its confirmation page first.
+
+        Django has checked the permission; see `ModelAdmin.actions`.
+        """
+        (action,) = (each for each in self.object_actions if each.name == name)
+        here = request.get_full_path()
+        if problem := action.problem_with(keys):
+            self.message_user(request, problem, "WARNING")
+            return HttpResponseRedirect(here)
+        objects = self.objects_by_key(request, keys)
+        confirmed = not action.needs_confirmation
+        return self._run_or_confirm(request, action, objects, confirmed=confirmed, next_url=here)
+
+    def _run_or_confirm(
+        self,
+        request: HttpRequest,
+        action: Action,
+        objects: Mapping[str, Any],
+        *,
+        confirmed: bool,
+        next_url: str,
+    ) -> HttpResponse:
         confirmation = Confirmation(action, objects, request.POST if confirmed else None)
         if confirmed and confirmation.is_valid():
             result = perform(
@@ -311,9 +338,9 @@ class OperatorModelAdmin(_Admin):
                 for obj, text in result.done:
                     self.log_change(request, obj, text)
                 self.message_user(request, result.message(action), result.level)
-                return HttpResponseRedirect(self.return_url(request))
+                return HttpResponseRedirect(next_url)
         context = confirmation.context(request)
-        context |= {"url": self.url("action", name), "next": self.return_url(request)}
+        context |= {"url": self.url("action", action.name), "next": next_url}
         return self.render(request, "confirm", action.label, context)
 
     # --- what templates need ----------------------------------------------------------------------

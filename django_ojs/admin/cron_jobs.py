@@ -164,13 +164,18 @@ class CronJobAdmin(OperatorModelAdmin):
                 query(gettext_noop("cron jobs"), lambda: self.get_queryset(request).in_bulk(shown))
                 or {}
             )
+            last = query(gettext_noop("runs"), lambda: cron.last_jobs(shown)) or {}
         return self.render(
             request,
             "cron_jobs",
             _("Cron jobs"),
             {
                 **paging,
-                "rows": [(jobs[name], _words(jobs[name])) for name in shown if name in jobs],
+                "rows": [
+                    (jobs[name], _words(jobs[name]), badge(last[name]) if name in last else None)
+                    for name in shown
+                    if name in jobs
+                ],
                 "total": None if names is None else len(names),
                 "text": text,
                 "timed_out": query.timed_out,

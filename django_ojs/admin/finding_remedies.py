@@ -4,11 +4,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from django.contrib.admin.exceptions import NotRegistered
-from django.contrib.admin.utils import quote
 from django.http import HttpRequest
 from django.utils import timezone
+from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 
+from django_ojs.admin import databases, limit_key_text
 from django_ojs.admin.base import Button, OperatorModelAdmin
 from django_ojs.admin.bulk_actions import bulk_buttons
 from django_ojs.admin.job_list import filter_query
@@ -67,6 +68,8 @@ def _late(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> l
     return [
         *jobs(page, request, _("Running jobs"), running),
         *jobs(page, request, _("Waiting jobs"), _waiting(finding)),
+        # They may wait for their limits.
+        *_limit_keys(page, request, finding),
     ]
 
 
@@ -101,21 +104,33 @@ def _dead_letters(page: OperatorModelAdmin, request: HttpRequest, finding: Findi
     return page.link(request, _("Dead letters"), DeadLetterJob, query="?sort=last")
 
 
-def limit_keys(page: OperatorModelAdmin, request: HttpRequest, key: str = "") -> list[Button]:
-    """Return a link to a limit key, or to the list of them, for a user who may see it."""
-    try:
-        keys: Any = page.admin_site.get_model_admin(LimitKey)
-    except NotRegistered:
+def limit_key(
+    page: OperatorModelAdmin, request: HttpRequest, key: str, alias: str = ""
+) -> list[Button]:
+    """Return a link to a limit key in a database, for a user who may see all of the key."""
+    if not limit_key_text.is_visible(request, key):
         return []
-    if not keys.has_view_permission(request, LimitKey(pk=key) if key else None):
-        return []
-    url = page.url(*(("change", quote(key)) if key else ("changelist",)), model="limitkey")
-    label = _("Limit key") if key else _("Limit keys")
-    return [Button(label=label, url=url, destructive=False, is_link=True)]
+    return page.link(request, _("Limit key"), LimitKey, key, query=_of_database(alias))
 
 
-def _limit_drops(page: OperatorModelAdmin, request: HttpRequest, _finding: Finding) -> list[Button]:
-    return limit_keys(page, request)
+def _limit_keys(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
+    return page.link(request, _("Limit keys"), LimitKey, query=_of_database(finding.database))
+
+
+def _limit_key_paused(
+    page: OperatorModelAdmin, request: HttpRequest, finding: Finding
+) -> list[Button]:
+    key = LimitKey(pk=finding.limit_key, paused_until=finding.until)
+    if not limit_key_text.is_visible(request, key.pk):
+        return _limit_keys(page, request, finding)
+    return [
+        *limit_key(page, request, key.pk, finding.database),
+        *page.buttons_of(request, key, "resume"),
+    ]
+
+
+def _of_database(alias: str) -> str:
+    return f"?{urlencode({databases.PARAMETER: alias})}" if alias else ""
 
 
 def _webhooks(page: OperatorModelAdmin, request: HttpRequest, _finding: Finding) -> list[Button]:
@@ -179,7 +194,9 @@ _REMEDIES: Final[dict[str, _Remedy]] = {
     "unknown_type": _unknown_type,
     "failing": _failing,
     "dead_letters": _dead_letters,
-    "limit_drops": _limit_drops,
+    "limit_drops": _limit_keys,
+    "limit_key_paused": _limit_key_paused,
+    "limit_keys_paused": _limit_keys,
     "webhooks": _webhooks,
     "key_expires": _key_expires,
     "key_refused": _key,

@@ -1,5 +1,6 @@
 """Limit keys: those at their limit, paused or overridden; and the overrides of their limits."""
 
+from collections.abc import Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Final
 
@@ -8,16 +9,17 @@ from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
 from django.urls import NoReverseMatch
 from django.utils import timezone
 from django.utils.functional import cached_property
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, pgettext
 
-from django_ojs.admin import limit_key_text
-from django_ojs.admin.base import granted_scopes
+from django_ojs.admin import databases, limit_key_text
+from django_ojs.admin.base import OperatorModelAdmin, granted_scopes
 from django_ojs.admin.edit_conflict import EditConflictMixin
+from django_ojs.admin.limit_key_actions import ACTIONS
 from django_ojs.admin.operator_views import OperatorViews
 from django_ojs.formatting import (
     absolute_time,
@@ -34,7 +36,7 @@ from django_ojs.operations.access import audit
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.rate_limit_policy import check_key
 from django_ojs.spec.scopes import Scope
-from django_ojs.storage import database, key_limits, key_use
+from django_ojs.storage import key_limits, key_use
 from django_ojs.storage.key_use import KeyStatus
 
 if TYPE_CHECKING:
@@ -85,6 +87,11 @@ class KeyChangeList(ChangeList):
             row.status = status
             row.shown = limit_key_text.shown(request, row.pk)
         self.result_list = rows
+
+    def get_filters_params(self, params: Any = None) -> Any:
+        found = super().get_filters_params(params)
+        found.pop(databases.PARAMETER, None)
+        return found
 
     def url_for_result(self, result: Any) -> str:
         if result.shown != result.pk:
@@ -171,9 +178,11 @@ class OverrideForm(EditConflictMixin, _Form):
         return found
 
 
-class LimitKeyAdmin(OperatorViews, _Admin):
+class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
     """Django's own list and form. To override limits needs the scope admin."""
 
+    object_actions = ACTIONS
+    actions_run_in_each = True
     form = OverrideForm
     list_display = ("shown_key", *_STATE, "overridden")
     search_fields = ("key",)  # Shows the search box; `get_search_results` searches.
@@ -187,14 +196,39 @@ class LimitKeyAdmin(OperatorViews, _Admin):
     )
     ordering = ("key",)
     sortable_by = ()
-    actions = ("open_now", "remove_overrides")
+    actions = ("pause_selected", "resume_selected", "remove_overrides")
     paginator = FirstRowsPaginator
     show_full_result_count = False
     list_per_page = 50
     list_max_show_all = 0
 
-    def get_queryset(self, request: HttpRequest) -> QuerySet[LimitKey]:
-        return super().get_queryset(request).using(database.alias())
+    def list_page(self, request: HttpRequest) -> HttpResponse:
+        return super(OperatorModelAdmin, self).changelist_view(request)
+
+    def changeform_view(
+        self,
+        request: HttpRequest,
+        object_id: str | None = None,
+        form_url: str = "",
+        extra_context: dict[str, Any] | None = None,
+    ) -> HttpResponse:
+        form = super(OperatorModelAdmin, self).changeform_view
+        return self._read(
+            request, lambda: form(request, object_id, form_url, extra_context), from_replica=False
+        )
+
+    def render_change_form(
+        self, request: HttpRequest, context: dict[str, Any], *args: Any, **kwargs: Any
+    ) -> HttpResponse:
+        key: LimitKey | None = context["original"]
+        buttons = () if key is None else self.buttons(request, key)
+        context |= {"buttons": buttons, "here": request.get_full_path()}
+        return super().render_change_form(request, context, *args, **kwargs)
+
+    def objects_by_key(self, request: HttpRequest, keys: Iterable[str]) -> dict[str, Any]:
+        wanted = list(keys)
+        found = limit_keys.known(limit_key_text.visible(request, wanted))
+        return {key: found.get(key) for key in wanted}
 
     def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
         return KeyChangeList
@@ -204,7 +238,7 @@ class LimitKeyAdmin(OperatorViews, _Admin):
     ) -> LimitKey | None:
         if not object_id.isprintable():
             return None  # PostgreSQL refuses a null character.
-        found = super().get_object(request, object_id, from_field)
+        found = self.get_queryset(request).filter(pk=object_id).first()
         if found is None:
             # A job waits for a key of which nothing is kept yet.
             with suppress(OJSError):
@@ -273,8 +307,8 @@ class LimitKeyAdmin(OperatorViews, _Admin):
     def has_delete_permission(self, request: HttpRequest, obj: LimitKey | None = None) -> bool:
         return False
 
-    def has_open_permission(self, request: HttpRequest) -> bool:
-        return self.has_view_permission(request) and Scope.OPERATOR in granted_scopes(request)
+    def has_operate_permission(self, request: HttpRequest) -> bool:
+        return self.has_scope(request, Scope.OPERATOR)
 
     def save_model(self, request: HttpRequest, obj: LimitKey, form: Any, change: bool) -> None:
         limit_keys.override(obj.pk, form.limits(), until=form.cleaned_data["override_until"])
@@ -349,12 +383,13 @@ class LimitKeyAdmin(OperatorViews, _Admin):
             "time": absolute_time(row.override_until),
         }
 
-    @admin.action(description=gettext_lazy("Open now: end the pause"), permissions=["open"])
-    def open_now(self, request: HttpRequest, queryset: QuerySet[LimitKey]) -> None:
-        done = limit_keys.open_now(limit_key_text.visible(request, _keys(queryset)))
-        audit.note("limit_key.opened", principal=request.user.get_username(), keys=done)
-        text = ngettext("%(count)d opened.", "%(count)d opened.", done) % {"count": done}
-        self.message_user(request, text, messages.SUCCESS if done else messages.WARNING)
+    @admin.action(description=gettext_lazy("Pause…"), permissions=["operate"])
+    def pause_selected(self, request: HttpRequest, queryset: QuerySet[LimitKey]) -> HttpResponse:
+        return self.start_action(request, "pause", _keys(queryset))
+
+    @admin.action(description=gettext_lazy("Resume"), permissions=["operate"])
+    def resume_selected(self, request: HttpRequest, queryset: QuerySet[LimitKey]) -> HttpResponse:
+        return self.start_action(request, "resume", _keys(queryset))
 
     @admin.action(description=gettext_lazy("Remove overrides"), permissions=["change"])
     def remove_overrides(self, request: HttpRequest, queryset: QuerySet[LimitKey]) -> None:

@@ -4,12 +4,13 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 
 from django_ojs.admin.base import Button, OperatorModelAdmin
-from django_ojs.admin.finding_remedies import jobs, limit_keys, resume
+from django_ojs.admin.finding_remedies import jobs, limit_key, resume
 from django_ojs.models import Job, Queue, Worker
 from django_ojs.operations.figures.not_running import NotRunning
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State
+from django_ojs.storage import database
 
 
 def remedies(
@@ -44,8 +45,10 @@ def _remedies(
         case "limited_by_key":
             assert job.limit_key is not None
             running = JobFilter(queue=job.queue, states=(State.ACTIVE,))
+            # The page of a job is that of its database.
+            alias = database.primary_alias() if len(database.aliases()) > 1 else ""
             return [
-                *limit_keys(page, request, job.limit_key),
+                *limit_key(page, request, job.limit_key, alias),
                 *jobs(page, request, _("Running jobs"), running),
             ]
         case _:

@@ -18,7 +18,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext, pgettext_lazy
 
-from django_ojs.admin import navigation
+from django_ojs.admin import limit_key_text, navigation
 from django_ojs.formatting import DASH, THIN, absolute_time, decimal, duration, number, short
 from django_ojs.operations.maintenance import mode
 from django_ojs.spec import times
@@ -155,6 +155,12 @@ def ojs_link(context: RequestContext, model: str, key: Any, text: Any = None) ->
         if url
         else format_html("<span>{}</span>", shown)
     )
+
+
+@register.simple_tag(takes_context=True)
+def ojs_limit_key(context: RequestContext, key: str) -> str:
+    """Return a limit key as the user may see it."""
+    return limit_key_text.shown(context.request, key)
 
 
 @register.simple_tag(takes_context=True)

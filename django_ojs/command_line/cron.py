@@ -11,6 +11,7 @@ from django.utils.translation import gettext_lazy, ngettext, pgettext
 from django_ojs import schedules
 from django_ojs.command_line import celery_beat
 from django_ojs.command_line.console import NONE, Cell, Console, TableColumn
+from django_ojs.command_line.jobs import state_cell
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import (
     FAILED,
@@ -21,7 +22,7 @@ from django_ojs.command_line.subcommand import (
     usage_error,
 )
 from django_ojs.formatting import absolute_time, error_message, grouped
-from django_ojs.models import CronJob
+from django_ojs.models import CronJob, Job
 from django_ojs.operations import cron
 from django_ojs.operations.access import audit
 from django_ojs.operations.cron.schedule import describe
@@ -39,6 +40,7 @@ _COLUMNS: Final = (
     TableColumn(gettext_lazy("TYPE"), shrinks=True),
     TableColumn(gettext_lazy("NEXT RUN")),
     TableColumn(gettext_lazy("LAST RUN")),
+    TableColumn(gettext_lazy("LAST JOB")),
     TableColumn(gettext_lazy("RUNS"), right=True),
     TableColumn(gettext_lazy("OWNER")),
 )
@@ -76,22 +78,31 @@ def _get(name: str) -> CronJob:
 
 def _list(console: Console, options: Options) -> int:
     jobs = _known(options["names"]) if options["names"] else list(_all())
+    last = _last_jobs(jobs)
     if console.as_json:
-        console.json({"cron_jobs": [_as_json(job) for job in jobs]})
+        console.json({"cron_jobs": [_as_json(job, last.get(job.name)) for job in jobs]})
     elif not jobs:
         console.line(_("No cron job is registered."))
     else:
-        console.table(_COLUMNS, [_row(job) for job in jobs])
+        console.table(_COLUMNS, [_row(job, last.get(job.name)) for job in jobs])
     return OK
 
 
-def _row(job: CronJob) -> list[Cell | str]:
+def _last_jobs(jobs: list[CronJob]) -> dict[str, Job]:
+    found: dict[str, Job] = {}
+    for start in range(0, len(jobs), _PAGE):
+        found |= cron.last_jobs([job.name for job in jobs[start : start + _PAGE]])
+    return found
+
+
+def _row(job: CronJob, last: Job | None) -> list[Cell | str]:
     return [
         job.name,
         describe(job.expression, job.timezone),
         job.type,
         _time(job.next_run_at) if job.enabled else Cell(pgettext("cron job", "paused"), "yellow"),
         _time(job.last_run_at),
+        NONE if last is None else state_cell(last),
         grouped(job.run_count),
         job.owner,
     ]
@@ -101,7 +112,7 @@ def _time(at: datetime | None) -> str:
     return absolute_time(at) or NONE
 
 
-def _as_json(job: CronJob) -> dict[str, Any]:
+def _as_json(job: CronJob, last: Job | None) -> dict[str, Any]:
     return {
         "name": job.name,
         "cron": job.expression,
@@ -116,6 +127,8 @@ def _as_json(job: CronJob) -> dict[str, Any]:
         "last_run_at": None if job.last_run_at is None else format_timestamp(job.last_run_at),
         "run_count": job.run_count,
         "missed_count": job.missed_count,
+        # None where no run is kept, or its job is deleted.
+        "last_job": None if last is None else {"id": str(last.pk), "state": last.state},
     }
 
 
@@ -181,7 +194,8 @@ def _enable(enabled: bool, event: str) -> Callable[[Console, Options], int]:
             changed.append(cron.set_enabled(job.name, enabled))
             audit.note(event, principal=operator(), cron_job=job.name)
         if console.as_json:
-            console.json({"cron_jobs": [_as_json(job) for job in changed]})
+            last = _last_jobs(changed)
+            console.json({"cron_jobs": [_as_json(job, last.get(job.name)) for job in changed]})
             return OK
         for job in changed:
             text = (

@@ -16,7 +16,7 @@ from django.utils.translation import gettext_lazy, pgettext, pgettext_lazy
 from django_ojs import formatting
 from django_ojs.command_line.console import NONE, Cell, Console, TableColumn
 from django_ojs.command_line.queues import known_queue
-from django_ojs.command_line.subcommand import OK, Options, Subcommand, duration, whole_number
+from django_ojs.command_line.subcommand import OK, Options, Subcommand, add_limit, duration
 from django_ojs.formatting import grouped
 from django_ojs.operations import queues
 from django_ojs.operations.figures import queue_overview, stats
@@ -316,23 +316,13 @@ def _stats_arguments(parser: ArgumentParser) -> None:
         metavar="NAME",
         help=_("this queue; may be repeated"),
     )
-    _add_limit(
+    add_limit(
         parser,
         20,
         _(
             "the number of queues; those with a configuration are always shown "
             "(default: %(default)d)"
         ),
-    )
-
-
-def _add_limit(parser: ArgumentParser, default: int, text: str) -> None:
-    parser.add_argument(
-        "--limit",
-        type=whole_number,
-        default=default,
-        metavar="N",
-        help=text % {"default": default},
     )
 
 
@@ -362,7 +352,7 @@ SUBCOMMANDS: Final = (
         examples="""\
   manage.py ojs workers
   manage.py ojs workers --json""",
-        add_arguments=lambda parser: _add_limit(
+        add_arguments=lambda parser: add_limit(
             parser, 100, _("the number of workers (default: %(default)d)")
         ),
         run=_workers,

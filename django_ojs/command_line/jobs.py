@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy, ngettext, pgettext, pgettext_
 from django_ojs.command_line.console import NONE, Cell, Console, TableColumn
 from django_ojs.command_line.figures import age, read_replica, short_duration
 from django_ojs.command_line.searching import add_search, filter_of, with_search_help
-from django_ojs.command_line.subcommand import OK, Options, Subcommand, usage_error, whole_number
+from django_ojs.command_line.subcommand import OK, Options, Subcommand, add_limit, usage_error
 from django_ojs.formatting import absolute_time, error_message, grouped
 from django_ojs.models import Attempt, Job, Workflow
 from django_ojs.operations.figures.not_running import why_not_running
@@ -64,6 +64,13 @@ def table_of(console: Console, jobs: list[Job]) -> None:
     console.table(_COLUMNS, [_row(job, now) for job in jobs])
 
 
+def state_cell(job: Job) -> Cell:
+    """Return the state of a job, in its colour."""
+    return Cell(
+        _("dead letter") if job.dead_letter else job.state, _STYLES.get(State(job.state), "")
+    )
+
+
 def _row(job: Job, now: datetime) -> list[Cell | str]:
     state = State(job.state)
     word, field = _TIMES[state]
@@ -71,7 +78,7 @@ def _row(job: Job, now: datetime) -> list[Cell | str]:
         str(job.pk),
         job.type,
         job.queue,
-        Cell(_("dead letter") if job.dead_letter else job.state, _STYLES.get(state, "")),
+        state_cell(job),
         f"{job.spent}/{job.max_attempts}",
         f"{word} {age(getattr(job, field), now)}",
         _error_type(job.error) or NONE,
@@ -323,13 +330,7 @@ def _without_payload(error: Any) -> dict[str, Any]:
 
 def _jobs_arguments(parser: ArgumentParser) -> None:
     add_search(parser)
-    parser.add_argument(
-        "--limit",
-        type=whole_number,
-        default=50,
-        metavar="N",
-        help=_("the number of jobs (default: 50)"),
-    )
+    add_limit(parser, 50, _("the number of jobs (default: %(default)d)"))
     parser.add_argument("--after", metavar="NEXT", help=_("continue after an earlier page"))
 
 

@@ -1,7 +1,7 @@
 """`limits`: the limit keys with what they use; show, pause and resume them."""
 
 from argparse import ArgumentParser
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 from django.utils import timezone
@@ -14,10 +14,10 @@ from django_ojs.command_line.subcommand import (
     OK,
     Options,
     Subcommand,
+    add_limit,
     duration,
     unknown_name,
     usage_error,
-    whole_number,
 )
 from django_ojs.formatting import absolute_time, error_message, grouped, limits_in_words
 from django_ojs.operations import limit_keys
@@ -234,17 +234,11 @@ def _arguments(parser: ArgumentParser) -> None:
         action="store_true",
         help=_("with list: all keys that have jobs, not only those that hold some back"),
     )
-    parser.add_argument(
-        "--limit",
-        type=whole_number,
-        default=50,
-        metavar="N",
-        help=_("with list: the number of keys (default: 50)"),
-    )
+    add_limit(parser, 50, _("with list: the number of keys (default: %(default)d)"))
     parser.add_argument(
         "--for",
         type=duration,
-        default=timedelta(hours=1),
+        default=limit_keys.DEFAULT_PAUSE,
         metavar="DURATION",
         help=_("with pause: how long, such as 30m or PT2H (default: 1h)"),
     )
@@ -267,5 +261,7 @@ SUBCOMMANDS: Final = (
         "  manage.py ojs limits resume type:carrier.track",
         add_arguments=_arguments,
         run=lambda console, options: _ACTIONS[options["action"]](console, options),
+        names="keys",
+        find=lambda _options, key: _get(key),
     ),
 )

@@ -69,6 +69,8 @@ SUBCOMMANDS: Final = (
         ),
         examples="  manage.py ojs pause email reports",
         add_arguments=_arguments,
+        names="queues",
+        find=lambda _options, name: known_queue(name),
         run=_each(
             queues.pause,
             "queue.paused",
@@ -84,6 +86,8 @@ SUBCOMMANDS: Final = (
         ),
         examples="  manage.py ojs drain legacy",
         add_arguments=_arguments,
+        names="queues",
+        find=lambda _options, name: known_queue(name),
         run=_each(
             queues.drain,
             "queue.drained",
@@ -100,6 +104,8 @@ SUBCOMMANDS: Final = (
         ),
         examples="  manage.py ojs resume email",
         add_arguments=_arguments,
+        names="queues",
+        find=lambda _options, name: known_queue(name),
         run=_each(
             queues.resume,
             "queue.resumed",

@@ -27,6 +27,10 @@ class Subcommand:
     """A subcommand: its texts, its arguments, and the function that runs it.
 
     `run` returns the exit code. `examples` are lines of the epilog.
+
+    `names` is the argument with the names of what it is about, and `find(options, name)` raises
+    CommandError for one that the current database does not have: where jobs are in several, it runs
+    for each in those that have it.
     """
 
     name: str
@@ -35,6 +39,8 @@ class Subcommand:
     examples: StrOrPromise
     add_arguments: Callable[[ArgumentParser], None]
     run: Callable[[Console, Options], int]
+    names: str = ""
+    find: Callable[[Options, str], object] = lambda _options, _name: None
 
 
 def usage_error(message: str) -> CommandError:
@@ -65,6 +71,13 @@ def add_confirmation(parser: ArgumentParser) -> None:
         "--yes",
         action="store_true",
         help=_("do not ask; needed for more than one job where stdin is not a terminal"),
+    )
+
+
+def add_limit(parser: ArgumentParser, default: int, text: str) -> None:
+    """Add the argument for the length of a list; its help is `text` with the default."""
+    parser.add_argument(
+        "--limit", type=whole_number, default=default, metavar="N", help=text % {"default": default}
     )
 
 

@@ -3,7 +3,7 @@
 from argparse import ArgumentParser
 from collections.abc import Callable
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from uuid import UUID
 
 from django.utils.translation import gettext as _
@@ -16,8 +16,8 @@ from django_ojs.command_line.subcommand import (
     OK,
     Options,
     Subcommand,
+    add_limit,
     usage_error,
-    whole_number,
 )
 from django_ojs.formatting import StrOrPromise, absolute_time, error_message, grouped
 from django_ojs.models import Webhook
@@ -30,6 +30,8 @@ from django_ojs.spec.ids import parse_id
 from django_ojs.spec.times import format_timestamp
 from django_ojs.spec.webhooks import DELIVERY_PREFIX, SUBSCRIPTION_PREFIX
 from django_ojs.webhooks import sending
+
+T = TypeVar("T")
 
 _COLUMNS: Final = (
     TableColumn(gettext_lazy("ID")),
@@ -74,10 +76,22 @@ def _keys(options: Options, prefix: str, unnamed: str) -> list[UUID]:
 def _named(options: Options) -> list[Webhook]:
     """Return the webhooks that are named by id."""
     unnamed = _("Name the webhook by its id; `manage.py ojs webhooks list` has them.")
+    return [_known(subscriptions.get, key) for key in _keys(options, SUBSCRIPTION_PREFIX, unnamed)]
+
+
+def _known(get: Callable[[UUID], T], key: UUID) -> T:
     try:
-        return [subscriptions.get(key) for key in _keys(options, SUBSCRIPTION_PREFIX, unnamed)]
+        return get(key)
     except NotFound as error:
-        raise usage_error(error_message(error)) from None
+        raise usage_error(f"{key}: {error_message(error)}") from None
+
+
+def _find(options: Options, target: str) -> object:
+    """Return the webhook with this id; with `retry` the delivery."""
+    one = {**options, "targets": [target]}
+    if options["action"] != "retry":
+        return _named(one)
+    return [_known(deliveries.get, key) for key in _keys(one, DELIVERY_PREFIX, "")]
 
 
 def _list(console: Console, options: Options) -> int:
@@ -272,12 +286,9 @@ def _retry(console: Console, options: Options) -> int:
     results: dict[str, dict[str, Any]] = {}
     sent = 0
     keys = _keys(options, DELIVERY_PREFIX, unnamed)
-    try:
-        # All ids are checked before the first delivery is sent.
-        for key in keys:
-            deliveries.get(key)
-    except NotFound as error:
-        raise usage_error(error_message(error)) from None
+    # All ids are checked before the first delivery is sent.
+    for key in keys:
+        _known(deliveries.get, key)
     for key in keys:
         name = f"{DELIVERY_PREFIX}{key}"
         try:
@@ -328,13 +339,7 @@ def _arguments(parser: ArgumentParser) -> None:
         metavar="ID",
         help=_("the id of a webhook; with retry, of a delivery"),
     )
-    parser.add_argument(
-        "--limit",
-        type=whole_number,
-        default=20,
-        metavar="N",
-        help=_("with show: the number of deliveries (default: 20)"),
-    )
+    add_limit(parser, 20, _("with show: the number of deliveries (default: %(default)d)"))
 
 
 SUBCOMMANDS: Final = (
@@ -356,5 +361,7 @@ SUBCOMMANDS: Final = (
         "  manage.py ojs webhooks retry 01953a00-b68c-7def-8000-1a2b3c4d5e6f",
         add_arguments=_arguments,
         run=lambda console, options: _ACTIONS[options["action"]](console, options),
+        names="targets",
+        find=_find,
     ),
 )

@@ -17,8 +17,8 @@ from django_ojs.command_line.subcommand import (
     OK,
     Options,
     Subcommand,
+    add_limit,
     usage_error,
-    whole_number,
 )
 from django_ojs.formatting import absolute_time, error_message, grouped
 from django_ojs.models import Workflow
@@ -262,13 +262,7 @@ def _arguments(parser: ArgumentParser) -> None:
         choices=[str(each.value) for each in WorkflowState],
         help=_("with list: only those in this state"),
     )
-    parser.add_argument(
-        "--limit",
-        type=whole_number,
-        default=50,
-        metavar="N",
-        help=_("with list: the number of workflows (default: 50)"),
-    )
+    add_limit(parser, 50, _("with list: the number of workflows (default: %(default)d)"))
     parser.add_argument(
         "--after", metavar="NEXT", help=_("with list: continue after an earlier page")
     )

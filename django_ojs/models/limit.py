@@ -32,6 +32,8 @@ class LimitKey(StoredModel):
     expires_at = models.DateTimeField()
     #: No job of the key starts before, because a handler or an operator said so.
     paused_until = models.DateTimeField(null=True)
+    #: Since when; a pause that is made longer keeps it.
+    paused_at = models.DateTimeField(null=True)
     #: Limits in place of those of the jobs, until a time, or until they are removed.
     override = StoredJSONField(default=dict)
     override_until = models.DateTimeField(verbose_name=_("override until"), null=True)
@@ -61,6 +63,12 @@ class LimitKey(StoredModel):
                 name="ojs_limit_key_dropped",
                 condition=models.Q(dropped_at__isnull=False),
             ),
+            # Those that are paused.
+            models.Index(
+                "paused_until",
+                name="ojs_limit_key_paused",
+                condition=models.Q(paused_until__isnull=False),
+            ),
         ]
 
     def __str__(self) -> str:
@@ -71,6 +79,11 @@ class LimitKey(StoredModel):
         """Whether it has an override that has not ended."""
         until = self.override_until
         return bool(self.override) and (until is None or until > timezone.now())
+
+    @property
+    def is_paused(self) -> bool:
+        """Whether it has a pause that has not ended."""
+        return self.paused_until is not None and self.paused_until > timezone.now()
 
 
 class LimitCheck(StoredModel):

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from django.db import Error
 from django.db.models import Count, Q
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -15,13 +16,14 @@ from django_ojs.spec import times
 from django_ojs.spec.errors import InvalidRequest, NotFound
 from django_ojs.spec.rate_limit_policy import LIMITS, check_key, parse_override
 from django_ojs.spec.texts import Translatable as _
-from django_ojs.storage import database, key_limits, key_use, limit_journal, sums
+from django_ojs.storage import database, key_limits, key_use, limit_journal, locations, sums
 from django_ojs.storage.key_use import STRATEGIES, KeyStatus
 
 #: More waiting jobs of a key, and more keys, are not counted.
 MOST_WAITING: Final = 10_000
 MOST_KEYS: Final = 10_000
-#: The longest pause by an operator.
+#: A pause by an operator who says no duration, and the longest one.
+DEFAULT_PAUSE: Final = timedelta(hours=1)
 LONGEST_PAUSE: Final = timedelta(days=31)
 
 
@@ -45,6 +47,40 @@ def get(key: str) -> KeyStatus:
             hint=_("GET /ojs/v1/rate-limits lists the keys. PUT sets limits before the first job."),
         )
     return found
+
+
+def known(keys: Collection[str]) -> dict[str, LimitKey]:
+    """Return those of these keys that have jobs, or of which something is kept.
+
+    Where jobs are in several databases: in any of them; of a key that several know, what one keeps
+    in which it is paused.
+    """
+    possible = [key for key in keys if _is_key(key)]
+
+    def here() -> list[LimitKey]:
+        found = key_use.status_of(possible, most=1)
+        return [
+            status.row or LimitKey(pk=status.key)
+            for status in found
+            if status.waiting or status.use.active or status.row
+        ]
+
+    if not database.is_to_be_chosen():
+        return {row.pk: row for row in here()}
+    found: dict[str, LimitKey] = {}
+    for rows in locations.each_result(here).values():
+        for row in () if isinstance(rows, Error) else rows:
+            if row.is_paused or row.pk not in found:
+                found[row.pk] = row
+    return found
+
+
+def _is_key(text: str) -> bool:
+    try:
+        check_key(text, "key")
+    except InvalidRequest:
+        return False
+    return True
 
 
 def listing(*, offset: int, limit: int) -> KeyPage:
@@ -135,12 +171,19 @@ def pause(keys: Collection[str], duration: timedelta) -> None:
 
     Raises InvalidRequest.
     """
-    if not timedelta(0) < duration <= LONGEST_PAUSE:
-        rule = _("must be at most %(days)s days", days=LONGEST_PAUSE.days)
-        raise InvalidRequest.of("duration", rule)
+    check_pause(duration)
     for key in keys:
         check_key(key, "key")
         _pause(key, duration)
+
+
+def check_pause(duration: timedelta) -> None:
+    """Raise InvalidRequest for a duration that no pause may have."""
+    if duration > LONGEST_PAUSE:
+        rule = _("must be at most %(days)s days", days=LONGEST_PAUSE.days)
+        raise InvalidRequest.of("duration", rule)
+    if duration <= timedelta(0):
+        raise InvalidRequest.of("duration", _("must be longer than zero"))
 
 
 @database.write_transaction

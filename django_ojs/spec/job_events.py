@@ -6,14 +6,14 @@ and an event outlives its job. The document requires the message of an error; it
 
 import re
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 
 from django_ojs.spec.envelope import StoredJob
 from django_ojs.spec.events import EventType, NewEvent
 from django_ojs.spec.failure import clean
 from django_ojs.spec.states import State
-from django_ojs.spec.times import elapsed, format_timestamp
+from django_ojs.spec.times import format_timestamp, milliseconds_between
 
 MAX_MESSAGE_CHARACTERS: Final = 1_000
 _MAX_TRACE_ID_CHARACTERS: Final = 64
@@ -179,4 +179,4 @@ def _time(moment: datetime | None) -> str | None:
 def _milliseconds(start: datetime | None, end: datetime | None) -> int:
     if start is None or end is None:
         return 0
-    return max(0, elapsed(start, end) // timedelta(milliseconds=1))
+    return milliseconds_between(start, end)

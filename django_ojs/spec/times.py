@@ -23,6 +23,8 @@ _TIMESTAMP: Final = re.compile(
     re.ASCII,
 )
 
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
 _RANGE: Final = _("must be a number between zero and 1000 years")
 _SECOND: Final = 1_000_000
 # Years and months have no fixed length: they are taken as 365 and 30 days, as the reference
@@ -101,6 +103,14 @@ def elapsed(start: datetime, end: datetime) -> timedelta:
     with a `TIME_ZONE` have: that is an hour off where daylight saving time begins or ends between.
     """
     return end.astimezone(UTC) - start.astimezone(UTC)
+
+
+def milliseconds_between(start: datetime, end: datetime) -> int:
+    """Return the whole milliseconds that have passed from one aware datetime to another.
+
+    None have where the end is before the start, as the clocks of two machines may say.
+    """
+    return max(0, elapsed(start, end) // _MILLISECOND)
 
 
 def parse_duration(value: object, field: str) -> timedelta:

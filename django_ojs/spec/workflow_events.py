@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django_ojs.spec.events import EventType, NewEvent
 from django_ojs.spec.job_events import error_of
-from django_ojs.spec.times import elapsed, format_timestamp
+from django_ojs.spec.times import format_timestamp, milliseconds_between
 
 
 class WorkflowLike(Protocol):
@@ -133,8 +133,7 @@ def ended(workflow: WorkflowLike, failed: StepLike | None = None) -> NewEvent:
 def _duration(of: WorkflowLike | StepLike) -> dict[str, Any]:
     if of.started_at is None or of.finished_at is None:
         return {}
-    seconds = elapsed(of.started_at, of.finished_at).total_seconds()
-    return {"duration_ms": max(0, round(seconds * 1000))}
+    return {"duration_ms": milliseconds_between(of.started_at, of.finished_at)}
 
 
 def _step(step: StepLike) -> dict[str, Any]:

@@ -216,10 +216,10 @@ def pause(key: str, duration: timedelta) -> bool:
     is_new = not LimitKey.primary.filter(pk=key, paused_until__gt=Now()).exists()
     if is_new or not LimitKey.primary.filter(pk=key, paused_until__gte=until).exists():
         LimitKey.primary.bulk_create(
-            [LimitKey(key=key, expires_at=Now(), paused_until=until)],
+            [LimitKey(key=key, expires_at=Now(), paused_until=until, paused_at=Now())],
             update_conflicts=True,
             unique_fields=["key"],
-            update_fields=["paused_until"],
+            update_fields=["paused_until", *(["paused_at"] if is_new else ())],
         )
         LimitCheck.primary.bulk_create([LimitCheck(limit_key=key, due_at=until)])
     return is_new
@@ -230,6 +230,6 @@ def end_pauses(keys: Collection[str]) -> dict[str, datetime]:
     paused = LimitKey.primary.filter(pk__in=keys, paused_until__gt=Now())
     locked = paused.select_for_update().values_list("pk", "paused_until")
     found = {key: until for key, until in locked if until is not None}
-    LimitKey.primary.filter(pk__in=found).update(paused_until=None)
+    LimitKey.primary.filter(pk__in=found).update(paused_until=None, paused_at=None)
     LimitCheck.primary.bulk_create([LimitCheck(limit_key=key, due_at=Now()) for key in found])
     return found

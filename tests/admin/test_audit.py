@@ -212,7 +212,7 @@ def test_every_kind_of_object_and_action_is_recorded() -> None:
     assert changes() == {"concurrency": [None, 2]}
     ann.post(f"{BASE}limitkey/", {"action": "remove_overrides", "_selected_action": "acme"})
     limit_journal.pause("acme", timedelta(minutes=1))
-    ann.post(f"{BASE}limitkey/", {"action": "open_now", "_selected_action": "acme"})
+    ann.post(f"{BASE}limitkey/", {"action": "resume_selected", "_selected_action": "acme"})
     factories.push_many(3, queue="bulk")
     assert changes().keys() == {"paused_until"}
     create = f"{BASE}bulkoperation/create/cancel/"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
@@ -17,7 +18,7 @@ from django.utils import timezone
 import django_ojs as ojs
 from django_ojs import formatting
 from django_ojs.models import AuditEntry, LimitKey
-from django_ojs.operations import fail, fetch, limits
+from django_ojs.operations import fail, fetch, limit_keys, limits
 from django_ojs.operations.beat import Registration
 from django_ojs.registry import registry
 from django_ojs.spec.failure import Failure
@@ -142,13 +143,83 @@ def test_an_override_is_set_changed_and_removed(caplog: pytest.LogCaptureFixture
 
 @pytest.mark.usefixtures("busy")
 def test_a_pause_is_ended_by_those_who_may() -> None:
-    act = {"action": "open_now", "_selected_action": ["api", "customer:7"]}
-    viewer = staff("view_limitkey", "administer_job", "view_payload_job", name="administers")
+    act = {"action": "resume_selected", "_selected_action": ["api", "customer:7"]}
+    may = ("view_limitkey", "view_payload_job")
+    operator = staff(*may, "operate_job", name="operates")
     assert claim() == []
-    staff("view_limitkey", "view_payload_job").post(LIST, act)
+    staff(*may).post(LIST, act)
     assert LimitKey.primary.get(pk="api").paused_until is not None
-    assert "1 opened" in viewer.post(LIST, act, follow=True).content.decode()
+    done = operator.post(LIST, act, follow=True).content.decode()
+    assert "1 resumed, 1 skipped: customer:7 is not paused." in done
     assert [job.options["rate_limit"]["key"] for job in claim()] == ["api"]
+
+
+@pytest.mark.usefixtures("busy")
+def test_a_key_is_paused_for_a_time_named_on_the_overview_and_resumed_from_there() -> None:
+    may = ("view_limitkey", "view_payload_job", "view_overview")
+    operator, viewer = staff(*may, "operate_job", name="operates"), staff(*may)
+    worker(registration=Registration(queues=("carrier",)))
+    add("free", number=2, concurrency=9)
+    confirm = f"{LIST}action/pause/"
+    page = text(operator, page_of("free"))
+    assert f'href="{confirm}?key=free&amp;next=' in page
+    assert ">Resume<" not in page
+    assert "/action/" not in text(viewer, page_of("free"))
+    assert viewer.post(confirm, {"key": "free", "confirmed": "1"}).status_code == 403
+    # One asks for how long; a wrong duration is named, none is an hour.
+    asked = text(operator, f"{confirm}?key=free")
+    assert "No job of a paused key starts" in asked
+    assert 'value="1h"' in asked
+    order = {"key": "free", "confirmed": "1", "duration": ""}
+    for wrong, said in (
+        ("soon", "duration must be"),
+        ("32d", "at most 31 days"),
+        ("0s", "longer than zero"),
+    ):
+        answer = operator.post(confirm, {**order, "duration": wrong}).content.decode()
+        assert said in answer, answer
+    assert LimitKey.primary.filter(pk="free", paused_until__isnull=False).count() == 0
+    done = operator.post(confirm, {**order, "next": page_of("free")}, follow=True).content.decode()
+    assert "No job of free starts before 2" in done
+    assert ">Resume<" in done
+    left = LimitKey.primary.get(pk="free").paused_until - timezone.now()  # type: ignore[operator]
+    assert timedelta(minutes=55) < left <= timedelta(hours=1)
+    assert claim() == []
+    assert "No job of free starts" in LogEntry.objects.get().get_change_message()
+    # Those that are paused are named with their jobs, as queues are.
+    overview = text(operator, "/admin/django_ojs/overview/")
+    assert re.search(r"Limit key free is paused</b> for .*, until .*; 2 jobs wait\.", overview)
+    assert "Limit key api is paused" in overview
+    (resume, _) = re.findall(r'action="(/[^"]*limitkey/action/resume/)"', overview)
+    assert page_of("free") in overview
+    assert "action/resume" not in text(viewer, "/admin/django_ojs/overview/")
+    told = ojs_command("doctor", "--only", "queues")
+    assert re.search(r"Limit key free is paused for .*, until 2.*; waiting jobs: 2\.", told.out)
+    assert "manage.py ojs limits resume free" in told.out
+    # A user who may not see the key's arguments sees no more of it there.
+    hidden = text(staff("view_overview", "view_limitkey", name="x"), "/admin/django_ojs/overview/")
+    assert "Limit key ••••• is paused</b>" in hidden
+    assert page_of("free") not in hidden
+    operator.post(resume, {"key": "free"})
+    assert len(claim()) == 2
+    assert "Limit key free" not in text(operator, "/admin/django_ojs/overview/")
+    # Several at once, and back to where one was; a pause of seconds is no finding.
+    both = {"action": "pause_selected", "_selected_action": ["api", "customer:7"]}
+    asked = operator.post(f"{LIST}?q=a", both).content.decode()
+    assert f'name="next" value="{LIST}?q=a"' in asked
+    keys = {"key": ["api", "customer:7"], "confirmed": "1", "duration": "30s"}
+    assert "2 paused." in operator.post(confirm, keys, follow=True).content.decode()
+    assert claim() == []
+    # Nor one for which no job waits; those with the most jobs are named, the others counted.
+    for n in range(7):
+        limit_keys.pause([f"none-{n}", f"k{n}"], timedelta(hours=2))
+        add(f"k{n}", number=7 - n, concurrency=1)
+    overview = text(operator, "/admin/django_ojs/overview/")
+    named = re.findall(r"Limit key (\S+) is paused", overview)
+    assert named == ["k0", "k1", "k2", "k3", "k4"]
+    assert "3 more limit keys are paused." in overview
+    assert operator.post(confirm, {**order, "key": "nobody"}, follow=True).status_code == 200
+    assert not LimitKey.primary.filter(pk="nobody").exists()
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from django.test import Client, override_settings
 
 import django_ojs as ojs
 from django_ojs.admin import query_timeout
-from django_ojs.models import ApiKey, BulkOperation, Job, Queue
+from django_ojs.models import ApiKey, BulkOperation, Job, LimitKey, Queue
 from django_ojs.operations import queues
 from django_ojs.operations.access import api_keys, key_expiry
 from django_ojs.storage.figures import rollups
@@ -127,6 +127,49 @@ def test_a_database_that_is_down_leaves_the_pages_of_the_others() -> None:
         assert client.get(f"{BASE}job/{keys['other']}/change/").status_code == 503
     connections["other"].close()
     assert "job.other" in text(client, "job/?database=other")
+
+
+def test_a_limit_key_is_paused_wherever_it_is() -> None:
+    def add(alias: str, key: str) -> None:
+        with transaction.atomic(using=alias):
+            ojs.enqueue("job.limited", rate_limit={"key": key, "concurrency": 1})
+
+    for alias, key in (("default", "both"), ("other", "both"), ("other", "far")):
+        add(alias, key)
+    client = root()
+    page = f"{BASE}limitkey/far/change/"
+    assert client.get(page).status_code == 302
+    done = client.post(
+        f"{BASE}limitkey/action/pause/",
+        {"key": ["both", "far"], "confirmed": "1", "duration": "2h"},
+        follow=True,
+    )
+    assert "2 paused." in done.content.decode()
+    paused = {alias: set(_paused(alias)) for alias in ALIASES}
+    assert paused == {"default": {"both"}, "other": {"both", "far"}}
+    # What is paused is named with its database, and leads there.
+    overview = client.get(f"{BASE}overview/").content.decode()
+    assert overview.count("Limit key both is paused") == 2
+    assert f'href="{page}?database=other"' in overview
+    assert "Limit key far" not in text(client, "overview/?database=default")
+    assert "In the database" not in text(client, "limitkey/far/change/?database=other")
+    assert current(client, "limitkey/") == "other"
+    assert ">far<" in client.get(f"{BASE}limitkey/").content.decode()
+    assert ">far<" not in client.get(f"{BASE}limitkey/?database=default").content.decode()
+    act = {"action": "resume_selected", "_selected_action": ["far"], "database": "other"}
+    client.post(f"{BASE}limitkey/", act)
+    assert _paused("other") == ["both"]
+    # An override is that of the database whose page was shown.
+    limits = {"concurrency": "7", "rate": "", "rate_period": "", "throttle": ""}
+    limits |= {"throttle_period": "", "override_until": "", "database": "other"}
+    assert client.post(f"{BASE}limitkey/both/change/", limits).status_code == 302
+    overridden = {alias: LimitKey.objects.using(alias).get(pk="both").override for alias in ALIASES}
+    assert overridden == {"default": {}, "other": {"concurrency": 7}}
+
+
+def _paused(alias: str) -> list[str]:
+    rows = LimitKey.objects.using(alias).filter(paused_until__isnull=False)
+    return list(rows.order_by("pk").values_list("pk", flat=True))
 
 
 def test_pages_of_one_database_have_no_switch() -> None:

@@ -55,6 +55,8 @@ def incident() -> list[str]:
         name="order",
     ).enqueue()
     limit_keys.override("acme", {"concurrency": 3})
+    push(queue="held", rate_limit={"key": "acme", "concurrency": 3})
+    limit_keys.pause(["acme"], timedelta(hours=1))
     search = background_search.start(JobFilter(queue="email"), by="root")
     bulk_execution.work_once()
     return [
@@ -76,6 +78,7 @@ def incident() -> list[str]:
         *("workflow/", f"workflow/{workflow.id}/change/"),
         f"workflow/action/cancel/?key={workflow.id}",
         *("limitkey/", "limitkey/add/", "limitkey/acme/change/"),
+        "limitkey/action/pause/?key=acme",
         *("apikey/", "apikey/add/", f"apikey/{key.pk}/change/", f"apikey/{key.pk}/replace/"),
         *("job/?q=queue:email&all=1", "queue/held/change/"),
     ]

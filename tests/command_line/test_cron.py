@@ -6,7 +6,10 @@ import pytest
 
 import django_ojs as ojs
 from django_ojs.command_line import cron as command
-from django_ojs.operations import cron
+from django_ojs.models import CronJob, Job
+from django_ojs.operations import cron, fail, fetch
+from django_ojs.spec.failure import Failure
+from tests.admin.users import root
 from tests.command_line.run import ojs as run
 from tests.factories import read
 from tests.operations.cron.scenes import register
@@ -36,8 +39,6 @@ def test_the_list_has_the_schedules_in_words(monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_a_schedule_that_cannot_be_evaluated_any_more_is_listed() -> None:
-    from django_ojs.models import CronJob
-
     register("a")
     CronJob.primary.update(expression="never")
     assert "never (UTC)" in run("cron", "list").out
@@ -64,6 +65,7 @@ def test_sync_stores_what_the_code_declares() -> None:
     assert run("cron", "sync", "sums").code == 2
 
 
+@pytest.mark.both
 def test_run_enqueues_a_job_now() -> None:
     register("a")
     done = run("cron", "run", "a", "--json")
@@ -73,8 +75,18 @@ def test_run_enqueues_a_job_now() -> None:
     again = run("cron", "run", "a")
     assert again.code == 1
     assert "has not ended" in again.err
+    # The list says what became of the last run of each.
+    register("b")
+    shown = run("cron", "list", "--json").json["cron_jobs"]
+    assert [each["last_job"] for each in shown] == [{"id": str(job.pk), "state": "available"}, None]
+    failed = fetch.fetch([job.queue], worker_id=None)[0]
+    fail.fail(failed.id, Failure(type="Boom", message="", retryable=False))
+    assert " dead letter " in run("cron", "list").out.splitlines()[1]
+    assert "dead letter" in root().get("/admin/django_ojs/cronjob/").content.decode()
     job.delete()
     assert "is available." in run("cron", "run", "a").out
+    Job.objects.all().delete()
+    assert run("cron", "list", "a", "--json").json["cron_jobs"][0]["last_job"] is None
 
 
 def test_pause_and_resume() -> None:

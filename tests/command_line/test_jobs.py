@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import shlex
+
 import pytest
 from django.test import override_settings
 
@@ -26,6 +28,37 @@ def failed(**values: object) -> str:
     claimed = active(retry=hourly(1), **values)
     fail.fail(claimed.id, Failure(type="Boom", message="only dust is left"))
     return str(claimed.id)
+
+
+@pytest.mark.both
+def test_dead_letters_are_shown_by_cause_and_a_group_is_retried() -> None:
+    assert ojs("dead-letters").out == "There are no dead letters.\n"
+    for number, kind in ((3, "smtp Refused"), (2, "Boom"), (1, "O'Neill")):
+        for _ in range(number):
+            policy = hourly(1, on_exhaustion="dead_letter")
+            job = active(queue="mail", type="mail.send", retry=policy)
+            fail.fail(job.id, Failure(type=kind, message="550"))
+    lines = ojs("dead-letters").out.splitlines()
+    rows = [line.split()[:3] for line in lines[1:4]]
+    assert rows == [
+        ["3", "smtp", "Refused"],
+        ["2", "Boom", "mail.send"],
+        ["1", "O'Neill", "mail.send"],
+    ]
+    assert "Dead letters: 6." in lines
+    assert "The first 2 of 3 groups: --limit lists more." in ojs("dead-letters", "--limit", 2).out
+    (told,) = [line for line in lines if "manage.py ojs retry" in line]
+    command = shlex.split(told.partition("manage.py ojs ")[2])
+    assert ojs(*command, "--yes").code == 0
+    found = ojs("dead-letters", "--json").json
+    assert [(each["error_type"], each["jobs"]) for each in found["groups"]] == [
+        ("Boom", 2),
+        ("O'Neill", 1),
+    ]
+    assert (found["groups_total"], found["jobs_total"], found["jobs_total_capped"]) == (2, 3, False)
+    for each in found["groups"]:
+        assert ojs("retry", "--search", each["search"], "--yes").code == 0
+    assert not Job.objects.filter(dead_letter=True).exists()
 
 
 @pytest.mark.both

@@ -10,7 +10,9 @@ from django.db import OperationalError, connections, transaction
 from django.test import override_settings
 
 import django_ojs as django_ojs_api
-from django_ojs.models import Job
+from django_ojs.models import Job, LimitKey, Queue, Webhook
+from django_ojs.operations.webhooks import subscriptions
+from django_ojs.operations.webhooks.subscriptions import Subscription
 from tests.command_line.run import ojs
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
@@ -69,12 +71,41 @@ def test_the_command_line_shows_one_system() -> None:
     (one,) = ojs("stats", "--database", "other", "--json", "--queue", "default").json["queues"]
     assert one["state"] == "paused", one
 
+    # Names in different databases: each is changed where it is, or none if one is nowhere.
+    webhooks = {}
+    for alias in ("default", "other"):
+        with transaction.atomic(using=alias):
+            django_ojs_api.enqueue("job.limited", queue=alias, rate_limit={"key": f"key-{alias}"})
+        with django_ojs_api.using(alias):
+            given = Subscription(url="https://a.example", events=["*"], active=False)
+            webhooks[alias] = subscriptions.create(given)[0]
+    ids = [str(webhook.pk) for webhook in webhooks.values()]
+    names = ("default", "other")
+    for arguments, problem in (
+        (("webhooks", "enable", *ids, unknown), f"{unknown}: There is no webhook"),
+        (("limits", "pause", "key-default", "key-other", "key-othe"), "Did you mean key-other?"),
+        (("pause", *names, "othe"), "Did you mean other?"),
+        (("webhooks", "retry", ids[0]), f"{ids[0]}: There is no delivery"),
+    ):
+        run = ojs(*arguments)
+        assert (run.code, problem in run.err) == (2, True), run
+    assert not any(Webhook.objects.using(alias).get().active for alias in names)
+    assert ojs("webhooks", "enable", *ids).code == 0
+    assert all(Webhook.objects.using(alias).get().active for alias in names)
+    run = ojs("limits", "pause", "key-default", "key-other")
+    assert (run.code, run.out.count("starts before")) == (0, 2), run
+    assert ojs("pause", *names).code == 0
+    for alias in names:
+        assert LimitKey.objects.using(alias).get().is_paused
+        assert Queue.objects.using(alias).get(pk=alias).paused_at is not None
+        Job.objects.using(alias).filter(queue=alias).delete()
+
     # What only one of them knows is no error, and one that fails does not stop the others.
     with transaction.atomic(using="other"):
         django_ojs_api.enqueue("job.far", queue="far")
     run = ojs("pause", "far")
     assert (run.code, run.out.count("Queue far is paused")) == (0, 1), run
-    assert "There is no queue 'far'." in run.err
+    assert run.err.split() == ["Database", "other:"]
     away = OperationalError("connection refused")
     connections["default"].close()
     with mock.patch.object(connections["default"], "ensure_connection", side_effect=away):

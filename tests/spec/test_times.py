@@ -245,3 +245,10 @@ def test_elapsed_is_right_where_the_clocks_change() -> None:
         row = claimed()
         row.started_at, row.lease_until = local
         assert row.lease == timedelta(minutes=5)
+
+
+def test_milliseconds_are_whole_ones_and_none_where_the_clock_is_ahead() -> None:
+    start = datetime(2026, 1, 1, tzinfo=UTC)
+    for microseconds, expected in ((1_999, 1), (1_500, 1), (0, 0), (-1, 0), (-5_000, 0)):
+        end = start + timedelta(microseconds=microseconds)
+        assert times.milliseconds_between(start, end) == expected

@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.command_line.figures import age
-from django_ojs.formatting import grouped, localized
+from django_ojs.formatting import absolute_time, grouped, localized
 from django_ojs.operations import queues
 from django_ojs.operations.access import key_expiry
 from django_ojs.operations.figures import health, queue_overview
@@ -90,6 +90,8 @@ def _texts(each: health.Finding) -> tuple[str, str, str]:
         "number": grouped(each.number),
         "of": grouped(each.of),
         "age": age(each.since, timezone.now()),
+        "until": absolute_time(each.until),
+        "key": each.limit_key,
         "text": each.text,
         "refused": grouped(each.refused),
         "dropped": grouped(each.dropped),
@@ -137,7 +139,8 @@ def _texts(each: health.Finding) -> tuple[str, str, str]:
                 _("Jobs run later than OJS['WARN_OLDEST_AVAILABLE'] allows."),
                 _(
                     "Start more workers with --queues %(queue)s, or see what their jobs do "
-                    "(`manage.py ojs jobs queue:%(queue)s state:active`)."
+                    "(`manage.py ojs jobs queue:%(queue)s state:active`), and whether a limit "
+                    "holds them (`manage.py ojs limits list`)."
                 )
                 % values,
             )
@@ -175,8 +178,8 @@ def _texts(each: health.Finding) -> tuple[str, str, str]:
                 found % values,
                 _("They have spent their attempts, and do not run again by themselves."),
                 _(
-                    "See `manage.py ojs jobs is:dead 'ended:<1h'`; once the cause is removed, "
-                    "`manage.py ojs retry is:dead 'ended:<1h'`."
+                    "`manage.py ojs dead-letters` has them by type and error; once the cause is "
+                    "removed, `manage.py ojs retry is:dead 'ended:<1h'`."
                 ),
             )
         case "limit_drops":
@@ -188,6 +191,29 @@ def _texts(each: health.Finding) -> tuple[str, str, str]:
                 % values,
                 _("They are discarded, because on_limit of their limits is drop."),
                 _("See `manage.py ojs limits list`. Raise the limits, or let jobs wait."),
+            )
+        case "limit_key_paused":
+            found = (
+                _(
+                    "Limit key %(key)s is paused for %(age)s, until %(until)s; waiting jobs: at "
+                    "least %(number)s."
+                )
+                if each.capped
+                else _(
+                    "Limit key %(key)s is paused for %(age)s, until %(until)s; waiting jobs: "
+                    "%(number)s."
+                )
+            )
+            return (
+                found % values,
+                _("None of them starts before, in no queue."),
+                _("`manage.py ojs limits resume %(key)s`, when its cause is over.") % values,
+            )
+        case "limit_keys_paused":
+            return (
+                _("More limit keys that are paused: %(number)s.") % values,
+                _("None of their jobs starts before the ends of their pauses."),
+                _("`manage.py ojs limits list` has them."),
             )
         case "webhooks":
             return (

@@ -14,6 +14,7 @@ from django.utils.translation import gettext_lazy
 from django_ojs.command_line import (
     changes,
     cron,
+    dead_letters,
     deletion,
     doctor,
     figures,
@@ -68,6 +69,7 @@ SUBCOMMANDS: Final[dict[str, Subcommand]] = {
     for each in (
         *figures.SUBCOMMANDS,
         *jobs.SUBCOMMANDS,
+        *dead_letters.SUBCOMMANDS,
         *changes.SUBCOMMANDS,
         *workflows.SUBCOMMANDS,
         *queues.SUBCOMMANDS,
@@ -126,15 +128,23 @@ def _run(subcommand: Subcommand, console: Console, options: Mapping[str, Any]) -
 def _run_in_each(subcommand: Subcommand, console: Console, options: Mapping[str, Any]) -> int:
     """Run a subcommand in one database after the other; an error in one does not stop the others.
 
-    Raises the first error if all have one. A name that only some of them know is none.
+    What the arguments name is changed where it is; a name that only some of them know is no error.
+    Raises the first error if all have one.
     """
     codes: list[int] = []
     errors: list[Exception] = []
+    found = _names_by_database(subcommand, console, options)
     for alias in database.aliases():
+        names = found.get(alias)
+        if names == []:
+            continue
         console.note(_("Database %(alias)s:") % {"alias": alias})
         try:
+            if isinstance(names, DatabaseError):
+                raise names
+            there = options if names is None else {**options, subcommand.names: names}
             with database.using(alias):
-                codes.append(subcommand.run(console, options))
+                codes.append(subcommand.run(console, there))
         except (CommandError, OJSError, DatabaseError) as error:
             errors.append(error)
             console.note(_text_of(error))
@@ -142,6 +152,43 @@ def _run_in_each(subcommand: Subcommand, console: Console, options: Mapping[str,
         raise errors[0]
     only_unknown = all(getattr(error, "returncode", FAILED) == USAGE for error in errors)
     return max(codes) if only_unknown else max(FAILED, *codes)
+
+
+def _names_by_database(
+    subcommand: Subcommand, console: Console, options: Mapping[str, Any]
+) -> dict[str, list[str] | DatabaseError]:
+    """Return which of the names in the arguments each database has; {} without such names.
+
+    Of one that does not respond, return its error. Raises the error of the subcommand for a name
+    that none has, before anything is changed; where one does not respond, it may be there.
+    """
+    names = list(dict.fromkeys(options.get(subcommand.names) or ()))
+    unknown: dict[str, dict[str, CommandError]] = {name: {} for name in names}
+    found: dict[str, list[str] | DatabaseError] = {}
+    for alias in database.aliases() if names else ():
+        here: list[str] = []
+        try:
+            with database.using(alias):
+                for name in names:
+                    try:
+                        subcommand.find(options, name)
+                        here.append(name)
+                    except CommandError as error:
+                        unknown[name][alias] = error
+            found[alias] = here
+        except DatabaseError as error:
+            found[alias] = error
+    asked = [alias for alias, here in found.items() if isinstance(here, list)]
+    for errors in unknown.values():
+        if not asked or len(errors) < len(asked):
+            continue
+        for alias, problem in errors.items():
+            # Each suggests names of its database.
+            console.note(_("Database %(alias)s:") % {"alias": alias})
+            console.note(str(problem))
+        if len(asked) == len(found):
+            raise errors[asked[0]]
+    return found
 
 
 def _text_of(error: Exception) -> str:

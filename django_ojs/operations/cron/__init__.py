@@ -1,6 +1,6 @@
 """Cron jobs (ojs-cron): register them, list them, and enqueue a job at each occurrence."""
 
-from django_ojs.operations.cron.queries import CronJobPage, get, page, runs
+from django_ojs.operations.cron.queries import CronJobPage, get, last_jobs, page, runs
 from django_ojs.operations.cron.registration import (
     Definition,
     check,
@@ -18,6 +18,7 @@ __all__ = [
     "check",
     "fire_due",
     "get",
+    "last_jobs",
     "page",
     "register",
     "remove",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import OuterRef, QuerySet, Subquery
 from django.db.models.functions import Now
 
 from django_ojs.models import CronJob, CronRun, Job
@@ -78,6 +78,15 @@ def not_found(name: str) -> NotFound:
 def runs(name: str) -> QuerySet[CronRun]:
     """The runs of a cron job that are kept, the latest first; a removed one has them too."""
     return CronRun.primary.filter(name=name).order_by("-id")
+
+
+def last_jobs(names: Collection[str]) -> dict[str, Job]:
+    """Return the job of the last run of each cron job, if it is stored still, by name."""
+    last = CronRun.primary.filter(name=OuterRef("pk")).order_by("-id").values("job_id")[:1]
+    found = CronJob.primary.filter(pk__in=names).annotate(last=Subquery(last))
+    keys = {name: key for name, key in found.values_list("pk", "last") if key is not None}
+    jobs = Job.primary.in_bulk(keys.values())
+    return {name: jobs[key] for name, key in keys.items() if key in jobs}
 
 
 def unended(names: Collection[str]) -> dict[str, list[CronRun]]:

@@ -11,7 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 from uuid import UUID
 
-from django.db.models import Count, Min, Sum
+from django.db.models import Count, F, Min, Q, Sum
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -26,10 +26,11 @@ from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.operations.workers import ended
 from django_ojs.spec.failure import UNKNOWN_JOB_TYPE
 from django_ojs.spec.states import State
-from django_ojs.storage import database, key_limits
+from django_ojs.storage import database, key_limits, key_use
 from django_ojs.storage.bounds import Load
 from django_ojs.storage.figures import rollup_queries
 from django_ojs.storage.figures.rollup_queries import TypeFigures
+from django_ojs.storage.key_use import KeyStatus
 
 #: Dead letters are counted up to this.
 MOST: Final = 10_000
@@ -37,6 +38,13 @@ MOST: Final = 10_000
 #: A transaction that is open this long keeps dead rows, which claims must skip, from vacuum.
 OLD: Final = timedelta(minutes=15)
 VERY_OLD: Final = timedelta(hours=1)
+
+#: Shorter pauses of limit keys are none; of so many it is read how many jobs wait, up to a number,
+#: and so many are named.
+SHORT_PAUSE: Final = timedelta(minutes=1)
+MOST_PAUSED: Final = 50
+MOST_WAITING: Final = 1_000
+MOST_NAMED: Final = 5
 
 #: How far back workers that died are found, in the latest unsuccessful runs.
 LATELY: Final = timedelta(hours=1)
@@ -66,6 +74,8 @@ Kind = Literal[
     "transaction",
     "replica",
     "paused",
+    "limit_key_paused",
+    "limit_keys_paused",
     "key_expires",
     "key_refused",
 ]
@@ -82,6 +92,7 @@ class Finding:
     queue: str | None = None
     type: str | None = None
     job: UUID | None = None
+    limit_key: str | None = None
     number: int = 0
     of: int = 0
     #: Jobs that the queue refused and dropped, since the beginning or in the last hour.
@@ -90,6 +101,7 @@ class Finding:
     share: float = 0.0
     capped: bool = False
     since: datetime | None = None
+    until: datetime | None = None
     lasts: timedelta | None = None
     text: StrOrPromise = ""
     key: KeyProblem | None = None
@@ -108,11 +120,16 @@ class LostWorkers:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class LimitDrops:
-    """Jobs that were dropped at the limits of their keys, up to `MOST` keys."""
+class RestrictedKeys:
+    """Limit keys, up to `MOST`: how many dropped how many jobs lately, and which are paused.
 
-    jobs: int = 0
-    keys: int = 0
+    `paused` are those with the most waiting jobs, `more_paused` is how many others there are.
+    """
+
+    dropped_jobs: int = 0
+    dropping_keys: int = 0
+    paused: Sequence[KeyStatus] = ()
+    more_paused: int = 0
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -140,7 +157,7 @@ class Observations:
     lost: LostWorkers | None = None
     held_back: Sequence[HeldBack] = ()
     failing: Sequence[TypeFigures] = ()
-    limit_drops: LimitDrops = LimitDrops()
+    limit_keys: RestrictedKeys = RestrictedKeys()
     disabled_webhooks: DisabledWebhooks = DisabledWebhooks()
 
 
@@ -151,7 +168,7 @@ def observe() -> Observations:
         lost=lost_workers(),
         held_back=held_back(),
         failing=rollup_queries.failing(minutes=FAILURE_MINUTES, limit=MOST_TYPES),
-        limit_drops=limit_drops(),
+        limit_keys=restricted_keys(),
         disabled_webhooks=disabled_webhooks(),
     )
 
@@ -182,11 +199,34 @@ def new_dead_letters(within: timedelta = timedelta(hours=1)) -> int:
     return fresh.order_by()[: MOST + 1].count()
 
 
-def limit_drops() -> LimitDrops:
-    """Return how many jobs were dropped at their limits: of keys with a drop in the last hour."""
-    recent = LimitKey.primary.filter(dropped_at__gt=Now() - key_limits.DROPPED_WITHIN)
-    found = recent.order_by()[:MOST].aggregate(jobs=Sum("dropped"), keys=Count("pk"))
-    return LimitDrops(jobs=found["jobs"] or 0, keys=found["keys"])
+def restricted_keys() -> RestrictedKeys:
+    """Return the limit keys with drops in the last hour, and those that are paused for long."""
+    drops = Q(dropped_at__gt=Now() - key_limits.DROPPED_WITHIN)
+    # A handler whose service refuses calls for a moment pauses its key as it should.
+    is_paused = Q(paused_until__gt=Now(), paused_until__gte=F("paused_at") + SHORT_PAUSE)
+    found = (
+        LimitKey.primary.filter(drops | is_paused)
+        .order_by()[:MOST]
+        .aggregate(
+            dropped_jobs=Sum("dropped", filter=drops, default=0),
+            dropping_keys=Count("pk", filter=drops),
+            paused_keys=Count("pk", filter=is_paused),
+        )
+    )
+    number, paused = found.pop("paused_keys"), []
+    if number:
+        longest = LimitKey.primary.filter(is_paused).order_by("-paused_until", "pk")
+        keys = list(longest.values_list("pk", flat=True)[:MOST_PAUSED])
+        statuses = key_use.status_of(keys, most=MOST_WAITING + 1)
+        paused = sorted(
+            (status for status in statuses if status.waiting), key=lambda status: -status.waiting
+        )
+        number += len(paused) - len(keys)
+    return RestrictedKeys(
+        **found,
+        paused=paused[:MOST_NAMED],
+        more_paused=number - len(paused[:MOST_NAMED]),
+    )
 
 
 def disabled_webhooks() -> DisabledWebhooks:
@@ -283,15 +323,7 @@ def findings(
                 capped=observed.fresh_dead > MOST,
             )
         )
-    if observed.limit_drops.keys:
-        found.append(
-            Finding(
-                kind="limit_drops",
-                level=Level.FAIR,
-                number=observed.limit_drops.jobs,
-                of=observed.limit_drops.keys,
-            )
-        )
+    found += _of_limit_keys(observed.limit_keys)
     if observed.disabled_webhooks.number:
         found.append(
             Finding(
@@ -313,6 +345,35 @@ def findings(
 def worst_first(found: Sequence[Finding]) -> list[Finding]:
     """Return findings in the order of a page."""
     return sorted(found, key=lambda finding: finding.level is not Level.BAD)
+
+
+def _of_limit_keys(keys: RestrictedKeys) -> list[Finding]:
+    found = []
+    if keys.dropping_keys:
+        found.append(
+            Finding(
+                kind="limit_drops",
+                level=Level.FAIR,
+                number=keys.dropped_jobs,
+                of=keys.dropping_keys,
+            )
+        )
+    for status in keys.paused:
+        if status.row is not None:
+            found.append(
+                Finding(
+                    kind="limit_key_paused",
+                    level=Level.FAIR,
+                    limit_key=status.key,
+                    number=min(status.waiting, MOST_WAITING),
+                    capped=status.waiting > MOST_WAITING,
+                    since=status.row.paused_at,
+                    until=status.row.paused_until,
+                )
+            )
+    if keys.more_paused > 0:
+        found.append(Finding(kind="limit_keys_paused", level=Level.FAIR, number=keys.more_paused))
+    return found
 
 
 def _of_key(problem: KeyProblem) -> Finding:

@@ -6,7 +6,7 @@ before.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -19,14 +19,13 @@ from django_ojs.spec import json, times
 from django_ojs.spec.failure import clean
 from django_ojs.spec.job_events import MAX_MESSAGE_CHARACTERS
 from django_ojs.spec.states import State
-from django_ojs.spec.times import elapsed
+from django_ojs.spec.times import milliseconds_between
 from django_ojs.storage import database, transitions
 
 #: The latest unsuccessful runs that are in a history, which keeps it below 1,000 events (§6).
 MAX_RUNS: Final = 400
 
 RETURNED: Final = frozenset({AttemptOutcome.RETURNED, AttemptOutcome.SHUTDOWN})
-_MILLISECOND: Final = timedelta(milliseconds=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -135,7 +134,7 @@ def of_attempt(job: Job, attempt: Attempt) -> Iterator[HistoryEvent]:
         yield replace(start, is_rebuilt=rebuilt)
     data: dict[str, Any] = {"attempt": attempt.attempt, "outcome": attempt.outcome}
     if attempt.started_at is not None:
-        data["duration_ms"] = _milliseconds(attempt.started_at, attempt.finished_at)
+        data["duration_ms"] = milliseconds_between(attempt.started_at, attempt.finished_at)
     if attempt.retry_delay_ms is not None:
         data["retry_delay_ms"] = attempt.retry_delay_ms
     if attempt.error is not None:
@@ -166,7 +165,7 @@ def of_latest_run(job: Job) -> Iterator[HistoryEvent]:
     """Yield the start, and the end, of a run that has not been unsuccessful."""
     yield from _start(job.run, job.attempt, job.started_at, job.worker_id)
     if job.state == State.COMPLETED and job.started_at and job.finished_at:
-        duration = _milliseconds(job.started_at, job.finished_at)
+        duration = milliseconds_between(job.started_at, job.finished_at)
         yield HistoryEvent(
             run=job.run,
             step=_END,
@@ -195,7 +194,3 @@ def of_end(job: Job) -> Iterator[HistoryEvent]:
 
 def _message(error: dict[str, Any]) -> str:
     return clean(str(error.get("message", "")), MAX_MESSAGE_CHARACTERS)
-
-
-def _milliseconds(start: datetime, end: datetime) -> int:
-    return max(0, elapsed(start, end) // _MILLISECOND)

@@ -1,7 +1,6 @@
 """Remove the rows of workers that ended: those that shut down, and those that died."""
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
 from typing import Literal
 
 from django.db.models import QuerySet
@@ -10,7 +9,7 @@ from django.db.models.functions import Now
 from django_ojs.models import Worker
 from django_ojs.operations.events import publish
 from django_ojs.spec.events import EventType
-from django_ojs.spec.times import elapsed
+from django_ojs.spec.times import milliseconds_between
 from django_ojs.storage import database
 
 #: Why a worker stopped (ojs-events §4.3).
@@ -60,13 +59,7 @@ def _remove(
             jobs_completed=jobs_completed,
             jobs_rescued=None if jobs_rescued is None else jobs_rescued.get(key, 0),
             exit_code=exit_code,
-            uptime_ms=_milliseconds(since, now),
+            # `started_at` is from the worker's clock, which may be ahead.
+            uptime_ms=None if since is None else milliseconds_between(since, now),
         )
     workers.filter(pk__in=[key for key, *_ in found]).delete()
-
-
-def _milliseconds(since: datetime | None, now: datetime) -> int | None:
-    if since is None:
-        return None
-    # `started_at` is from the worker's clock, which may be ahead.
-    return max(timedelta(0), elapsed(since, now)) // timedelta(milliseconds=1)

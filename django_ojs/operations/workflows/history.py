@@ -4,7 +4,7 @@ Nothing is recorded for it, as for the history of a job. It lives as long as the
 """
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -12,9 +12,8 @@ from django_ojs.models import Workflow
 from django_ojs.models.workflow import StepState
 from django_ojs.operations.workflows.queries import steps_of
 from django_ojs.spec import times
-from django_ojs.spec.times import elapsed
+from django_ojs.spec.times import milliseconds_between
 
-_MILLISECOND: Final = timedelta(milliseconds=1)
 _COLUMNS: Final = ("pk", "position", "callback", "state", "finished_at")
 
 
@@ -83,7 +82,7 @@ def history_of(workflow: Workflow) -> list[WorkflowEvent]:
     found.sort(key=lambda event: event.position)
     if workflow.finished_at is not None:
         last = max(ended)[1] if ended else last
-        duration = max(0, elapsed(workflow.created_at, workflow.finished_at) // _MILLISECOND)
+        duration = milliseconds_between(workflow.created_at, workflow.finished_at)
         found.append(
             WorkflowEvent(
                 order=steps[-1][1] + 2,

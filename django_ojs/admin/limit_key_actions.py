@@ -1,0 +1,92 @@
+"""The actions on limit keys: pause and resume."""
+
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from typing import Any
+
+from django import forms
+from django.http import HttpRequest
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy, ngettext_lazy
+
+from django_ojs.admin.actions import Action, Skipped
+from django_ojs.formatting import error_message, lazy_absolute_time, lazy_sentence
+from django_ojs.models import LimitKey
+from django_ojs.operations import limit_keys
+from django_ojs.operations.access import audit
+from django_ojs.spec.errors import OJSError
+from django_ojs.spec.scopes import Scope
+from django_ojs.spec.times import parse_duration
+
+
+class PauseForm(forms.Form):
+    duration = forms.CharField(
+        label=gettext_lazy("Duration"),
+        required=False,
+        initial="1h",
+        help_text=gettext_lazy("Such as 30m or PT2H; at most 31 days. Empty: 1 hour."),
+    )
+
+    def clean_duration(self) -> timedelta:
+        text = str(self.cleaned_data["duration"]).strip()
+        if not text:
+            return limit_keys.DEFAULT_PAUSE
+        try:
+            found = parse_duration(text, "duration")
+            limit_keys.check_pause(found)
+        except OJSError as error:
+            raise forms.ValidationError(f"{error_message(error)}.") from None
+        return found
+
+
+def _pause(request: HttpRequest, key: LimitKey, values: Mapping[str, Any]) -> str:
+    limit_keys.get(key.pk)  # Raises NotFound in a database that does not know it.
+    limit_keys.pause([key.pk], values["duration"])
+    audit.note("limit_key.paused", principal=request.user.get_username(), limit_key=key.pk)
+    status = limit_keys.get(key.pk)
+    if status.row is None or not status.row.is_paused:  # A very short pause is over.
+        return lazy_sentence(gettext_lazy("%(key)s is not paused."), key=key.pk)
+    return lazy_sentence(
+        # A pause that lasts longer has stayed.
+        gettext_lazy("No job of %(key)s starts before %(time)s."),
+        key=key.pk,
+        time=lazy_absolute_time(status.row.paused_until),
+    )
+
+
+def _pause_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:
+    return (
+        _("No job of a paused key starts, in no queue; running jobs continue."),
+        _("A pause that lasts longer stays as it is."),
+    )
+
+
+def _resume(request: HttpRequest, key: LimitKey, values: Mapping[str, Any]) -> str:
+    if not limit_keys.open_now([key.pk]):
+        raise Skipped(_("%(key)s is not paused.") % {"key": key.pk})
+    audit.note("limit_key.opened", principal=request.user.get_username(), limit_key=key.pk)
+    return lazy_sentence(
+        gettext_lazy("The pause of %(key)s is over: its jobs start as its limits allow."),
+        key=key.pk,
+    )
+
+
+ACTIONS = (
+    Action(
+        name="pause",
+        label=gettext_lazy("Pause"),
+        done=ngettext_lazy("%(count)d paused", "%(count)d paused", "count"),
+        scope=Scope.OPERATOR,
+        run=_pause,
+        consequences=_pause_consequences,
+        form=PauseForm,
+    ),
+    Action(
+        name="resume",
+        label=gettext_lazy("Resume"),
+        done=ngettext_lazy("%(count)d resumed", "%(count)d resumed", "count"),
+        scope=Scope.OPERATOR,
+        run=_resume,
+        applies_to=lambda key: key.is_paused,
+    ),
+)

@@ -1,0 +1,127 @@
+"""`dead-letters`: the dead letters by queue, type and error, with what retries each group."""
+
+import shlex
+from argparse import ArgumentParser
+from typing import Any, Final
+
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_lazy
+
+from django_ojs.command_line.console import NONE, Console, TableColumn
+from django_ojs.command_line.figures import age, read_replica
+from django_ojs.command_line.subcommand import OK, Options, Subcommand, add_limit
+from django_ojs.formatting import absolute_time, grouped
+from django_ojs.operations.jobs import dead_letter_groups, search_query
+from django_ojs.operations.jobs.dead_letter_groups import Group, Groups
+from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.spec.errors import OJSError
+from django_ojs.spec.times import format_timestamp
+
+_COLUMNS: Final = (
+    TableColumn(gettext_lazy("JOBS"), right=True),
+    TableColumn(gettext_lazy("ERROR"), shrinks=True),
+    TableColumn(gettext_lazy("TYPE"), shrinks=True),
+    TableColumn(gettext_lazy("QUEUE"), shrinks=True),
+    TableColumn(gettext_lazy("FIRST"), right=True),
+    TableColumn(gettext_lazy("LAST"), right=True),
+)
+
+
+def _dead_letters(console: Console, options: Options) -> int:
+    limit: int = options["limit"]
+    found = read_replica(console, lambda: dead_letter_groups.groups(most=limit))
+    if console.as_json:
+        console.json(_as_json(found))
+        return OK
+    if not found.groups:
+        console.line(_("There are no dead letters."))
+        return OK
+    console.table(_COLUMNS, [_row(group) for group in found.groups])
+    console.line()
+    total = grouped(found.seen) + "+" * found.more
+    console.line(_("Dead letters: %(number)s.") % {"number": total}, "bold")
+    if found.found > len(found.groups):
+        values = {"count": grouped(len(found.groups)), "total": grouped(found.found)}
+        console.line(_("The first %(count)s of %(total)s groups: --limit lists more.") % values)
+    if found.pruned_at is not None:
+        values = {"time": absolute_time(found.pruned_at)}
+        console.line(_("The oldest is pruned at %(time)s.") % values)
+    for group in found.groups:
+        if search := _search(group):
+            values = {"search": shlex.quote(search)}
+            console.line(
+                _("To retry the largest group: manage.py ojs retry --search %(search)s") % values,
+                "yellow",
+            )
+            break
+    return OK
+
+
+def _row(group: Group) -> list[str]:
+    now = timezone.now()
+    return [
+        grouped(group.count),
+        group.error_type or NONE,
+        group.type,
+        group.queue,
+        age(group.first, now),
+        age(group.last, now),
+    ]
+
+
+def _search(group: Group) -> str:
+    """Return the search for the jobs of a group; nothing for one that no search can name."""
+    if group.error_type is None:
+        return ""  # A search without an error type finds every error.
+    try:
+        return search_query.render(
+            JobFilter(
+                queue=group.queue, type=group.type, error_type=group.error_type, dead_letter=True
+            )
+        )
+    except OJSError:
+        return ""
+
+
+def _as_json(found: Groups) -> dict[str, Any]:
+    return {
+        "groups": [
+            {
+                "jobs": group.count,
+                "error_type": group.error_type,
+                "type": group.type,
+                "queue": group.queue,
+                "first": format_timestamp(group.first),
+                "last": format_timestamp(group.last),
+                "search": _search(group) or None,
+            }
+            for group in found.groups
+        ],
+        "groups_total": found.found,
+        "jobs_total": found.seen,
+        "jobs_total_capped": found.more,
+        "pruned_at": None if found.pruned_at is None else format_timestamp(found.pruned_at),
+    }
+
+
+def _arguments(parser: ArgumentParser) -> None:
+    add_limit(parser, 20, _("the number of groups (default: %(default)d)"))
+
+
+SUBCOMMANDS: Final = (
+    Subcommand(
+        name="dead-letters",
+        help=gettext_lazy("show the dead letters by queue, type and error"),
+        description=gettext_lazy(
+            "The dead letters by queue, type and type of error, the largest groups first, with the "
+            "first and the last failure of each, and the search that retries them. With very many "
+            "dead letters, the newest are grouped."
+        ),
+        examples="  manage.py ojs dead-letters\n"
+        "  manage.py ojs jobs is:dead error_type:smtplib.SMTPServerDisconnected\n"
+        "  manage.py ojs retry is:dead error_type:smtplib.SMTPServerDisconnected",
+        add_arguments=_arguments,
+        run=_dead_letters,
+    ),
+)
