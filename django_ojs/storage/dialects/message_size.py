@@ -60,8 +60,8 @@ def _check(size: int, execute: Callable[..., Any], context: dict[str, Any]) -> N
     if size > most:
         raise PayloadTooLarge(
             _(
-                "what is to be stored has %(size)s bytes as a statement of the database, which "
-                "takes %(most)s",
+                "the job or its result makes a statement of %(size)s bytes, and the database takes "
+                "%(most)s at most",
                 size=size,
                 most=most,
             ),
