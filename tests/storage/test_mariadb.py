@@ -156,6 +156,7 @@ def small_messages() -> Iterator[int]:
         cursor.execute("SET GLOBAL max_allowed_packet = %s", [most])
     connection.close()
     yield most
+    connection.close()  # A test that fails leaves one that the server has ended.
     with connection.cursor() as cursor:
         cursor.execute("SET GLOBAL max_allowed_packet = %s", [former])
     connection.close()
