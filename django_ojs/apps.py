@@ -37,7 +37,7 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs import checks  # noqa: F401
         from django_ojs.migrations._run_sql_files import create_missing
         from django_ojs.payloads import offload  # noqa: F401
-        from django_ojs.storage.dialects import broken_triggers
+        from django_ojs.storage.dialects import broken_triggers, message_size
         from django_ojs.storage.figures import rollups
 
         request_finished.connect(rollups.flush_after_request, dispatch_uid="django_ojs.figures")
@@ -45,6 +45,7 @@ class DjangoOJSConfig(AppConfig):
         connection_created.connect(
             broken_triggers.install, dispatch_uid="django_ojs.broken_triggers"
         )
+        connection_created.connect(message_size.install, dispatch_uid="django_ojs.message_size")
         if _is_command() and not _settings_are_valid():
             return  # The check E001 reports them; without settings no handler can be declared.
         if settings().opentelemetry:

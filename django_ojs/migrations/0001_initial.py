@@ -118,7 +118,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 ("name", models.CharField(max_length=255)),
-                ("principal", models.TextField(blank=True)),
+                ("principal", models.CharField(blank=True, max_length=255)),
                 (
                     "created_at",
                     models.DateTimeField(

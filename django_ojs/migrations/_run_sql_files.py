@@ -154,9 +154,16 @@ def _present(connection: BaseDatabaseWrapper) -> tuple[bool, bool]:
 
 def create(connection: BaseDatabaseWrapper) -> None:
     """Create functions, procedures and triggers, in place of those there are."""
-    with connection.cursor() as cursor:
-        for statement in _to_be_run(connection):
-            cursor.execute(statement)
+    # Tables that were made from models refer to each other when their collation is changed, which
+    # MySQL refuses for the first of two.
+    unchecked = connection.vendor == "mysql" and connection.disable_constraint_checking()
+    try:
+        with connection.cursor() as cursor:
+            for statement in _to_be_run(connection):
+                cursor.execute(statement)
+    finally:
+        if unchecked:
+            connection.enable_constraint_checking()
 
 
 def _to_be_run(connection: BaseDatabaseWrapper) -> list[str]:

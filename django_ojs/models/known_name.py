@@ -1,7 +1,6 @@
 """The names of queues and job types that callers over HTTP made known."""
 
 from django.db import models
-from django.db.models import F
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
@@ -22,15 +21,15 @@ class KnownName(StoredModel):
     id = models.BigAutoField(primary_key=True)
     kind = models.CharField(max_length=8, choices=NameKind.choices)
     name = models.CharField(max_length=255)
-    principal = models.TextField(blank=True)
+    #: A long one is stored as its digest: no database indexes a text of any length.
+    principal = models.CharField(max_length=255, blank=True)
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     class Meta:
         db_table = "ojs_known_name"
         default_permissions = ()
         constraints = [models.UniqueConstraint(fields=["kind", "name"], name="ojs_known_name_key")]
-        # Of expressions: a text cannot be indexed whole on MariaDB, which has an index of its own.
-        indexes = [models.Index(F("principal"), F("kind"), name="ojs_known_name_principal")]
+        indexes = [models.Index("principal", "kind", name="ojs_known_name_principal")]
 
     def __str__(self) -> str:
         return f"{self.kind} {self.name}"

@@ -12,6 +12,7 @@ from django.test.utils import CaptureQueriesContext
 from django_ojs.models import Job, KnownName, Queue
 from django_ojs.operations import queues
 from django_ojs.operations.access import api_keys, known_names
+from django_ojs.spec.errors import PermissionDenied
 from django_ojs.storage import process_state
 from tests.cases import together
 from tests.factories import HOUR, hourly, in_state, push
@@ -42,6 +43,16 @@ def test_a_producer_makes_up_so_many_queues_and_no_more() -> None:
     refused(api.post("jobs", {"type": "test.job", "args": [], "queue": "one-more"}))
     api.push(queue="made-up-0")
     assert Job.objects.count() == 4
+
+
+def test_a_caller_whose_name_is_too_long_for_an_index_is_limited_as_others_are() -> None:
+    long, other = "name " + "é" * 9_000, "name " + "é" * 8_999
+    known_names.make_known(long, queues=["one", "two", "three"])
+    for principal in (other, long[:255]):
+        known_names.make_known(principal, queues=[f"of-{len(principal)}"])
+    with pytest.raises(PermissionDenied):
+        known_names.make_known(long, queues=["four"])
+    assert KnownName.primary.filter(name="three").get().principal.startswith("sha256 ")
 
 
 def test_types_are_limited_as_queues_are() -> None:

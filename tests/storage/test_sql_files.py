@@ -40,6 +40,7 @@ def test_a_file_is_used(path: Path) -> None:
         sources, used = [*storage.glob("**/*.py")], rf'load\("common", {name}'
     else:
         modules = ("server", "base", "row_locks", "shares", "galera", "broken_triggers", folder)
+        modules += ("message_size",)
         if folder == "mysql":
             modules += ("mariadb",)
         sources = [storage / f"dialects/{module}.py" for module in modules]

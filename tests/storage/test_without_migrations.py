@@ -65,7 +65,7 @@ def test_and_after_another_one():
     ("migrate", "arguments"),
     # Django turns both into the same, so that each is tried on one database.
     [
-        pytest.param(True, ["--nomigrations"], marks=pytest.mark.postgresql),
+        pytest.param(True, ["--nomigrations"], marks=[pytest.mark.postgresql, pytest.mark.mariadb]),
         pytest.param(False, [], marks=pytest.mark.sqlite),
     ],
     ids=["pytest --nomigrations", "TEST MIGRATE False"],

@@ -406,8 +406,7 @@ def test_completions_and_what_is_given_back_do_not_wait_for_all_failures_before_
     assert states == ["retryable"] * 5 + ["completed", "available"]
 
 
-def test_closing_writes_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
-    bench = Bench()
+def test_closing_writes_what_is_left(bench: Bench) -> None:
     for _ in range(5):
         bench.completer.handler_ended(bench.ended(), None, None, False)
     assert bench.completer.close(60)
@@ -415,7 +414,7 @@ def test_closing_writes_what_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_closing_does_not_wait_for_a_database_that_stays_away(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     away = [True]
 
@@ -427,7 +426,6 @@ def test_closing_does_not_wait_for_a_database_that_stays_away(
     monkeypatch.setattr(backoff, "FIRST", 0.01)
     monkeypatch.setattr(ack, "ack_batch", batch)
     caplog.set_level(logging.CRITICAL)
-    bench = Bench()
     bench.completer.handler_ended(bench.ended(), None, None, False)
     assert not bench.completer.close(0.1)
     away[0] = False

@@ -4,6 +4,7 @@ Each name has a cost in figures and lists for as long as they are kept. So a cal
 names is refused, and the names that are in use go on.
 """
 
+import hashlib
 from collections.abc import Collection, Iterable
 from typing import Final
 
@@ -20,6 +21,9 @@ from django_ojs.storage.figures import counts
 
 #: A process remembers about so many names, so that it queries each once.
 _REMEMBERED: Final = 20_000
+
+#: Characters of a principal's id in the table: no database indexes a text of any length.
+_LONGEST: Final = KnownName._meta.get_field("principal").max_length or 0
 
 _CHECKS: Final = {NameKind.QUEUE: check_queue, NameKind.TYPE: check_type}
 _FIELDS: Final = {NameKind.QUEUE: "queue", NameKind.TYPE: "type"}
@@ -78,6 +82,8 @@ def _store(principal: str, kind: NameKind, new: Collection[str]) -> None:
     missing = set(new) - set(of_kind.filter(name__in=new).values_list("name", flat=True))
     known = _queues_in_use(missing) if kind is NameKind.QUEUE else set()
     limit = settings().http_max_names
+    if len(principal) > _LONGEST:
+        principal = "sha256 " + hashlib.sha256(principal.encode()).hexdigest()
     if of_kind.filter(principal=principal).count() + len(missing - known) > limit:
         raise PermissionDenied.of(
             _FIELDS[kind],

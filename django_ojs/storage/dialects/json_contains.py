@@ -99,7 +99,8 @@ class JSONContains(Func):
         """Ask whether a value at the path is equal, also in the list that the column is (MariaDB).
 
         The path has `[*]` for any item. JSON_CONTAINS of a scalar compares it with each item of an
-        array; so the path is to exist, and to have no array there.
+        array, and of the arrays in that; JSON_OVERLAPS with the items alone. At one path there is
+        to be no array.
         """
         column, given = compiler.compile(self.source_expressions[0])
         match = self._match
@@ -111,8 +112,8 @@ class JSONContains(Func):
         for value in match.values:
             # JSON_EXTRACT makes an array of what a path with [*] finds, and of nothing NULL.
             if "[*]" in path:
-                parts.append(f"JSON_CONTAINS(JSON_EXTRACT({column}, %s), %s)")
-                params += [*given, path, json.dumps(value)]
+                parts.append(f"JSON_OVERLAPS(JSON_EXTRACT({column}, %s), %s)")
+                params += [*given, path, json.dumps([value])]
             else:
                 parts.append(
                     f"(JSON_CONTAINS({column}, %s, %s) AND JSON_TYPE(JSON_EXTRACT({column}, %s))"

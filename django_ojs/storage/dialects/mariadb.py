@@ -22,7 +22,7 @@ from typing import Any, ClassVar, Concatenate, Final, ParamSpec, TypeVar, cast
 from uuid import UUID
 
 from django.core.checks import CheckMessage
-from django.db import DataError, IntegrityError, InterfaceError, OperationalError, transaction
+from django.db import IntegrityError, InterfaceError, OperationalError, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.spec import json
@@ -34,6 +34,7 @@ from django_ojs.storage.dialects.broken_triggers import BrokenTriggers
 from django_ojs.storage.dialects.galera import GaleraLocks
 from django_ojs.storage.dialects.job_row import JobRow, row_of, size_of
 from django_ojs.storage.dialects.mariadb_checks import problems
+from django_ojs.storage.dialects.message_size import size_in_statement
 from django_ojs.storage.dialects.rows import (
     Difference,
     Floor,
@@ -66,9 +67,6 @@ _CHANGES: Final = 5000
 #: Bytes of jobs, results or errors that one statement stores: the server refuses a message above
 #: max_allowed_packet, which is 16 MiB unless the server has another value. At least one of them.
 _STATEMENT_BYTES: Final = 2**20
-
-#: Bytes of a statement without its values, at most.
-_MESSAGE_REST: Final = 2**10
 
 #: Keys in one statement that has a part for each.
 _KEYS: Final = 100
@@ -134,13 +132,6 @@ def _parts(rows: Iterable[T], size: Callable[[T], int]) -> list[list[T]]:
         parts[-1].append(row)
         room -= wanted
     return parts
-
-
-def _size_in_statement(text: str | None) -> int:
-    """Return the bytes of JSON as a parameter, which the driver writes into the statement."""
-    if text is None:
-        return 0
-    return len(text.encode()) + sum(map(text.count, "\"'\\"))
 
 
 def _naive(moment: datetime) -> str:
@@ -440,8 +431,7 @@ class MariaDB(GaleraLocks):
                 if (state, run, worker) == (State.ACTIVE.value, given[key]["run"], worker_id):
                     result = given[key]["result"]
                     held.append([key, None if result is None else json.dumps(result)])
-            for part in _parts(held, lambda row: _size_in_statement(row[1])):
-                self._check_size(connection, [result for _, result in part])
+            for part in _parts(held, lambda row: size_in_statement(row[1])):
                 rows, values = self._table(["id", "result"], part)
                 self._run(connection, "complete", values, rows=rows)
         return {UUID(key) for key, _ in held}
@@ -478,20 +468,9 @@ class MariaDB(GaleraLocks):
             ]
             for item in _items(failed)
         ]
-        for part in _parts(given, lambda row: _size_in_statement(row[1])):
+        for part in _parts(given, lambda row: size_in_statement(row[1])):
             rows, values = self._table(["id", "error", *columns], part)
             self._run(connection, name, values, rows=rows)
-
-    def _check_size(self, connection: BaseDatabaseWrapper, texts: Sequence[str | None]) -> None:
-        """Raise DataError where a statement with these parameters is more than the server takes.
-
-        It ends the connection then, as if it were away, and a worker would try again for ever.
-        """
-        size = sum(map(_size_in_statement, texts))
-        if size > _STATEMENT_BYTES:
-            most = self._rows(connection, "largest_message")[0][0]
-            if size + _MESSAGE_REST > most:
-                raise DataError(f"A value has {size} bytes; max_allowed_packet is {most}.")
 
     @repeated
     def take_back(

@@ -121,8 +121,14 @@ def test_what_is_no_place_is_refused(text: str) -> None:
             cursor.read(text, order)
 
 
-ARGS: list[Any] = ["x@example.com", {"user_id": 42, "vip": True, "name": "Ann", "none": None}]
-META = {"tenant_id": "acme", "deep": {"er": 1.5}, "text": "42"}
+ARGS: list[Any] = [
+    "x@example.com",
+    {"user_id": 42, "vip": True, "name": "Ann", "none": None, "list": [5, [6]]},
+    [7, [8, "in a list"], {"deep": 9, "none": None}, False],
+    'é "\\" \U0001f600',
+    1.0,
+]
+META = {"tenant_id": "acme", "deep": {"er": 1.5}, "text": "42", "list": [5, {"er": 6}]}
 
 
 @together(
@@ -140,6 +146,22 @@ META = {"tenant_id": "acme", "deep": {"er": 1.5}, "text": "42"}
         ("args", "1.user_id", (42,), True),
         ("args", "9", ("x",), False),
         ("args", "", ("x@example.com",), True),
+        ("args", "", ('é "\\" \U0001f600',), True),
+        ("args", "3", ('é "\\" \U0001f600',), True),
+        ("args", "", (1,), True),
+        ("args", "", (True,), False),
+        # What is in a list is not what the argument, or the member, is.
+        ("args", "", (7,), False),
+        ("args", "", ("in a list", 8), False),
+        ("args", "", (False,), False),
+        ("args", "2", (7,), False),
+        ("args", "deep", (9,), False),
+        ("args", "2.deep", (9,), False),
+        ("args", "list", (5,), False),
+        ("args", "list", (6,), False),
+        ("args", "1.list", (5,), False),
+        ("meta", "list", (5,), False),
+        ("meta", "list.er", (6,), False),
         ("meta", "tenant_id", ("acme",), True),
         ("meta", "tenant_id", ("acm",), False),
         ("meta", "deep.er", (1.5,), True),

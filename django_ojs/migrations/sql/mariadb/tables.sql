@@ -57,7 +57,7 @@ ALTER TABLE ojs_event CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin
     ADD INDEX IF NOT EXISTS ojs_event_time (time);
 
 ALTER TABLE ojs_known_name CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
-    ADD INDEX IF NOT EXISTS ojs_known_name_principal (principal(255), kind);
+    ADD INDEX IF NOT EXISTS ojs_known_name_principal (principal, kind);
 
 ALTER TABLE ojs_lease CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 

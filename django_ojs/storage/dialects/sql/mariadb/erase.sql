@@ -1,2 +1,2 @@
 -- Deletes jobs whose attempts are deleted, which the caller has locked.
-DELETE FROM ojs_job WHERE id IN %(keys)s
+DELETE j FROM ojs_job AS j FORCE INDEX (PRIMARY) WHERE j.id IN %(keys)s

@@ -1,0 +1,70 @@
+"""Changes above the largest message that MariaDB or MySQL takes (`max_allowed_packet`).
+
+The server ends the connection when it gets one, as if it were away, and the client would send it
+again for ever. So what is too large is refused before it is sent: the connection, and the caller's
+transaction, stay usable.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_ojs.spec.errors import PayloadTooLarge, size_details
+from django_ojs.spec.texts import Translatable as _
+from django_ojs.storage.dialects.broken_triggers import is_change
+from django_ojs.storage.dialects.sql_files import load
+
+_SQL: Final = {"largest_message": load("mariadb", "largest_message")}
+#: Characters from which on the server is asked what it takes: no server takes less by default, and
+#: such a statement takes longer than the question.
+_LARGE: Final = 2**16
+#: Bytes of a parameter that is no text, and of the quotes around one, at most.
+_OTHER: Final = 40
+#: What the driver writes with a backslash before it.
+_ESCAPED: Final = "\"'\\\n\r\0\x1a"
+
+
+def install(connection: BaseDatabaseWrapper, **kwargs: object) -> None:
+    """Let a new connection refuse what its server would (signal connection_created)."""
+    # The first is the outer one, and who adds one for a while removes the last.
+    if connection.vendor == "mysql" and _run not in connection.execute_wrappers:
+        connection.execute_wrappers.insert(0, _run)
+
+
+def size_in_statement(text: str | None) -> int:
+    """Return the bytes of a text as a parameter, which the driver writes into the statement."""
+    if text is None:
+        return 0
+    return len(text.encode(errors="replace")) + sum(map(text.count, _ESCAPED))
+
+
+def _run(
+    execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]
+) -> Any:
+    # The driver splits a list of rows, and not a row.
+    if many:
+        params = list(params)  # It may be an iterator.
+    for given in params if many else (params or (),):
+        values = list(given.values() if isinstance(given, Mapping) else given)
+        texts = [value for value in values if isinstance(value, str)]
+        if sum(map(len, texts)) >= _LARGE and is_change(sql):
+            size = len(sql.encode()) + sum(map(size_in_statement, texts)) + _OTHER * len(values)
+            _check(size, execute, context)
+    return execute(sql, params, many, context)
+
+
+def _check(size: int, execute: Callable[..., Any], context: dict[str, Any]) -> None:
+    execute(_SQL["largest_message"], None, False, context)
+    most = int(context["cursor"].fetchone()[0])
+    if size > most:
+        raise PayloadTooLarge(
+            _(
+                "the job or its result makes a statement of %(size)s bytes, and the database takes "
+                "%(most)s at most",
+                size=size,
+                most=most,
+            ),
+            details=size_details(size, most),
+            hint=_("max_allowed_packet of the database server sets the limit."),
+        )
