@@ -136,7 +136,7 @@ def pause(keys: Collection[str], duration: timedelta) -> None:
     Raises InvalidRequest.
     """
     if not timedelta(0) < duration <= LONGEST_PAUSE:
-        rule = _("must be at most %(days)s days", days=LONGEST_PAUSE.days)
+        rule = _("must be more than 0 and at most %(days)s days", days=LONGEST_PAUSE.days)
         raise InvalidRequest.of("duration", rule)
     for key in keys:
         check_key(key, "key")
