@@ -19,7 +19,7 @@ from tests.testapp import fault_jobs as handlers
 from tests.worker.acceptance.ledger import stored
 from tests.worker.waiting import eventually
 
-JOBS = 150
+JOBS = 60
 
 pytestmark = [
     pytest.mark.postgresql,
