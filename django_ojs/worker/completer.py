@@ -54,7 +54,7 @@ CHANGES_WINDOW = 0.1
 
 #: Seconds until an outcome is tried again whose statement the server stopped. They double, and are
 #: no less than what the statement took, so that others are stored half of the time.
-FIRST_PAUSE = 1.0
+FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 60.0
 
 
