@@ -266,7 +266,7 @@ class Completer:
             self._wake.get(timeout=left)
 
     def _drain(self) -> None:
-        """Store completions that wait, other changes for a short time, and one that was deferred."""
+        """Store completions that wait, other changes for a short time, and one deferred outcome."""
         while self._items and len(self._completions) < MAX_BATCH:
             item = self._items.popleft()
             if isinstance(item, Completion):
