@@ -186,6 +186,19 @@ def test_an_old_sqlite_in_the_wrong_mode_hears_of_both(monkeypatch: pytest.Monke
         ]
 
 
+@pytest.mark.sqlite
+@pytest.mark.django_db
+def test_e011_an_sqlite_whose_times_are_not_in_utc(monkeypatch: pytest.MonkeyPatch) -> None:
+    link = database.connection()
+    for zone, wrong in (("Europe/Berlin", ["django_ojs.E011"]), ("UTC", []), (None, [])):
+        monkeypatch.setitem(link.settings_dict, "TIME_ZONE", zone)
+        found = checks.check_database(databases=["default"])
+        assert ids(found) == wrong
+        if wrong:
+            assert "'Europe/Berlin'" in found[0].msg
+            assert "DATABASES['default']['TIME_ZONE']" in found[0].hint
+
+
 @pytest.mark.process
 @pytest.mark.postgresql
 @pytest.mark.parametrize("arguments", [["check"], ["diffsettings"], ["showmigrations", "--help"]])

@@ -179,11 +179,9 @@ def pause(keys: Collection[str], duration: timedelta) -> None:
 
 def check_pause(duration: timedelta) -> None:
     """Raise InvalidRequest for a duration that no pause may have."""
-    if duration > LONGEST_PAUSE:
-        rule = _("must be at most %(days)s days", days=LONGEST_PAUSE.days)
+    if not timedelta(0) < duration <= LONGEST_PAUSE:
+        rule = _("must be more than 0 and at most %(days)s days", days=LONGEST_PAUSE.days)
         raise InvalidRequest.of("duration", rule)
-    if duration <= timedelta(0):
-        raise InvalidRequest.of("duration", _("must be longer than zero"))
 
 
 @database.write_transaction

@@ -307,6 +307,19 @@ def is_unavailable(error: BaseException) -> bool:
     return dialect().is_unavailable_error(error)
 
 
+def is_stopped(error: BaseException) -> bool:
+    """Say whether the server stopped a statement that may pass with less to do, or later.
+
+    It took longer than its timeout, or waited for locks of other transactions. Where there is one
+    lock, less would wait for it as well.
+    """
+    found = dialect()
+    if found.has_one_writer:
+        return False
+    is_locked = isinstance(error, OperationalError) and found.is_contention_error(error)
+    return is_locked or found.is_timeout_error(error)
+
+
 def client_options(using: str) -> dict[str, Any]:
     """Return the driver's options by which a worker notices that the server of an alias is gone."""
     link = connections[using]

@@ -1,5 +1,6 @@
 """Store the outcomes of jobs: completions and failures in groups, other changes one by one."""
 
+import heapq
 import logging
 import queue
 import threading
@@ -7,7 +8,8 @@ import time
 import traceback
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -27,6 +29,7 @@ from django_ojs.storage.backoff import Backoff
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.figures import rollups
 from django_ojs.storage.queue_limits import next_starts
+from django_ojs.worker.group_size import GroupSize
 from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
 from django_ojs.worker.job_log import JobLog, number_of_jobs
 from django_ojs.worker.workflow_advancer import WorkflowAdvancer
@@ -48,6 +51,11 @@ MAX_FAILURE_CHARACTERS = 2**20
 #: Seconds in which other changes are stored before completions are again: a completion that waits
 #: for a thousand failures is lost if the process dies, and its job runs twice.
 CHANGES_WINDOW = 0.1
+
+#: Seconds until an outcome is tried again whose statement the server stopped. They double, and are
+#: no less than what the statement took, so that others are stored half of the time.
+FIRST_PAUSE = 0.2
+LONGEST_PAUSE = 60.0
 
 
 @dataclass(slots=True)  # Not frozen: each job makes one, and frozen takes twice as long.
@@ -80,6 +88,23 @@ class StateChange:
     failed: RunFailure | None = None
 
 
+@dataclass(order=True, slots=True)
+class Deferred:
+    """An outcome that is tried again later, by itself, while others are stored."""
+
+    due_at: float
+    pause: float = field(compare=False)
+    item: Completion | StateChange = field(compare=False)
+
+
+class StatementStopped(Exception):
+    """The server stopped a statement, after so many seconds; it responds. Less may pass."""
+
+    def __init__(self, error: Exception, seconds: float) -> None:
+        super().__init__(str(error))
+        self.error, self.seconds = error, seconds
+
+
 class Completer:
     """A thread that stores outcomes.
 
@@ -101,7 +126,10 @@ class Completer:
         self._on_room = on_room
         self._items: deque[Completion | StateChange] = deque()
         # Taken from the items, by the thread.
+        self._completions: deque[Completion] = deque()
         self._changes: deque[StateChange] = deque()
+        self._deferred: list[Deferred] = []
+        self._completions_together, self._failures_together = GroupSize(), GroupSize()
         self._is_away = False
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._asleep = True
@@ -219,67 +247,123 @@ class Completer:
         try:
             while True:
                 self._asleep = True
-                if not self._items and not self._changes:
-                    if self._closing.is_set():
+                if not (self._items or self._completions or self._changes):
+                    if self._closing.is_set() and not self._deferred:
                         return
-                    self._wake.get()
+                    self._wait()
                 self._asleep = False
-                if len(self._items) < MAX_BATCH and not self._closing.is_set():
+                is_behind = self._completions or len(self._items) >= MAX_BATCH
+                if not is_behind and not self._closing.is_set():
                     time.sleep(BATCH_WINDOW)
                 self._drain()
         finally:
             connections.close_all()
 
+    def _wait(self) -> None:
+        """Wait for an outcome, or until a deferred one is due."""
+        left = max(0.0, self._deferred[0].due_at - time.monotonic()) if self._deferred else None
+        with suppress(queue.Empty):
+            self._wake.get(timeout=left)
+
     def _drain(self) -> None:
-        """Store the completions that wait, and other changes for a short time."""
-        completions: list[Completion] = []
-        while self._items and len(completions) < MAX_BATCH:
+        """Store completions that wait, other changes for a short time, and one deferred outcome."""
+        while self._items and len(self._completions) < MAX_BATCH:
             item = self._items.popleft()
             if isinstance(item, Completion):
-                completions.append(item)
+                self._completions.append(item)
             elif item.comes_first:
                 self._changes.appendleft(item)
             else:
                 self._changes.append(item)
-        ended = [item.run for item in completions]
-        if completions:
-            if not self._store(lambda: self._complete(completions)):
-                # One of them cannot be stored. Each by itself, so that the others can.
-                for item in completions:
-                    if not self._store(partial(self._complete, [item]), [item.run]):
-                        self._store(partial(self._fail_refused, item), [item.run])
-            self._in_flight.remove(ended)
+        ended = self._store_completions() if self._completions else []
         began = time.monotonic()
         while self._changes:
             ended += self._store_changes()
             if time.monotonic() - began >= CHANGES_WINDOW:
                 break
+        if self._deferred and time.monotonic() >= self._deferred[0].due_at:
+            deferred = heapq.heappop(self._deferred)
+            ended += self._store_one(deferred.item, deferred.pause)
         limited = next_starts.concurrency_limited
         if limited and (queues := {run.job.queue for run in ended if run.job.queue in limited}):
             self._on_room(queues)
+
+    def _store_completions(self) -> list[Run]:
+        """Store the first completions together. Return the runs that are done."""
+        size = min(len(self._completions), self._completions_together.within(MAX_BATCH))
+        group = [self._completions.popleft() for _ in range(size)]
+        if size == 1:
+            return self._store_one(group[0])
+        runs = [item.run for item in group]
+        try:
+            if self._store(lambda: self._complete(group), runs):
+                self._in_flight.remove(runs)
+                return runs
+        except StatementStopped as stopped:
+            self._job_log.group_stopped(size, stopped.error)
+            self._completions_together.reduce(size, stopped.seconds)
+            self._completions.extendleft(reversed(group))
+            return []
+        # One of them cannot be stored. Each by itself, so that the others can.
+        return [run for item in group for run in self._store_one(item)]
 
     def _store_changes(self) -> list[Run]:
         """Store the first change, or the failures at the front. Return the runs that are done."""
         failed = self._failures_in_front()
         if len(failed) < 2:
-            change = self._changes.popleft()
-            self._store(change.write, change.runs)
-            runs = change.runs
-        else:
-            changes = [self._changes.popleft() for _ in failed]
-            if not self._store(lambda: self._fail(failed)):
-                # One of them cannot be stored. Each by itself, so that the others can.
-                self._changes.extendleft(replace(change, failed=None) for change in changes[::-1])
-                return []
-            runs = [each.run for each in failed]
+            return self._store_one(self._changes.popleft())
+        changes = [self._changes.popleft() for _ in failed]
+        runs = [each.run for each in failed]
+        try:
+            if self._store(lambda: self._fail(failed), runs):
+                self._in_flight.remove(runs)
+                return runs
+            # One of them cannot be stored. Each by itself, so that the others can.
+            changes = [replace(change, failed=None) for change in changes]
+        except StatementStopped as stopped:
+            self._job_log.group_stopped(len(failed), stopped.error)
+            self._failures_together.reduce(len(failed), stopped.seconds)
+        self._changes.extendleft(reversed(changes))
+        return []
+
+    def _store_one(self, item: Completion | StateChange, paused: float = 0.0) -> list[Run]:
+        """Store an outcome by itself, or defer it. Return the runs that are done.
+
+        `paused` is for how long it was deferred before.
+        """
+        runs = [item.run] if isinstance(item, Completion) else item.runs
+        try:
+            if isinstance(item, StateChange):
+                self._store(item.write, runs)
+            elif not self._store(partial(self._complete, [item]), runs):
+                self._store(partial(self._fail_refused, item), runs)
+        except StatementStopped as stopped:
+            self._defer(item, runs, stopped, paused)
+            return []
         self._in_flight.remove(runs)
         return runs
+
+    def _defer(
+        self,
+        item: Completion | StateChange,
+        runs: list[Run],
+        stopped: StatementStopped,
+        paused: float,
+    ) -> None:
+        pause = min(max(paused * 2, stopped.seconds, FIRST_PAUSE), LONGEST_PAUSE)
+        heapq.heappush(self._deferred, Deferred(time.monotonic() + pause, pause, item))
+        self._job_log.outcome_deferred(runs[0], pause, stopped.error)
+        if not paused:
+            # The group that it was in may have been stopped for it.
+            is_completion = isinstance(item, Completion)
+            (self._completions_together if is_completion else self._failures_together).lift()
 
     def _failures_in_front(self) -> list[RunFailure]:
         found: list[RunFailure] = []
         room = MAX_FAILURE_CHARACTERS
+        most = self._failures_together.within(MAX_FAILURES)
         for change in self._changes:
-            if change.failed is None or len(found) == MAX_FAILURES or room <= 0:
+            if change.failed is None or len(found) == most or room <= 0:
                 break
             found.append(change.failed)
             room -= change.failed.failure.characters
@@ -333,10 +417,14 @@ class Completer:
         )
 
     def _store(self, write: Callable[[], object], runs: Sequence[Run] = ()) -> bool:
-        """Retry while the database is away. Return False when the write fails otherwise."""
+        """Retry while the database is away. Return False when the database rejects the write.
+
+        Raises StatementStopped.
+        """
         backoff = Backoff()
         try:
             while True:
+                began = time.monotonic()
                 try:
                     write()
                     return True
@@ -349,6 +437,8 @@ class Completer:
                 except MemoryError:
                     raise  # The process cannot go on; see `supervisor`.
                 except Exception as error:
+                    if database.is_stopped(error):
+                        raise StatementStopped(error, time.monotonic() - began) from error
                     if database.is_unavailable(error):
                         self._is_away = True
                         self._job_log.database_away(error)

@@ -5,7 +5,7 @@ import threading
 import time
 from collections.abc import Collection
 from types import TracebackType
-from typing import Any
+from typing import Any, Final
 
 from django.db import InternalError
 
@@ -32,6 +32,11 @@ ExcInfo = tuple[type[BaseException], BaseException, TracebackType | None]
 
 #: Seconds before the same warning is logged again.
 REPEAT_AFTER = 30.0
+
+_STOPPED_CURE: Final = (
+    "Raise the timeouts of the worker's database role, or look for what makes changes of the table "
+    "ojs_job slow: a trigger, or a transaction that keeps its locks."
+)
 
 
 class JobLog:
@@ -128,6 +133,23 @@ class JobLog:
             "database",
             f"The database {what} ({database.unavailable_reason(error)}); trying again. What this "
             "worker has to store is kept.",
+        )
+
+    def group_stopped(self, number: int, error: Exception) -> None:
+        """Warn that the server stopped the statement that stores so many outcomes together."""
+        self.warn_once(
+            "group stopped",
+            f"The outcomes of {number_of_jobs(number)} could not be stored together "
+            f"({database.unavailable_reason(error)}): fewer at once are tried. {_STOPPED_CURE}",
+        )
+
+    def outcome_deferred(self, run: Run, pause: float, error: Exception) -> None:
+        """Warn that the server stopped the statement that stores one outcome."""
+        self.warn_once(
+            "outcome deferred",
+            f"The outcome of {run.job.type} {run.job.id} could not be stored "
+            f"({database.unavailable_reason(error)}): it is kept and tried again in "
+            f"{duration(pause)}, and others are stored meanwhile. {_STOPPED_CURE}",
         )
 
     def warn_once(self, key: str, message: str) -> None:

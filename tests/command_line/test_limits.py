@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from django_ojs.models import AuditEntry, Event, Job
 from django_ojs.operations import fail, fetch, limit_keys
+from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.times import format_timestamp, parse_timestamp
 from tests.command_line.run import ojs as run
@@ -128,3 +129,12 @@ def test_arguments_that_are_wrong(arguments: list[str], said: str) -> None:
     done = run("limits", *arguments)
     assert done.code == 2
     assert said in done.err
+
+
+@pytest.mark.once
+def test_a_pause_of_no_time_names_the_field_and_its_bounds() -> None:
+    for seconds in (0, -1):
+        with pytest.raises(
+            InvalidRequest, match="duration must be more than 0 and at most 31 days"
+        ):
+            limit_keys.pause(["a"], timedelta(seconds=seconds))

@@ -45,3 +45,10 @@ def poison(ctx: ojs.JobContext) -> None:
 def now() -> float:
     """Return the time by the clock of the application."""
     return time.time()
+
+
+@ojs.job("faults.refused", retry=ojs.RetryPolicy(max_attempts=1))
+def refused(ctx: ojs.JobContext) -> None:
+    """Fail for good."""
+    ledger.note(ctx, "start")
+    raise ojs.Discard

@@ -230,6 +230,17 @@ class SQLite(Dialect):
                     id="django_ojs.W001",
                 )
             )
+        if (zone := connection.settings_dict.get("TIME_ZONE")) not in (None, "UTC"):
+            problems.append(
+                Error(
+                    f"The SQLite database {connection.alias!r} has TIME_ZONE {zone!r}: Django "
+                    "would store times in this zone, and SQLite's clock is in UTC, so jobs would "
+                    "be due, and leases end, hours too early or too late.",
+                    hint=f"Leave out DATABASES[{connection.alias!r}]['TIME_ZONE'], and convert "
+                    "the times that are stored already. What users see is the setting TIME_ZONE.",
+                    id="django_ojs.E011",
+                )
+            )
         return problems
 
     def begin_write(self, connection: BaseDatabaseWrapper) -> None:
