@@ -422,7 +422,7 @@ def test_what_is_neither_kept_nor_listened_to_costs_no_statement() -> None:
         claimed = fetch.fetch([jobs[0].queue], count=3, worker_id=WORKER, due=False)
         ack.ack_batch(WORKER, [(job.id, job.run, None) for job in claimed])
     said = [q["sql"].split()[0] for q in queries]
-    assert said.count("CALL" if connection.vendor == "postgresql" else "INSERT") == 1
+    assert said.count("CALL") + said.count("INSERT") == 1
     assert said.count("UPDATE") == 2
     assert set(said) <= {"CALL", "INSERT", "UPDATE", "SELECT"}  # A notification is a SELECT.
     assert not any("ojs_event" in q["sql"] for q in queries)
