@@ -41,6 +41,7 @@ def test_a_worker_that_is_killed_loses_no_delivery(
         eventually(lambda: set(receiver.subjects) == set(names), "each event arrives")
     finally:
         second.kill()
+        second.forgotten()
     ids = {each.headers["X-OJS-Delivery-ID"]: each.event["id"] for each in receiver.received}
     # What was sent twice has the same id: an event is one delivery.
     assert len(ids) == len(set(ids.values())) == len(names)

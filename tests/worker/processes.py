@@ -11,6 +11,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
+
+from django.db import connection
 
 from django_ojs.models import Job, Worker
 from tests import fork_server
@@ -54,12 +57,15 @@ class Tree:
         **variables: str,
     ) -> None:
         self.output = output
+        #: Of its sessions, for the server.
+        self.name = f"ojs-tree-{uuid4().hex}"
         with output.open("wb") as log:
             self.process = fork_server.popen(
                 [sys.executable, *program, *arguments],
                 cwd=ROOT,
                 env={
                     **environment,
+                    "PGAPPNAME": self.name,
                     "DJANGO_SETTINGS_MODULE": "tests.worker.settings",
                     "OJS_TEST_OJS": json.dumps(
                         {"POLL_INTERVAL": 0.1, "HEARTBEAT_INTERVAL": 0.3, **(ojs or {})}
@@ -124,6 +130,24 @@ class Tree:
             raise AssertionError(f"the worker did not end; it said:\n{self.log}") from None
         eventually(lambda: not self.members(), "no process of the tree is left", within=within)
         return code
+
+    def forgotten(self) -> None:
+        """Wait until the server has ended what its dead processes had sent.
+
+        A claim may be executed after the process that sent it is dead. In the next test it would
+        take a job, for a worker whose row went with the rows of this test.
+        """
+        if connection.vendor != "postgresql":
+            return
+
+        def over() -> bool:
+            with connection.cursor() as cursor:
+                cursor.execute(
+                    "SELECT count(*) FROM pg_stat_activity WHERE application_name = %s", [self.name]
+                )
+                return cursor.fetchone() == (0,)
+
+        eventually(over, "the sessions of the tree have ended")
 
     def kill(self) -> None:
         """Kill all of it at once, as a machine that goes down does."""

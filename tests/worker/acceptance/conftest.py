@@ -35,5 +35,6 @@ def start(process_environment: dict[str, str], tmp_path: Path) -> Iterator[Start
     finally:
         for tree in trees:
             tree.kill()
+            tree.forgotten()
             # Pytest shows it when the test has failed.
             print(f"--- worker {tree.pid}, exit code {tree.process.returncode}\n{tree.log}")
