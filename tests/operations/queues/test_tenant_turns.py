@@ -163,9 +163,12 @@ def test_a_paused_queue_is_not_searched_tenant_by_tenant() -> None:
     for n in range(120):
         add(f"t{n}", priority=n % 3)
     claim()
+    # Both begin with the same tenant: one that begins near the last goes round, by one query more.
+    begin_with("")
     with CaptureQueriesContext(connection) as resumed:
         assert len(claim(due=False)) == 1
     queues.pause(NAME)
+    begin_with("")
     with CaptureQueriesContext(connection) as paused:
         assert claim(due=False) == []
     assert of_jobs(paused) <= of_jobs(resumed)

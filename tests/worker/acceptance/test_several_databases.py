@@ -77,6 +77,7 @@ def test_one_command_works_on_all_databases_and_an_option_selects_some(start: St
         jobs["default"].refresh_from_db()
         assert jobs["default"].state == "available"
         only.kill()
+        only.forgotten()
 
         # The rest, one database after the other, in this very process.
         jobs["other"] = quick_job("other")
