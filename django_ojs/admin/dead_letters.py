@@ -16,7 +16,6 @@ from django_ojs.operations.jobs import dead_letter_groups
 from django_ojs.operations.jobs.dead_letter_groups import Group, Groups
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.redaction import redacted
-from django_ojs.spec.errors import OJSError
 
 
 class DeadLetterAdmin(OperatorModelAdmin):
@@ -53,7 +52,7 @@ class DeadLetterAdmin(OperatorModelAdmin):
         return HttpResponseRedirect(self.url("change", key, model="job"))
 
     def _row(self, request: HttpRequest, group: Group) -> dict[str, Any]:
-        which = _filter(group)
+        which = group.filter
         jobs_url = self.url("changelist", model="job")
         error = None
         if group.sample is not None and payloads.has_permission(request):
@@ -68,14 +67,3 @@ class DeadLetterAdmin(OperatorModelAdmin):
 
 def _all(found: Groups) -> str:
     return _("all %(count)s") % {"count": f"{number(found.seen)}{'+' * found.more}"}
-
-
-def _filter(group: Group) -> JobFilter | None:
-    if group.error_type is None:
-        return None  # A filter without an error type matches every error.
-    try:
-        return JobFilter(
-            queue=group.queue, type=group.type, error_type=group.error_type, dead_letter=True
-        )
-    except OJSError:  # A name that a search cannot hold.
-        return None

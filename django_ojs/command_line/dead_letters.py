@@ -14,8 +14,6 @@ from django_ojs.command_line.subcommand import OK, Options, Subcommand, add_limi
 from django_ojs.formatting import absolute_time, grouped
 from django_ojs.operations.jobs import dead_letter_groups, search_query
 from django_ojs.operations.jobs.dead_letter_groups import Group, Groups
-from django_ojs.operations.jobs.job_filter import JobFilter
-from django_ojs.spec.errors import OJSError
 from django_ojs.spec.times import format_timestamp
 
 _COLUMNS: Final = (
@@ -72,16 +70,7 @@ def _row(group: Group) -> list[str]:
 
 def _search(group: Group) -> str:
     """Return the search for the jobs of a group; nothing for one that no search can name."""
-    if group.error_type is None:
-        return ""  # A search without an error type finds every error.
-    try:
-        return search_query.render(
-            JobFilter(
-                queue=group.queue, type=group.type, error_type=group.error_type, dead_letter=True
-            )
-        )
-    except OJSError:
-        return ""
+    return "" if group.filter is None else search_query.render(group.filter)
 
 
 def _as_json(found: Groups) -> dict[str, Any]:

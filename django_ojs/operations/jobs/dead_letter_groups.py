@@ -10,6 +10,8 @@ from django.db.models.fields.json import KT
 
 from django_ojs.conf import settings
 from django_ojs.models import Job
+from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.spec.errors import OJSError
 from django_ojs.storage.dialects.expressions import Moment
 
 #: The number of dead letters that are grouped, the newest ones: this takes some 80 ms.
@@ -29,6 +31,18 @@ class Group:
     first: datetime
     last: datetime
     sample: Job | None = None
+
+    @property
+    def filter(self) -> JobFilter | None:
+        """The filter that finds its letters; None where none finds these alone."""
+        if self.error_type is None:
+            return None  # A filter without an error type matches every error.
+        try:
+            return JobFilter(
+                queue=self.queue, type=self.type, error_type=self.error_type, dead_letter=True
+            )
+        except OJSError:  # A name that a search cannot hold.
+            return None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
