@@ -13,7 +13,7 @@ from django.contrib import messages
 from django.db import DatabaseError
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
+from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
 
 from django_ojs.formatting import StrOrPromise, error_message
 from django_ojs.models import Queue, Worker
@@ -27,6 +27,9 @@ MAX_OBJECTS: Final = 500
 
 #: Different reasons that a message names; further reasons are counted.
 _MAX_REASONS: Final = 3
+
+
+Run = Callable[[HttpRequest, Any, Mapping[str, Any]], str]
 
 
 class Skipped(Exception):
@@ -52,7 +55,7 @@ class Action:
     label: StrOrPromise
     done: StrOrPromise
     scope: Scope
-    run: Callable[[HttpRequest, Any, Mapping[str, Any]], str]
+    run: Run
     consequences: Callable[[HttpRequest, Sequence[Any]], Sequence[str]] | None = None
     in_force: Callable[[Sequence[Any]], Sequence[tuple[StrOrPromise, ...]]] | None = None
     choices: Callable[[Sequence[Any]], tuple[str, str]] | None = None
@@ -63,6 +66,30 @@ class Action:
     multiple: bool = True
     applies_to: Callable[[Any], bool] = lambda _: True
     counts: bool = False
+
+    @classmethod
+    def pause(cls, run: Run, **options: Any) -> "Action":
+        """Return the action *Pause*, which an operator has on whatever stops jobs from starting."""
+        return cls(
+            name="pause",
+            label=gettext_lazy("Pause"),
+            done=ngettext_lazy("%(count)d paused", "%(count)d paused", "count"),
+            scope=Scope.OPERATOR,
+            run=run,
+            **options,
+        )
+
+    @classmethod
+    def resume(cls, run: Run, **options: Any) -> "Action":
+        """Return the action *Resume*, which ends what *Pause* began."""
+        return cls(
+            name="resume",
+            label=gettext_lazy("Resume"),
+            done=ngettext_lazy("%(count)d resumed", "%(count)d resumed", "count"),
+            scope=Scope.OPERATOR,
+            run=run,
+            **options,
+        )
 
     @property
     def needs_confirmation(self) -> bool:

@@ -294,16 +294,12 @@ class OperatorModelAdmin(_Admin):
             return HttpResponseNotAllowed(["GET", "POST"])
         data = request.POST if request.method == "POST" else request.GET
         keys = list(dict.fromkeys(data.getlist("key")))
-        if problem := action.problem_with(keys):
-            self.message_user(request, problem, "WARNING")
-            return HttpResponseRedirect(self.return_url(request))
         # The button of a list posts here without a confirmation: only confirm.html has `confirmed`.
         confirmed = request.method == "POST" and (
             not action.needs_confirmation or "confirmed" in request.POST
         )
-        objects = self.objects_by_key(request, keys)
         return self._run_or_confirm(
-            request, action, objects, confirmed=confirmed, next_url=self.return_url(request)
+            request, action, keys, confirmed=confirmed, next_url=self.return_url(request)
         )
 
     def start_action(self, request: HttpRequest, name: str, keys: Sequence[str]) -> HttpResponse:
@@ -312,23 +308,22 @@ class OperatorModelAdmin(_Admin):
         Django has checked the permission; see `ModelAdmin.actions`.
         """
         (action,) = (each for each in self.object_actions if each.name == name)
-        here = request.get_full_path()
-        if problem := action.problem_with(keys):
-            self.message_user(request, problem, "WARNING")
-            return HttpResponseRedirect(here)
-        objects = self.objects_by_key(request, keys)
-        confirmed = not action.needs_confirmation
-        return self._run_or_confirm(request, action, objects, confirmed=confirmed, next_url=here)
+        confirmed, here = not action.needs_confirmation, request.get_full_path()
+        return self._run_or_confirm(request, action, keys, confirmed=confirmed, next_url=here)
 
     def _run_or_confirm(
         self,
         request: HttpRequest,
         action: Action,
-        objects: Mapping[str, Any],
+        keys: Sequence[str],
         *,
         confirmed: bool,
         next_url: str,
     ) -> HttpResponse:
+        if problem := action.problem_with(keys):
+            self.message_user(request, problem, "WARNING")
+            return HttpResponseRedirect(next_url)
+        objects = self.objects_by_key(request, keys)
         confirmation = Confirmation(action, objects, request.POST if confirmed else None)
         if confirmed and confirmation.is_valid():
             result = perform(

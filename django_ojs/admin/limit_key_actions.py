@@ -7,7 +7,7 @@ from typing import Any
 from django import forms
 from django.http import HttpRequest
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext_lazy
+from django.utils.translation import gettext_lazy
 
 from django_ojs.admin.actions import Action, Skipped
 from django_ojs.formatting import error_message, lazy_absolute_time, lazy_sentence
@@ -15,7 +15,6 @@ from django_ojs.models import LimitKey
 from django_ojs.operations import limit_keys
 from django_ojs.operations.access import audit
 from django_ojs.spec.errors import OJSError
-from django_ojs.spec.scopes import Scope
 from django_ojs.spec.times import parse_duration
 
 
@@ -72,21 +71,6 @@ def _resume(request: HttpRequest, key: LimitKey, values: Mapping[str, Any]) -> s
 
 
 ACTIONS = (
-    Action(
-        name="pause",
-        label=gettext_lazy("Pause"),
-        done=ngettext_lazy("%(count)d paused", "%(count)d paused", "count"),
-        scope=Scope.OPERATOR,
-        run=_pause,
-        consequences=_pause_consequences,
-        form=PauseForm,
-    ),
-    Action(
-        name="resume",
-        label=gettext_lazy("Resume"),
-        done=ngettext_lazy("%(count)d resumed", "%(count)d resumed", "count"),
-        scope=Scope.OPERATOR,
-        run=_resume,
-        applies_to=lambda key: key.is_paused,
-    ),
+    Action.pause(_pause, consequences=_pause_consequences, form=PauseForm),
+    Action.resume(_resume, applies_to=lambda key: key.is_paused),
 )

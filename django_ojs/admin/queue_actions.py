@@ -227,22 +227,8 @@ def _in_words(name: str, value: Any) -> str:
 
 
 ACTIONS = (
-    Action(
-        name="pause",
-        label=gettext_lazy("Pause"),
-        done=ngettext_lazy("%(count)d paused", "%(count)d paused", "count"),
-        scope=Scope.OPERATOR,
-        run=_pause,
-        applies_to=lambda queue: not queue.paused,
-    ),
-    Action(
-        name="resume",
-        label=gettext_lazy("Resume"),
-        done=ngettext_lazy("%(count)d resumed", "%(count)d resumed", "count"),
-        scope=Scope.OPERATOR,
-        run=_resume,
-        applies_to=lambda queue: bool(queue.paused or queue.draining_at),
-    ),
+    Action.pause(_pause, applies_to=lambda queue: not queue.paused),
+    Action.resume(_resume, applies_to=lambda queue: bool(queue.paused or queue.draining_at)),
     Action(
         name="drain",
         label=gettext_lazy("Drain"),
