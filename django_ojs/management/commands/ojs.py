@@ -7,7 +7,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DatabaseError, NotSupportedError
+from django.db import DatabaseError, Error, NotSupportedError
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -140,12 +140,12 @@ def _run_in_each(subcommand: Subcommand, console: Console, options: Mapping[str,
             continue
         console.note(_("Database %(alias)s:") % {"alias": alias})
         try:
-            if isinstance(names, DatabaseError):
+            if isinstance(names, Error):
                 raise names
             there = options if names is None else {**options, subcommand.names: names}
             with database.using(alias):
                 codes.append(subcommand.run(console, there))
-        except (CommandError, OJSError, DatabaseError) as error:
+        except (CommandError, OJSError, Error) as error:
             errors.append(error)
             console.note(_text_of(error))
     if not codes:
@@ -156,45 +156,50 @@ def _run_in_each(subcommand: Subcommand, console: Console, options: Mapping[str,
 
 def _names_by_database(
     subcommand: Subcommand, console: Console, options: Mapping[str, Any]
-) -> dict[str, list[str] | DatabaseError]:
+) -> dict[str, list[str] | Error]:
     """Return which of the names in the arguments each database has; {} without such names.
 
     Of one that does not respond, return its error. Raises the error of the subcommand for a name
     that none has, before anything is changed; where one does not respond, it may be there.
     """
     names = list(dict.fromkeys(options.get(subcommand.names) or ()))
-    unknown: dict[str, dict[str, CommandError]] = {name: {} for name in names}
-    found: dict[str, list[str] | DatabaseError] = {}
-    for alias in database.aliases() if names else ():
-        here: list[str] = []
-        try:
-            with database.using(alias):
-                for name in names:
-                    try:
-                        subcommand.find(options, name)
-                        here.append(name)
-                    except CommandError as error:
-                        unknown[name][alias] = error
-            found[alias] = here
-        except DatabaseError as error:
-            found[alias] = error
-    asked = [alias for alias, here in found.items() if isinstance(here, list)]
-    for errors in unknown.values():
-        if not asked or len(errors) < len(asked):
+    if not names:
+        return {}
+    found = locations.each_result(
+        lambda: {name: _problem_with(subcommand, options, name) for name in names}
+    )
+    asked = {alias: here for alias, here in found.items() if not isinstance(here, Error)}
+    for name in names:
+        problems = {alias: here[name] for alias, here in asked.items()}
+        if None in problems.values():
             continue
-        for alias, problem in errors.items():
+        for alias, problem in problems.items():
             # Each suggests names of its database.
             console.note(_("Database %(alias)s:") % {"alias": alias})
             console.note(str(problem))
         if len(asked) == len(found):
-            raise errors[asked[0]]
-    return found
+            raise next(problem for problem in problems.values() if problem)
+    return {
+        alias: here if isinstance(here, Error) else [name for name in names if here[name] is None]
+        for alias, here in found.items()
+    }
+
+
+def _problem_with(
+    subcommand: Subcommand, options: Mapping[str, Any], name: str
+) -> CommandError | None:
+    """Return the error of a name that the current database does not have."""
+    try:
+        subcommand.find(options, name)
+    except CommandError as error:
+        return error
+    return None
 
 
 def _text_of(error: Exception) -> str:
     if isinstance(error, OJSError):
         return error_message(error)
-    if isinstance(error, DatabaseError):
+    if isinstance(error, Error):
         return database.unavailable_reason(error)
     return str(error)
 
