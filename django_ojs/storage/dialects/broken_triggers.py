@@ -18,6 +18,7 @@ from typing import Any, Final
 from django.db import DatabaseError, OperationalError, ProgrammingError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from django_ojs.storage.dialects import execute_wrappers
 from django_ojs.storage.dialects.sql_files import load
 
 _SQL: Final = {name: load("mariadb", name) for name in ("close_tables", "this_server")}
@@ -27,11 +28,6 @@ _BROKEN: Final = re.compile(r"'ojs_job_\w+'[^']*: '")
 #: The trigger has no name yet where the statement was ended before that was read. It is one of
 #: django_ojs only where the statement changes a table of it: a site may have a broken one.
 _BROKEN_UNNAMED: Final = re.compile(r"trigger has an error in its body")
-_CHANGE: Final = re.compile(
-    r"\s*(?:(?:(?:INSERT|REPLACE)\s+(?:IGNORE\s+)?INTO|DELETE\s+(?:j\s+)?FROM|UPDATE)\s+`?ojs_"
-    r"|UPDATE\s+\(.*JOIN\s+ojs_)",
-    re.DOTALL,
-)
 #: A table that was in use is still open. How often to try, and the longest pause before it.
 _REPETITIONS: Final = 5
 _PAUSE: Final = 0.05
@@ -51,9 +47,7 @@ class BrokenTriggers(OperationalError):
 
 def install(connection: BaseDatabaseWrapper, **kwargs: object) -> None:
     """Let the statements of a new connection to MariaDB run again (signal connection_created)."""
-    # The first is the outer one, and who adds one for a while removes the last.
-    if connection.vendor == "mysql" and _run not in connection.execute_wrappers:
-        connection.execute_wrappers.insert(0, _run)
+    execute_wrappers.install(connection, _run)
 
 
 def _run(
@@ -82,16 +76,13 @@ def _run(
     raise BrokenTriggers(_PARSE_ERROR, REASON) from broken
 
 
-def is_change(sql: str) -> bool:
-    """Whether a statement changes a table of django_ojs."""
-    return bool(_CHANGE.match(sql))
-
-
 def _is_broken(error: ProgrammingError, sql: str) -> bool:
     if error.args[:1] != (_PARSE_ERROR,):
         return False
     said = str(error.args[1])
-    return bool(_BROKEN.search(said) or (_BROKEN_UNNAMED.search(said) and is_change(sql)))
+    return bool(
+        _BROKEN.search(said) or (_BROKEN_UNNAMED.search(said) and execute_wrappers.is_change(sql))
+    )
 
 
 def _close_tables(

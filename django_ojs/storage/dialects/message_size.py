@@ -12,7 +12,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.spec.errors import PayloadTooLarge, size_details
 from django_ojs.spec.texts import Translatable as _
-from django_ojs.storage.dialects.broken_triggers import is_change
+from django_ojs.storage.dialects import execute_wrappers
 from django_ojs.storage.dialects.sql_files import load
 
 _SQL: Final = {"largest_message": load("mariadb", "largest_message")}
@@ -27,9 +27,7 @@ _ESCAPED: Final = "\"'\\\n\r\0\x1a"
 
 def install(connection: BaseDatabaseWrapper, **kwargs: object) -> None:
     """Let a new connection refuse what its server would (signal connection_created)."""
-    # The first is the outer one, and who adds one for a while removes the last.
-    if connection.vendor == "mysql" and _run not in connection.execute_wrappers:
-        connection.execute_wrappers.insert(0, _run)
+    execute_wrappers.install(connection, _run)
 
 
 def size_in_statement(text: str | None) -> int:
@@ -48,7 +46,7 @@ def _run(
     for given in params if many else (params or (),):
         values = list(given.values() if isinstance(given, Mapping) else given)
         texts = [value for value in values if isinstance(value, str)]
-        if sum(map(len, texts)) >= _LARGE and is_change(sql):
+        if sum(map(len, texts)) >= _LARGE and execute_wrappers.is_change(sql):
             size = len(sql.encode()) + sum(map(size_in_statement, texts)) + _OTHER * len(values)
             _check(size, execute, context)
     return execute(sql, params, many, context)
