@@ -54,6 +54,7 @@ def fetch(
     max_bytes: int | None = None,
     turns: queue_turns.Turns = FIRST_QUEUE_FIRST,
     pool: str | None = "",
+    registered: bool = False,
 ) -> list[Claimed]:
     """Claim up to `count` jobs from `queues`, the first queue first, or by `turns`.
 
@@ -67,10 +68,13 @@ def fetch(
 
     A paused queue returns no jobs, and a worker with the directive quiet gets none. Due jobs are
     promoted, expired ones discarded, due cron jobs fired and workflows advanced first; a worker
-    whose maintenance does this passes `due=False`. The jobs are reserved for their visibility
-    timeout: the given one, their own, or the default, in this order, which is VISIBILITY_TIMEOUT if
-    it is not given either. Raises PermissionDenied for a `worker_id` that the principal may not
-    use.
+    whose maintenance does this passes `due=False`. With `registered`, the worker gets jobs only
+    while it has its row: it is removed when the worker counts as dead, and nobody would rescue the
+    jobs of a claim that the database executes after that.
+
+    The jobs are reserved for their visibility timeout: the given one, their own, or the default, in
+    this order, which is VISIBILITY_TIMEOUT if it is not given either. Raises PermissionDenied for a
+    `worker_id` that the principal may not use.
     """
     _check(queues, count, worker_id, visibility_timeout)
     if worker_id is not None and due and _is_quiet(worker_id, principal):
@@ -97,6 +101,7 @@ def fetch(
             "isolation": isolation,
             "max_bytes": left,
             "at_least_one": left == most,
+            "registered": registered,
         }
         with publish.atomic_if_published(*publish.STARTED):
             fairness = queue_configs.of(queue).tenant_fairness if limits_checked else None

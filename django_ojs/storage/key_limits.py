@@ -171,6 +171,7 @@ def claim(
     isolation: Isolation,
     max_bytes: int,
     at_least_one: bool,
+    registered: bool,
     find: Find | None = None,
 ) -> tuple[list[Claimed], Effects]:
     """Claim the best jobs of a queue, those with a limit by key within their limits.
@@ -218,6 +219,7 @@ def claim(
             worker_id=worker_id,
             lease_ms=lease_ms,
             own_lease=own_lease,
+            registered=registered,
         )
         jobs = [Claimed(row) for row in rows]
         order = {each.id: n for n, each in enumerate(found.chosen)}

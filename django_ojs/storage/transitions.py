@@ -65,6 +65,7 @@ class ClaimValues(TypedDict):
     isolation: Isolation
     max_bytes: int
     at_least_one: bool
+    registered: bool
 
 
 def claim(
@@ -78,11 +79,13 @@ def claim(
     max_bytes: int = ANY_SIZE,
     at_least_one: bool = True,
     limits_checked: bool = False,
+    registered: bool = False,
 ) -> list[Claimed]:
     """Move up to `limit` available jobs of a queue to active, best first, and return them.
 
     Their sizes add up to `max_bytes` at most; with `at_least_one` the best one may be larger. None
-    of a queue with limits (see `queue_limits`), unless they are checked.
+    of a queue with limits (see `queue_limits`), unless they are checked; with `registered`, none
+    for a worker that has no row.
     """
     connection = database.connection()
     dialect = database.dialect()
@@ -102,6 +105,7 @@ def claim(
         max_bytes=max_bytes,
         at_least_one=at_least_one,
         limits_checked=limits_checked,
+        registered=registered,
     )
     seconds = time.monotonic() - began
     jobs = [Claimed(row) for row in found]

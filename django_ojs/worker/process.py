@@ -304,6 +304,7 @@ class WorkerProcess:
                     max_bytes=max(1, left),
                     turns=self._turns,
                     pool=self._config.pool,
+                    registered=True,
                 )
                 if queues
                 else []

@@ -11,14 +11,17 @@ from contextlib import contextmanager, suppress
 class Proxy:
     """Passes bytes on between clients and a server, in a thread of its own."""
 
-    def __init__(self, port: int) -> None:
-        self._upstream = port
+    def __init__(self, upstream: int | str) -> None:
+        self._upstream = upstream
         #: Seconds by which each piece is late.
         self.delay = 0.0
         self._loop = asyncio.new_event_loop()
         # Set while bytes flow.
         self._flows = asyncio.Event()
         self._flows.set()
+        self._stalls_answers = True
+        #: What it has read since it stalled, and not passed on.
+        self.held: list[bytes] = []
         self._writers: set[asyncio.StreamWriter] = set()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -26,12 +29,16 @@ class Proxy:
         self._server = listening.result(20)
         self.port: int = self._server.sockets[0].getsockname()[1]
 
-    def stall(self) -> None:
-        """Pass nothing on; connections stay open, and new ones are accepted."""
+    def stall(self, *, answers: bool = True) -> None:
+        """Pass nothing on; connections stay open, and new ones are accepted.
+
+        Without `answers`, what the server sends is passed on.
+        """
+        self._stalls_answers = answers
         self._loop.call_soon_threadsafe(self._flows.clear)
 
     def resume(self) -> None:
-        self._loop.call_soon_threadsafe(self._flows.set)
+        self._loop.call_soon_threadsafe(self._flow)
 
     def cut(self) -> None:
         """Reset all connections."""
@@ -42,10 +49,22 @@ class Proxy:
         self._loop.call_soon_threadsafe(self._end, True)
 
     def close(self) -> None:
-        self.cut()
-        self._loop.call_soon_threadsafe(self._server.close)
+        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result(20)
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(20)
+        self._loop.close()
+
+    async def _close(self) -> None:
+        self._server.close()
+        self._end(False)
+        ended = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in ended:
+            task.cancel()
+        await asyncio.gather(*ended, return_exceptions=True)
+
+    def _flow(self) -> None:
+        self.held.clear()
+        self._flows.set()
 
     def _end(self, half: bool) -> None:
         for number, writer in enumerate(sorted(self._writers, key=id)):
@@ -60,16 +79,26 @@ class Proxy:
 
     async def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with suppress(OSError):
-            there_reader, there = await asyncio.open_connection("127.0.0.1", self._upstream)
+            there_reader, there = await (
+                asyncio.open_unix_connection(self._upstream)
+                if isinstance(self._upstream, str)
+                else asyncio.open_connection("127.0.0.1", self._upstream)
+            )
             self._writers |= {writer, there}
-            await asyncio.gather(self._pass(reader, there), self._pass(there_reader, writer))
+            await asyncio.gather(
+                self._pass(reader, there), self._pass(there_reader, writer, answers=True)
+            )
         writer.close()
 
-    async def _pass(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _pass(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, answers: bool = False
+    ) -> None:
         try:
             while data := await reader.read(65_536):
                 await asyncio.sleep(self.delay)
-                await self._flows.wait()
+                if not self._flows.is_set() and (self._stalls_answers or not answers):
+                    self.held.append(data)
+                    await self._flows.wait()
                 writer.write(data)
                 await writer.drain()
         except OSError:
@@ -80,9 +109,9 @@ class Proxy:
 
 
 @contextmanager
-def proxy(port: int) -> Iterator[Proxy]:
-    """Run a proxy before a server on loopback."""
-    made = Proxy(port)
+def proxy(upstream: int | str) -> Iterator[Proxy]:
+    """Run a proxy before a server: on a port of loopback, or on a socket of this path."""
+    made = Proxy(upstream)
     try:
         yield made
     finally:

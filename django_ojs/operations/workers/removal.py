@@ -48,9 +48,12 @@ def _remove(
     jobs_rescued: Mapping[str, int] | None,
     exit_code: int | None,
 ) -> None:
-    # A row that another process has locked is being deleted by it.
-    locked = workers.select_for_update(skip_locked=True)
-    found = list(locked.annotate(now=Now()).values_list("pk", "started_at", "now"))
+    database.dialect().read_committed(database.connection())
+    # A row that is locked is being deleted by another process, or its worker claims jobs.
+    locked = list(workers.select_for_update(skip_locked=True).values_list("pk", flat=True))
+    # The condition again: what was claimed before the rows were locked is seen only now.
+    workers = workers.filter(pk__in=locked)
+    found = list(workers.annotate(now=Now()).values_list("pk", "started_at", "now"))
     for key, since, now in found:
         publish.worker_event(
             EventType.WORKER_STOPPED,

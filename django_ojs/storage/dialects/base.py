@@ -213,6 +213,7 @@ class Dialect(Server):
         at_least_one: bool,
         floor: Floor | None = None,
         limits_checked: bool = False,
+        registered: bool = False,
     ) -> list[tuple[Any, ...]]:
         """Claim up to `limit` available jobs of one queue.
 
@@ -220,18 +221,28 @@ class Dialect(Server):
 
         `own_lease`: a job's own visibility timeout takes precedence over `lease_ms`. `floor`: leave
         out what is before it; only where `snapshot_held`. `limits_checked`: claim also from a queue
-        whose configuration has limits, which the caller has checked. Return rows of `CLAIMED`, in
-        no particular order.
+        whose configuration has limits, which the caller has checked. `registered`: claim only while
+        the worker has its row, which cannot be removed before the claim is committed. Return rows
+        of `CLAIMED`, in no particular order.
         """
         values: dict[str, Any] = {"queue": queue, "limit": limit, "worker_id": worker_id}
         values |= {"lease_ms": lease_ms, "own_lease": own_lease}
         values |= {"max_bytes": max_bytes, "at_least_one": at_least_one}
         values["limits_checked"] = limits_checked
-        condition = ISOLATION[isolation]
+        parts = {"isolation": ISOLATION[isolation], "registered": ""}
+        if registered:
+            # Asked for each job that was found, and so for none where there is none: an idle worker
+            # must not lock a row, which is a write.
+            exists = self._exists("registered_worker")
+            parts["registered"] = f"AND CASE WHEN total IS NOT NULL THEN {exists} END"
         if floor is None:
-            return self._claimed(connection, "claim", values, isolation=condition)
+            return self._claimed(connection, "claim", values, **parts)
         values |= {f"floor_{name}": getattr(floor, name) for name in Floor.__slots__}
-        return self._claimed(connection, "claim_from_floor", values, isolation=condition)
+        return self._claimed(connection, "claim_from_floor", values, **parts)
+
+    def _exists(self, name: str) -> str:
+        """Return the condition that a statement of a file returns a row."""
+        return f"EXISTS ({self.sql[name]})"
 
     def _claimed(
         self, connection: BaseDatabaseWrapper, name: str, values: Any, **parts: str
@@ -361,10 +372,13 @@ class Dialect(Server):
         worker_id: str | None,
         lease_ms: int,
         own_lease: bool,
+        registered: bool = False,
     ) -> list[tuple[Any, ...]]:
-        """Claim these jobs, which the caller has locked. Return rows as `claim` does."""
+        """Claim these jobs, which the caller has locked; otherwise as `claim`."""
         values = {"worker_id": worker_id, "lease_ms": lease_ms, "own_lease": own_lease}
-        return self._claimed(connection, "claim_chosen", {**values, "keys": self.ids(keys)})
+        values["keys"] = self.ids(keys)
+        condition = f"AND {self._exists('registered_worker')}" if registered else ""
+        return self._claimed(connection, "claim_chosen", values, registered=condition)
 
     def limit_keys_use(
         self, connection: BaseDatabaseWrapper, keys: Collection[str]

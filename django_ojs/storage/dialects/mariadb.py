@@ -363,6 +363,7 @@ class MariaDB(GaleraLocks):
         at_least_one: bool,
         floor: Floor | None = None,
         limits_checked: bool = False,
+        registered: bool = False,
     ) -> list[tuple[Any, ...]]:
         with self._whole(connection):
             values = {"queue": queue, "limit": limit, "limits_checked": limits_checked}
@@ -375,7 +376,12 @@ class MariaDB(GaleraLocks):
                     break
                 keys.append(key)
             return self._claim(
-                connection, keys, worker_id=worker_id, lease_ms=lease_ms, own_lease=own_lease
+                connection,
+                keys,
+                worker_id=worker_id,
+                lease_ms=lease_ms,
+                own_lease=own_lease,
+                registered=registered,
             )
 
     @repeated
@@ -387,6 +393,7 @@ class MariaDB(GaleraLocks):
         worker_id: str | None,
         lease_ms: int,
         own_lease: bool,
+        registered: bool = False,
     ) -> list[tuple[Any, ...]]:
         with self._whole(connection):
             rows, values = self._table(["id"], [[key] for key in self.ids(sorted(keys))])
@@ -397,6 +404,7 @@ class MariaDB(GaleraLocks):
                 worker_id=worker_id,
                 lease_ms=lease_ms,
                 own_lease=own_lease,
+                registered=registered,
             )
 
     def _claim(
@@ -407,12 +415,17 @@ class MariaDB(GaleraLocks):
         worker_id: str | None,
         lease_ms: int,
         own_lease: bool,
+        registered: bool,
     ) -> list[tuple[Any, ...]]:
-        if not keys:
-            return []
         values = {"worker_id": worker_id, "lease_ms": lease_ms, "own_lease": own_lease}
+        if not keys or (registered and not self._lock_worker(connection, values)):
+            return []
         self._run(connection, "claim", {**values, "keys": list(keys)})
         return self._claimed(connection, "claimed", {"keys": list(keys)})
+
+    def _lock_worker(self, connection: BaseDatabaseWrapper, values: Mapping[str, Any]) -> bool:
+        """Lock the row of a worker against its removal. Return whether there is one."""
+        return bool(self._rows(connection, "registered_worker", values))
 
     def _lock_jobs(
         self, connection: BaseDatabaseWrapper, keys: Collection[str]

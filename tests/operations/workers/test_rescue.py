@@ -17,7 +17,6 @@ from django_ojs.operations.workers.rescue import DeadWorkers
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
 from django_ojs.storage import database
-from django_ojs.storage.dialects.base import ISOLATION
 from tests.factories import (
     HOUR,
     MINUTE,
@@ -188,13 +187,14 @@ def test_a_job_that_was_lost_twice_beside_others_is_claimed_alone() -> None:
 def test_a_claim_reads_the_index_of_its_jobs(isolation: Isolation, index: str) -> None:
     keys = [job.pk for job in push_many(1000, queue="a")]
     jobs().filter(pk=keys[-1]).update(lost_with_others=ISOLATED_AFTER)
-    statement = database.dialect().sql["claim"].format(isolation=ISOLATION[isolation])
-    explain = "EXPLAIN" if connection.vendor == "postgresql" else "EXPLAIN QUERY PLAN"
-    values = {"queue": "a", "limit": 1, "worker_id": "w", "lease_ms": 1, "own_lease": True}
-    values |= {"max_bytes": 1, "at_least_one": True, "limits_checked": False}
     with connection.cursor() as cursor:
         cursor.execute("ANALYZE")
-        cursor.execute(f"{explain} {statement}", values)
+    with CaptureQueriesContext(connection) as queries:
+        fetch.fetch(["a"], worker_id="w", due=False, isolation=isolation, registered=True)
+    (statement,) = [query["sql"] for query in queries if query["sql"].startswith("UPDATE ojs_job")]
+    explain = "EXPLAIN" if connection.vendor == "postgresql" else "EXPLAIN QUERY PLAN"
+    with connection.cursor() as cursor:
+        cursor.execute(f"{explain} {statement}")
         plan = str(cursor.fetchall())
     assert f"{index} " in plan
 

@@ -31,6 +31,6 @@ WHERE id = ANY(ARRAY(
             FOR UPDATE SKIP LOCKED
         ) AS best
     ) AS sized
-    WHERE total <= %(max_bytes)s OR (%(at_least_one)s AND total = size)
+    WHERE (total <= %(max_bytes)s OR (%(at_least_one)s AND total = size)) {{registered}}
 ))
 RETURNING {claimed_columns}

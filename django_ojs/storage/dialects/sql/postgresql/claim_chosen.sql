@@ -10,5 +10,5 @@ SET state = {after_fetch}, attempt = attempt + 1, run = run + 1, worker_id = %(w
     lease_until = statement_timestamp() + interval '1 millisecond' *
         CASE WHEN %(own_lease)s THEN COALESCE(visibility_timeout_ms, %(lease_ms)s)
              ELSE %(lease_ms)s END
-WHERE id = ANY(%(keys)s::uuid[]) AND coalesce(state, '') {before_fetch}
+WHERE id = ANY(%(keys)s::uuid[]) AND coalesce(state, '') {before_fetch} {{registered}}
 RETURNING {claimed_columns}

@@ -23,5 +23,5 @@ WHERE id IN (
             ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s
         ) AS best
     ) AS sized
-    WHERE total <= %(max_bytes)s OR (%(at_least_one)s AND total = size))
+    WHERE (total <= %(max_bytes)s OR (%(at_least_one)s AND total = size)) {{registered}})
 RETURNING {claimed_columns}

@@ -1,0 +1,5 @@
+-- The row of a worker that claims jobs, locked against its removal until the claim is committed.
+--
+-- A rescue finds the jobs of a dead worker and then removes its row. A claim that the server executes
+-- after that finds no row; with one that began before it, the rescue sees the lock, and comes again.
+SELECT 1 FROM ojs_worker WHERE id = %(worker_id)s FOR KEY SHARE
