@@ -69,8 +69,8 @@ def fetch(
     A paused queue returns no jobs, and a worker with the directive quiet gets none. Due jobs are
     promoted, expired ones discarded, due cron jobs fired and workflows advanced first; a worker
     whose maintenance does this passes `due=False`. With `registered`, the worker gets jobs only
-    while it has its row: it is removed when the worker counts as dead, and nobody would rescue the
-    jobs of a claim that the database executes after that.
+    while it has its row. The row is removed when the worker counts as dead: the rescue would not
+    see the jobs of a claim that the database executes after that.
 
     The jobs are reserved for their visibility timeout: the given one, their own, or the default, in
     this order, which is VISIBILITY_TIMEOUT if it is not given either. Raises PermissionDenied for a

@@ -233,16 +233,12 @@ class Dialect(Server):
         if registered:
             # Asked for each job that was found, and so for none where there is none: an idle worker
             # must not lock a row, which is a write.
-            exists = self._exists("registered_worker")
-            parts["registered"] = f"AND CASE WHEN total IS NOT NULL THEN {exists} END"
+            row = self.sql["registered_worker"]
+            parts["registered"] = f"AND CASE WHEN total IS NOT NULL THEN EXISTS ({row}) END"
         if floor is None:
             return self._claimed(connection, "claim", values, **parts)
         values |= {f"floor_{name}": getattr(floor, name) for name in Floor.__slots__}
         return self._claimed(connection, "claim_from_floor", values, **parts)
-
-    def _exists(self, name: str) -> str:
-        """Return the condition that a statement of a file returns a row."""
-        return f"EXISTS ({self.sql[name]})"
 
     def _claimed(
         self, connection: BaseDatabaseWrapper, name: str, values: Any, **parts: str
@@ -377,7 +373,7 @@ class Dialect(Server):
         """Claim these jobs, which the caller has locked; otherwise as `claim`."""
         values = {"worker_id": worker_id, "lease_ms": lease_ms, "own_lease": own_lease}
         values["keys"] = self.ids(keys)
-        condition = f"AND {self._exists('registered_worker')}" if registered else ""
+        condition = f"AND EXISTS ({self.sql['registered_worker']})" if registered else ""
         return self._claimed(connection, "claim_chosen", values, registered=condition)
 
     def limit_keys_use(
