@@ -5,12 +5,12 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from typing import Any
 
 import pytest
-from django.db import OperationalError, connection, connections, transaction
+from django.db import OperationalError, connection, transaction
 
 from django_ojs.models import Job
 from django_ojs.operations import ack, cancel, fetch
@@ -20,12 +20,13 @@ from django_ojs.spec.errors import BackendError, Conflict, DuplicateJob
 from django_ojs.spec.states import TERMINAL
 from django_ojs.spec.unique_policy import UniquePolicy
 from tests.factories import envelope, held, is_duplicate, jobs, own_connections, read
+from tests.other_session import PATIENCE, Other, waits_for_a_lock
 from tests.testapp.models import Thing
+from tests.worker.waiting import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 MANY = 16
-PATIENCE = 60
 
 REJECT = UniquePolicy(keys=["args"])
 IGNORE = UniquePolicy(keys=["args"], on_conflict="ignore")
@@ -129,38 +130,6 @@ def test_a_replacing_producer_and_the_workers_agree_on_each_job() -> None:
 # --- Inside the callers' transactions ------------------------------------------------------------
 
 
-class Other:
-    """Another session of the application, that a test takes through its steps."""
-
-    def __init__(self) -> None:
-        self._pool = ThreadPoolExecutor(1)
-
-    def __enter__(self) -> Other:
-        return self
-
-    def __exit__(self, *failure: object) -> None:
-        self.do(connections.close_all).result(PATIENCE)
-        self._pool.shutdown()
-
-    def do(self, step: Callable[[], Any]) -> Future[Any]:
-        return self._pool.submit(step)
-
-
-def waits_for_a_lock() -> bool:
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT count(*) FROM pg_locks WHERE NOT granted")
-        return bool(cursor.fetchone()[0])
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    pause = threading.Event()
-    for _ in range(2_000):
-        if condition():
-            return
-        pause.wait(0.01)
-    raise AssertionError("it did not come to pass")
-
-
 @pytest.mark.postgresql
 @pytest.mark.parametrize("policy", [REJECT, IGNORE, REPLACE], ids=lambda p: p.on_conflict)
 @pytest.mark.parametrize("commits", [True, False])
@@ -171,7 +140,7 @@ def test_the_second_waits_for_the_first_to_commit_and_wins_when_it_rolls_back(
         with suppress(KeyError), transaction.atomic():
             first = store(policy)
             second = other.do(lambda: store(policy))
-            wait_for(waits_for_a_lock)
+            eventually(waits_for_a_lock, "the second waits for the first")
             assert not second.done()
             if not commits:
                 raise KeyError
@@ -257,7 +226,7 @@ def test_an_old_snapshot_that_waited_for_the_key_sees_who_had_it(isolation: str)
         with transaction.atomic():
             first = store()
             waiting = other.do(second)
-            wait_for(waits_for_a_lock)
+            eventually(waits_for_a_lock, "the second waits for the first")
         response = waiting.result(PATIENCE)
     assert (response.id, is_duplicate(response)) == (first.id, True)
     assert jobs().count() == 1

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import threading
-import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -36,7 +35,9 @@ from django_ojs.worker.job_log import JobLog
 from tests.databases import KIND
 from tests.factories import GENERATED, WORKER, active, envelope, own_connections, push, read
 from tests.http.api import Api, ApiResponse
+from tests.other_session import LOOK_INTERVAL, waits_for_a_lock
 from tests.worker.parts import run_of
+from tests.worker.waiting import eventually
 
 pytestmark = [pytest.mark.mariadb, pytest.mark.django_db(transaction=True)]
 
@@ -362,16 +363,8 @@ def test_a_deadlock_is_repeated_unless_the_transaction_is_the_callers(*, is_call
             operation()
 
     def let_it_go_on() -> None:
-        with own_connections(), connection.cursor() as cursor:
-            waiting = 0
-            while not waiting:
-                # What it shows is a tenth of a second old, and stays so while it is asked for.
-                time.sleep(0.2)
-                cursor.execute(
-                    "SELECT count(*) FROM information_schema.innodb_trx"
-                    " WHERE trx_state = 'LOCK WAIT'"
-                )
-                waiting = cursor.fetchone()[0]
+        with own_connections():
+            eventually(waits_for_a_lock, "the first waits", pause=LOOK_INTERVAL)
             may_go_on.set()
 
     with ThreadPoolExecutor(2) as pool:

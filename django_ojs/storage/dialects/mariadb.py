@@ -418,14 +418,10 @@ class MariaDB(GaleraLocks):
         registered: bool,
     ) -> list[tuple[Any, ...]]:
         values = {"worker_id": worker_id, "lease_ms": lease_ms, "own_lease": own_lease}
-        if not keys or (registered and not self._lock_worker(connection, values)):
+        if not keys or (registered and not self._rows(connection, "registered_worker", values)):
             return []
         self._run(connection, "claim", {**values, "keys": list(keys)})
         return self._claimed(connection, "claimed", {"keys": list(keys)})
-
-    def _lock_worker(self, connection: BaseDatabaseWrapper, values: Mapping[str, Any]) -> bool:
-        """Lock the row of a worker against its removal. Return whether there is one."""
-        return bool(self._rows(connection, "registered_worker", values))
 
     def _lock_jobs(
         self, connection: BaseDatabaseWrapper, keys: Collection[str]

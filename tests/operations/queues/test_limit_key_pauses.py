@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
-from uuid import UUID
 
 import pytest
 from django.db import connection, transaction
@@ -20,14 +18,12 @@ from django_ojs.operations.figures.not_running import why_not_running
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.times import format_timestamp
 from django_ojs.storage.claims import Claimed
-from tests.factories import MINUTE, WORKER, age_all, hourly, jobs, own_connections, push, worker
+from tests.factories import MINUTE, WORKER, age_all, hourly, jobs, push, worker
 from tests.http.api import Api
+from tests.other_session import PATIENCE, Other, waits_for_a_lock
 from tests.worker.waiting import eventually
 
 pytestmark = pytest.mark.django_db
-
-
-PATIENCE = 60
 
 
 def add(key: str | None = "acme", **values: Any) -> Any:
@@ -135,26 +131,12 @@ def test_of_two_pauses_at_the_same_time_the_longer_one_holds() -> None:
     add()
     add()
     first, second = claim()
-    with ThreadPoolExecutor(1) as pool:
+    with Other() as other:
         with transaction.atomic():
             fail.fail(first.id, refused(retry_after=timedelta(hours=20)))
-            other = pool.submit(fail_on_own_connection, second.id, refused(retry_after=60))
-            with connection.cursor() as cursor:
-                eventually(lambda: is_any_waiting(cursor) or other.done(), "a lock")
-        other.result(PATIENCE)
+            later = other.do(lambda: fail.fail(second.id, refused(retry_after=60)))
+            eventually(lambda: waits_for_a_lock() or later.done(), "a lock")
+        later.result(PATIENCE)
     row = LimitKey.primary.get(pk="acme")
     assert row.paused_until is not None
     assert row.paused_until > timezone.now() + timedelta(hours=19)
-
-
-def fail_on_own_connection(job_id: UUID, failure: Failure) -> None:
-    with own_connections():
-        fail.fail(job_id, failure)
-
-
-def is_any_waiting(cursor: Any) -> bool:
-    cursor.execute(
-        "SELECT EXISTS (SELECT 1 FROM pg_locks JOIN pg_stat_activity USING (pid) "
-        "WHERE datname = current_database() AND NOT granted)"
-    )
-    return bool(cursor.fetchone()[0])

@@ -1,12 +1,10 @@
 """A claim that the database executes when its worker counts as dead takes no job.
 
-Nobody would take it back: the rescue has been.
+The rescue has been before it, and would not take the job back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -16,8 +14,9 @@ from django_ojs.models import Worker
 from django_ojs.operations import fetch, queues
 from django_ojs.operations.workers import removal, rescue
 from django_ojs.storage.claims import Claimed
-from tests.factories import WORKER, jobs, own_connections, push, read, worker
-from tests.worker.waiting import BOUND, eventually
+from tests.factories import WORKER, jobs, push, read, worker
+from tests.other_session import LOOK_INTERVAL, PATIENCE, Other, waits_for_a_lock
+from tests.worker.waiting import eventually
 
 QUEUE = "late"
 
@@ -63,34 +62,20 @@ def test_a_claim_that_finds_no_job_writes_nothing() -> None:
         assert cursor.fetchone() == (True,)
 
 
-@pytest.fixture
-def elsewhere() -> Iterator[Callable[[Callable[[], Any]], Future[Any]]]:
-    """Return what calls a function in a thread with connections of its own."""
-
-    def call(function: Callable[[], Any]) -> Any:
-        with own_connections():
-            return function()
-
-    with ThreadPoolExecutor(1) as pool:
-        yield lambda function: pool.submit(call, function)
-
-
 # SQLite has one write lock: nothing happens meanwhile.
 @pytest.mark.postgresql
 @pytest.mark.mariadb
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("way", WAYS)
-def test_a_rescue_leaves_a_worker_whose_claim_is_not_committed(
-    way: str, elsewhere: Callable[[Callable[[], Any]], Future[Any]]
-) -> None:
+def test_a_rescue_leaves_a_worker_whose_claim_is_not_committed(way: str) -> None:
     config, options = WAYS[way]
     queues.configure(QUEUE, config)
     job = push(queue=QUEUE, **options)
     worker()
-    with transaction.atomic():
+    with Other() as other, transaction.atomic():
         assert len(claim()) == 1
-        assert elsewhere(lambda: rescue.rescue([WORKER])).result(BOUND) == 0
-        assert elsewhere(Worker.primary.exists).result(BOUND)
+        assert other.do(lambda: rescue.rescue([WORKER])).result(PATIENCE) == 0
+        assert other.do(Worker.primary.exists).result(PATIENCE)
     assert rescue.rescue([WORKER]) == 1
     assert read(job.pk).state == "available"
     assert not Worker.primary.exists()
@@ -99,30 +84,16 @@ def test_a_rescue_leaves_a_worker_whose_claim_is_not_committed(
 @pytest.mark.postgresql
 @pytest.mark.mariadb
 @pytest.mark.django_db(transaction=True)
-def test_a_claim_waits_for_a_removal_and_takes_no_job(
-    elsewhere: Callable[[Callable[[], Any]], Future[Any]],
-) -> None:
+def test_a_claim_waits_for_a_removal_and_takes_no_job() -> None:
     push(queue=QUEUE)
     worker()
-    with transaction.atomic():
-        removal.remove(WORKER)
-        late = elsewhere(claim)
-        # What MariaDB shows is a tenth of a second old, and stays so while it is asked for.
-        eventually(waits, "the claim waits for the row of its worker", pause=0.2)
-    assert late.result(BOUND) == []
+    with Other() as other:
+        with transaction.atomic():
+            removal.remove(WORKER)
+            late = other.do(claim)
+            eventually(waits_for_a_lock, "the claim waits", pause=LOOK_INTERVAL)
+        assert late.result(PATIENCE) == []
     assert jobs().get().state == "available"
-
-
-def waits() -> bool:
-    """Whether a transaction waits for the lock of another one."""
-    waiting = (
-        "SELECT count(*) FROM pg_locks WHERE NOT granted"
-        if connection.vendor == "postgresql"
-        else "SELECT count(*) FROM information_schema.innodb_trx WHERE trx_state = 'LOCK WAIT'"
-    )
-    with connection.cursor() as cursor:
-        cursor.execute(waiting)
-        return bool(cursor.fetchone()[0])
 
 
 @pytest.mark.django_db(transaction=True)
@@ -132,12 +103,10 @@ def test_the_removal_looks_for_jobs_again_under_the_lock_of_the_row() -> None:
 
     def claim_after_the_lock(execute: Any, sql: str, *rest: Any) -> Any:
         found = execute(sql, *rest)
-        if not claimed and sql.startswith("SELECT") and "ojs_worker" in sql and reads_workers(sql):
+        locks = "FOR UPDATE" in sql or connection.vendor == "sqlite"
+        if not claimed and locks and sql.startswith("SELECT") and "ojs_worker" in sql:
             claimed.extend(claim())
         return found
-
-    def reads_workers(sql: str) -> bool:
-        return "FOR UPDATE" in sql or connection.vendor == "sqlite"
 
     claimed: list[Claimed] = []
     with connection.execute_wrapper(claim_after_the_lock):

@@ -1,0 +1,48 @@
+"""Another session of the application, and whether one waits for the lock of another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from django.db import connection, connections
+
+#: Seconds that a step may take; only a test that fails waits so long.
+PATIENCE = 60
+
+#: Seconds between two looks on MariaDB: what it shows is a tenth of a second old, and stays so
+#: while it is asked for.
+LOOK_INTERVAL = 0.2
+
+
+class Other:
+    """Another session of the application, that a test takes through its steps."""
+
+    def __init__(self) -> None:
+        self._pool = ThreadPoolExecutor(1)
+
+    def __enter__(self) -> Other:
+        return self
+
+    def __exit__(self, *failure: object) -> None:
+        self.do(connections.close_all).result(PATIENCE)
+        self._pool.shutdown()
+
+    def do(self, step: Callable[[], Any]) -> Future[Any]:
+        return self._pool.submit(step)
+
+
+def waits_for_a_lock() -> bool:
+    """Whether a session of this database waits for the lock of another one."""
+    waiting = (
+        "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid)"
+        " WHERE datname = current_database() AND NOT granted"
+        if connection.vendor == "postgresql"
+        else "SELECT count(*) FROM information_schema.innodb_trx"
+        " JOIN information_schema.processlist AS session ON session.id = trx_mysql_thread_id"
+        " WHERE session.db = DATABASE() AND trx_state = 'LOCK WAIT'"
+    )
+    with connection.cursor() as cursor:
+        cursor.execute(waiting)
+        return bool(cursor.fetchone()[0])
