@@ -8,12 +8,14 @@ from typing import Any
 
 from django.db import connection, connections
 
+from tests.worker.waiting import PAUSE, eventually
+
 #: Seconds that a step may take; only a test that fails waits so long.
 PATIENCE = 60
 
-#: Seconds between two looks on MariaDB: what it shows is a tenth of a second old, and stays so
-#: while it is asked for.
-LOOK_INTERVAL = 0.2
+#: Seconds between two looks. What MariaDB shows is a tenth of a second old, and stays so while it
+#: is asked for.
+_PAUSES = {"postgresql": PAUSE, "mysql": 0.2}
 
 
 class Other:
@@ -33,8 +35,19 @@ class Other:
         return self._pool.submit(step)
 
 
-def waits_for_a_lock() -> bool:
-    """Whether a session of this database waits for the lock of another one."""
+def until_one_waits(*steps: Future[Any]) -> None:
+    """Return when a session of this database waits for the lock of another one.
+
+    Or when one of the steps has ended, which then did not wait.
+    """
+    eventually(
+        lambda: _waits_for_a_lock() or any(step.done() for step in steps),
+        "a session waits for a lock",
+        pause=_PAUSES[connection.vendor],
+    )
+
+
+def _waits_for_a_lock() -> bool:
     waiting = (
         "SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid)"
         " WHERE datname = current_database() AND NOT granted"

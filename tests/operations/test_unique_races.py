@@ -20,9 +20,8 @@ from django_ojs.spec.errors import BackendError, Conflict, DuplicateJob
 from django_ojs.spec.states import TERMINAL
 from django_ojs.spec.unique_policy import UniquePolicy
 from tests.factories import envelope, held, is_duplicate, jobs, own_connections, read
-from tests.other_session import PATIENCE, Other, waits_for_a_lock
+from tests.other_session import PATIENCE, Other, until_one_waits
 from tests.testapp.models import Thing
-from tests.worker.waiting import eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -140,7 +139,7 @@ def test_the_second_waits_for_the_first_to_commit_and_wins_when_it_rolls_back(
         with suppress(KeyError), transaction.atomic():
             first = store(policy)
             second = other.do(lambda: store(policy))
-            eventually(waits_for_a_lock, "the second waits for the first")
+            until_one_waits()
             assert not second.done()
             if not commits:
                 raise KeyError
@@ -226,7 +225,7 @@ def test_an_old_snapshot_that_waited_for_the_key_sees_who_had_it(isolation: str)
         with transaction.atomic():
             first = store()
             waiting = other.do(second)
-            eventually(waits_for_a_lock, "the second waits for the first")
+            until_one_waits()
         response = waiting.result(PATIENCE)
     assert (response.id, is_duplicate(response)) == (first.id, True)
     assert jobs().count() == 1

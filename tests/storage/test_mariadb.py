@@ -35,9 +35,8 @@ from django_ojs.worker.job_log import JobLog
 from tests.databases import KIND
 from tests.factories import GENERATED, WORKER, active, envelope, own_connections, push, read
 from tests.http.api import Api, ApiResponse
-from tests.other_session import LOOK_INTERVAL, waits_for_a_lock
+from tests.other_session import until_one_waits
 from tests.worker.parts import run_of
-from tests.worker.waiting import eventually
 
 pytestmark = [pytest.mark.mariadb, pytest.mark.django_db(transaction=True)]
 
@@ -364,7 +363,7 @@ def test_a_deadlock_is_repeated_unless_the_transaction_is_the_callers(*, is_call
 
     def let_it_go_on() -> None:
         with own_connections():
-            eventually(waits_for_a_lock, "the first waits", pause=LOOK_INTERVAL)
+            until_one_waits()
             may_go_on.set()
 
     with ThreadPoolExecutor(2) as pool:

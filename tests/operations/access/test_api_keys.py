@@ -24,8 +24,7 @@ from django_ojs.spec.errors import (
 from django_ojs.spec.scopes import Scope, complete
 from django_ojs.storage import database
 from tests.cases import together
-from tests.other_session import PATIENCE, Other, waits_for_a_lock
-from tests.worker.waiting import eventually
+from tests.other_session import PATIENCE, Other, until_one_waits
 
 pytestmark = pytest.mark.django_db
 
@@ -185,7 +184,7 @@ def test_two_keys_of_one_principal_that_are_replaced_at_once_make_one_key() -> N
         with transaction.atomic():
             new, _ = api_keys.replace(old.prefix, latest_known=latest.prefix)
             second = other.do(lambda: api_keys.replace(latest.prefix, latest_known=latest.prefix))
-            eventually(lambda: second.done() or waits_for_a_lock(), "it waits or has ended")
+            until_one_waits(second)
         with pytest.raises(Conflict, match=f"replaced by {new.prefix}"):
             second.result(PATIENCE)
     assert ApiKey.objects.count() == 3

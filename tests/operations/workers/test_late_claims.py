@@ -15,8 +15,8 @@ from django_ojs.operations import fetch, queues
 from django_ojs.operations.workers import removal, rescue
 from django_ojs.storage.claims import Claimed
 from tests.factories import WORKER, jobs, push, read, worker
-from tests.other_session import LOOK_INTERVAL, PATIENCE, Other, waits_for_a_lock
-from tests.worker.waiting import eventually
+from tests.other_session import Other, until_one_waits
+from tests.worker.waiting import BOUND
 
 QUEUE = "late"
 
@@ -74,8 +74,8 @@ def test_a_rescue_leaves_a_worker_whose_claim_is_not_committed(way: str) -> None
     worker()
     with Other() as other, transaction.atomic():
         assert len(claim()) == 1
-        assert other.do(lambda: rescue.rescue([WORKER])).result(PATIENCE) == 0
-        assert other.do(Worker.primary.exists).result(PATIENCE)
+        assert other.do(lambda: rescue.rescue([WORKER])).result(BOUND) == 0
+        assert other.do(Worker.primary.exists).result(BOUND)
     assert rescue.rescue([WORKER]) == 1
     assert read(job.pk).state == "available"
     assert not Worker.primary.exists()
@@ -91,8 +91,8 @@ def test_a_claim_waits_for_a_removal_and_takes_no_job() -> None:
         with transaction.atomic():
             removal.remove(WORKER)
             late = other.do(claim)
-            eventually(waits_for_a_lock, "the claim waits", pause=LOOK_INTERVAL)
-        assert late.result(PATIENCE) == []
+            until_one_waits()
+        assert late.result(BOUND) == []
     assert jobs().get().state == "available"
 
 
