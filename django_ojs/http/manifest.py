@@ -1,11 +1,11 @@
 """The conformance manifest (http-binding §21, conformance §4). Tests check all it declares."""
 
 from typing import Any
-from urllib.parse import urlsplit
 
 from django_ojs.conf import settings
 from django_ojs.http import compression
 from django_ojs.http.headers import VERSION
+from django_ojs.spec import urls
 from django_ojs.storage import database
 from django_ojs.version import VERSION as PACKAGE_VERSION
 
@@ -30,7 +30,9 @@ EXPERIMENTAL: tuple[str, ...] = ("framework-adapters", "realtime")
 def manifest(base: str) -> dict[str, Any]:
     """Return the manifest of the API at `base`: an absolute URL that ends in /ojs."""
     limits = settings().limits
-    path = urlsplit(base).path
+    # Not the parser of the standard library, which raises ValueError for some hosts that a client
+    # may name and Django accepts.
+    _, _, path = urls.split(base)
     return {
         "specversion": VERSION,
         "ojs_version": VERSION,

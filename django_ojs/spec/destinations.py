@@ -79,7 +79,8 @@ def _url(value: object) -> str:
     if not isinstance(value, str):
         raise ValueError
     parts = urlsplit(value)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    # `port` raises ValueError for one above 65535.
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.port == 0:
         raise ValueError
     # A key in the URL would be logged; `api_key` is not.
     if parts.query or parts.fragment or parts.username or parts.password:

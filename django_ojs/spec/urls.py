@@ -2,6 +2,7 @@
 
 import re
 from dataclasses import dataclass
+from ipaddress import AddressValueError, IPv6Address
 from typing import Final
 
 _AUTHORITY: Final = re.compile(r"([A-Za-z0-9_.\-]+|\[[0-9A-Fa-f:.]+\])(?::([0-9]{1,5}))?").fullmatch
@@ -18,12 +19,36 @@ class Location:
 
 def locate(url: str, default_port: int = 443) -> Location | None:
     """Return where a URL leads, None for one without a host or with a user."""
-    # Not a general parser: two of them may read the same URL differently. Such URLs are refused.
-    rest = url.partition("://")[2]
-    cut = min((i for c in "/?#" if (i := rest.find(c)) >= 0), default=len(rest))
-    found = _AUTHORITY(rest[:cut])
+    # Not a general parser: two of them may read the same URL differently, and that of the standard
+    # library raises ValueError for some. Such URLs are refused.
+    _, authority, rest = split(url)
+    found = _AUTHORITY(authority)
     port = int(found[2] or default_port) if found is not None else 0
-    if found is None or not 0 < port < 65_536:
+    if found is None or not 0 < port < 65_536 or not _is_host(found[1]):
         return None
-    target = rest[cut:].partition("#")[0]
+    target = rest.partition("#")[0]
     return Location(found[1].lower(), port, target if target.startswith("/") else f"/{target}")
+
+
+def without_path(url: str) -> str:
+    """Return the origin of a URL, for those who must not see its path: it may hold a secret."""
+    scheme, authority, _ = split(url)
+    return f"{scheme}://{authority}/…"
+
+
+def split(url: str) -> tuple[str, str, str]:
+    """Return the scheme of a URL, its authority, and what follows that, for any text."""
+    scheme, _, rest = url.partition("://")
+    cut = min((i for c in "/?#" if (i := rest.find(c)) >= 0), default=len(rest))
+    return scheme, rest[:cut], rest[cut:]
+
+
+def _is_host(host: str) -> bool:
+    """Return whether a host in brackets is an IPv6 address, which alone stands in them."""
+    if not host.startswith("["):
+        return True
+    try:
+        IPv6Address(host[1:-1])
+    except AddressValueError:
+        return False
+    return True

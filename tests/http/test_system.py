@@ -47,6 +47,11 @@ class TestManifest:
         assert ends["manifest"] == "/jobs/ojs/manifest"
         assert ends["health"] == "/jobs/ojs/v1/health"
 
+    def test_a_host_that_the_standard_library_does_not_parse_is_no_error(self) -> None:
+        # Django accepts it where ALLOWED_HOSTS is ["*"].
+        ends = api.get("/ojs/manifest", HTTP_HOST="[e:.]").ok()["endpoints"]
+        assert ends["manifest"] == "/ojs/manifest"
+
     @pytest.mark.requirement("PL-005")
     def test_its_limits_are_those_of_the_settings(self, settings: Any) -> None:
         settings.OJS = settings.OJS | {

@@ -156,6 +156,8 @@ def test_the_name_of_a_lease_fits_whatever_the_alias() -> None:
         {"a": {}},
         {"a": {"url": "ftp://a"}},
         {"a": {"url": "http://key@a"}},
+        {"a": {"url": "http://[a:.]"}},
+        {"a": {"url": "http://a:99999"}},
         {"a": {"url": "http://a", "queue": ["x"]}},
         {"a": {"url": "http://a", "queues": "x"}},
         {"a": {"url": "http://a", "api_key": "line\nbreak"}},

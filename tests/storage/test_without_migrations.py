@@ -90,6 +90,8 @@ def test_a_project_tests_without_migrations(
             **process_environment,
             "PYTHONPATH": os.pathsep.join([str(ROOT), str(tmp_path)]),
             "DJANGO_SETTINGS_MODULE": "unmigrated",
+            # Plugins of this run, which the other project may not find.
+            "PYTEST_ADDOPTS": "",
         },
         capture_output=True,
         text=True,

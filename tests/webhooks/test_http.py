@@ -82,6 +82,9 @@ def test_the_secret_is_rotated() -> None:
         ({"url": "https://hooks.test:99999/"}, "url"),
         ({"url": "https://hooks.test:0/"}, "url"),
         ({"url": "https://?a=b"}, "url"),
+        # Python 3.11.4 and later raise for these.
+        ({"url": "https://[.e:.cF0e:]/"}, "url"),
+        ({"url": "https://[1:2]/"}, "url"),
         ({"url": "https:///a"}, "url"),
         ({"url": "https://hooks.test\\\\@10.0.0.1/"}, "url"),
         ({"events": None}, "events"),
@@ -102,6 +105,13 @@ def test_what_is_ill_formed_is_refused_by_name(values: dict[str, Any], field: st
     if error["message"] == "url must begin with https://":
         assert "WEBHOOK_HTTP" in error["hint"]
     assert not Webhook.primary.exists()
+
+
+def test_a_change_is_checked_as_a_creation_is() -> None:
+    path = f"{PATH}/{create()['id']}"
+    for url in ("https://[.e:.cF0e:]/", "https://?a=b"):
+        api.ask("PATCH", path, {"url": url}).error(400, "invalid_request", field="url")
+    assert api.get(path).ok()["url"] == GIVEN["url"]
 
 
 def test_events_that_are_not_recorded_are_not_supported() -> None:

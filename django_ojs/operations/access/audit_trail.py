@@ -10,7 +10,6 @@ from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import urlsplit
 
 from django.db.models import QuerySet
 from django.utils import timezone
@@ -139,12 +138,6 @@ def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
         else:
             found[f"{prefix}{name}"] = value
     return found
-
-
-def without_path(url: str) -> str:
-    """Return the origin of a URL: its path may hold a secret."""
-    parts = urlsplit(url)
-    return f"{parts.scheme}://{parts.netloc}/…"
 
 
 def entries() -> QuerySet[AuditEntry]:

@@ -22,7 +22,7 @@ from django_ojs.spec import addresses, times, webhooks
 from django_ojs.spec.envelope import check_queue, check_type
 from django_ojs.spec.errors import InvalidRequest, NotFound, UnsupportedFeature
 from django_ojs.spec.texts import Translatable as _
-from django_ojs.spec.urls import locate
+from django_ojs.spec.urls import locate, without_path
 from django_ojs.storage import database
 
 _SALT_BYTES = 32
@@ -111,7 +111,7 @@ def _shown(values: Mapping[str, Any]) -> dict[str, Any]:
     """Return what the audit trail shows of a webhook: of its URL no path, which may be secret."""
     names = ("events", "queues", "job_types", "active")
     shown = {name: values[name] for name in names if name in values}
-    return shown | ({"url": audit_trail.without_path(values["url"])} if values.get("url") else {})
+    return shown | ({"url": without_path(values["url"])} if values.get("url") else {})
 
 
 def remove(key: UUID, *, by: str = "") -> None:
@@ -135,7 +135,7 @@ def _remove_batch(key: UUID) -> bool:
     if len(keys) == database.BATCH:
         _rows().filter(pk=key).update(active=False)
         return False
-    audit_trail.record("webhook.removed", key, url=audit_trail.without_path(webhook.url))
+    audit_trail.record("webhook.removed", key, url=without_path(webhook.url))
     webhook.delete(using=database.alias())
     return True
 
