@@ -219,3 +219,15 @@ def test_no_value_is_a_500(operation: Operation) -> None:
                 response.close()
                 request_finished.connect(close_old_connections)
             transaction.set_rollback(True)
+
+
+def test_a_body_that_is_no_object_is_refused_by_every_operation() -> None:
+    found = [each for each in operations() if "requestBody" in each.content]
+    assert len(found) > 30
+    for operation in found:
+        name = re.search(r"{(\w+)}", operation.path)
+        path = operation.path.replace(name[0], real(operation.path)) if name else operation.path
+        for body in (b"[]", b'"x"', b"1", b"null"):
+            response = Client().generic(operation.method, path, body, JSON_TYPE)
+            assert response.status_code == 400, (operation.id, body, response.content)
+            assert response.json()["error"]["message"] == "the body must be a JSON object"

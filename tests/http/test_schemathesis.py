@@ -40,9 +40,9 @@ from tests.sizes import FULL
 pytestmark = [pytest.mark.slow, pytest.mark.sized, pytest.mark.once]
 
 SEED = int(os.environ.get("OJS_SCHEMATHESIS_SEED", "1"))
-EXAMPLES = int(os.environ.get("OJS_SCHEMATHESIS_EXAMPLES", "25" if FULL else "5"))
+EXAMPLES = int(os.environ.get("OJS_SCHEMATHESIS_EXAMPLES", "500" if FULL else "16"))
 #: At most so many of the cases that follow from the schema of an operation.
-CASES = 10**9 if FULL else 20
+CASES = 10**9 if FULL else 100
 
 
 def _remembered(generate: Callable[..., Any]) -> Callable[..., Any]:
@@ -217,7 +217,8 @@ else:
 
     @pytest.mark.timeout(900)
     @SCHEMA.parametrize()
-    @settings(deadline=None, suppress_health_check=list(HealthCheck))
+    # Said here as well: what a loaded profile of Hypothesis says goes before Schemathesis's own.
+    @settings(max_examples=EXAMPLES, deadline=None, suppress_health_check=list(HealthCheck))
     def test_every_response_is_as_described(
         case: Any, stored: Stored, made: list[bytes | None]
     ) -> None:
