@@ -19,8 +19,8 @@ from tests.http.api import JSON_TYPE, Api, ApiResponse, framed, stored
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 #: Refused in 0.4 ms in the median, 75 ms at most (10 MiB and one byte); the slowest that is stored
-#: takes 770 ms (a million values), all on PostgreSQL. These bounds are for a machine that has much
-#: else to do: quadratic work on a megabyte takes minutes.
+#: takes 770 ms (a million values), all on PostgreSQL. These are seconds of the processor, since a
+#: busy machine makes others wait for it: quadratic work on a megabyte takes minutes.
 REFUSED_WITHIN, STORED_WITHIN = 5, 20
 #: Of memory, for each byte of a body: Python's objects are larger than their text.
 FACTOR, FLOOR = 100, 16 * MIB
@@ -34,9 +34,9 @@ def send(abuse: Abuse, body: bytes) -> ApiResponse:
 @together("abuse", TABLE, ids=lambda abuse: abuse.name, undo=True)
 def test_the_error_names_what_is_wrong_and_nothing_is_stored(abuse: Abuse) -> None:
     body = abuse.make()
-    began = time.monotonic()
+    began = time.process_time()
     response = send(abuse, body)
-    took = time.monotonic() - began
+    took = time.process_time() - began
     if abuse.response == STORED:
         key = response.ok(201)["job"]["id"]
         assert api.info(key)["args"] == response["job"]["args"]
