@@ -305,7 +305,7 @@ def dumps_lists(lists: Sequence[list[Any]], *, exact_integers: bool) -> tuple[st
     except (TypeError, ValueError, RecursionError):
         raise InvalidPayload(_("a value cannot be written as JSON")) from None
     is_flat = text.count("[") == len(lists) + 1 and "{" not in text
-    if not (is_flat and text.isascii() and "\\u0000" not in text and not _has_long_integer(text)):
+    if not (is_flat and text.isascii() and "\\u0000" not in text and not has_long_integer(text)):
         try:
             measure(lists, exact_integers=exact_integers, depth=MAX_DEPTH + 1)
         except Refused:
@@ -351,7 +351,7 @@ def loads(
         value = json.loads(
             text,
             object_pairs_hook=pairs,
-            parse_int=_short_integer if _has_long_integer(text) else None,
+            parse_int=_short_integer if has_long_integer(text) else None,
         )
     except json.JSONDecodeError as error:
         # Its message is about the grammar and quotes nothing.
@@ -386,7 +386,7 @@ def loads_stored(text: str, *, exact_integers: bool = False) -> JSON:
     """
     if text == "{}":  # Most jobs have no meta and no options.
         return {}
-    if not _has_long_integer(text):
+    if not has_long_integer(text):
         return json.loads(text)  # type: ignore[no-any-return]  # json.loads returns Any
     return json.loads(  # type: ignore[no-any-return]  # json.loads returns Any
         text, parse_int=_stored_exact if exact_integers else _stored
@@ -400,7 +400,8 @@ def _decode(data: bytes) -> str:
         raise InvalidPayload(_("the document must be encoded as UTF-8")) from None
 
 
-def _has_long_integer(text: str) -> bool:
+def has_long_integer(text: str) -> bool:
+    """Whether a text may have an integer beyond the safe range: one of at least 16 digits."""
     # `measure` refuses a lone surrogate; here it only is not a digit.
     return _LONG_INTEGER in text.encode(errors="replace").translate(_ALIKE)
 
