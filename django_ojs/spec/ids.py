@@ -63,6 +63,12 @@ def many_numbers(count: int) -> list[int]:
     return [_with_version(number) for number in numbers]
 
 
+def text_of(number: int) -> str:
+    """Return the text of an id that is given as a number."""
+    digits = f"{number:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
+
+
 def parse_id(value: object, field: str = "id") -> UUID:
     """Return the UUID of a lowercase UUIDv7 string (or of a version 7 UUID).
 

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from django_ojs.conf import settings
 from django_ojs.http import backpressure, fields
 from django_ojs.http.access import Access
-from django_ojs.http.responses import json_response
+from django_ojs.http.responses import json_response, text_response
 from django_ojs.http.views.base import OJSView
 from django_ojs.models import Job
 from django_ojs.operations.activate import activate
@@ -131,9 +131,9 @@ class JobBatch(OJSView):
         stored = plain.store_alike(common, args, exact=True)
         if stored is None:
             return None
-        jobs = stored.render()
-        body = {"jobs": jobs, "count": len(jobs)}
-        return json_response(body, 201, backpressure.warning([common.queue]))
+        jobs = stored.texts()
+        text = f'{{"jobs":[{",".join(jobs)}],"count":{len(jobs)}}}'
+        return text_response(text, 201, backpressure.warning([common.queue]))
 
     def _push(self, request: Request, items: list[Any]) -> HttpResponse:
         wanted = []

@@ -1,7 +1,7 @@
 """The result of an enqueue: the job and its outcome."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -13,7 +13,7 @@ from django.db.models.base import ModelState
 from django.db.models.signals import ModelSignal, post_init, pre_init
 
 from django_ojs.models import Job
-from django_ojs.spec import retry_policy, times
+from django_ojs.spec import ids, json_text, retry_policy, times
 from django_ojs.spec.envelope import Envelope, options_of, render
 from django_ojs.spec.json import JSON
 from django_ojs.spec.rate_limit import Hold
@@ -24,6 +24,8 @@ from django_ojs.storage.dialects.rows import Stored
 _FIELDS = tuple(field.attname for field in Job._meta.concrete_fields)
 _CONTAINERS = (list, tuple, dict)
 _BLANK = dict.fromkeys(_FIELDS)
+#: The members of the JSON object that each job of a uniform batch has of its own, in their order.
+_OWN: Final = {"id": '"%s"', "args": "%s", "created_at": '"%s"', "enqueued_at": '"%s"'}
 
 
 class Outcome(StrEnum):
@@ -147,6 +149,8 @@ class UniformBatch:
     #: The ids, as numbers.
     ids: Sequence[int]
     args: Sequence[list[JSON]]
+    #: The arguments as the JSON of one array.
+    text: str
     #: The bytes of the arguments of each, and those of all else.
     sizes: Sequence[int]
     other_bytes: int
@@ -164,15 +168,30 @@ class UniformBatch:
             results.append(result)
         return results
 
-    def render(self) -> list[dict[str, JSON]]:
-        """Return the JSON object of each job, as `envelope.render` does of its model."""
-        first = render(self.results()[0].model())
-        objects = []
-        for index, (number, args) in enumerate(zip(self.ids, self.args, strict=True)):
-            at = times.format_timestamp(self.created_at + timedelta(microseconds=index))
-            own = {"id": str(UUID(int=number)), "args": args, "created_at": at, "enqueued_at": at}
-            objects.append(first | own)
-        return objects
+    def texts(self) -> list[str]:
+        """Return the text of the JSON object of each job, as `envelope.render` has its model."""
+        first = self.created_at
+        template = json_text.template(render(self.results()[0].model()), _OWN)
+        # One text for the jobs of a millisecond, of which the response has no parts.
+        moments: dict[int, str] = {}
+        texts = []
+        for index, (number, args) in enumerate(zip(self.ids, self._texts_of_args(), strict=True)):
+            millisecond = (first.microsecond + index) // 1000
+            if (at := moments.get(millisecond)) is None:
+                at = times.format_timestamp(first + timedelta(microseconds=index))
+                moments[millisecond] = at
+            texts.append(template % (ids.text_of(number), args, at, at))
+        return texts
+
+    def _texts_of_args(self) -> Iterator[str]:
+        text: str | bytes = self.text
+        if not self.text.isascii():
+            text = self.text.encode()  # The sizes are those of bytes.
+        start = 1
+        for size in self.sizes:
+            part = text[start : start + size]
+            yield part if isinstance(part, str) else part.decode()
+            start += size + 1
 
     def values(self, index: int) -> dict[str, Any]:
         """Return the attributes of the result for one job."""
