@@ -102,6 +102,18 @@ class EnqueuedJob:
         with database.using(self._alias):
             return _model(self.envelope, self.stored)
 
+    def render(self) -> dict[str, Any]:
+        """Return the JSON object of the model; not for a dropped job.
+
+        No model is made for it, and what the enqueue was given is not copied: who reads it must
+        not change it.
+        """
+        if self.row is not None:
+            return render(self.row)
+        assert self.envelope is not None, "a dropped job has no JSON object"
+        assert self.stored is not None
+        return render(_Shown(self.envelope, self.stored))
+
 
 #: The attributes that `_values` makes.
 _LATER: Final = frozenset(
@@ -170,8 +182,8 @@ class UniformBatch:
 
     def texts(self) -> list[str]:
         """Return the text of the JSON object of each job, as `envelope.render` has its model."""
-        first = self.created_at
-        template = json_text.template(render(self.results()[0].model()), _OWN)
+        first, values = self.created_at, self.values(0)
+        template = json_text.template(render(_Shown(values["envelope"], values["stored"])), _OWN)
         # One text for the jobs of a millisecond, of which the response has no parts.
         moments: dict[int, str] = {}
         texts = []
@@ -246,7 +258,28 @@ def as_stored(value: Any) -> Any:
     return value
 
 
+class _Shown:
+    """The attributes of a model that `render` reads."""
+
+    def __init__(self, envelope: Envelope, stored: Stored) -> None:
+        self.__dict__ = _BLANK | _columns(envelope, stored)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
 def _model(envelope: Envelope, stored: Stored) -> Job:
+    values = _columns(envelope, stored)
+    for name in ("args", "meta", "options"):
+        values[name] = as_stored(values[name])
+    if _has_listeners(pre_init) or _has_listeners(post_init):
+        return Job.from_db(database.alias(), _FIELDS, [values.get(name) for name in _FIELDS])
+    return _quick_model(values)
+
+
+def _columns(envelope: Envelope, stored: Stored) -> dict[str, Any]:
+    """Return the columns of a job that was stored; its arguments are those of the envelope."""
     options = options_of(envelope)
     # A relative time was made absolute when the job was stored.
     for name, given, absolute in (
@@ -255,15 +288,15 @@ def _model(envelope: Envelope, stored: Stored) -> Job:
     ):
         if given is not None and absolute is not None and name not in options:
             options[name] = times.format_timestamp(absolute)
-    values = {
+    return {
         "id": envelope.id,
         "type": envelope.type,
         "queue": envelope.queue,
         "state": str(stored.state),
         "priority": envelope.priority,
-        "args": as_stored(envelope.args),
-        "meta": as_stored(envelope.meta),
-        "options": as_stored(options),
+        "args": envelope.args,
+        "meta": envelope.meta,
+        "options": options,
         "attempt": 0,
         "max_attempts": (envelope.retry or retry_policy.DEFAULT).max_attempts,
         "returned": 0,
@@ -285,9 +318,6 @@ def _model(envelope: Envelope, stored: Stored) -> Job:
         "limit_hold": Hold.of(envelope.limit_key),
         "tenant_id": envelope.tenant_id,
     }
-    if _has_listeners(pre_init) or _has_listeners(post_init):
-        return Job.from_db(database.alias(), _FIELDS, [values.get(name) for name in _FIELDS])
-    return _quick_model(values)
 
 
 def _has_listeners(signal: ModelSignal) -> bool:
