@@ -39,13 +39,9 @@ class ApiKeyAuthentication(BaseAuthentication):
         if scheme.lower() != "bearer" or not token.startswith(api_keys.MARK):
             return None
         key = api_keys.find(token)
-        return _no_user(), Access(
-            name=f"{key.name} ({key.prefix})",
-            scopes=api_keys.scopes_of(key),
-            queues=frozenset(key.queues) or None,
-            identity=f"{API_KEY}{key.principal}",
-            producers=frozenset({key.name, key.principal}),
-        )
+        shown = f"{key.name} ({key.prefix})"
+        names = (key.name, key.principal)
+        return _no_user(), _access(shown, names, tuple(key.scopes), tuple(key.queues))
 
     def authenticate_header(self, request: Request) -> str:
         return CHALLENGE
@@ -91,6 +87,20 @@ def authentication_classes() -> list[type[BaseAuthentication]]:
     Raises ImproperlyConfigured for a path that does not name one.
     """
     return list(_imported(settings().http_authentication))
+
+
+@lru_cache(maxsize=128)
+def _access(
+    shown: str, names: tuple[str, str], scopes: tuple[str, ...], queues: tuple[str, ...]
+) -> Access:
+    """Return the access of a key, whose row was read; the next request finds what it made of it."""
+    return Access(
+        name=shown,
+        scopes=api_keys.known_scopes(scopes),
+        queues=frozenset(queues) or None,
+        identity=f"{API_KEY}{names[1]}",
+        producers=frozenset(names),
+    )
 
 
 def _no_user() -> Any:

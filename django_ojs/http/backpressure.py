@@ -3,6 +3,7 @@
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import replace
+from functools import lru_cache
 from typing import Final
 
 from django.http import HttpRequest
@@ -31,13 +32,24 @@ def push_options(
     of the types declare; where they differ, none does. A request that finds HTTP_WAITING_REQUESTS
     others waiting in this process does not wait.
     """
+    policy = _full_policy(request.META.get(_META), types)
+    if policy.wait is None:
+        return _over_http(policy, generated_ids, batch)
+    return _with_ids(policy, generated_ids, batch)
+
+
+def _with_ids(policy: PushOptions, generated_ids: bool, batch: bool) -> PushOptions:
     return replace(
-        _full_policy(request.META.get(_META), types),
+        policy,
         generated_ids=generated_ids,
         batch=batch,
         exact_bounds=True,
         has_transaction=False,
     )
+
+
+#: Without a wait there are few: each is made once.
+_over_http: Final = lru_cache(maxsize=32)(_with_ids)
 
 
 def _full_policy(given: str | None, types: Collection[str]) -> PushOptions:

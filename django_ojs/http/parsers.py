@@ -24,15 +24,15 @@ _BAD_CHUNKS: Final = "the body ended before its last chunk, or its chunks are il
 _NO_CHUNKS: Final = "the body came in chunks, which are not read here: send a Content-Length"
 
 
-def read_object(request: HttpRequest, *, required: bool) -> dict[str, Any]:
-    """Return the JSON object of a body; `{}` for an empty body that is not required.
+def read_object(request: HttpRequest, *, required: bool) -> tuple[dict[str, Any], int]:
+    """Return the JSON object of a body, and its bytes; `{}` for an empty body that is not required.
 
     Raises InvalidPayload (empty, not JSON), InvalidRequest (another content type, no object),
     UnsupportedCompression, PayloadTooLarge.
     """
     data = _read(request)
     if not data and not required:
-        return {}
+        return {}, 0
     if data and request.content_type not in MEDIA_TYPES:
         raise InvalidRequest.of(
             "Content-Type", "must be application/openjobspec+json or application/json"
@@ -42,7 +42,7 @@ def read_object(request: HttpRequest, *, required: bool) -> dict[str, Any]:
     value = json.loads(data, exact_integers=settings().exact_integers, max_depth=json.BODY_DEPTH)
     if not isinstance(value, dict):
         raise InvalidRequest("the body must be a JSON object")
-    return value
+    return value, len(data)
 
 
 def discard_rest(request: HttpRequest) -> None:

@@ -22,11 +22,22 @@ def json_response(
     Not DRF's Response: nothing is negotiated, and that class is rendered in three more steps.
     """
     try:
-        content = b"" if data is None else json.dumps(data).encode()
+        text = "" if data is None else json.dumps(data)
     except InvalidPayload as error:
-        # The server made this data: the client must not get a 400 for it.
-        raise RuntimeError("the response cannot be written as JSON") from error
-    return HttpResponse(content, status=status, content_type=MEDIA_TYPE, headers=headers)
+        raise unwritable() from error
+    return text_response(text, status, headers)
+
+
+def text_response(
+    text: str, status: int = 200, headers: Mapping[str, str] | None = None
+) -> HttpResponse:
+    """Return a response with the text of an object."""
+    return HttpResponse(text.encode(), status=status, content_type=MEDIA_TYPE, headers=headers)
+
+
+def unwritable() -> RuntimeError:
+    """Return the error for data of the server that is not JSON: no 400 of the client's."""
+    return RuntimeError("the response cannot be written as JSON")
 
 
 def timestamps(**moments: datetime | None) -> dict[str, str]:

@@ -40,15 +40,23 @@ _WEBHOOK = "v1/webhooks/subscriptions/<str:key>"
 _DELIVERY = "v1/webhooks/deliveries/<str:key>"
 
 urlpatterns: list[URLPattern] = [
+    # Those that are requested most come first: a path is compared with one pattern after the other.
+    route("v1/jobs", jobs.Jobs, "ojs-jobs"),
+    route("v1/jobs/batch", jobs.JobBatch, "ojs-jobs-batch"),
+    route("v1/workers/fetch", workers.Fetch, "ojs-fetch"),
+    route("v1/workers/ack", workers.Ack, "ojs-ack"),
+    route("v1/workers/nack", workers.Nack, "ojs-nack"),
+    route("v1/workers/heartbeat", workers.Beat, "ojs-heartbeat"),
+    route("v1/workers/beat", workers.Beat, "ojs-beat"),
+    route("v1/workers/progress", progress.WorkerProgress, "ojs-worker-progress"),
+    # The server
     route("manifest", system.ManifestView, "ojs-manifest"),
     route("v1/health", system.Health, "ojs-health"),
     route("v1/ready", system.Ready, "ojs-ready"),
     route("v1/openapi.json", openapi.OpenAPI, "ojs-openapi"),
     route("metrics", metrics.Metrics, "ojs-metrics"),
     unsupported,
-    # Jobs
-    route("v1/jobs", jobs.Jobs, "ojs-jobs"),
-    route("v1/jobs/batch", jobs.JobBatch, "ojs-jobs-batch"),
+    # One job
     route(_JOB, jobs.JobDetail, "ojs-job"),
     route(f"{_JOB}/activate", jobs.JobActivate, "ojs-job-activate"),
     route(f"{_JOB}/cancel", jobs.JobCancel, "ojs-job-cancel"),
@@ -59,13 +67,6 @@ urlpatterns: list[URLPattern] = [
     route(f"{_JOB}/history", history.JobHistory, "ojs-job-history"),
     route(f"{_JOB}/lineage", history.JobLineage, "ojs-job-lineage"),
     route(f"{_JOB}/checkpoint", checkpoint.JobCheckpoint, "ojs-job-checkpoint"),
-    # Workers
-    route("v1/workers/fetch", workers.Fetch, "ojs-fetch"),
-    route("v1/workers/ack", workers.Ack, "ojs-ack"),
-    route("v1/workers/nack", workers.Nack, "ojs-nack"),
-    route("v1/workers/heartbeat", workers.Beat, "ojs-heartbeat"),
-    route("v1/workers/beat", workers.Beat, "ojs-beat"),
-    route("v1/workers/progress", progress.WorkerProgress, "ojs-worker-progress"),
     # Queues
     route("v1/queues", queues.QueueList, "ojs-queues"),
     route(_QUEUE, queues.QueueDetail, "ojs-queue"),

@@ -377,7 +377,8 @@ def check_worker_id(worker_id: str | None) -> None:
 
 
 def _is_quiet(worker_id: str, principal: Principal) -> bool:
-    for known in raw_queries.rows(Worker, "id = %s", [worker_id]):
-        principal.check(known.owner)
-        return known.directive != Directive.RUNNING
+    columns = ("owner", "directive")
+    for owner, directive in raw_queries.values(Worker, columns, "id = %s", [worker_id]):
+        principal.check(owner)
+        return bool(directive != Directive.RUNNING)
     return False

@@ -145,23 +145,24 @@ def after_fetch(
     silence = max([settings().http_visibility_timeout, *leases]) // _MILLISECOND
     worker = Worker.primary.filter(pk=worker_id)
     dialect = database.dialect()
-    known = next(iter(raw_queries.rows(Worker, "id = %s", [worker_id], dialect.now)), None)
-    if known is None:
+    columns = ("owner", "beat_at", "seen_at", "dead_after_ms")
+    known = raw_queries.values(Worker, columns, "id = %s", [worker_id], more=(dialect.now,))
+    if not known:
         _register_fetching(worker_id, queues, silence, principal)
         return
-    read: Any = known
-    now = dialect.time(read.extra[0])
+    owner, beat_at, seen_at, dead_after_ms, now = known[0]
+    now = dialect.time(now)
     assert now is not None
-    if not principal.may_write(known.owner):
+    if not principal.may_write(owner):
         # Another principal has made it known since the claim was checked.
         return
-    if known.beat_at is None and leases:
-        silence = max(known.dead_after_ms, silence)
+    if beat_at is None and leases:
+        silence = max(dead_after_ms, silence)
         _update(worker, seen_at=Now(), dead_after_ms=silence, owner=principal.id)
     elif (
-        known.owner != principal.id
+        owner != principal.id
         # Not with every FETCH: a worker may poll many times a second.
-        or elapsed(known.seen_at, now) > known.dead_after_ms * _MILLISECOND / 10
+        or elapsed(seen_at, now) > dead_after_ms * _MILLISECOND / 10
     ):
         _update(worker, seen_at=Now(), owner=principal.id)
 

@@ -30,13 +30,22 @@ _last = 0
 
 def uuid7() -> UUID:
     """Return a new UUIDv7, greater than all earlier ones of this process."""
+    return UUID(int=_next())
+
+
+def new_text() -> str:
+    """Return the text of a new UUIDv7: an object of it costs more."""
+    return text_of(_next())
+
+
+def _next() -> int:
     global _last
     fresh = _fresh()
     with _lock:
         if fresh <= _last:
             fresh = _last + 1 + int.from_bytes(os.urandom(4), "big")
         _last = fresh
-    return _uuid(fresh)
+    return _with_version(fresh)
 
 
 def many(count: int) -> list[UUID]:
@@ -61,6 +70,12 @@ def many_numbers(count: int) -> list[int]:
             numbers.append(number)
         _last = number
     return [_with_version(number) for number in numbers]
+
+
+def text_of(number: int) -> str:
+    """Return the text of an id that is given as a number."""
+    digits = f"{number:032x}"
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
 
 def parse_id(value: object, field: str = "id") -> UUID:
@@ -107,10 +122,6 @@ def _fresh() -> int:
     milliseconds = time.time_ns() // 1_000_000
     # 80 bits, of which the upper 74 are taken.
     return (milliseconds << _RANDOM_BITS) | (int.from_bytes(os.urandom(10), "big") >> 6)
-
-
-def _uuid(number: int) -> UUID:
-    return UUID(int=_with_version(number))
 
 
 def _with_version(number: int) -> int:

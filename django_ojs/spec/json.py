@@ -58,6 +58,15 @@ _encode: Final = json.JSONEncoder(
 # expression takes 70 to 190 ms.
 _ALIKE: Final = bytes(0x30 if 0x30 <= byte <= 0x39 else 0x20 for byte in range(256))
 _LONG_INTEGER: Final = b"0" * 16
+# What may make a number infinite: an exponent, a long integer, or its name.
+_NOT_FINITE: Final = re.compile(r"\d[eE]|N|I").search
+_BRACKETS_ALIKE: Final = bytes.maketrans(b"{}", b"[]")
+_NO_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
+# Of a shorter text, `measure` is as fast.
+_SHORT: Final = 512
+#: Compact JSON of what was read from a text is at most so many times as long as the text: no string
+#: gets longer, and no number is longer than this.
+MOST_GROWTH: Final = 26
 # No 64-bit integer has more characters. Parsing thousands of digits takes quadratic time.
 _LONGEST: Final = 20
 
@@ -305,7 +314,7 @@ def dumps_lists(lists: Sequence[list[Any]], *, exact_integers: bool) -> tuple[st
     except (TypeError, ValueError, RecursionError):
         raise InvalidPayload(_("a value cannot be written as JSON")) from None
     is_flat = text.count("[") == len(lists) + 1 and "{" not in text
-    if not (is_flat and text.isascii() and "\\u0000" not in text and not _has_long_integer(text)):
+    if not (is_flat and text.isascii() and "\\u0000" not in text and not has_long_integer(text)):
         try:
             measure(lists, exact_integers=exact_integers, depth=MAX_DEPTH + 1)
         except Refused:
@@ -351,7 +360,7 @@ def loads(
         value = json.loads(
             text,
             object_pairs_hook=pairs,
-            parse_int=_short_integer if _has_long_integer(text) else None,
+            parse_int=_short_integer if has_long_integer(text) else None,
         )
     except json.JSONDecodeError as error:
         # Its message is about the grammar and quotes nothing.
@@ -369,12 +378,35 @@ def loads(
         ) from None
     if repeated:
         logger.warning("JSON with %d repeated names: the last value of each was taken", repeated)
+    if _is_harmless(text, max_depth):
+        return value  # type: ignore[no-any-return]  # json.loads returns Any
     try:
         measure(value, exact_integers=exact_integers, depth=max_depth)
     except Refused:
         found = explain(value, path, exact_integers=exact_integers, depth=max_depth)
         raise InvalidPayload(found or _("the document cannot be stored")) from None
-    return value  # type: ignore[no-any-return]  # json.loads returns Any
+    return value  # type: ignore[no-any-return]  # as above
+
+
+def _is_harmless(text: str, levels: int) -> bool:
+    """Whether a text that was read shows that `measure` accepts its value: most do.
+
+    The text is searched by a few calls, where `measure` visits each value. False where it has to.
+    """
+    # Without a backslash, strings are as they are written, and every second quote ends one.
+    if len(text) < _SHORT or "\\" in text or not text.isascii():
+        return False
+    parts = text.split('"')
+    outside = '"'.join(parts[::2])
+    if _NOT_FINITE(outside) or has_long_integer(outside):
+        return False
+    if len(text) > MAX_NAME and max(map(len, parts[1::2]), default=0) > MAX_NAME:
+        return False
+    # Each step removes the innermost level.
+    brackets = outside.encode().translate(_BRACKETS_ALIKE, _NO_BRACKETS)
+    while brackets and levels > 0:
+        brackets, levels = brackets.replace(b"[]", b""), levels - 1
+    return not brackets
 
 
 def loads_stored(text: str, *, exact_integers: bool = False) -> JSON:
@@ -386,7 +418,7 @@ def loads_stored(text: str, *, exact_integers: bool = False) -> JSON:
     """
     if text == "{}":  # Most jobs have no meta and no options.
         return {}
-    if not _has_long_integer(text):
+    if not has_long_integer(text):
         return json.loads(text)  # type: ignore[no-any-return]  # json.loads returns Any
     return json.loads(  # type: ignore[no-any-return]  # json.loads returns Any
         text, parse_int=_stored_exact if exact_integers else _stored
@@ -400,7 +432,8 @@ def _decode(data: bytes) -> str:
         raise InvalidPayload(_("the document must be encoded as UTF-8")) from None
 
 
-def _has_long_integer(text: str) -> bool:
+def has_long_integer(text: str) -> bool:
+    """Whether a text may have an integer beyond the safe range: one of at least 16 digits."""
     # `measure` refuses a lone surrogate; here it only is not a digit.
     return _LONG_INTEGER in text.encode(errors="replace").translate(_ALIKE)
 

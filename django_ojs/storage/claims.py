@@ -3,17 +3,19 @@
 Its JSON is parsed on access, because FETCH creates hundreds of them.
 """
 
+from collections import defaultdict
+from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from datetime import datetime, timedelta
 from functools import cached_property
 from typing import Any, Final
 from uuid import UUID
 
-from django_ojs.spec import envelope, json
+from django_ojs.spec import envelope, json, json_text
 from django_ojs.spec.checkpoint import SavedCheckpoint
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import State
-from django_ojs.spec.times import elapsed
+from django_ojs.spec.times import elapsed, format_timestamp
 
 
 class Claimed:
@@ -143,6 +145,67 @@ class Claimed:
     def envelope(self) -> dict[str, Any]:
         """Render the job as its OJS envelope."""
         return envelope.render(self, checkpoint=self.checkpoint)
+
+    def _shape(self) -> tuple[Any, ...] | None:
+        """Return what its JSON object is made of besides `_OWN`; None where it is made of more."""
+        if (
+            self.run > 1
+            or self._error is not None
+            or self._progress is not None
+            or self.workflow_id is not None
+            or self.checkpoint is not None
+        ):
+            return None
+        return (
+            self.type,
+            self.queue,
+            self._options,
+            self.priority,
+            self.attempt,
+            self.max_attempts,
+            self.timeout_ms,
+            self.expires_at,
+            self.activated_at,
+            self.started_at,
+        )
+
+
+#: The members of the JSON object that each job has of its own, in their order.
+_OWN: Final = {
+    "id": '"%s"',
+    "args": "%s",
+    "meta": "%s",
+    "created_at": '"%s"',
+    "enqueued_at": '"%s"',
+}
+
+
+def texts_of(jobs: Sequence[Claimed], render: Callable[[Claimed], dict[str, Any]]) -> list[str]:
+    """Return the text of the JSON object of each job, as `dumps` writes what `render` returns.
+
+    The jobs of a claim are alike: one of those that differ in `_OWN` only is rendered, and its text
+    filled with what the others have. Raises InvalidPayload for a stored value that is not JSON.
+    """
+    alike: defaultdict[tuple[Any, ...] | None, list[int]] = defaultdict(list)
+    for index, job in enumerate(jobs):
+        alike[job._shape()].append(index)
+    texts = [""] * len(jobs)
+    for shape, indexes in alike.items():
+        if shape is None or len(indexes) == 1:
+            for index in indexes:
+                texts[index] = json.dumps(render(jobs[index]))
+            continue
+        template = json_text.template(render(jobs[indexes[0]]), _OWN)
+        values = json_text.compact(
+            [text for index in indexes for text in (jobs[index]._args, jobs[index]._meta)]
+        )
+        for index, args, meta in zip(indexes, values[::2], values[1::2], strict=True):
+            job = jobs[index]
+            created = enqueued = format_timestamp(job.created_at)
+            if job.enqueued_at != job.created_at:
+                enqueued = format_timestamp(job.enqueued_at)
+            texts[index] = template % (job.id, args, meta, created, enqueued)
+    return texts
 
 
 #: The job whose handler runs here: the parent of the jobs that it enqueues.

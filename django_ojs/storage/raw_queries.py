@@ -21,19 +21,12 @@ _converters: Final = threading.local()
 _Converter = Callable[[Any, Any, Any], Any]
 
 
-def rows(model: type[M], where: str, values: Sequence[Any], *more: str) -> list[M]:
-    """Return the rows for which `where` holds, as instances of the model.
-
-    The expressions `more` are kept on each as `extra`, as the driver returns them.
-    """
+def rows(model: type[M], where: str, values: Sequence[Any]) -> list[M]:
+    """Return the rows for which `where` holds, as instances of the model."""
     alias = database.alias()
     names = _attributes(model)
-    made = []
-    for row in _select(model, names, where, values, *more, alias=alias):
-        made.append(model.from_db(alias, names, row[: len(names)]))
-        if more:
-            made[-1].extra = tuple(row[len(names) :])  # type: ignore[attr-defined]  # for the caller
-    return made
+    found = _select(model, names, where, values, alias=alias)
+    return [model.from_db(alias, names, row) for row in found]
 
 
 def values(
@@ -42,10 +35,14 @@ def values(
     where: str,
     parameters: Sequence[Any] = (),
     *,
+    more: Sequence[str] = (),
     using: str | None = None,
 ) -> list[list[Any]]:
-    """Return these columns of the rows for which `where` holds, as the model has their values."""
-    return _select(model, names, where, parameters, alias=using or database.alias())
+    """Return these columns of the rows for which `where` holds, as the model has their values.
+
+    After them come the expressions `more`, as the driver returns them.
+    """
+    return _select(model, names, where, parameters, *more, alias=using or database.alias())
 
 
 def _select(

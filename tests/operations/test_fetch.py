@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.db.models import F
@@ -12,7 +13,10 @@ from django.db.models.functions import Now
 from django_ojs.models.worker import Directive
 from django_ojs.operations import ack, beat, fail, fetch, queues
 from django_ojs.operations.workers import rescue
+from django_ojs.spec import envelope as rendering
+from django_ojs.spec import json
 from django_ojs.spec.errors import InvalidQueue, InvalidRequest, QueueNameTooLong
+from django_ojs.storage.claims import Claimed, texts_of
 from tests.cases import together
 from tests.factories import (
     BOOM,
@@ -20,6 +24,7 @@ from tests.factories import (
     WORKER,
     active,
     age,
+    held,
     hourly,
     in_state,
     jobs,
@@ -92,7 +97,7 @@ def test_jobs_come_in_the_order_in_which_they_became_available_not_were_created(
 def test_must_2_a_fetched_job_is_active_and_not_handed_out_again() -> None:
     job = active(queue="a")
     assert read(job.id).state == "active"
-    assert fetch.fetch(["a"], count=10) == []
+    assert fetch.fetch(["a", "b", "c"], count=10) == []
 
 
 @pytest.mark.requirement("CORE-5.3-6", "CORE-7.2-5", "CORE-7.2-6")
@@ -245,3 +250,53 @@ def test_what_cannot_be_fetched_is_refused_by_name(
 ) -> None:
     with pytest.raises(error, match=message):
         fetch.fetch(**({"queues": ["default"]} | arguments))
+
+
+#: What the text of a job in a response is made of, besides its own arguments, metadata and times.
+SHAPES: list[dict[str, Any]] = [
+    {},
+    {"priority": 5},
+    {"type": "other.type", "timeout_ms": 2_500},
+    {"retry": hourly(), "tags": ["100%", "%s"]},
+    {"extra": {"note": 'a "quoted" word, é'}},
+    {"expires_at": datetime(2100, 1, 1, tzinfo=UTC)},
+    {"visibility_timeout_ms": 5_000, "schema": "urn:x"},
+]
+VALUES: list[Any] = [
+    1, "x", "a, b: c", 'say "hi"', "back\\slash", "line\nbreak", "é😀", 1.5, 1e300, -0.0, 2**53 - 1,
+    [], {}, {"b": 1, "a": {"c": [None, True]}}, "%s %d", "\u2028", 1e-7, 10**15,
+]  # fmt: skip
+
+
+def test_the_texts_of_claimed_jobs_are_those_of_their_objects() -> None:
+    for number, value in enumerate(VALUES * 2):
+        meta = {"trace": str(number), "value": value} if number % 3 else {}
+        push(args=[value, number], meta=meta, queue="a", **SHAPES[number % len(SHAPES)])
+    for shape in SHAPES:
+        push(args=[shape.get("priority")], queue="a", **shape)
+    again = active(args=["again"], queue="b", retry=hourly(max_attempts=9))
+    fail.requeue(again.id, None, claim=held(again))
+    claimed = fetch.fetch(["a", "b"], count=200)
+    assert len(claimed) == len(VALUES) * 2 + len(SHAPES) + 1
+    rendered: list[UUID] = []
+
+    def render(job: Claimed) -> dict[str, Any]:
+        rendered.append(job.id)
+        return rendering.render(job)
+
+    texts = texts_of(claimed, render)
+    assert texts == [json.dumps(rendering.render(job)) for job in claimed]
+    # One of those that are alike, and each that has run before.
+    assert len(rendered) == len(set(rendered)) == len(SHAPES) + 1
+    assert again.id in rendered
+
+
+def test_jobs_with_more_of_their_own_are_rendered_each() -> None:
+    for job in [active(args=[number], queue=name) for number, name in enumerate("abc")]:
+        fail.fail(job.id, BOOM, claim=held(job))
+    jobs().update(state="available", due_at=None)
+    claimed = fetch.fetch(["a", "b", "c"], count=10)
+    assert len(claimed) == 3
+    rendered = [job.id for job in claimed]
+    texts = texts_of(claimed, lambda job: {"id": str(job.id), "rendered": rendered.index(job.id)})
+    assert [json.loads(text)["rendered"] for text in texts] == [0, 1, 2]  # type: ignore[call-overload,index]  # an object

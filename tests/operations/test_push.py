@@ -12,7 +12,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_ojs.operations import push as pushing
 from django_ojs.operations.push import PushOptions
-from django_ojs.spec import times
+from django_ojs.spec import json, times
 from django_ojs.spec.errors import DuplicateJob, InvalidQueue, InvalidRequest
 from django_ojs.spec.ids import uuid7
 from django_ojs.spec.retry_policy import RetryPolicy
@@ -175,7 +175,8 @@ def test_a_batch_mixes_states_and_each_job_keeps_what_is_its_own() -> None:
         envelope(args=["deadline"], expires_at=HOUR, timeout_ms=1),
         envelope(args=["fixed"], scheduled_at=LATER, visibility_timeout_ms=5),
     ]
-    stored = [job.model() for job in pushing.push_batch(envelopes)]
+    results = pushing.push_batch(envelopes)
+    stored = [job.model() for job in results]
     assert [job.state for job in stored] == [
         "available",
         "scheduled",
@@ -183,10 +184,11 @@ def test_a_batch_mixes_states_and_each_job_keeps_what_is_its_own() -> None:
         "available",
         "scheduled",
     ]
-    for sent, job in zip(envelopes, stored, strict=True):
+    for sent, job, result in zip(envelopes, stored, results, strict=True):
         again = read(job.pk)
         assert (again.args, again.priority, again.queue) == (sent.args, sent.priority, sent.queue)
         assert again.envelope() == job.envelope()
+        assert json.dumps(result.render()) == json.dumps(again.envelope())
         assert (again.timeout_ms, again.visibility_timeout_ms) == (
             sent.timeout_ms,
             sent.visibility_timeout_ms,

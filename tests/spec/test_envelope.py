@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_ojs.spec import envelope, errors, json
-from django_ojs.spec.envelope import Envelope, Limits
+from django_ojs.spec.envelope import Envelope, Limits, fields
 from django_ojs.spec.retry_policy import DEFAULT, RetryPolicy
 from tests.cases import together
 
@@ -243,6 +243,26 @@ def test_the_default_of_the_site_completes_a_partial_policy() -> None:
     assert envelope.parse(data, default_retry=site).retry is None  # PUSH applies it.
     partial = envelope.parse({**data, "retry": {"max_attempts": 2}}, default_retry=site)
     assert partial.retry == RetryPolicy(max_attempts=2, jitter=False)
+
+
+def test_a_policy_that_is_read_again_is_read_by_its_json_and_the_default() -> None:
+    data = {"type": "a", "args": []}
+
+    def read(policy: Any, default: RetryPolicy = RetryPolicy()) -> Any:  # noqa: B008  # it is frozen
+        return envelope.parse({**data, "retry": policy}, default_retry=default).retry
+
+    assert read({"max_attempts": 2}) == read({"max_attempts": 2}) == RetryPolicy(max_attempts=2)
+    other = RetryPolicy(max_attempts=2, jitter=False)
+    assert read({"max_attempts": 2}, RetryPolicy(jitter=False)) == other
+    assert read({"max_attempts": 1}).max_attempts == 1
+    for wrong in (True, 1.0):
+        with pytest.raises(errors.InvalidRetryPolicy):
+            read({"max_attempts": wrong})
+    kept = read({"max_attempts": 1, "x_own": True}).extra["x_own"]
+    assert (kept, read({"max_attempts": 1, "x_own": 1}).extra["x_own"]) == (True, 1)
+    for number in range(1_000):
+        assert read({"max_attempts": number}).max_attempts == number
+    assert len(fields._policies) <= fields._MOST_KNOWN
 
 
 def size_of(data: dict[str, Any]) -> int:

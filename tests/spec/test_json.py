@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json as standard
 import logging
 import time
 import uuid
@@ -11,7 +12,7 @@ from enum import Enum, IntEnum, StrEnum
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from django_ojs.spec import json
@@ -287,3 +288,58 @@ def test_lists_that_are_nested_too_deep_or_contain_themselves_are_refused() -> N
     for wrong in ([deepest], cycle):
         with pytest.raises(InvalidPayload):
             json.dumps_lists([[1], wrong], exact_integers=False)
+
+
+#: Longer than what is measured anyway.
+FILLER = "x" * 600
+
+
+@given(any_values, st.booleans(), st.integers(1, 8))
+@example({"a": "]["}, False, 3)
+@example(["]", ["]", ["]", ["]"]]]], False, 3)
+@example([[], [[]], [[[]]]], False, 4)
+@example({"a": float("inf")}, False, 5)
+@example({"a": float("nan")}, False, 5)
+@example({"a": -float("inf")}, False, 5)
+@example([2**53 - 1, -(2**53)], False, 5)
+@example([2**53 - 1, -(2**53)], True, 5)
+@example(["\0"], False, 5)
+@example(["\ud800"], False, 5)
+def test_a_long_text_is_read_or_refused_as_its_value_is_measured(
+    value: Any, exact: bool, depth: int
+) -> None:
+    document = [FILLER, value]
+    for ascii_only in (True, False):
+        try:
+            text = standard.dumps(document, ensure_ascii=ascii_only)
+        except (TypeError, ValueError, RecursionError):
+            return  # No text has this value.
+        read = standard.loads(text)
+        try:
+            json.measure(read, exact_integers=exact, depth=depth)
+        except json.Refused:
+            with pytest.raises(InvalidPayload):
+                json.loads(text, exact_integers=exact, max_depth=depth)
+        else:
+            assert repr(json.loads(text, exact_integers=exact, max_depth=depth)) == repr(read)
+
+
+@pytest.mark.parametrize("number", ["1e400", "-1E400", "1" + "0" * 400, "Infinity", "-Infinity"])
+def test_a_number_that_is_too_large_is_refused_in_a_long_text(number: str) -> None:
+    with pytest.raises(InvalidPayload):
+        json.loads(f'["{FILLER}", {number}]')
+
+
+def test_a_name_that_is_too_long_is_refused_in_a_plain_text() -> None:
+    assert json.loads(f'{{"{"n" * json.MAX_NAME}": "{FILLER}"}}')
+    with pytest.raises(InvalidPayload, match="longer than"):
+        json.loads(f'{{"{"n" * (json.MAX_NAME + 1)}": "{FILLER}"}}')
+
+
+def test_a_long_text_that_is_plain_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
+    def never(*args: Any, **options: Any) -> int:
+        raise AssertionError("the value was measured")
+
+    monkeypatch.setattr(json, "measure", never)
+    jobs = {"jobs": [{"type": "a.b", "args": [n, 1.5, "x", None]} for n in range(100)]}
+    assert json.loads(standard.dumps(jobs)) == jobs

@@ -28,6 +28,7 @@ from django_ojs.models.base import StoredModel
 from django_ojs.operations.access import audit_trail, known_names
 from django_ojs.operations.access.audit_trail import Actor
 from django_ojs.operations.backpressure import pressure_monitor
+from django_ojs.spec import json
 from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.scopes import Scope
 from django_ojs.storage import database, locations, replica, sums
@@ -56,6 +57,7 @@ class OJSView(APIView):
     _chosen: ExitStack | None = None
     #: Read once: the views of several databases look into it first.
     _body: dict[str, Any] | None = None
+    _body_bytes = 0
 
     #: What the `key` of the path identifies: the request is for the database that has it.
     located: ClassVar[type[StoredModel] | None] = None
@@ -167,8 +169,12 @@ class OJSView(APIView):
     def body(self, *, required: bool = True) -> dict[str, Any]:
         """Return the JSON object of the request; see `parsers.read_object`."""
         if self._body is None:
-            self._body = read_object(self.request._request, required=required)
+            self._body, self._body_bytes = read_object(self.request._request, required=required)
         return self._body
+
+    def body_fits(self, limit: int) -> bool:
+        """Whether no part of the body can be more than so many bytes of compact JSON."""
+        return self._body_bytes * json.MOST_GROWTH <= limit
 
     @property
     def access(self) -> Access:

@@ -10,7 +10,7 @@ from rest_framework.request import Request
 from django_ojs.conf import settings
 from django_ojs.http import backpressure, fields
 from django_ojs.http.access import Access
-from django_ojs.http.responses import json_response
+from django_ojs.http.responses import json_response, text_response
 from django_ojs.http.views.base import OJSView
 from django_ojs.models import Job
 from django_ojs.operations.activate import activate
@@ -21,7 +21,7 @@ from django_ojs.operations.info import info
 from django_ojs.operations.push import push, push_batch
 from django_ojs.spec import envelope, ids
 from django_ojs.spec.destinations import LOCAL
-from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.envelope import Envelope, Limits
 from django_ojs.spec.errors import InvalidRequest, JobNotFound, OJSError, PermissionDenied
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State, Trigger
@@ -75,7 +75,7 @@ class Jobs(OJSView):
 
     def post(self, request: Request) -> HttpResponse:
         data = self.body()
-        wanted = _read(data)
+        wanted = _read(data, _limits(self))
         check_access(wanted, self.access)
         self.make_known(queues=[wanted.queue], types=[wanted.type])
         lineage.find_roots([wanted], self.access.queues)
@@ -85,7 +85,7 @@ class Jobs(OJSView):
         job = push(wanted, options)
         if job.outcome is Outcome.DROPPED:  # It is no error (ojs-middleware §3.4).
             return json_response({"job": None, "dropped": True})
-        body: dict[str, Any] = {"job": envelope.render(job.model())}
+        body: dict[str, Any] = {"job": job.render()}
         headers = _warning([job])
         if job.outcome is Outcome.DUPLICATE:
             return json_response({**body, "deduplicated": True}, 200, headers)
@@ -116,7 +116,7 @@ class JobBatch(OJSView):
             return None
         values = settings()
         found = envelope.parse_alike(
-            items, default_retry=values.default_retry, limits=values.limits
+            items, default_retry=values.default_retry, limits=_limits(self)
         )
         if found is None:
             return None
@@ -131,15 +131,15 @@ class JobBatch(OJSView):
         stored = plain.store_alike(common, args, exact=True)
         if stored is None:
             return None
-        jobs = stored.render()
-        body = {"jobs": jobs, "count": len(jobs)}
-        return json_response(body, 201, backpressure.warning([common.queue]))
+        jobs = stored.texts()
+        text = f'{{"jobs":[{",".join(jobs)}],"count":{len(jobs)}}}'
+        return text_response(text, 201, backpressure.warning([common.queue]))
 
     def _push(self, request: Request, items: list[Any]) -> HttpResponse:
-        wanted = []
+        wanted, limits = [], _limits(self)
         for index, item in enumerate(items):
             try:
-                wanted.append(_read(item))
+                wanted.append(_read(item, limits))
                 check_access(wanted[-1], self.access)
             except OJSError as error:
                 raise error.with_details(index=index) from None
@@ -154,10 +154,7 @@ class JobBatch(OJSView):
             batch=True,
         )
         results = push_batch(wanted, options)
-        jobs = [
-            None if job.outcome is Outcome.DROPPED else envelope.render(job.model())
-            for job in results
-        ]
+        jobs = [None if job.outcome is Outcome.DROPPED else job.render() for job in results]
         body = {"jobs": jobs, "count": len(jobs) - jobs.count(None)}
         return json_response(body, 201, _warning(results))
 
@@ -224,6 +221,11 @@ def check_access(wanted: Envelope, access: Access) -> None:
         )
 
 
-def _read(data: Any) -> Envelope:
-    values = settings()
-    return envelope.parse(data, default_retry=values.default_retry, limits=values.limits)
+def _read(data: Any, limits: Limits | None) -> Envelope:
+    return envelope.parse(data, default_retry=settings().default_retry, limits=limits)
+
+
+def _limits(view: OJSView) -> Limits | None:
+    """Return the limits of the jobs in a body; None for a body in which none can be too large."""
+    limits = settings().limits
+    return None if view.body_fits(limits.envelope_bytes) else limits

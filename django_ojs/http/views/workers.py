@@ -7,11 +7,13 @@ from typing import Any
 from uuid import UUID
 
 from django.db import Error
+from django.http import HttpResponse
 from rest_framework.request import Request
 
 from django_ojs.conf import settings
 from django_ojs.http import fields, long_poll
 from django_ojs.http.access import Access
+from django_ojs.http.responses import text_response, unwritable
 from django_ojs.http.views.base import OJSView
 from django_ojs.http.views.jobs import JobView, job_id
 from django_ojs.models import Attempt, Job
@@ -22,13 +24,13 @@ from django_ojs.operations.fail import fail, requeue
 from django_ojs.operations.fetch import MAX_COUNT, check_pool, check_worker_id, fetch_remotely
 from django_ojs.operations.workflows import advance_after_commit
 from django_ojs.spec import envelope, ids, scheduling, times
-from django_ojs.spec.errors import InvalidRequest, PermissionDenied
+from django_ojs.spec.errors import InvalidPayload, InvalidRequest, PermissionDenied
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.scheduling import ALL, Pool, QueueOrder
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
 from django_ojs.storage import database, locations
-from django_ojs.storage.claims import Claimed
+from django_ojs.storage.claims import Claimed, texts_of
 from django_ojs.storage.transitions import Claim
 
 #: The longest wait of a FETCH: proxies cut idle connections.
@@ -43,7 +45,7 @@ class Fetch(OJSView):
 
     needs = {"POST": Scope.WORKER}
 
-    def post(self, request: Request) -> dict[str, Any]:
+    def post(self, request: Request) -> HttpResponse:
         """Claim jobs. `wait_ms` is how long to wait for the first one."""
         data = self.body()
         pool = fields.string(data, "pool")
@@ -74,10 +76,11 @@ class Fetch(OJSView):
                 pool=pool,
             )
 
-        def claim_and_render() -> list[dict[str, Any]]:
+        def claim_and_render() -> list[str]:
             return locations.first_result(lambda: _render_claimed(claim()))[1]
 
-        return {"jobs": long_poll.until(claim_and_render, wait / 1000)}
+        jobs = long_poll.until(claim_and_render, wait / 1000)
+        return text_response(f'{{"jobs":[{",".join(jobs)}]}}')
 
     def queues_of(self, data: dict[str, Any], pool: str | None) -> list[str]:
         """Return the queues of a FETCH; without any, those of its pool that the caller may use."""
@@ -256,16 +259,20 @@ def _queue_order(data: dict[str, Any], queues: Sequence[str]) -> QueueOrder:
     return scheduling.parse_order(weights, strategy, default=scheduling.STRICT)
 
 
-def _render_claimed(claimed: Sequence[Claimed]) -> list[dict[str, Any]]:
+def _render_claimed(claimed: Sequence[Claimed]) -> list[str]:
+    """Return the text of each job in the response."""
     # Most jobs have no earlier run.
     errors = Attempt.errors_of([job.id for job in claimed if job.run > 1])
-    found = [
-        envelope.render(job, errors=errors.get(job.id), checkpoint=job.checkpoint)
-        for job in claimed
-    ]
-    for shown in found:
+
+    def render(job: Claimed) -> dict[str, Any]:
+        shown = envelope.render(job, errors=errors.get(job.id), checkpoint=job.checkpoint)
         _add_delay(shown)
-    return found
+        return shown
+
+    try:
+        return texts_of(claimed, render)
+    except InvalidPayload as error:
+        raise unwritable() from error
 
 
 def _identity(job: Job) -> dict[str, Any]:

@@ -274,7 +274,12 @@ def _shown(key: ApiKey) -> dict[str, Any]:
 
 def scopes_of(key: ApiKey | stored.StoredKey) -> frozenset[Scope]:
     """Return a key's scopes, without those that this version does not know."""
-    return frozenset([_SCOPES[scope] for scope in key.scopes if scope in _SCOPES])
+    return known_scopes(key.scopes)
+
+
+def known_scopes(names: Iterable[str]) -> frozenset[Scope]:
+    """Return the scopes with these names, without those that this version does not know."""
+    return frozenset([_SCOPES[name] for name in names if name in _SCOPES])
 
 
 def checked_queues(names: Iterable[str]) -> list[str]:

@@ -128,6 +128,7 @@ def store_alike(
         common=common,
         ids=keys,
         args=args,
+        text=text,
         sizes=sizes,
         other_bytes=other_bytes,
         # A sum with a local time of the hour that clocks show twice is an hour off.

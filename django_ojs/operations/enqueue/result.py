@@ -1,7 +1,7 @@
 """The result of an enqueue: the job and its outcome."""
 
 import copy
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from enum import StrEnum
@@ -13,7 +13,7 @@ from django.db.models.base import ModelState
 from django.db.models.signals import ModelSignal, post_init, pre_init
 
 from django_ojs.models import Job
-from django_ojs.spec import retry_policy, times
+from django_ojs.spec import ids, json_text, retry_policy, times
 from django_ojs.spec.envelope import Envelope, options_of, render
 from django_ojs.spec.json import JSON
 from django_ojs.spec.rate_limit import Hold
@@ -24,6 +24,8 @@ from django_ojs.storage.dialects.rows import Stored
 _FIELDS = tuple(field.attname for field in Job._meta.concrete_fields)
 _CONTAINERS = (list, tuple, dict)
 _BLANK = dict.fromkeys(_FIELDS)
+#: The members of the JSON object that each job of a uniform batch has of its own, in their order.
+_OWN: Final = {"id": '"%s"', "args": "%s", "created_at": '"%s"', "enqueued_at": '"%s"'}
 
 
 class Outcome(StrEnum):
@@ -100,6 +102,18 @@ class EnqueuedJob:
         with database.using(self._alias):
             return _model(self.envelope, self.stored)
 
+    def render(self) -> dict[str, Any]:
+        """Return the JSON object of the model; not for a dropped job.
+
+        No model is made for it, and what the enqueue was given is not copied: who reads it must
+        not change it.
+        """
+        if self.row is not None:
+            return render(self.row)
+        assert self.envelope is not None, "a dropped job has no JSON object"
+        assert self.stored is not None
+        return render(_Shown(self.envelope, self.stored))
+
 
 #: The attributes that `_values` makes.
 _LATER: Final = frozenset(
@@ -147,6 +161,8 @@ class UniformBatch:
     #: The ids, as numbers.
     ids: Sequence[int]
     args: Sequence[list[JSON]]
+    #: The arguments as the JSON of one array.
+    text: str
     #: The bytes of the arguments of each, and those of all else.
     sizes: Sequence[int]
     other_bytes: int
@@ -164,15 +180,30 @@ class UniformBatch:
             results.append(result)
         return results
 
-    def render(self) -> list[dict[str, JSON]]:
-        """Return the JSON object of each job, as `envelope.render` does of its model."""
-        first = render(self.results()[0].model())
-        objects = []
-        for index, (number, args) in enumerate(zip(self.ids, self.args, strict=True)):
-            at = times.format_timestamp(self.created_at + timedelta(microseconds=index))
-            own = {"id": str(UUID(int=number)), "args": args, "created_at": at, "enqueued_at": at}
-            objects.append(first | own)
-        return objects
+    def texts(self) -> list[str]:
+        """Return the text of the JSON object of each job, as `envelope.render` has its model."""
+        first, values = self.created_at, self.values(0)
+        template = json_text.template(render(_Shown(values["envelope"], values["stored"])), _OWN)
+        # One text for the jobs of a millisecond, of which the response has no parts.
+        moments: dict[int, str] = {}
+        texts = []
+        for index, (number, args) in enumerate(zip(self.ids, self._texts_of_args(), strict=True)):
+            millisecond = (first.microsecond + index) // 1000
+            if (at := moments.get(millisecond)) is None:
+                at = times.format_timestamp(first + timedelta(microseconds=index))
+                moments[millisecond] = at
+            texts.append(template % (ids.text_of(number), args, at, at))
+        return texts
+
+    def _texts_of_args(self) -> Iterator[str]:
+        text: str | bytes = self.text
+        if not self.text.isascii():
+            text = self.text.encode()  # The sizes are those of bytes.
+        start = 1
+        for size in self.sizes:
+            part = text[start : start + size]
+            yield part if isinstance(part, str) else part.decode()
+            start += size + 1
 
     def values(self, index: int) -> dict[str, Any]:
         """Return the attributes of the result for one job."""
@@ -227,7 +258,28 @@ def as_stored(value: Any) -> Any:
     return value
 
 
+class _Shown:
+    """The attributes of a model that `render` reads."""
+
+    def __init__(self, envelope: Envelope, stored: Stored) -> None:
+        self.__dict__ = _BLANK | _columns(envelope, stored)
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any: ...
+
+
 def _model(envelope: Envelope, stored: Stored) -> Job:
+    values = _columns(envelope, stored)
+    for name in ("args", "meta", "options"):
+        values[name] = as_stored(values[name])
+    if _has_listeners(pre_init) or _has_listeners(post_init):
+        return Job.from_db(database.alias(), _FIELDS, [values.get(name) for name in _FIELDS])
+    return _quick_model(values)
+
+
+def _columns(envelope: Envelope, stored: Stored) -> dict[str, Any]:
+    """Return the columns of a job that was stored; its arguments are those of the envelope."""
     options = options_of(envelope)
     # A relative time was made absolute when the job was stored.
     for name, given, absolute in (
@@ -236,15 +288,15 @@ def _model(envelope: Envelope, stored: Stored) -> Job:
     ):
         if given is not None and absolute is not None and name not in options:
             options[name] = times.format_timestamp(absolute)
-    values = {
+    return {
         "id": envelope.id,
         "type": envelope.type,
         "queue": envelope.queue,
         "state": str(stored.state),
         "priority": envelope.priority,
-        "args": as_stored(envelope.args),
-        "meta": as_stored(envelope.meta),
-        "options": as_stored(options),
+        "args": envelope.args,
+        "meta": envelope.meta,
+        "options": options,
         "attempt": 0,
         "max_attempts": (envelope.retry or retry_policy.DEFAULT).max_attempts,
         "returned": 0,
@@ -266,9 +318,6 @@ def _model(envelope: Envelope, stored: Stored) -> Job:
         "limit_hold": Hold.of(envelope.limit_key),
         "tenant_id": envelope.tenant_id,
     }
-    if _has_listeners(pre_init) or _has_listeners(post_init):
-        return Job.from_db(database.alias(), _FIELDS, [values.get(name) for name in _FIELDS])
-    return _quick_model(values)
 
 
 def _has_listeners(signal: ModelSignal) -> bool:

@@ -17,6 +17,11 @@ from django_ojs.spec.texts import Translatable as _
 from django_ojs.spec.times import parse_duration, parse_when
 from django_ojs.spec.unique_policy import parse as parse_unique
 
+#: Policies that were read lately, by their JSON and the default: clients send few, with every job.
+_policies: Final[dict[tuple[str, retry_policy.RetryPolicy], retry_policy.RetryPolicy]] = {}
+_MOST_KNOWN: Final = 256
+_LONGEST_KNOWN: Final = 512
+
 
 def _as_given(value: Any, spelling: str, envelope: Envelope) -> Any:
     return value
@@ -46,7 +51,18 @@ def _when(value: Any, spelling: str, envelope: Envelope) -> Any:
 
 def _retry(value: Any, spelling: str, envelope: Envelope) -> Any:
     # `parse` has set the policy that completes a partial one.
-    return retry_policy.parse(value, default=envelope.retry or retry_policy.DEFAULT)
+    default = envelope.retry or retry_policy.DEFAULT
+    # Not by the value: 1 and True are equal.
+    text = repr(value)
+    if type(value) is not dict or len(text) > _LONGEST_KNOWN:
+        return retry_policy.parse(value, default=default)
+    known = _policies.get((text, default))
+    if known is None:
+        known = retry_policy.parse(value, default=default)
+        if len(_policies) >= _MOST_KNOWN:
+            _policies.clear()
+        _policies[text, default] = known
+    return known
 
 
 def _unique(value: Any, spelling: str, envelope: Envelope) -> Any:

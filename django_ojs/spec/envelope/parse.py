@@ -25,13 +25,13 @@ def parse(
     data: Mapping[str, Any],
     *,
     default_retry: RetryPolicy = DEFAULT,
-    limits: Limits = DEFAULT_LIMITS,
+    limits: Limits | None = DEFAULT_LIMITS,
 ) -> Envelope:
     """Return the envelope that a decoded JSON object describes; `validate` checks its values.
 
     `default_retry` completes a partial policy; without any, the envelope has none and PUSH applies
     the default. Raises InvalidRequest and its subclasses, and PayloadTooLarge: the size is that of
-    what the client sent.
+    what the client sent. `limits` None: what was sent is known to be small enough.
     """
     if not isinstance(data, Mapping):
         raise InvalidRequest(_("a job must be an object"))
@@ -61,12 +61,16 @@ def parse(
         _read_options(envelope, sources)
         if envelope.retry is default_retry:
             envelope.retry = None
-    check_size(data, limits)
+    if limits is not None:
+        check_size(data, limits)
     return envelope
 
 
 def parse_alike(
-    items: Sequence[Any], *, default_retry: RetryPolicy = DEFAULT, limits: Limits = DEFAULT_LIMITS
+    items: Sequence[Any],
+    *,
+    default_retry: RetryPolicy = DEFAULT,
+    limits: Limits | None = DEFAULT_LIMITS,
 ) -> tuple[Envelope, list[list[Any]]] | None:
     """Return the envelope that decoded jobs share, without arguments, and the arguments of each.
 
@@ -83,7 +87,8 @@ def parse_alike(
             if type(item["args"]) is not list:
                 return None
             all_args.append(item["args"])
-            check_size(item, limits)
+            if limits is not None:
+                check_size(item, limits)
         common = parse({**items[0], "args": []}, default_retry=default_retry, limits=limits)
     except (KeyError, OJSError):
         return None

@@ -1,0 +1,71 @@
+"""JSON texts made of texts: a response of many jobs decodes and encodes none of their values."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from django_ojs.spec.json import dumps, has_long_integer, loads_stored
+
+# A number that Python may write in another way than it is stored. "true", "false" and "null" have
+# an "e", but none after a digit.
+_REWRITTEN: Final = re.compile(r"[.E\t\r]|-0|\de").search
+
+
+def compact(texts: Sequence[str]) -> list[str]:
+    """Return what `dumps` writes for each of these values, as `loads_stored` reads them.
+
+    Databases return JSON with spaces between the values. Of most texts only these are removed,
+    which takes a tenth of the time of reading and writing them.
+    """
+    # All at once: one newline between two, which no stored text contains.
+    whole = _without_spaces("\n".join(texts))
+    if whole is not None:
+        found = whole.split("\n")
+        if len(found) == len(texts):
+            return found
+    return [_compact(text) for text in texts]
+
+
+def _compact(text: str) -> str:
+    found = _without_spaces(text)
+    return dumps(loads_stored(text)) if found is None or "\n" in found else found
+
+
+def _without_spaces(text: str) -> str | None:
+    """Return a text without the spaces outside of its strings; None where more would change.
+
+    A string without a backslash contains nothing that is written in two ways.
+    """
+    if "\\" in text:
+        return None
+    parts = text.split('"')
+    outside = '"'.join(parts[::2])  # every second part is a string
+    if _REWRITTEN(outside) or has_long_integer(outside):
+        return None
+    parts[::2] = outside.replace(" ", "").split('"')
+    return '"'.join(parts)
+
+
+def template(value: Mapping[str, Any], own: Mapping[str, str]) -> str:
+    """Return the text of an object with what `own` has for some members instead of their values.
+
+    That is a placeholder of the operator `%`; so per cent signs of the others are doubled.
+    """
+    members: list[str] = []
+    others: dict[str, Any] = {}
+    for name, each in value.items():
+        placeholder = own.get(name)
+        if placeholder is None:
+            others[name] = each
+            continue
+        if others:
+            members.append(_members(others))
+            others = {}
+        members.append(f'"{name}":{placeholder}')
+    if others:
+        members.append(_members(others))
+    return f"{{{','.join(members)}}}"
+
+
+def _members(value: dict[str, Any]) -> str:
+    return dumps(value)[1:-1].replace("%", "%%")
