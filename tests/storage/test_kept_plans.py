@@ -1,4 +1,4 @@
-"""A worker's session keeps the plan of its claims, where it can, and no claim depends on it."""
+"""A worker's session keeps plans where it can, and no claim or completion depends on it."""
 
 from __future__ import annotations
 
@@ -10,19 +10,23 @@ import pytest
 from django.db import OperationalError, connection, transaction
 from django.test.utils import CaptureQueriesContext
 
-from django_ojs.operations import fetch
+from django_ojs.operations import ack, fetch
 from django_ojs.storage.claims import Claimed
-from django_ojs.storage.dialects import postgresql
+from django_ojs.storage.dialects import kept_plans, postgresql
 from tests.factories import WORKER, jobs, push, push_many, worker
 from tests.other_session import PATIENCE, Other
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgresql]
 
 QUEUE = "kept"
+TEXT = "it's \"\\ %s 😀"
 
 
 @pytest.fixture(autouse=True)
-def _new_session() -> Iterator[None]:
+def _new_session(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    # No plan is old, and no statement slow, however busy the machine is.
+    monkeypatch.setattr(kept_plans, "LONGEST", 3600.0)
+    monkeypatch.setattr(kept_plans, "SLOW", 3600.0)
     # Another test may have put something on the connection that sees its statements.
     connection.close()
     worker()
@@ -39,6 +43,10 @@ def kept() -> dict[str, Any]:
     with connection.cursor() as cursor:
         cursor.execute("SELECT name, prepare_time FROM pg_prepared_statements")
         return dict(cursor.fetchall())
+
+
+def complete(claimed: list[Claimed], result: Any = None) -> set[Any]:
+    return ack.ack_batch(WORKER, [(job.id, job.run, result) for job in claimed])
 
 
 def execute(statement: str) -> None:
@@ -110,11 +118,6 @@ def test_a_session_behind_a_pooler_prepares_nothing(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_plan_is_made_again_when_it_is_old_or_was_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    from django_ojs.storage.dialects import kept_plans
-
-    monkeypatch.setattr(kept_plans, "LONGEST", 3600.0)
-    # Never slow, however busy the machine is.
-    monkeypatch.setattr(kept_plans, "SLOW", 3600.0)
     push_many(6, queue=QUEUE)
     claim()
     first = kept()
@@ -155,8 +158,6 @@ def test_a_claim_whose_statement_is_gone_is_planned_as_before(change: str) -> No
 
 
 def test_a_server_that_prepares_nothing_gets_plain_claims(monkeypatch: pytest.MonkeyPatch) -> None:
-    from django_ojs.storage.dialects import kept_plans
-
     original = kept_plans._prepared
     monkeypatch.setattr(
         kept_plans,
@@ -192,3 +193,45 @@ def test_a_new_session_prepares_again() -> None:
     assert not kept()
     assert len(claim()) == 1
     assert len(kept()) == 1
+
+
+def test_completions_have_a_plan_of_their_own_and_their_fence() -> None:
+    push_many(4, queue=QUEUE)
+    claimed = claim(4)
+    lost, taken, *held = claimed
+    jobs().filter(pk=lost.id).update(run=lost.run + 1)
+    jobs().filter(pk=taken.id).update(worker_id="another")
+    assert complete(claimed, {"text": TEXT}) == {job.id for job in held}
+    assert len(kept()) == 2
+    done = jobs().filter(state="completed")
+    assert {job.pk for job in done} == {job.id for job in held}
+    assert {job.result["text"] for job in done} == {TEXT}
+    assert complete(held) == set()
+    execute("DEALLOCATE ALL")
+    assert complete(claim(1)) == set()
+    push(queue=QUEUE)
+    assert len(complete(claim(1))) == 1
+
+
+def test_a_completion_in_a_transaction_prepares_nothing() -> None:
+    push(queue=QUEUE)
+    with transaction.atomic():
+        assert len(complete(claim())) == 1
+    assert not kept()
+
+
+def test_a_kept_plan_reads_no_table_from_end_to_end() -> None:
+    # So many pages that the planner would read them all, for the hundred jobs it expects.
+    push_many(1000, queue="other", args=["x" * 800])
+    push_many(2, queue=QUEUE)
+    execute("ANALYZE ojs_job")
+    complete(claim(1))
+    execute("SET plan_cache_mode = force_generic_plan")
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT name, parameter_types::text[] FROM pg_prepared_statements")
+        for name, types in cursor.fetchall():
+            values = ", ".join("'[]'" if each == "text" else "'1'" for each in types)
+            cursor.execute(f"EXPLAIN EXECUTE {name} ({values})")
+            plan = "\n".join(line for (line,) in cursor.fetchall())
+            assert "ojs_job_pkey" in plan
+            assert "Seq Scan on ojs_job" not in plan

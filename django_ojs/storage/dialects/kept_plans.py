@@ -1,10 +1,10 @@
-"""Statements whose plan the session of a worker keeps.
+"""Statements of a worker whose plan its session keeps: the claim and the completion of jobs.
 
 To plan the claim of one job takes the server as long as to execute it, and an idle worker claims
 twice a second. So a worker prepares the statement in its session. The plan is made for any values,
-which the statement must allow for. It is also for the size that the tables had: an empty one is
-read from end to end. So the first plan may not do that, and another one is made after some seconds,
-since the server makes one by itself when it has analysed a table.
+which the statement must allow for, and by indexes: for a table that was empty, or has some thousand
+rows, the planner reads the whole table, which may have grown since. For whatever else changes, it
+is made again after some seconds.
 
 Only the session that a connection always has can keep a plan. Behind a pooler each statement may
 come to another one; there, in a transaction, and where something wants to see the statement (see
@@ -31,9 +31,6 @@ from django_ojs.storage.dialects import direct
 LONGEST: Final = 5.0
 #: Seconds from which on a statement is slow: its plan may be that of a smaller table.
 SLOW: Final = 0.02
-
-#: Until the end of the message.
-_BY_INDEX: Final = b"SET LOCAL enable_seqscan = off; "
 
 _TYPES: Final = {str: "text", bool: "boolean", int: "bigint"}
 _PLACEHOLDER: Final = re.compile(r"%\((\w+)\)s")
@@ -80,7 +77,6 @@ def rows(
         name, prepare, execute = _prepared(
             statement, tuple(values), tuple(map(type, values.values()))
         )
-        prefix = b""
         planned_at = session.planned_at.get(name)
         now = time.monotonic()
         if planned_at is None or now - planned_at >= LONGEST:
@@ -89,9 +85,8 @@ def rows(
                 session.can_keep = False
                 return None
             session.planned_at[name] = now
-            prefix = _BY_INDEX
         query = direct.with_literals(link, execute, values.values())
-        result = direct.results(link, prefix + query)[-1]
+        result = direct.results(link, query)[-1]
         if result.status != pq.ExecStatus.TUPLES_OK:
             state = result.error_field(pq.DiagnosticField.SQLSTATE) or b""
             if state.decode() in _NOT_KEPT:
@@ -114,9 +109,10 @@ def _prepared(
     parameters = ", ".join(_TYPES[each] for each in types)
     name = f"ojs_{blake2b(f'{parameters} {text}'.encode(), digest_size=8).hexdigest()}"
     prepare = f"PREPARE {name} ({parameters}) AS {text}"
-    # Otherwise the server compares the plan with one for these values, which it makes to compare.
+    # Both until the end of this message. Without the second, the server compares the plan with one
+    # for these values, which it makes to compare.
     execute = (
-        "SET LOCAL plan_cache_mode = force_generic_plan; "
+        "SET LOCAL enable_seqscan = off; SET LOCAL plan_cache_mode = force_generic_plan; "
         f"EXECUTE {name} ({', '.join(['%s'] * len(names))})"
     )
     return name, prepare.encode(), execute

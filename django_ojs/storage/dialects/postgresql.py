@@ -234,7 +234,7 @@ class PostgreSQL(Dialect):
     admits_by_ticket = True
     keeps_subquery_order = True
     has_json_indexes = True
-    #: Whether the session of a worker may keep the plan of its claims.
+    #: Whether the session of a worker may keep plans.
     keeps_plans = True
 
     def with_capabilities(self, capabilities: Capabilities) -> Dialect:
@@ -499,6 +499,14 @@ class PostgreSQL(Dialect):
             cursor.execute(statement.format(**parts) if parts else statement, values)
             rows: list[tuple[Any, ...]] = cursor.fetchall()
             return rows
+
+    def complete(self, connection: BaseDatabaseWrapper, worker_id: str, finished: str) -> set[UUID]:
+        if self.keeps_plans:
+            values = {"worker_id": worker_id, "finished": finished}
+            rows = _kept_plans().rows(connection, self.sql["complete"], values)
+            if rows is not None:
+                return {key for (key,) in rows}
+        return super().complete(connection, worker_id, finished)
 
     def uuid(self, value: Any) -> UUID:
         return cast("UUID", value)
