@@ -8,7 +8,7 @@ statement takes the cursor.
 """
 
 import inspect
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from operator import is_
 from types import FunctionType
 from typing import Any, Final
@@ -59,7 +59,7 @@ def integer(connection: BaseDatabaseWrapper, statement: str, values: list[Value]
 
     The statement has a `%s` for each value, and no other per cent sign.
     """
-    link = _link(connection)
+    link = usable(connection)
     if link is None:
         return _by_cursor(connection, statement, values)  # type: ignore[no-any-return]  # a row of Any
     with connection.wrap_database_errors:
@@ -69,7 +69,7 @@ def integer(connection: BaseDatabaseWrapper, statement: str, values: list[Value]
 
 def text(connection: BaseDatabaseWrapper, statement: str, values: list[Value]) -> str | None:
     """Run a statement that returns one text, or NULL, and return that; see `integer`."""
-    link = _link(connection)
+    link = usable(connection)
     if link is None:
         return _by_cursor(connection, statement, values)  # type: ignore[no-any-return]  # a row of Any
     with connection.wrap_database_errors:
@@ -85,7 +85,7 @@ def _by_cursor(connection: BaseDatabaseWrapper, statement: str, values: list[Val
 
 def run(connection: BaseDatabaseWrapper, statement: str, values: list[Value]) -> None:
     """Run a statement that returns one row, which is not needed; see `integer`."""
-    link = _link(connection)
+    link = usable(connection)
     if link is None:
         with connection.cursor() as cursor:
             cursor.execute(statement, values)
@@ -94,7 +94,7 @@ def run(connection: BaseDatabaseWrapper, statement: str, values: list[Value]) ->
         _send(link, statement, values)
 
 
-def _link(connection: BaseDatabaseWrapper) -> "psycopg.Connection[Any] | None":
+def usable(connection: BaseDatabaseWrapper) -> "psycopg.Connection[Any] | None":
     """Return psycopg's connection, if a statement may be sent by it."""
     # As `cursor()` begins; it also raises inside an event loop.
     connection.close_if_health_check_failed()
@@ -158,8 +158,18 @@ def _is_of_django(function: Any) -> bool:
 
 
 def _send(link: "psycopg.Connection[Any]", statement: str, values: list[Value]) -> bytes | None:
-    server = link.pgconn
-    quote = pq.Escaping(server).escape_literal
+    (result,) = results(link, with_literals(link, statement, values))
+    if result.status != pq.ExecStatus.TUPLES_OK:
+        raise errors.error_from_result(result, encoding=link.info.encoding)
+    returned: bytes | None = result.get_value(0, 0)
+    return returned
+
+
+def with_literals(
+    link: "psycopg.Connection[Any]", statement: str, values: Iterable[Value]
+) -> bytes:
+    """Return a statement with its values, one for each `%s`, as literals."""
+    quote = pq.Escaping(link.pgconn).escape_literal
     literals = []
     for value in values:
         if isinstance(value, str):
@@ -167,14 +177,16 @@ def _send(link: "psycopg.Connection[Any]", statement: str, values: list[Value]) 
             literals.append(quote(text))
         else:
             literals.append(str(value).encode())
-    query = statement.encode() % tuple(literals)
+    return statement.encode() % tuple(literals)
+
+
+def results(link: "psycopg.Connection[Any]", query: bytes) -> "list[pq.abc.PGresult]":
+    """Send a query, which may be several statements, and return the result of each.
+
+    That of one that failed is the last one, and no error.
+    """
     with link.lock:
-        results = link.wait(_execute(server, query))
-    (result,) = results
-    if result.status != pq.ExecStatus.TUPLES_OK:
-        raise errors.error_from_result(result, encoding=link.info.encoding)
-    returned: bytes | None = result.get_value(0, 0)
-    return returned
+        return link.wait(_execute(link.pgconn, query))
 
 
 def _execute(server: "pq.abc.PGconn", query: bytes) -> Generator[Any, Any, Any]:

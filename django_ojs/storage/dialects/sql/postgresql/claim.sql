@@ -5,6 +5,9 @@
 --
 -- Of the locked jobs it claims as many as fit into the bytes that are left, from the best one on;
 -- the locks of the others end with the statement's transaction.
+--
+-- A plan that is kept (see kept_plans) is made for any number of jobs. {{first}} and {{end}} take that
+-- number from a query of at most {{most}}, so that the planner reads the index in its order.
 UPDATE ojs_job
 SET state = {after_fetch}, attempt = attempt + 1, run = run + 1, worker_id = %(worker_id)s,
     started_at = statement_timestamp(),
@@ -18,7 +21,7 @@ WHERE id = ANY(ARRAY(
         SELECT best.id, best.size, sum(best.size) OVER (
             ORDER BY best.priority DESC, best.enqueued_at, best.id ROWS UNBOUNDED PRECEDING
         ) AS total
-        FROM (
+        FROM ({{first}}
             SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size FROM ojs_job
             WHERE queue = %(queue)s AND state {before_fetch} AND limit_hold = 0 {{isolation}}
               AND (expires_at IS NULL OR expires_at > statement_timestamp())
@@ -27,9 +30,9 @@ WHERE id = ANY(ARRAY(
                                 AND (paused_at IS NOT NULL OR (NOT %(limits_checked)s AND (has_limit_keys
                                          OR jsonb_exists_any(config, ARRAY['concurrency', 'rate_limit', 'tenant_fairness'])))))
             ORDER BY priority DESC, enqueued_at, id
-            LIMIT %(limit)s
+            LIMIT {{most}}
             FOR UPDATE SKIP LOCKED
-        ) AS best
+        {{end}}) AS best
     ) AS sized
     WHERE (total <= %(max_bytes)s OR (%(at_least_one)s AND total = size)) {{registered}}
 ))

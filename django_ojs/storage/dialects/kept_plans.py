@@ -1,0 +1,118 @@
+"""Statements of a worker whose plan its session keeps: the claim and the completion of jobs.
+
+To plan the claim of one job takes the server as long as to execute it, and an idle worker claims
+twice a second. So a worker prepares the statement in its session. The plan is made for any values,
+which the statement must allow for, and by indexes: for a table that was empty, or has some thousand
+rows, the planner reads the whole table, which may have grown since. For whatever else changes, it
+is made again after some seconds.
+
+Only the session that a connection always has can keep a plan. Behind a pooler each statement may
+come to another one; there, in a transaction, and where something wants to see the statement (see
+`direct`), it is planned each time.
+"""
+
+import re
+import time
+from collections.abc import Mapping
+from functools import lru_cache
+from hashlib import blake2b
+from typing import Any, Final
+from weakref import WeakKeyDictionary
+
+import psycopg
+from django.db.backends.base.base import BaseDatabaseWrapper
+from psycopg import errors, pq
+from psycopg.adapt import Transformer
+from psycopg.types.datetime import TimestamptzLoader
+
+from django_ojs.storage.dialects import direct
+
+#: Seconds after which a plan is made again. That takes a thousandth of a core per second of these.
+LONGEST: Final = 5.0
+#: Seconds from which on a statement is slow: its plan may be that of a smaller table.
+SLOW: Final = 0.02
+
+_TYPES: Final = {str: "text", bool: "boolean", int: "bigint"}
+_PLACEHOLDER: Final = re.compile(r"%\((\w+)\)s")
+#: Nothing was executed: the session does not have the statement, or has it for other columns, or
+#: the server has no such setting.
+_NOT_KEPT: Final = frozenset(("26000", "0A000", "42704"))
+
+
+class _Session:
+    """What is known of the session of a connection."""
+
+    def __init__(self, link: "psycopg.Connection[Any]") -> None:
+        context = link.cursor()
+        # The driver reads the times, in C. Django's loader for them is Python.
+        context.adapters.register_loader("timestamptz", TimestamptzLoader)
+        self.read = Transformer(context)
+        self.planned_at: dict[str, float] = {}
+        # A pooler responds to the start-up packet itself, with an invented process id.
+        (found,) = direct.results(link, b"SELECT pg_backend_pid()")
+        pid = found.get_value(0, 0) if found.status == pq.ExecStatus.TUPLES_OK else None
+        self.can_keep = pid is not None and int(pid) == link.info.backend_pid
+
+
+_sessions: "Final[WeakKeyDictionary[psycopg.Connection[Any], _Session]]" = WeakKeyDictionary()
+
+
+def rows(
+    connection: BaseDatabaseWrapper, statement: str, values: Mapping[str, direct.Value]
+) -> list[tuple[Any, ...]] | None:
+    """Run a statement and return its rows; None if no session can keep its plan: nothing was run.
+
+    The statement has a `%(name)s` for values, and no other per cent sign. Its rows are read as
+    Django reads them, except for the times, which have the offset of the session.
+    """
+    link = direct.usable(connection)
+    if link is None or link.pgconn.transaction_status != pq.TransactionStatus.IDLE:
+        return None
+    with connection.wrap_database_errors:
+        session = _sessions.get(link)
+        if session is None:
+            session = _sessions[link] = _Session(link)
+        if not session.can_keep:
+            return None
+        name, prepare, execute = _prepared(
+            statement, tuple(values), tuple(map(type, values.values()))
+        )
+        planned_at = session.planned_at.get(name)
+        now = time.monotonic()
+        if planned_at is None or now - planned_at >= LONGEST:
+            again = b"" if planned_at is None else b"DEALLOCATE %s; " % name.encode()
+            if direct.results(link, again + prepare)[-1].status != pq.ExecStatus.COMMAND_OK:
+                session.can_keep = False
+                return None
+            session.planned_at[name] = now
+        query = direct.with_literals(link, execute, values.values())
+        result = direct.results(link, query)[-1]
+        if result.status != pq.ExecStatus.TUPLES_OK:
+            state = result.error_field(pq.DiagnosticField.SQLSTATE) or b""
+            if state.decode() in _NOT_KEPT:
+                session.can_keep = False
+                return None
+            raise errors.error_from_result(result, encoding=link.info.encoding)
+        if time.monotonic() - now >= SLOW:
+            session.planned_at[name] = float("-inf")
+        session.read.set_pgresult(result)
+        return session.read.load_rows(0, result.ntuples, tuple)
+
+
+@lru_cache(maxsize=64)
+def _prepared(
+    statement: str, names: tuple[str, ...], types: tuple[type, ...]
+) -> tuple[str, bytes, str]:
+    """Return the name of a prepared statement, and the texts that prepare and execute it."""
+    numbers = {name: f"${number}" for number, name in enumerate(names, start=1)}
+    text = _PLACEHOLDER.sub(lambda found: numbers[found[1]], statement)
+    parameters = ", ".join(_TYPES[each] for each in types)
+    name = f"ojs_{blake2b(f'{parameters} {text}'.encode(), digest_size=8).hexdigest()}"
+    prepare = f"PREPARE {name} ({parameters}) AS {text}"
+    # Both until the end of this message. Without the second, the server compares the plan with one
+    # for these values, which it makes to compare.
+    execute = (
+        "SET LOCAL enable_seqscan = off; SET LOCAL plan_cache_mode = force_generic_plan; "
+        f"EXECUTE {name} ({', '.join(['%s'] * len(names))})"
+    )
+    return name, prepare.encode(), execute
