@@ -15,6 +15,7 @@ _FOLDER: Final = files(__package__) / "sql"
 #: By vendor: the files of the schema, in the order in which they are run.
 FILES: Final = {
     "postgresql": (
+        "constraints",
         "checkpoints",
         "counts",
         "count_triggers",
@@ -75,6 +76,9 @@ _TRIGGER: Final = re.compile(r"^CREATE (?:OR REPLACE )?TRIGGER (?:IF NOT EXISTS 
 _INDEX: Final = re.compile(
     r",\s+ADD INDEX IF NOT EXISTS (?P<rest>(?P<name>\w+)\s+\((?:[^()]|\(\d+\))*\))"
 )
+#: A constraint that a statement of the files drops, and what a statement of Django creates.
+_DROPPED: Final = re.compile(r"DROP CONSTRAINT IF EXISTS (\w+)")
+_CREATED: Final = re.compile(r"(?:INDEX|ADD CONSTRAINT) [`\"](\w+)[`\"]")
 
 
 class RunSQLFiles(migrations.RunSQL):
@@ -91,8 +95,7 @@ class RunSQLFiles(migrations.RunSQL):
         if schema_editor.connection.vendor == self.vendor:
             # Not before: the settings say which.
             self.sql = tuple(_to_be_run(schema_editor.connection))
-            if self.vendor == "mysql":
-                _leave_out_indexes(schema_editor)
+            _leave_out(schema_editor)
             super().database_forwards(app_label, schema_editor, *states)
 
     def database_backwards(self, app_label: Any, schema_editor: Any, *states: Any) -> None:
@@ -171,14 +174,18 @@ def _to_be_run(connection: BaseDatabaseWrapper) -> list[str]:
     return _as_on_mysql(connection, made) if database.kind_of(connection) == "mysql" else made
 
 
-def _leave_out_indexes(schema_editor: Any) -> None:
-    """Let Django create no index that the files have: on MySQL it tries those of expressions."""
+def _leave_out(schema_editor: Any) -> None:
+    """Let Django create nothing after the files that they have themselves.
+
+    That is an index of an expression on MariaDB, which Django tries on MySQL too, and a constraint
+    that `constraints.sql` drops.
+    """
     text = " ".join(all_statements(schema_editor.connection))
-    names = {found["name"] for found in _INDEX.finditer(text)}
+    names = {found["name"] for found in _INDEX.finditer(text)} | set(_DROPPED.findall(text))
     schema_editor.deferred_sql[:] = [
         each
         for each in schema_editor.deferred_sql
-        if not names.intersection(re.findall(r"INDEX `(\w+)`", str(each)))
+        if not names.intersection(_CREATED.findall(str(each)))
     ]
 
 

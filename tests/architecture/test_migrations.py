@@ -77,7 +77,8 @@ def test_the_sql_of_the_schema_names_the_states_of_the_transition_table() -> Non
         if (found := states_in(path.read_text()))
     }
     triggers = {f"{vendor}/limit_triggers.sql" for vendor in ("mariadb", "postgresql", "sqlite")}
-    assert set(named) == {"postgresql/admission.sql", "postgresql/push.sql", *triggers}
+    constraints = "postgresql/constraints.sql"
+    assert set(named) == {"postgresql/admission.sql", constraints, "postgresql/push.sql", *triggers}
     # What a job leaves by which another job of its limit key may start, unless it is rescheduled.
     under_limit = {State.ACTIVE, *sources(Trigger.FETCH, State.ACTIVE), State.SCHEDULED}
     assert sources(Trigger.RESCHEDULE, State.SCHEDULED) == sources(Trigger.FETCH, State.ACTIVE)

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from django.db import DataError, IntegrityError, connection, transaction
+from django.db import DataError, IntegrityError, connection, models, transaction
 
 from django_ojs.models import Attempt, Job, Lease, Queue, Worker
 from django_ojs.operations import queues
+from django_ojs.spec.states import State
 from django_ojs.storage.figures import counts
 from tests.cases import together
 from tests.factories import active, in_state, push, worker
@@ -36,7 +37,10 @@ VIOLATIONS = [
     ("ojs_job_dead_letter", "completed", "dead_letter = true"),
     ("ojs_job_dead_letter", "available", "dead_letter = true"),
 ]
-NEVER_NEGATIVE = ["attempt", "max_attempts", "returned", "run", "timeout_ms"]
+NEVER_NEGATIVE = [
+    *("attempt", "max_attempts", "returned", "lost_with_others", "run", "limit_hold"),
+    *("timeout_ms", "visibility_timeout_ms", "lease_ms"),
+]
 #: MariaDB says that the number does not fit into the type of the column.
 NEGATIVE = DataError if connection.vendor == "mysql" else IntegrityError
 ALWAYS_THERE = ["type", "queue", "state", "priority", "args", "meta", "options", "created_at"]
@@ -77,6 +81,80 @@ def test_what_is_counted_is_never_negative(column: str) -> None:
     job = push()
     with pytest.raises(NEGATIVE, match=column):
         change(job.pk, f"{column} = -1")
+
+
+def test_every_column_that_is_never_negative_is_tried() -> None:
+    positive = (
+        models.PositiveSmallIntegerField,
+        models.PositiveIntegerField,
+        models.PositiveBigIntegerField,
+    )
+    found = [field.name for field in Job._meta.concrete_fields if isinstance(field, positive)]
+    assert sorted(found) == sorted(NEVER_NEGATIVE)
+
+
+#: What an error of PostgreSQL says, or None.
+BROKEN = """
+CREATE FUNCTION pg_temp.broken({parameters}) RETURNS text LANGUAGE plpgsql AS $$
+DECLARE name text;
+BEGIN
+    PERFORM ojs_job_is_valid({names});
+    RETURN NULL;
+EXCEPTION WHEN check_violation THEN
+    GET STACKED DIAGNOSTICS name = CONSTRAINT_NAME;
+    RETURN name;
+END $$
+"""
+
+
+@pytest.mark.postgresql
+def test_postgresql_keeps_the_constraints_of_the_model_as_one() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint"
+            " WHERE conrelid = 'ojs_job'::regclass AND contype = 'c'"
+        )
+        ((name, definition),) = cursor.fetchall()
+        assert name == "ojs_job_is_valid"
+        cursor.execute("SELECT proargnames FROM pg_proc WHERE proname = 'ojs_job_is_valid'")
+        ((parameters,),) = cursor.fetchall()
+    # Each column is the argument of its own name.
+    assert definition == f"CHECK (ojs_job_is_valid({', '.join(parameters)}))"
+
+
+@pytest.mark.postgresql
+def test_it_refuses_what_the_constraints_of_the_model_refuse_and_nothing_else() -> None:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT proargnames, pg_get_function_identity_arguments(oid) FROM pg_proc"
+            " WHERE proname = 'ojs_job_is_valid'"
+        )
+        ((names, parameters),) = cursor.fetchall()
+        cursor.execute(BROKEN.format(parameters=parameters, names=", ".join(names)))
+        editor = connection.schema_editor(collect_sql=True)
+        conditions = {
+            constraint.name: constraint._get_check_sql(Job, editor)
+            for constraint in Job._meta.constraints
+        }
+        refused = ", ".join(
+            f"CASE WHEN NOT {condition} THEN '{name}' END" for name, condition in conditions.items()
+        )
+        times = ("due_at", "started_at", "lease_until", "finished_at")
+        cursor.execute(
+            f"SELECT pg_temp.broken({', '.join(names)}), array_remove(ARRAY[{refused}], NULL) FROM"
+            " (SELECT 0 AS attempt, 0 AS max_attempts, 0 AS returned, 0 AS lost_with_others,"
+            " 0 AS run, 0::smallint AS limit_hold, NULL::bigint AS timeout_ms,"
+            " NULL::bigint AS visibility_timeout_ms, NULL::bigint AS lease_ms) AS numbers,"
+            " unnest(%s::varchar[]) AS state, unnest(%s::smallint[]) AS priority,"
+            " unnest(ARRAY[true, false]) AS dead_letter, "
+            + ", ".join(f"unnest(ARRAY[now(), NULL]) AS {name}" for name in times),
+            [[*State, "done", ""], [-101, -100, 0, 100, 101]],
+        )
+        found = cursor.fetchall()
+    assert len(found) == 10 * 5 * 2 * 2 ** len(times)
+    for broken, of_model in found:
+        assert broken in of_model if of_model else broken is None
+    assert {broken for broken, _ in found} == {None, *conditions}
 
 
 @together("column", ALWAYS_THERE, undo=True)

@@ -51,7 +51,7 @@ _SQL = load_all(
     **{
         name: f"{{{name}}}"
         for name in (
-            *("calls", "channel", "column", "index", "named", "on_conflict", "where_admitted"),
+            *("calls", "channel", "column", "index", "on_conflict", "others", "where_admitted"),
             *("how", "slots"),
         )
     },
@@ -134,35 +134,49 @@ def _stored(key: UUID, state: str, created: int, queued: int | None, *others: An
     return Stored(key, state, created_at, _time(queued), *others)
 
 
+#: The other arguments of both procedures, in order, and the defaults as SQL. They are written out:
+#: PostgreSQL parses the defaults of a procedure again for each call, which takes it longer.
+_DEFAULTS = {
+    "priority": "0",
+    "meta": "'{}'",
+    "options": "'{}'",
+    "timeout_ms": "NULL",
+    "visibility_timeout_ms": "NULL",
+    "parent_id": "NULL",
+    "new": "true",
+    "alone": "NULL",
+}
+
+
 def _push_arguments(job: Envelope) -> tuple[list[Any], dict[str, Any]]:
-    """Return the arguments of `ojs_push`: by position the required ones, by name the others."""
+    """Return the arguments of `ojs_push`: what it needs, and others that are not the default."""
     args = json.dumps(job.args)
-    more, text = _named_arguments(job)
+    more, text = _other_arguments(job)
     text += args
     size = len(text) if text.isascii() else len(text.encode())
     attempts = (job.retry or retry_policy.DEFAULT).max_attempts
     return [str(job.id), job.type, job.queue, args, size, attempts], more
 
 
-def _named_arguments(job: Envelope) -> tuple[dict[str, Any], str]:
-    """Return the named arguments of both procedures, and the text of all but `args`, for its size.
+def _other_arguments(job: Envelope) -> tuple[dict[str, Any], str]:
+    """Return the other arguments of both procedures, and the text of all but `args`, for its size.
 
-    Those that are the default are left out.
+    Those that are the default are left out. They are in the order of `_DEFAULTS`.
     """
     more: dict[str, Any] = {}
+    meta = options = "{}"
     if job.priority:
         more["priority"] = job.priority
+    if job.meta:
+        more["meta"] = meta = json.dumps(job.meta)
+    if found := options_of(job):
+        more["options"] = options = json.dumps(found)
     if job.timeout_ms:
         more["timeout_ms"] = job.timeout_ms
     if job.visibility_timeout_ms:
         more["visibility_timeout_ms"] = job.visibility_timeout_ms
     if job.parent_id is not None:
         more["parent_id"] = str(job.parent_id)
-    meta = options = "{}"
-    if job.meta:
-        more["meta"] = meta = json.dumps(job.meta)
-    if found := options_of(job):
-        more["options"] = options = json.dumps(found)
     return more, f"{job.type}{job.queue}{meta}{options}"
 
 
@@ -199,9 +213,15 @@ def _array(values: Sequence[str]) -> str:
 
 
 @cache
-def _push_statement(name: str, *named: str) -> str:
+def _push_statement(name: str, *given: str) -> str:
+    """Return the call of a procedure; `given` are the arguments that are not the default."""
+    others = [
+        "%s" if argument in given else default
+        for argument, default in _DEFAULTS.items()
+        if argument != "new" or name == "push_job"
+    ]
     template = _SQL["push_jobs"] if name == "push_jobs" else _SQL["push_job"]
-    return template.format(named="".join([f", {name} => %s" for name in named]))
+    return template.format(others=", ".join(others))
 
 
 def _admission_arguments(envelopes: Sequence[Envelope], text: str) -> list[list[Any]]:
@@ -320,7 +340,7 @@ class PostgreSQL(Dialect):
         *,
         only_if_admitted: bool,
     ) -> tuple[datetime | None, int]:
-        more, text = _named_arguments(common)
+        more, text = _other_arguments(common)
         if only_if_admitted:
             more["alone"] = _is_whole_transaction(connection)
         others = len(text) if text.isascii() else len(text.encode())

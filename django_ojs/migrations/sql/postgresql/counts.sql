@@ -45,6 +45,17 @@ CREATE OR REPLACE TRIGGER ojs_count_leave_out BEFORE INSERT ON ojs_count FOR EAC
     WHEN (coalesce(current_setting('ojs.counting', true), '') <> 'on')
     EXECUTE FUNCTION ojs_count_leave_out();
 
-CREATE OR REPLACE TRIGGER ojs_count_leave_out BEFORE INSERT ON ojs_count_change FOR EACH ROW
-    WHEN (pg_trigger_depth() = 0 AND coalesce(current_setting('ojs.counting', true), '') <> 'on')
-    EXECUTE FUNCTION ojs_count_leave_out();
+-- Here without WHEN, whose condition is parsed again for each statement that changes jobs.
+CREATE OR REPLACE FUNCTION ojs_count_change_leave_out() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    -- 1: no trigger inserts the row but the statement itself. What is never evaluated is not parsed.
+    IF pg_trigger_depth() = 1 THEN
+        IF coalesce(current_setting('ojs.counting', true), '') <> 'on' THEN
+            RETURN NULL;
+        END IF;
+    END IF;
+    RETURN NEW;
+END $$;
+
+CREATE OR REPLACE TRIGGER ojs_count_leave_out BEFORE INSERT ON ojs_count_change
+    FOR EACH ROW EXECUTE FUNCTION ojs_count_change_leave_out();

@@ -42,3 +42,7 @@ DROP TABLE ojs_count_change;
 DROP TABLE ojs_count;
 
 DROP FUNCTION IF EXISTS ojs_count_leave_out;
+
+DROP FUNCTION IF EXISTS ojs_count_change_leave_out;
+
+DROP FUNCTION IF EXISTS ojs_job_is_valid CASCADE;

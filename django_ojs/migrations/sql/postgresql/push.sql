@@ -1,8 +1,8 @@
 -- PUSH of one available job, as a procedure: a session plans its INSERT once, not with each job.
 --
 -- It is called, not selected, because some poolers send a SELECT to a replica. Arguments that are
--- the default can be left out. `stored_at` is in microseconds since 1970; NULL: the job was not
--- stored, because its id is taken or because ojs_admit did not admit it.
+-- the default can be left out, which takes longer. `stored_at` is in microseconds since 1970; NULL:
+-- the job was not stored, because its id is taken or because ojs_admit did not admit it.
 --
 -- `new`: the id was generated and cannot be taken. `alone`: NULL skips the admission; otherwise
 -- whether the statement is a transaction of its own (see ojs_admit).
@@ -16,15 +16,17 @@ CREATE OR REPLACE PROCEDURE ojs_push(
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    admitted boolean := true;
+    admitted boolean;
 BEGIN
-    IF alone THEN
-        admitted := ojs_admit(queue, 1, size_bytes, true);
-    ELSIF NOT alone THEN
-        admitted := ojs_admit_all(ARRAY[queue], ARRAY[1::bigint], ARRAY[size_bytes], false);
-    END IF;
-    IF NOT admitted THEN
-        RETURN;
+    IF alone IS NOT NULL THEN
+        IF alone THEN
+            admitted := ojs_admit(queue, 1, size_bytes, true);
+        ELSE
+            admitted := ojs_admit_all(ARRAY[queue], ARRAY[1::bigint], ARRAY[size_bytes], false);
+        END IF;
+        IF NOT admitted THEN
+            RETURN;
+        END IF;
     END IF;
     IF new THEN
         INSERT INTO ojs_job (
@@ -69,7 +71,7 @@ CREATE OR REPLACE PROCEDURE ojs_push_many(
 ) LANGUAGE plpgsql AS $$
 #variable_conflict use_column
 DECLARE
-    admitted boolean := true;
+    admitted boolean;
 BEGIN
     -- Not by one condition: ojs_admit_all would be looked up, which is not there without advisory locks.
     IF alone IS NOT NULL THEN
@@ -77,9 +79,9 @@ BEGIN
             ARRAY[queue], ARRAY[cardinality(ids)::bigint],
             ARRAY[(SELECT sum(size)::bigint FROM unnest(sizes) AS size)], alone
         );
-    END IF;
-    IF NOT admitted THEN
-        RETURN;
+        IF NOT admitted THEN
+            RETURN;
+        END IF;
     END IF;
     INSERT INTO ojs_job (
         id, type, queue, state, priority, args, meta, options, attempt, max_attempts, returned,
