@@ -51,6 +51,13 @@ def deliver() -> int:
     return count
 
 
+def condition() -> str:
+    """Whether `deliver` may find any, in SQL."""
+    # Those of another database are asked for by itself.
+    only_here = operations.aliases() == [database.alias()]
+    return outbox.any_condition() if only_here else "1 = 1"
+
+
 def deliver_all() -> int:
     """Store all jobs for which there is room. Return how many."""
     count = 0

@@ -44,6 +44,11 @@ def assign_positions(limit: int = ASSIGNED_AT_ONCE) -> int:
     return commit_order.assign(Event, database.primary_alias(), limit)
 
 
+def unsettled_condition() -> str:
+    """Whether committed events have no position, in SQL."""
+    return f"({commit_order.unpositioned(Event)}) IS NOT NULL"
+
+
 def bounds() -> tuple[int, int] | None:
     """Return the lowest and the highest position, from the two ends of the index."""
     # Two aggregates in one statement would read the table.

@@ -73,10 +73,29 @@ def exists(
     model: type[Model], where: str, values: Sequence[Any] = (), *, using: str | None = None
 ) -> bool:
     """Whether there is a row for which `where` holds."""
-    statement = f"SELECT EXISTS (SELECT 1 FROM {model._meta.db_table} WHERE {where})"
     with database.connection(using).cursor() as cursor:
-        cursor.execute(statement, values)
+        cursor.execute(f"SELECT {condition(model, where)}", values)
         return bool(cursor.fetchone()[0])
+
+
+def condition(model: type[Model], where: str) -> str:
+    """Return the SQL that says whether there is a row for which `where` holds, for `which_hold`."""
+    return f"EXISTS (SELECT 1 FROM {model._meta.db_table} WHERE {where})"
+
+
+def which_hold(conditions: Sequence[str]) -> list[bool]:
+    """Return which of some conditions hold, by one statement.
+
+    They are written as in a statement that has parameters, and have none.
+    """
+    with database.connection().cursor() as cursor:
+        cursor.execute(f"SELECT {', '.join(conditions)}", [])
+        return [bool(found) for found in cursor.fetchone()]
+
+
+def holds(condition: str) -> bool:
+    """Return whether a condition holds; see `which_hold`."""
+    return which_hold([condition])[0]
 
 
 def keys(model: type[Model], where: str, *, limit: int) -> list[UUID]:

@@ -631,17 +631,18 @@ class Dialect(Server):
         found: str | None = self._rows(connection, "api_key", [prefix])[0][0]
         return found
 
-    def due_work(self, connection: BaseDatabaseWrapper, *, since: float = 0.0) -> tuple[bool, bool]:
-        """Say whether a scheduled or retryable job is due, and whether a waiting job expired.
+    def condition(self, name: str, **numbers: float) -> str:
+        """Return the SQL of a condition, to be executed as in a statement that has parameters.
 
-        Both for `since` seconds or longer.
+        These are asked often, many in one statement (see `raw_queries.which_hold`):
+        `job_is_due`, `job_has_expired` and `cron_is_due`, each for `since` seconds or longer (the
+        last one also where a run is held); `dead_workers`, if it would return any; and
+        `counts_have_changes`, if `fold_counts` has anything to do.
         """
-        due, expired = self._rows(connection, "due_work", {"since": since})[0]
-        return bool(due), bool(expired)
-
-    def is_cron_due(self, connection: BaseDatabaseWrapper, *, since: float = 0.0) -> bool:
-        """Say whether a cron job is due for `since` seconds or longer, or a run of one is held."""
-        return bool(self._rows(connection, "due_cron", {"since": since})[0][0])
+        statement = self.sql[name]
+        for key, number in numbers.items():
+            statement = statement.replace(f"%({key})s", repr(float(number)))
+        return f"EXISTS ({statement})" if name == "dead_workers" else f"({statement})"
 
     def advance_cron_jobs(self, connection: BaseDatabaseWrapper, rows: str) -> list[str]:
         """Set the next times of cron jobs whose `due_at` is the given one; return their names.
