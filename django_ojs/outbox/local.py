@@ -53,9 +53,8 @@ def deliver() -> int:
 
 def condition() -> str:
     """Whether `deliver` may find any, in SQL."""
-    # Those of another database are asked for by itself.
-    only_here = operations.aliases() == [database.alias()]
-    return outbox.any_condition() if only_here else "1 = 1"
+    # The rows of another database are asked for there.
+    return outbox.any_condition() if operations.is_only_here() else "1 = 1"
 
 
 def deliver_all() -> int:

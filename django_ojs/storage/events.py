@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 
 from django_ojs.models import Event
 from django_ojs.spec import events, ids, json
-from django_ojs.storage import commit_order, database, notify
+from django_ojs.storage import commit_order, database, notify, raw_queries
 
 #: Events that get positions in one transaction, which excludes other processes that assign some.
 ASSIGNED_AT_ONCE = 1000
@@ -55,6 +55,11 @@ def bounds() -> tuple[int, int] | None:
     first = kept().aggregate(position=Min("position"))["position"]
     last = kept().aggregate(position=Max("position"))["position"]
     return None if first is None or last is None else (first, last)
+
+
+def old_condition(keep: timedelta) -> str:
+    """Whether `prune` may find any, in SQL."""
+    return raw_queries.is_older(Event, "time", "1 = 1", keep)
 
 
 def prune(keep: timedelta, limit: int) -> int:

@@ -231,6 +231,15 @@ def pending(job_ids: Collection[UUID]) -> set[UUID]:
     return set(rows.values_list("job_id", flat=True))
 
 
+def old_condition(*, keep_sent: timedelta, keep_refused: timedelta) -> str:
+    """Whether `prune` may find any in the jobs' own database, in SQL."""
+    sent = f"state = '{Delivery.SENT.value}'"
+    refused = f"state = '{Delivery.REFUSED.value}'"
+    sent = raw_queries.is_older(OutboxEntry, "sent_at", sent, keep_sent)
+    refused = raw_queries.is_older(OutboxEntry, "created_at", refused, keep_refused)
+    return f"({sent} OR {refused})"
+
+
 def prune(using: str, *, keep_sent: timedelta, keep_refused: timedelta, limit: int) -> int:
     """Delete sent and refused rows after their retention times, oldest first. Return how many."""
     count = 0

@@ -47,6 +47,10 @@ TICK = 0.5
 #: Seconds for which a step with more to do is repeated before the other steps run.
 BURST = 0.1
 
+#: Seconds for which the conditions of steps are kept, which contain settings of queues: to write
+#: them takes longer than the rest of a pass that finds nothing.
+KEPT = 10.0
+
 #: Seconds between two batches for the other writers, where a database has one at a time.
 GAP = 0.025
 
@@ -56,7 +60,8 @@ BEHIND = timedelta(seconds=2)
 PRUNING_BEHIND = timedelta(minutes=1)
 
 
-@dataclass(frozen=True, slots=True)
+# Without a comparison of its fields: a pass looks each of them up.
+@dataclass(frozen=True, slots=True, eq=False)
 class Step:
     """A bounded task and its interval in seconds. It returns how many rows it changed.
 
@@ -92,6 +97,7 @@ class MaintenanceThread:
         self._leads = leads
         self._job_log = job_log
         keeper, passing = stats.CountKeeper(), promotion.DueCheck()
+        run_pruner = RunPruner()
         behind = promotion.DueCheck(since=BEHIND)
         self._dead_workers = rescue.DeadWorkers(worker_id)
         self._steps = [
@@ -133,14 +139,19 @@ class MaintenanceThread:
             Step(pool_watch.PoolWatch().check, 5.0, _ALL),
             Step(keeper.fold, 1.0, _ALL, when=counts.changes_condition),
             Step(keeper.vacuum_counts, 10.0),
-            Step(stats.fold_rollups, 10.0),
+            Step(stats.fold_rollups, 10.0, when=stats.rollups_condition),
             Step(stats.coarsen_rollups, 60.0),
-            Step(pruning.prune, 10.0, pruning.PRUNED),
+            Step(pruning.prune, 10.0, pruning.PRUNED, when=pruning.condition),
             Step(pruning.QueuePruner().prune, 10.0, pruning.WALK),
-            Step(RunPruner().prune, 10.0, WALK),
+            Step(run_pruner.prune, 10.0, WALK, when=run_pruner.condition),
             Step(starts.StartsPruner().prune, 60.0, starts.WALK),
             Step(checkpoints.CheckpointPruner().prune, 60.0, checkpoints.WALK),
-            Step(workflow_pruning.prune, 10.0, workflow_pruning.AT_ONCE),
+            Step(
+                workflow_pruning.prune,
+                10.0,
+                workflow_pruning.AT_ONCE,
+                when=workflow_pruning.condition,
+            ),
             Step(known_names.prune, 60.0),
             Step(pressure_monitor.check_all, 1.0, when=bounds.any_condition),
             Step(pressure_monitor.restore_bounds, 60.0),
@@ -150,7 +161,7 @@ class MaintenanceThread:
             Step(audit_trail.prune, 60.0),
             # Readers of the events settle them too.
             Step(log.settle, 2.0, when=log.unsettled_condition),
-            Step(log.prune, 10.0),
+            Step(log.prune, 10.0, when=log.old_condition),
             Step(
                 dispatch.WebhookDispatcher().dispatch,
                 1.0,
@@ -159,7 +170,7 @@ class MaintenanceThread:
             ),
             Step(dispatch.prune, 60.0),
             Step(local.deliver, 1.0, when=local.condition),
-            Step(outbox.prune, 10.0),
+            Step(outbox.prune, 10.0, when=outbox.old_condition),
             Step(sweep.Sweeper().start, sweep.INTERVAL),
         ]
         # What workers do that have not the lease, if its holder is too slow.
@@ -190,8 +201,16 @@ class MaintenanceThread:
                 task="ojs.visibility.check",
                 when=rescue.lapsed_condition,
             ),
-            Step(partial(pruning.prune, since=PRUNING_BEHIND), 10.0, pruning.PRUNED),
+            Step(
+                partial(pruning.prune, since=PRUNING_BEHIND),
+                10.0,
+                pruning.PRUNED,
+                when=partial(pruning.condition, PRUNING_BEHIND),
+            ),
         ]
+        # The conditions of steps that were due together, until they are written anew.
+        self._conditions: dict[tuple[Step, ...], list[str]] = {}
+        self._conditions_until = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="ojs-maintenance", daemon=True)
         self._thread.start()
@@ -260,11 +279,11 @@ class MaintenanceThread:
 
     def _without_work(self, steps: Sequence[Step]) -> set[Step]:
         """Return the steps that have nothing to do now, found by one statement for all."""
-        conditions = [(step, step.when()) for step in steps if step.when is not None]
-        if not conditions:
+        asked = tuple(step for step in steps if step.when is not None)
+        if not asked:
             return set()
         try:
-            found = raw_queries.which_hold([condition for _, condition in conditions])
+            found = raw_queries.which_hold(self._conditions_of(asked))
         except Exception as error:
             if database.is_unavailable(error):
                 raise
@@ -272,7 +291,17 @@ class MaintenanceThread:
             # for itself.
             logger.exception("The conditions of the maintenance could not be checked.")
             return set()
-        return {step for (step, _), holds in zip(conditions, found, strict=True) if not holds}
+        return {step for step, holds in zip(asked, found, strict=True) if not holds}
+
+    def _conditions_of(self, steps: tuple[Step, ...]) -> list[str]:
+        now = time.monotonic()
+        # After an outage, that of dead workers is another one each time.
+        if now >= self._conditions_until or self._dead_workers.had_outage:
+            self._conditions.clear()
+            self._conditions_until = now + KEPT
+        if steps not in self._conditions:
+            self._conditions[steps] = [step.when() for step in steps if step.when is not None]
+        return self._conditions[steps]
 
     def _run_burst(self, step: Step) -> bool:
         """Run a step again while it finds full batches, for a moment. Return whether it has more.

@@ -171,6 +171,11 @@ def settle() -> int:
     return stored.assign_positions()
 
 
+def old_condition() -> str:
+    """Whether `prune` may find any, in SQL."""
+    return stored.old_condition(settings().keep_events_for)
+
+
 def prune(limit: int = BATCH) -> int:
     """Delete events that are past the retention time of the settings. Return how many."""
     return stored.prune(settings().keep_events_for, limit)

@@ -208,8 +208,14 @@ class DeadWorkers:
         )
         return ended is not None and lease.take_from(ended, holder)
 
+    @property
+    def had_outage(self) -> bool:
+        """Whether the database has been away: then `condition` is another one each time."""
+        return self._away > 0
+
     def _outage(self) -> dict[str, float]:
-        return {"away": self._away, "back_for": time.monotonic() - self._back_at}
+        back_for = time.monotonic() - self._back_at if self._away else 0.0
+        return {"away": self._away, "back_for": back_for}
 
     def condition(self) -> str:
         """Whether `take_back` would find any worker, in SQL. If not, call `none_found`."""

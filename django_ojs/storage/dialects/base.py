@@ -719,6 +719,14 @@ class Dialect(Server):
         found = self._rows(connection, "dead_workers", {"away": away, "back_for": back_for})
         return [(key, (pid, since) if pid is not None else None) for key, pid, since in found]
 
+    def take_lease(
+        self, connection: BaseDatabaseWrapper, name: str, holder: str, term: float
+    ) -> bool:
+        """Take or renew a lease, for so many seconds. False: another has it, or it has no row."""
+        with connection.cursor() as cursor:
+            cursor.execute(self.sql["take_lease"], {"name": name, "holder": holder, "term": term})
+            return bool(cursor.rowcount)
+
     def ended_holder(
         self, connection: BaseDatabaseWrapper, lease: str, *, away: float, back_for: float
     ) -> str | None:

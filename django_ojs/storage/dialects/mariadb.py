@@ -821,6 +821,9 @@ class MariaDB(GaleraLocks):
     def before(self, age: timedelta) -> int:
         return age // timedelta(microseconds=1)
 
+    def ago(self, seconds: float) -> str:
+        return f"{_NOW} - INTERVAL {round(seconds * 1_000_000)} MICROSECOND"
+
     def ids(self, keys: Collection[UUID]) -> list[str]:
         # The driver writes a list; an empty one would be no SQL.
         return [self._key(str(key)) for key in keys] or [self._key(_NO_ID)]

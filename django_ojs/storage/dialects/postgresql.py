@@ -452,6 +452,9 @@ class PostgreSQL(Dialect):
     def before(self, age: timedelta) -> timedelta:
         return age
 
+    def ago(self, seconds: float) -> str:
+        return f"{_NOW} - {seconds:f} * interval '1 second'"
+
     def ids(self, keys: Collection[UUID]) -> str:
         return as_array(keys)
 

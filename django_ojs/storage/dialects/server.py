@@ -157,6 +157,10 @@ class Server(ABC):
         """Return a duration that is subtracted from the time now, as a parameter of a statement."""
 
     @abstractmethod
+    def ago(self, seconds: float) -> str:
+        """Return the SQL of the time so long ago, in a statement that has parameters."""
+
+    @abstractmethod
     def ids(self, keys: Collection[UUID]) -> Any:
         """Return ids as one parameter of a statement."""
 
