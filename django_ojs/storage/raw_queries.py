@@ -98,19 +98,19 @@ def is_older(model: type[Model], column: str, where: str, age: timedelta) -> str
     return f"(({oldest}) <= {database.dialect().ago(seconds)})"
 
 
-def which_hold(conditions: Sequence[str]) -> list[bool]:
+def which_hold(conditions: Sequence[str], values: Sequence[Any] = ()) -> list[bool]:
     """Return which of some conditions hold, by one statement.
 
-    They are written as in a statement that has parameters, and have none.
+    They are written as in a statement that has parameters, also without any.
     """
     with database.connection().cursor() as cursor:
-        cursor.execute(f"SELECT {', '.join(conditions)}", [])
+        cursor.execute(f"SELECT {', '.join(conditions)}", values)
         return [bool(found) for found in cursor.fetchone()]
 
 
-def holds(condition: str) -> bool:
+def holds(condition: str, values: Sequence[Any] = ()) -> bool:
     """Return whether a condition holds; see `which_hold`."""
-    return which_hold([condition])[0]
+    return which_hold([condition], values)[0]
 
 
 def keys(model: type[Model], where: str, *, limit: int) -> list[UUID]:
