@@ -62,6 +62,10 @@ ISOLATED_CHECK_INTERVAL = 1.0
 #: would be planned for too long.
 MAX_ASKED_QUEUES = 20
 
+#: So many polls in a row that took long are not those of a busy machine: an old snapshot makes them
+#: slow, which is what the floors of claims are for.
+SLOW_POLLS = 3
+
 #: Seconds after a failed claim in which it is checked whether the claim was committed nevertheless,
 #: and between two of these checks: the server may get the statement late.
 LOST_CLAIMS_WITHIN = 60.0
@@ -141,8 +145,8 @@ class WorkerProcess:
         self._notified_at = 0.0
         # Nothing woke this thread: that a job has come is not likely.
         self._is_poll = False
-        # Polls claim at once until then, as it took long to find that there is no job.
-        self._claims_until = 0.0
+        # It took long to find that there is no job, so often in a row. Polls claim until then.
+        self._slow_polls, self._claims_until = 0, 0.0
         self._queues = QueueSelection(config.queues, max_age=config.poll_interval.total_seconds())
         self._turns = Turns(config.order)
         self._mismatch = mismatch(config.queues, handler_queues(), config.pool)
@@ -336,6 +340,7 @@ class WorkerProcess:
             self._rounds_without_job = 0
             self._has_no_next_steps = False
             self._dispatcher.dispatch(jobs)
+            self._heartbeat.notice_jobs()
         cut = may_be_cut(left - sum(job.size for job in jobs), most)
         self._may_be_more = len(jobs) == wanted or (bool(jobs) and cut)
         return self._may_be_more
@@ -348,8 +353,9 @@ class WorkerProcess:
         if may_find(tuple(queues)):
             return True
         now = time.monotonic()
-        if now - began >= claim_floors.SLOW:
-            self._claims_until = now + claim_floors.LONGEST
+        self._slow_polls = self._slow_polls + 1 if now - began >= claim_floors.SLOW else 0
+        if self._slow_polls == SLOW_POLLS:
+            self._slow_polls, self._claims_until = 0, now + claim_floors.LONGEST
         # Then no job that must run alone is available either.
         self._isolated_checked_at = now
         return False

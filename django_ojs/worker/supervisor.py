@@ -47,7 +47,7 @@ SIGNALS = {
 
 #: The most seconds between two rounds of the supervisor's loop. A signal begins one at once, and so
 #: does the end of a process, or what one has to say.
-TICK = 0.5
+TICK = 1.0
 
 #: A process that dies within this many seconds, before it ran a job, probably cannot run here at
 #: all: its replacement starts after a delay, which doubles each time up to the limit.

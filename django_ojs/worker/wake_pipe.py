@@ -17,6 +17,10 @@ class WakePipe:
             os.set_blocking(end, False)
         self._finalizer = weakref.finalize(self, _close, self._read, self._write)
 
+    def fileno(self) -> int:
+        """Return the end that becomes readable, for a selector."""
+        return self._read
+
     def wake(self) -> None:
         """End the wait of the process that made it, or the next one."""
         with suppress(BlockingIOError):  # It is full: many have done so already.

@@ -719,6 +719,18 @@ class Dialect(Server):
         found = self._rows(connection, "dead_workers", {"away": away, "back_for": back_for})
         return [(key, (pid, since) if pid is not None else None) for key, pid, since in found]
 
+    def renew_beat(
+        self, connection: BaseDatabaseWrapper, worker_id: str, *, interval: int, pid: int | None
+    ) -> str | None:
+        """Store the heartbeat of a running worker of the project that holds no jobs.
+
+        Return its directive, or None where its row is not as it was registered, with this interval
+        in milliseconds and a session of this process id.
+        """
+        values = {"worker_id": worker_id, "interval": interval, "pid": pid}
+        rows = self._rows(connection, "renew_beat", values)
+        return str(rows[0][0]) if rows else None
+
     def take_lease(
         self, connection: BaseDatabaseWrapper, name: str, holder: str, term: float
     ) -> bool:
