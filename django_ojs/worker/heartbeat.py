@@ -29,6 +29,9 @@ TICK = 0.1
 #: An interrupted thread that is alive after this many seconds waits in C code and will not end.
 STUCK_AFTER = 10.0
 
+#: Seconds between two looks at interrupted threads when no job is running.
+STUCK_TICK = 0.5
+
 #: Seconds that closing waits for a beat that is under way.
 CLOSE_TIMEOUT = 5.0
 
@@ -121,8 +124,12 @@ class Heartbeat:
     def _wait(self) -> None:
         # Set before the look: jobs that come after it wake this thread.
         self._is_idle = True
-        until_due = max(0.0, self._due - time.monotonic())
-        self._wake.wait(TICK if len(self._in_flight) else until_due)
+        seconds = max(0.0, self._due - time.monotonic())
+        if len(self._in_flight):
+            seconds = TICK
+        elif self.interrupted:
+            seconds = min(seconds, STUCK_TICK)
+        self._wake.wait(seconds)
         self._is_idle = False
 
     def _beat(self) -> None:

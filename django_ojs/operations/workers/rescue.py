@@ -219,7 +219,7 @@ class DeadWorkers:
 
     def condition(self) -> str:
         """Whether `take_back` would find any worker, in SQL. If not, call `none_found`."""
-        return database.dialect().condition("dead_workers", **self._outage())
+        return database.dialect().dead_workers_condition(**self._outage())
 
     def none_found(self) -> None:
         """Count a check that has found none."""

@@ -636,13 +636,13 @@ class Dialect(Server):
 
         These are asked often, many in one statement (see `raw_queries.which_hold`):
         `job_is_due`, `job_has_expired` and `cron_is_due`, each for `since` seconds or longer (the
-        last one also where a run is held); `dead_workers`, if it would return any; and
-        `counts_have_changes`, if `fold_counts` has anything to do.
+        last one also where a run is held); and `counts_have_changes`, if `fold_counts` has anything
+        to do.
         """
         statement = self.sql[name]
         for key, number in numbers.items():
             statement = statement.replace(f"%({key})s", repr(float(number)))
-        return f"EXISTS ({statement})" if name == "dead_workers" else f"({statement})"
+        return f"({statement})"
 
     def advance_cron_jobs(self, connection: BaseDatabaseWrapper, rows: str) -> list[str]:
         """Set the next times of cron jobs whose `due_at` is the given one; return their names.
@@ -718,6 +718,10 @@ class Dialect(Server):
         """
         found = self._rows(connection, "dead_workers", {"away": away, "back_for": back_for})
         return [(key, (pid, since) if pid is not None else None) for key, pid, since in found]
+
+    def dead_workers_condition(self, *, away: float = 0.0, back_for: float = 0.0) -> str:
+        """Return the SQL that says whether `dead_workers` may return any; see `condition`."""
+        return f"EXISTS {self.condition('dead_workers', away=away, back_for=back_for)}"
 
     def renew_beat(
         self, connection: BaseDatabaseWrapper, worker_id: str, *, interval: int, pid: int | None

@@ -718,6 +718,9 @@ class _WithoutServerSessions(PostgreSQL):
         values = {"away": away, "back_for": back_for}
         return [(key, None) for (key,) in self._rows(connection, "silent_workers", values)]
 
+    def dead_workers_condition(self, *, away: float = 0.0, back_for: float = 0.0) -> str:
+        return f"EXISTS {self.condition('silent_workers', away=away, back_for=back_for)}"
+
     def oldest_transaction(self, connection: BaseDatabaseWrapper) -> timedelta | None:
         return None
 
