@@ -98,17 +98,16 @@ def is_older(model: type[Model], column: str, where: str, age: timedelta) -> str
     return f"(({oldest}) <= {database.dialect().ago(seconds)})"
 
 
-def which_hold(conditions: Sequence[str], values: Sequence[Any] = ()) -> list[bool]:
+def which_hold(conditions: Sequence[str], values: Sequence[str] = ()) -> list[bool]:
     """Return which of some conditions hold, by one statement.
 
     They are written as in a statement that has parameters, also without any.
     """
-    with database.connection().cursor() as cursor:
-        cursor.execute(f"SELECT {', '.join(conditions)}", values)
-        return [bool(found) for found in cursor.fetchone()]
+    connection = database.connection()
+    return database.dialect_of(connection).which_hold(connection, conditions, values)
 
 
-def holds(condition: str, values: Sequence[Any] = ()) -> bool:
+def holds(condition: str, values: Sequence[str] = ()) -> bool:
     """Return whether a condition holds; see `which_hold`."""
     return which_hold([condition], values)[0]
 

@@ -452,6 +452,14 @@ class PostgreSQL(Dialect):
     def before(self, age: timedelta) -> timedelta:
         return age
 
+    def which_hold(
+        self, connection: BaseDatabaseWrapper, conditions: Sequence[str], values: Sequence[str]
+    ) -> list[bool]:
+        # One text: an idle worker asks little else.
+        statement = f"SELECT ARRAY[{', '.join(conditions)}]::text"
+        found = _direct().text(connection, statement, list(values)) or ""
+        return [each == "t" for each in found[1:-1].split(",")]
+
     def ago(self, seconds: float) -> str:
         return f"{_NOW} - {seconds:f} * interval '1 second'"
 
