@@ -64,6 +64,7 @@ def beat(
     registration: Registration | None = None,
     session: Session | None = None,
     principal: Principal = liveness.PROJECT,
+    renews: bool = False,
 ) -> BeatResponse:
     """Record the heartbeat, extend the leases, and return the directive.
 
@@ -73,6 +74,9 @@ def beat(
     if it sends one. `session`: a database session that lasts as long as the worker, so that its end
     shows that the worker died. Without it, only silence does.
 
+    `renews`: a worker of the project sends the registration and the session of its last BEAT. They
+    are not stored again, as long as they are stored.
+
     A job in `holding` that was claimed without the id of a worker becomes this worker's. Raises
     PermissionDenied if the principal may not write this worker.
     """
@@ -80,6 +84,10 @@ def beat(
     if worker_id is None:
         raise InvalidRequest("worker_id is required.", details={"field": "worker_id"})
     wanted = holding if extend is None else extend
+    if renews and not holding and state is Directive.RUNNING and interval is not None:
+        directive = _renew(worker_id, interval, session)
+        if directive is not None:
+            return BeatResponse(state=directive, jobs_extended=0)
 
     @database.write_transaction
     def record_and_extend() -> BeatResponse:
@@ -134,6 +142,22 @@ def direct(worker_id: str, directive: Directive) -> bool:
         # From now on FETCH returns it no jobs.
         publish.worker_event(EventType.WORKER_QUIET, worker_id, active_jobs=active)
     return known
+
+
+def _renew(worker_id: str, interval: timedelta, session: Session | None) -> Directive | None:
+    """Record a heartbeat by literal SQL. Return None if there is more to store."""
+    if publish.is_recorded(EventType.WORKER_HEARTBEAT):
+        return None
+    connection = database.connection()
+    directive = database.retried(
+        lambda: database.dialect_of(connection).renew_beat(
+            connection,
+            worker_id,
+            interval=interval // timedelta(milliseconds=1),
+            pid=None if session is None else session[0],
+        )
+    )
+    return None if directive is None else Directive(directive)
 
 
 def _record(

@@ -11,11 +11,15 @@ from django_ojs.storage.key_limits import Effects
 AT_ONCE: Final = limit_journal.KEYS_AT_ONCE
 
 
+def due_condition() -> str:
+    """Whether keys may have got room, in SQL."""
+    return raw_queries.condition(LimitCheck, f"due_at <= {database.dialect().now}")
+
+
 def open_due() -> int:
     """Open held jobs of keys that have room. Return how many keys were checked."""
     # Usually there are none, and this query takes no lock.
-    is_due = raw_queries.exists(LimitCheck, f"due_at <= {database.dialect().now}")
-    return _open_due() if is_due else 0
+    return _open_due() if raw_queries.holds(due_condition()) else 0
 
 
 @database.write_transaction

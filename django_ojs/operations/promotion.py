@@ -16,7 +16,7 @@ from django_ojs.operations.cron.due import fire_if_due
 from django_ojs.operations.events import publish
 from django_ojs.operations.workflows.due import advance_if_due
 from django_ojs.spec.states import State, Trigger, sources
-from django_ojs.storage import database, notify, transitions
+from django_ojs.storage import database, notify, raw_queries, transitions
 from django_ojs.storage.database import BATCH
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.figures import rollups
@@ -44,8 +44,9 @@ class DueCheck:
         If more are due than one batch, each of these queues, or of all, gets a share of a second
         batch: a burst in one queue does not delay the others.
         """
-        dialect, connection = database.dialect(), database.connection()
-        due, self._expired = dialect.due_work(connection, since=self._since.total_seconds())
+        due, self._expired = raw_queries.which_hold(
+            [due_condition(self._since), expired_condition(self._since)]
+        )
         if not due:
             return 0
         count = promote()
@@ -69,6 +70,16 @@ class DueCheck:
         found = database.dialect().due_queues(database.connection(), self._after, QUEUES_AT_ONCE)
         self._after = found[-1][0] if len(found) == QUEUES_AT_ONCE else ""
         return [queue for queue, is_due in found if is_due]
+
+
+def due_condition(since: timedelta = timedelta(0)) -> str:
+    """Whether a scheduled or retryable job is due, for so long, in SQL."""
+    return database.dialect().condition("job_is_due", since=since.total_seconds())
+
+
+def expired_condition(since: timedelta = timedelta(0)) -> str:
+    """Whether a waiting job has expired, so long ago, in SQL."""
+    return database.dialect().condition("job_has_expired", since=since.total_seconds())
 
 
 def promote(limit: int = BATCH) -> int:

@@ -218,7 +218,12 @@ def is_inherited(queue: str) -> bool:
 
 def are_any() -> bool:
     """Whether any queue has a row with a bound."""
-    return raw_queries.exists(Bound, "ceiling IS NOT NULL OR ceiling_bytes IS NOT NULL")
+    return raw_queries.holds(any_condition())
+
+
+def any_condition() -> str:
+    """The same, in SQL."""
+    return raw_queries.condition(Bound, "ceiling IS NOT NULL OR ceiling_bytes IS NOT NULL")
 
 
 def bounded() -> list[str]:

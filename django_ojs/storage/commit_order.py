@@ -21,6 +21,11 @@ _UNPOSITIONED: Final = sql_files.load("common", "row_without_position", table="{
 LOCK_TIMEOUT: Final = 0.2
 
 
+def unpositioned(model: type[Model]) -> str:
+    """Return the SQL of one committed row that has no position, if there is any."""
+    return _UNPOSITIONED.format(table=model._meta.db_table)
+
+
 def assign(model: type[Model], using: str, limit: int) -> int:
     """Assign positions to committed rows that have none, in the order of ids. Return how many.
 
@@ -31,7 +36,7 @@ def assign(model: type[Model], using: str, limit: int) -> int:
     connection, dialect = database.connection(using), database.dialect(using)
     table = model._meta.db_table
     with connection.cursor() as cursor:
-        cursor.execute(_UNPOSITIONED.format(table=table))
+        cursor.execute(unpositioned(model))
         if cursor.fetchone() is None:
             return 0
     if database.is_in_transaction(connection) or not dialect.can_write(connection):

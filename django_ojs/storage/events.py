@@ -8,7 +8,7 @@ from django.db.models.functions import Now
 
 from django_ojs.models import Event
 from django_ojs.spec import events, ids, json
-from django_ojs.storage import commit_order, database, notify
+from django_ojs.storage import commit_order, database, notify, raw_queries
 
 #: Events that get positions in one transaction, which excludes other processes that assign some.
 ASSIGNED_AT_ONCE = 1000
@@ -44,12 +44,22 @@ def assign_positions(limit: int = ASSIGNED_AT_ONCE) -> int:
     return commit_order.assign(Event, database.primary_alias(), limit)
 
 
+def unsettled_condition() -> str:
+    """Whether committed events have no position, in SQL."""
+    return f"({commit_order.unpositioned(Event)}) IS NOT NULL"
+
+
 def bounds() -> tuple[int, int] | None:
     """Return the lowest and the highest position, from the two ends of the index."""
     # Two aggregates in one statement would read the table.
     first = kept().aggregate(position=Min("position"))["position"]
     last = kept().aggregate(position=Max("position"))["position"]
     return None if first is None or last is None else (first, last)
+
+
+def old_condition(keep: timedelta) -> str:
+    """Whether `prune` may find any, in SQL."""
+    return raw_queries.is_older(Event, "time", "1 = 1", keep)
 
 
 def prune(keep: timedelta, limit: int) -> int:

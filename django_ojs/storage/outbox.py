@@ -17,6 +17,7 @@ from django.db.models.functions import Length, Now
 
 from django_ojs.models import OutboxEntry
 from django_ojs.models.outbox import Delivery, HoldsBack
+from django_ojs.spec.destinations import LOCAL
 from django_ojs.spec.errors import WrongDatabase
 from django_ojs.spec.failure import clean
 from django_ojs.spec.texts import Translatable as _
@@ -28,6 +29,8 @@ ASSIGNED_AT_ONCE = 1000
 LONGEST_WAIT = timedelta(hours=1)
 #: Characters of the envelopes that one call of `next_of` returns.
 LOADED_AT_ONCE = 16 * 1024 * 1024
+#: The condition on rows that wait for a destination.
+_WAITS: Final = f"state = '{Delivery.PENDING.value}' AND destination = %s"
 
 
 def entries(using: str) -> QuerySet[OutboxEntry]:
@@ -141,10 +144,12 @@ def _not_held(
 
 def has_any(destination: str, using: str) -> bool:
     """Whether rows wait for a destination, with or without a position."""
-    where = "state = %s AND destination = %s"
-    return raw_queries.exists(
-        OutboxEntry, where, [Delivery.PENDING.value, destination], using=using
-    )
+    return raw_queries.exists(OutboxEntry, _WAITS, [destination], using=using)
+
+
+def any_condition() -> str:
+    """Whether rows wait to be stored here, in SQL, in the jobs' own database."""
+    return raw_queries.condition(OutboxEntry, _WAITS % f"'{LOCAL}'")
 
 
 def queues_of(destination: str, using: str) -> list[str]:
@@ -224,6 +229,15 @@ def pending(job_ids: Collection[UUID]) -> set[UUID]:
     """Return which of these jobs wait in the outbox of the jobs' database to be delivered."""
     rows = entries(database.alias()).filter(job_id__in=job_ids, state=Delivery.PENDING)
     return set(rows.values_list("job_id", flat=True))
+
+
+def old_condition(*, keep_sent: timedelta, keep_refused: timedelta) -> str:
+    """Whether `prune` may find any in the jobs' own database, in SQL."""
+    sent = f"state = '{Delivery.SENT.value}'"
+    refused = f"state = '{Delivery.REFUSED.value}'"
+    sent = raw_queries.is_older(OutboxEntry, "sent_at", sent, keep_sent)
+    refused = raw_queries.is_older(OutboxEntry, "created_at", refused, keep_refused)
+    return f"({sent} OR {refused})"
 
 
 def prune(using: str, *, keep_sent: timedelta, keep_refused: timedelta, limit: int) -> int:

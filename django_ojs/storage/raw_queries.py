@@ -5,6 +5,7 @@ The ORM takes 0.3 ms to build the statement of a row by its key, and the databas
 
 import threading
 from collections.abc import Callable, Sequence
+from datetime import timedelta
 from functools import cache
 from typing import Any, Final, TypeVar
 from uuid import UUID
@@ -14,6 +15,8 @@ from django.db.models import Field, Model
 from django_ojs.storage import database
 
 M = TypeVar("M", bound=Model)
+
+_LONGEST: Final = timedelta(days=365_000)
 
 # The converters of the columns, as the ORM has them; by thread, as the connections are. They depend
 # on the models and the database only, so they need no reset.
@@ -70,10 +73,40 @@ def exists(
     model: type[Model], where: str, values: Sequence[Any] = (), *, using: str | None = None
 ) -> bool:
     """Whether there is a row for which `where` holds."""
-    statement = f"SELECT EXISTS (SELECT 1 FROM {model._meta.db_table} WHERE {where})"
     with database.connection(using).cursor() as cursor:
-        cursor.execute(statement, values)
+        cursor.execute(f"SELECT {condition(model, where)}", values)
         return bool(cursor.fetchone()[0])
+
+
+def condition(model: type[Model], where: str) -> str:
+    """Return the SQL that says whether there is a row for which `where` holds, for `which_hold`."""
+    return f"EXISTS (SELECT 1 FROM {model._meta.db_table} WHERE {where})"
+
+
+def is_older(model: type[Model], column: str, where: str, age: timedelta) -> str:
+    """Return the SQL that says whether a row is at least so old, for `which_hold`.
+
+    The least time of the rows for which `where` holds, not EXISTS: that can only be read from the
+    end of an index.
+    """
+    oldest = f"SELECT min({column}) FROM {model._meta.db_table} WHERE {where}"
+    # The databases subtract no more; no row is as old.
+    seconds = min(age, _LONGEST).total_seconds()
+    return f"(({oldest}) <= {database.dialect().ago(seconds)})"
+
+
+def which_hold(conditions: Sequence[str], values: Sequence[str] = ()) -> list[bool]:
+    """Return which of some conditions hold, by one statement.
+
+    They are written as in a statement that has parameters, also without any.
+    """
+    connection = database.connection()
+    return database.dialect_of(connection).which_hold(connection, conditions, values)
+
+
+def holds(condition: str, values: Sequence[str] = ()) -> bool:
+    """Return whether a condition holds; see `which_hold`."""
+    return which_hold([condition], values)[0]
 
 
 def keys(model: type[Model], where: str, *, limit: int) -> list[UUID]:

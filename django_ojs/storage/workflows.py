@@ -161,7 +161,7 @@ class DueWorkflows:
 
     def next(self, limit: int) -> list[UUID]:
         """Return up to `limit` of each kind, all of them if there are no more."""
-        if not _is_any_due():
+        if not raw_queries.holds(due_condition()):
             return []
         ended = _from_cursor(EndedWorkflowJob.primary.all(), self._ended_after, limit)
         self._ended_after = ended[-1] if len(ended) == limit else None
@@ -173,12 +173,14 @@ class DueWorkflows:
 due: Final = database.per_database(DueWorkflows)
 
 
-def _is_any_due() -> bool:
+def due_condition() -> str:
+    """Whether there are any such workflows, in SQL."""
     ready = (
         f"state = '{StepState.READY.value}'"
         f" AND (start_after IS NULL OR start_after <= {database.dialect().now})"
     )
-    return raw_queries.exists(EndedWorkflowJob, "true") or raw_queries.exists(WorkflowStep, ready)
+    ended = raw_queries.condition(EndedWorkflowJob, "true")
+    return f"({ended} OR {raw_queries.condition(WorkflowStep, ready)})"
 
 
 def _from_cursor(rows: QuerySet[Any], after: UUID | None, limit: int) -> list[UUID]:

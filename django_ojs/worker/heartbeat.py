@@ -29,6 +29,9 @@ TICK = 0.1
 #: An interrupted thread that is alive after this many seconds waits in C code and will not end.
 STUCK_AFTER = 10.0
 
+#: Seconds between two looks at interrupted threads when no job is running.
+STUCK_TICK = 0.5
+
 #: Seconds that closing waits for a beat that is under way.
 CLOSE_TIMEOUT = 5.0
 
@@ -58,7 +61,8 @@ class Heartbeat:
         self._on_stuck_thread = on_stuck_thread
         #: Runs whose threads must end soon.
         self.interrupted: list[Run] = []
-        self._stop = WakeEvent()
+        self._wake = WakeEvent()
+        self._is_closed = self._is_idle = False
         self.state = Directive.RUNNING
         #: The listener's database session, whose end means the death of this worker. None while it
         #: may have ended and the worker lives: without it, only silence is death.
@@ -85,6 +89,7 @@ class Heartbeat:
         self.session = beat.attach_session(self._worker_id)
         # Such a beat may have removed the new one.
         self._is_session_new = self.session is not None
+        self._wake.set()
         return self.session is not None
 
     def detach_session(self) -> None:
@@ -94,15 +99,21 @@ class Heartbeat:
         """
         self.session = None
 
+    def notice_jobs(self) -> None:
+        """Check the timeouts of jobs from now on."""
+        if self._is_idle:
+            self._wake.set()
+
     def close(self) -> None:
-        self._stop.set()
+        self._is_closed = True
+        self._wake.set()
         self._thread.join(CLOSE_TIMEOUT)
 
     def _work(self) -> None:
         try:
             while True:
-                idle = min(0.5, self._interval.total_seconds())
-                if self._stop.wait(TICK if len(self._in_flight) else idle):
+                self._wait()
+                if self._is_closed:
                     return
                 self._fail_overdue()
                 if time.monotonic() >= self._due or self._is_session_new:
@@ -110,8 +121,20 @@ class Heartbeat:
         finally:
             connections.close_all()
 
+    def _wait(self) -> None:
+        # Set before the look: jobs that come after it wake this thread.
+        self._is_idle = True
+        seconds = max(0.0, self._due - time.monotonic())
+        if len(self._in_flight):
+            seconds = TICK
+        elif self.interrupted:
+            seconds = min(seconds, STUCK_TICK)
+        self._wake.wait(seconds)
+        self._is_idle = False
+
     def _beat(self) -> None:
         interval = self._interval.total_seconds()
+        renews = self.registered and not self._is_session_new
         self._is_session_new = False
         runs = {run.job.id: run for run in self._in_flight.all()}
         # Leases are long and beats are many: a lease is extended when half of it is over.
@@ -125,6 +148,7 @@ class Heartbeat:
                 interval=self._interval,
                 registration=self._registration,
                 session=self.session,
+                renews=renews,
             )
         except Error as error:
             # A worker goes on as it was (worker-protocol §4.6).

@@ -13,11 +13,13 @@ from django_ojs.conf import settings
 from django_ojs.spec.scheduling import ALL
 from django_ojs.storage import database, notify
 from django_ojs.storage.backoff import Backoff
+from django_ojs.worker.wake_pipe import WakePipe
 
 logger = logging.getLogger("django_ojs")
 
-#: Seconds of one wait for notifications; between two waits the thread checks whether to stop.
-WAIT = 0.25
+#: Seconds of one wait for notifications; between two waits the thread checks whether it must attach
+#: its session again.
+WAIT = 1.0
 
 
 class SessionOwner(Protocol):
@@ -52,6 +54,7 @@ class Listener:
         self._session = session
         self._connected = connected
         self._stop = threading.Event()
+        self._wake_pipe = WakePipe()
         self._backoff = Backoff()
         self._thread: threading.Thread | None = None
         self.listening = False
@@ -61,6 +64,7 @@ class Listener:
 
     def close(self) -> None:
         self._stop.set()
+        self._wake_pipe.wake()
         if self._thread is not None:
             self._thread.join(WAIT * 2)
 
@@ -98,6 +102,7 @@ class Listener:
         self._wake()
         with selectors.DefaultSelector() as selector:
             selector.register(link.connection, selectors.EVENT_READ)
+            selector.register(self._wake_pipe, selectors.EVENT_READ)
             while not self._stop.is_set():
                 # The driver's own wait would wake up ten times a second.
                 if selector.select(WAIT):

@@ -15,6 +15,7 @@ from django.db import Error, connections
 from django_ojs.operations import limits, promotion
 from django_ojs.operations.access import audit_trail, known_names
 from django_ojs.operations.backpressure import pressure_monitor
+from django_ojs.operations.cron import due as due_cron
 from django_ojs.operations.cron.pruning import WALK, RunPruner
 from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.events import log
@@ -23,13 +24,14 @@ from django_ojs.operations.jobs import bulk_execution, bulk_operations
 from django_ojs.operations.maintenance import checkpoints, lease, pruning, stalled, starts, timeouts
 from django_ojs.operations.webhooks import dispatch
 from django_ojs.operations.workers import rescue
+from django_ojs.operations.workflows import due as due_workflows
 from django_ojs.operations.workflows import pruning as workflow_pruning
 from django_ojs.operations.workflows.advance import WORKFLOWS_AT_ONCE
 from django_ojs.outbox import local
 from django_ojs.payloads import sweep
-from django_ojs.storage import database, tenants
+from django_ojs.storage import bounds, database, raw_queries, tenants
 from django_ojs.storage.backoff import Backoff
-from django_ojs.storage.figures import rollups
+from django_ojs.storage.figures import counts, rollups
 from django_ojs.worker import observers
 from django_ojs.worker.job_log import JobLog
 from django_ojs.worker.workflow_advancer import ADVANCE
@@ -45,6 +47,10 @@ TICK = 0.5
 #: Seconds for which a step with more to do is repeated before the other steps run.
 BURST = 0.1
 
+#: Seconds for which the conditions of steps are kept, which contain settings of queues: to write
+#: them takes longer than the rest of a pass that finds nothing.
+KEPT = 10.0
+
 #: Seconds between two batches for the other writers, where a database has one at a time.
 GAP = 0.025
 
@@ -54,17 +60,22 @@ BEHIND = timedelta(seconds=2)
 PRUNING_BEHIND = timedelta(minutes=1)
 
 
-@dataclass(frozen=True, slots=True)
+# Without a comparison of its fields: a pass looks each of them up.
+@dataclass(frozen=True, slots=True, eq=False)
 class Step:
     """A bounded task and its interval in seconds. It returns how many rows it changed.
 
     When it changed `batch` rows or more, there may be more to do. `task` is its name for observers.
+    It has nothing to do while the condition `when`, which is SQL, does not hold: then `otherwise`
+    is called in its place.
     """
 
     run: Callable[[], int]
     interval: float
     batch: int = database.BATCH
     task: str = ""
+    when: Callable[[], str] | None = None
+    otherwise: Callable[[], None] | None = None
 
     def run_once(self) -> bool:
         """Run it, and return whether there may be more to do."""
@@ -86,58 +97,120 @@ class MaintenanceThread:
         self._leads = leads
         self._job_log = job_log
         keeper, passing = stats.CountKeeper(), promotion.DueCheck()
+        run_pruner = RunPruner()
         behind = promotion.DueCheck(since=BEHIND)
         self._dead_workers = rescue.DeadWorkers(worker_id)
         self._steps = [
-            Step(passing.promote, TICK, task="ojs.scheduler.poll"),
-            Step(passing.expire, TICK),
-            Step(passing.fire_cron, TICK, task="ojs.cron.trigger"),
-            Step(passing.advance_workflows, TICK, WORKFLOWS_AT_ONCE, ADVANCE),
-            Step(limits.open_due, TICK, limits.AT_ONCE),
+            Step(passing.promote, TICK, task="ojs.scheduler.poll", when=promotion.due_condition),
+            Step(promotion.expire, TICK, when=promotion.expired_condition),
+            Step(passing.fire_cron, TICK, task="ojs.cron.trigger", when=due_cron.due_condition),
+            Step(
+                passing.advance_workflows,
+                TICK,
+                WORKFLOWS_AT_ONCE,
+                ADVANCE,
+                when=due_workflows.due_condition,
+            ),
+            Step(limits.open_due, TICK, limits.AT_ONCE, when=limits.due_condition),
             # It reads all jobs that wait with a limit by key, for what normally does not happen.
             Step(limits.recheck, 600.0, _ALL),
             Step(limits.prune, 60.0, _ALL),
             Step(tenants.Assigner().assign_all, 60.0, _ALL),
-            Step(self._dead_workers.take_back, TICK, task="ojs.reaper.check"),
-            Step(rescue.LapseCheck().lapse, 1.0, task="ojs.visibility.check"),
-            Step(timeouts.enforce_for_a_moment, TICK, timeouts.BATCH),
+            Step(
+                self._dead_workers.take_back,
+                TICK,
+                task="ojs.reaper.check",
+                when=self._dead_workers.condition,
+                otherwise=self._dead_workers.none_found,
+            ),
+            Step(
+                rescue.LapseCheck().lapse,
+                1.0,
+                task="ojs.visibility.check",
+                when=rescue.lapsed_condition,
+            ),
+            Step(
+                timeouts.enforce_for_a_moment,
+                TICK,
+                timeouts.BATCH,
+                when=timeouts.active_condition,
+            ),
             Step(stalled.tell_stalled, 5.0, stalled.BATCH),
             Step(pool_watch.PoolWatch().check, 5.0, _ALL),
-            Step(keeper.fold, 1.0, _ALL),
+            Step(keeper.fold, 1.0, _ALL, when=counts.changes_condition),
             Step(keeper.vacuum_counts, 10.0),
-            Step(stats.fold_rollups, 10.0),
+            Step(stats.fold_rollups, 10.0, when=stats.rollups_condition),
             Step(stats.coarsen_rollups, 60.0),
-            Step(pruning.prune, 10.0, pruning.PRUNED),
+            Step(pruning.prune, 10.0, pruning.PRUNED, when=pruning.condition),
             Step(pruning.QueuePruner().prune, 10.0, pruning.WALK),
-            Step(RunPruner().prune, 10.0, WALK),
+            Step(run_pruner.prune, 10.0, WALK, when=run_pruner.condition),
             Step(starts.StartsPruner().prune, 60.0, starts.WALK),
             Step(checkpoints.CheckpointPruner().prune, 60.0, checkpoints.WALK),
-            Step(workflow_pruning.prune, 10.0, workflow_pruning.AT_ONCE),
+            Step(
+                workflow_pruning.prune,
+                10.0,
+                workflow_pruning.AT_ONCE,
+                when=workflow_pruning.condition,
+            ),
             Step(known_names.prune, 60.0),
-            Step(pressure_monitor.check_all, 1.0),
+            Step(pressure_monitor.check_all, 1.0, when=bounds.any_condition),
             Step(pressure_monitor.restore_bounds, 60.0),
-            Step(bulk_execution.work, 1.0),
+            Step(bulk_execution.work, 1.0, when=bulk_execution.open_condition),
             Step(bulk_operations.prune, 60.0),
             Step(bulk_operations.prune_followed, 60.0),
             Step(audit_trail.prune, 60.0),
             # Readers of the events settle them too.
-            Step(log.settle, 2.0),
-            Step(log.prune, 10.0),
-            Step(dispatch.WebhookDispatcher().dispatch, 1.0, dispatch.BATCH),
+            Step(log.settle, 2.0, when=log.unsettled_condition),
+            Step(log.prune, 10.0, when=log.old_condition),
+            Step(
+                dispatch.WebhookDispatcher().dispatch,
+                1.0,
+                dispatch.BATCH,
+                when=dispatch.active_condition,
+            ),
             Step(dispatch.prune, 60.0),
-            Step(local.deliver, 1.0),
-            Step(outbox.prune, 10.0),
+            Step(local.deliver, 1.0, when=local.condition),
+            Step(outbox.prune, 10.0, when=outbox.old_condition),
             Step(sweep.Sweeper().start, sweep.INTERVAL),
         ]
         # What workers do that have not the lease, if its holder is too slow.
         self._helping = [
-            Step(behind.promote, 5.0, task="ojs.scheduler.poll"),
-            Step(behind.expire, 5.0),
-            Step(behind.fire_cron, 5.0, task="ojs.cron.trigger"),
-            Step(behind.advance_workflows, 5.0, WORKFLOWS_AT_ONCE, ADVANCE),
-            Step(rescue.LapseCheck(since=BEHIND).lapse, 5.0, task="ojs.visibility.check"),
-            Step(partial(pruning.prune, since=PRUNING_BEHIND), 10.0, pruning.PRUNED),
+            Step(
+                behind.promote,
+                5.0,
+                task="ojs.scheduler.poll",
+                when=partial(promotion.due_condition, BEHIND),
+            ),
+            Step(promotion.expire, 5.0, when=partial(promotion.expired_condition, BEHIND)),
+            Step(
+                behind.fire_cron,
+                5.0,
+                task="ojs.cron.trigger",
+                when=partial(due_cron.due_condition, BEHIND),
+            ),
+            Step(
+                behind.advance_workflows,
+                5.0,
+                WORKFLOWS_AT_ONCE,
+                ADVANCE,
+                when=due_workflows.due_condition,
+            ),
+            Step(
+                rescue.LapseCheck(since=BEHIND).lapse,
+                5.0,
+                task="ojs.visibility.check",
+                when=rescue.lapsed_condition,
+            ),
+            Step(
+                partial(pruning.prune, since=PRUNING_BEHIND),
+                10.0,
+                pruning.PRUNED,
+                when=partial(pruning.condition, PRUNING_BEHIND),
+            ),
         ]
+        # The conditions of steps that were due together, until they are written anew.
+        self._conditions: dict[tuple[Step, ...], list[str]] = {}
+        self._conditions_until = 0.0
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="ojs-maintenance", daemon=True)
         self._thread.start()
@@ -188,14 +261,47 @@ class MaintenanceThread:
     def _run_due(self, steps: Sequence[Step], due: dict[Step, float]) -> bool:
         """Run the steps that are due. Return whether one of them has more to do."""
         is_behind = False
+        asked_at = time.monotonic()
+        steps = [step for step in steps if asked_at >= due[step]]
+        idle = self._without_work(steps)
         for step in steps:
             if self._stop.is_set():
                 return False
-            if time.monotonic() >= due[step]:
+            has_more = False
+            # After a pass that takes long so far, what was found at its start is of the past.
+            if step not in idle or time.monotonic() - asked_at >= TICK / 2:
                 has_more = self._run_burst(step)
-                due[step] = 0.0 if has_more else time.monotonic() + step.interval - TICK / 2
-                is_behind |= has_more
+            elif step.otherwise is not None:
+                step.otherwise()
+            due[step] = 0.0 if has_more else time.monotonic() + step.interval - TICK / 2
+            is_behind |= has_more
         return is_behind
+
+    def _without_work(self, steps: Sequence[Step]) -> set[Step]:
+        """Return the steps that have nothing to do now, found by one statement for all."""
+        asked = tuple(step for step in steps if step.when is not None)
+        if not asked:
+            return set()
+        try:
+            found = raw_queries.which_hold(self._conditions_of(asked))
+        except Exception as error:
+            if database.is_unavailable(error):
+                raise
+            # One table that cannot be read must not keep the other steps from running: each asks
+            # for itself.
+            logger.exception("The conditions of the maintenance could not be checked.")
+            return set()
+        return {step for step, holds in zip(asked, found, strict=True) if not holds}
+
+    def _conditions_of(self, steps: tuple[Step, ...]) -> list[str]:
+        now = time.monotonic()
+        # After an outage, that of dead workers is another one each time.
+        if now >= self._conditions_until or self._dead_workers.had_outage:
+            self._conditions.clear()
+            self._conditions_until = now + KEPT
+        if steps not in self._conditions:
+            self._conditions[steps] = [step.when() for step in steps if step.when is not None]
+        return self._conditions[steps]
 
     def _run_burst(self, step: Step) -> bool:
         """Run a step again while it finds full batches, for a moment. Return whether it has more.

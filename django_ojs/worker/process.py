@@ -17,7 +17,7 @@ from django_ojs.conf import settings
 from django_ojs.handlers import job_types
 from django_ojs.models.worker import Directive
 from django_ojs.operations.beat import Registration
-from django_ojs.operations.fetch import fetch, isolated_waiting, may_be_cut
+from django_ojs.operations.fetch import fetch, isolated_waiting, may_be_cut, may_find
 from django_ojs.operations.workers import removal, rescue
 from django_ojs.operations.workflows import advance_due
 from django_ojs.outbox.relay_threads import Relays, relays
@@ -25,7 +25,7 @@ from django_ojs.spec import ids
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.scheduling import ALL
-from django_ojs.storage import database, notify
+from django_ojs.storage import claim_floors, database, notify
 from django_ojs.storage.backoff import Backoff
 from django_ojs.storage.figures import rollups
 from django_ojs.storage.queue_limits import next_starts
@@ -57,6 +57,14 @@ IDLE_WARNING_INTERVAL = 300.0
 
 #: Seconds between two checks whether a job is available that must run alone.
 ISOLATED_CHECK_INTERVAL = 1.0
+
+#: A poll of more queues than these claims at once: the statement that asks whether there is a job
+#: would be planned for too long.
+MAX_ASKED_QUEUES = 20
+
+#: So many polls in a row that took long are not those of a busy machine: an old snapshot makes them
+#: slow, which is what the floors of claims are for.
+SLOW_POLLS = 3
 
 #: Seconds after a failed claim in which it is checked whether the claim was committed nevertheless,
 #: and between two of these checks: the server may get the statement late.
@@ -135,6 +143,10 @@ class WorkerProcess:
         self._may_be_more = False
         self._found_none = False
         self._notified_at = 0.0
+        # Nothing woke this thread: that a job has come is not likely.
+        self._is_poll = False
+        # It took long to find that there is no job, so often in a row. Polls claim until then.
+        self._slow_polls, self._claims_until = 0, 0.0
         self._queues = QueueSelection(config.queues, max_age=config.poll_interval.total_seconds())
         self._turns = Turns(config.order)
         self._mismatch = mismatch(config.queues, handler_queues(), config.pool)
@@ -294,6 +306,10 @@ class WorkerProcess:
         try:
             self._give_back_lost_claims()
             queues = self._queues.current()
+            if self._is_poll and not self._may_find(queues):
+                self._backoff.reset()
+                return False
+            self._is_poll = False
             jobs = (
                 fetch(
                     queues,
@@ -324,9 +340,25 @@ class WorkerProcess:
             self._rounds_without_job = 0
             self._has_no_next_steps = False
             self._dispatcher.dispatch(jobs)
+            self._heartbeat.notice_jobs()
         cut = may_be_cut(left - sum(job.size for job in jobs), most)
         self._may_be_more = len(jobs) == wanted or (bool(jobs) and cut)
         return self._may_be_more
+
+    def _may_find(self, queues: Collection[str]) -> bool:
+        """Return whether to claim in a poll, which usually finds nothing."""
+        began = time.monotonic()
+        if len(queues) > MAX_ASKED_QUEUES or began < self._claims_until:
+            return True
+        if may_find(tuple(queues)):
+            return True
+        now = time.monotonic()
+        self._slow_polls = self._slow_polls + 1 if now - began >= claim_floors.SLOW else 0
+        if self._slow_polls == SLOW_POLLS:
+            self._slow_polls, self._claims_until = 0, now + claim_floors.LONGEST
+        # Then no job that must run alone is available either.
+        self._isolated_checked_at = now
+        return False
 
     def _give_back_lost_claims(self) -> None:
         """Return jobs whose claim was committed though its response did not arrive.
@@ -420,7 +452,9 @@ class WorkerProcess:
         try:
             # A slot may have become free between the last claim and now, when this thread did not
             # wait and was not woken.
-            self._wake.wait(0.0 if self._can_claim() else timeout)
+            can_claim = self._can_claim()
+            is_woken = self._wake.wait(0.0 if can_claim else timeout)
+            self._is_poll = not (can_claim or is_woken or self._config.once)
         finally:
             self._waiting = False
 

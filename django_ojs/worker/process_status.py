@@ -8,7 +8,7 @@ import mmap
 import struct
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from uuid import UUID
 
 #: Seconds between two signs that the process runs Python code.
@@ -32,7 +32,9 @@ _NO_ENTRY = bytes(16)
 class ProcessStatus:
     """Made by the supervisor before it forks. The process writes, the supervisor reads."""
 
-    def __init__(self) -> None:
+    def __init__(self, tell: Callable[[], None] = lambda: None) -> None:
+        # Wakes the supervisor, for what it must not see late.
+        self._tell = tell
         self._memory = mmap.mmap(-1, _TABLE + CAPACITY * _ENTRY.size)
         # Filled by the process, which has most entries unused.
         self._free: list[int] = []
@@ -57,7 +59,9 @@ class ProcessStatus:
 
     def note_ready(self) -> None:
         """Note that the process has sent a heartbeat, and claims jobs."""
-        self._memory[_READY] = True
+        if not self.is_ready:
+            self._memory[_READY] = True
+            self._tell()
 
     @property
     def is_ready(self) -> bool:
@@ -105,6 +109,8 @@ class ProcessStatus:
     def note_isolated(self, number: int) -> None:
         """Note that so many jobs are available which must run alone; MAX_ISOLATED at most."""
         self._memory[_ISOLATED_WAITING] = number
+        if number:
+            self._tell()
 
     def take_isolated(self) -> int:
         """Return how many such jobs the process has noted since the last call."""

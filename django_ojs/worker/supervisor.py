@@ -34,6 +34,7 @@ from django_ojs.worker.job_log import number_of_jobs
 from django_ojs.worker.process import Exit, WorkerProcess
 from django_ojs.worker.process_status import MAX_ISOLATED, ProcessStatus
 from django_ojs.worker.signal_handlers import signal_handlers
+from django_ojs.worker.wake_pipe import WakePipe
 
 logger = logging.getLogger("django_ojs.worker")
 
@@ -44,11 +45,9 @@ SIGNALS = {
     signal.SIGCONT: Directive.RUNNING,
 }
 
-#: Seconds between two rounds of the supervisor's loop.
-TICK = 0.1
-
-#: The same while a process runs a job alone: more such jobs wait for its end.
-ISOLATED_TICK = 0.02
+#: The most seconds between two rounds of the supervisor's loop. A signal begins one at once, and so
+#: does the end of a process, or what one has to say.
+TICK = 1.0
 
 #: A process that dies within this many seconds, before it ran a job, probably cannot run here at
 #: all: its replacement starts after a delay, which doubles each time up to the limit.
@@ -124,20 +123,25 @@ class Supervisor:
         self._stopping = False
         self._reload = False
         self._received: list[signal.Signals] = []
+        self._wake = WakePipe()
         self._checked_at = time.monotonic()
         self._health = HealthFile(config.health_file) if config.health_file else None
 
     def run(self) -> bool:
         """Supervise until stopped. Return whether to start again because the code changed."""
-        with signal_handlers(dict.fromkeys(SIGNALS, self._receive)):
-            gc.collect()  # Children keep for good what is there when they begin.
-            try:
-                return self._supervise()
-            finally:
-                for child in self._children.values():
-                    self._kill(child, signal.SIGTERM)
-                if self._health is not None:
-                    self._health.remove()
+        handlers = {**dict.fromkeys(SIGNALS, self._receive), signal.SIGCHLD: _begin_round}
+        try:
+            with signal_handlers(handlers), self._wake.woken_by_signals():
+                gc.collect()  # Children keep for good what is there when they begin.
+                try:
+                    return self._supervise()
+                finally:
+                    for child in self._children.values():
+                        self._kill(child, signal.SIGTERM)
+                    if self._health is not None:
+                        self._health.remove()
+        finally:
+            self._wake.close()
 
     def _supervise(self) -> bool:
         while True:
@@ -155,8 +159,15 @@ class Supervisor:
             if self._health is not None:
                 with suppress(OSError):  # The probe then fails.
                     self._health.write(is_ready=self._is_ready())
-            runs_alone = any(child.runs_alone for child in self._children.values())
-            time.sleep(ISOLATED_TICK if runs_alone else TICK)
+            self._wake.wait(self._pause())
+
+    def _pause(self) -> float:
+        """Return the seconds until the next round has something to do."""
+        if self._received:
+            return 0.0
+        now = time.monotonic()
+        starts = [group.next_start - now for group in self._groups.values()]
+        return min([TICK, *(seconds for seconds in starts if seconds > 0)])
 
     def _is_ready(self) -> bool:
         if self._stopping:
@@ -205,7 +216,7 @@ class Supervisor:
 
     def _fork(self, config: WorkerConfig, isolation: Isolation, alias: str | None) -> None:
         worker_id = f"worker_{ids.uuid7()}"
-        status = ProcessStatus()
+        status = ProcessStatus(self._wake.wake)
         sys.stdout.flush()
         sys.stderr.flush()
         # Blocked until the child has its own handlers: the inherited ones would store a signal in
@@ -338,6 +349,10 @@ class Supervisor:
             connections.close_all()
 
 
+def _begin_round(number: int, frame: FrameType | None) -> None:
+    """Do nothing: that the signal has a handler ends the wait of the supervisor."""
+
+
 def _run_child(
     config: WorkerConfig,
     worker_id: str,
@@ -349,6 +364,9 @@ def _run_child(
 ) -> None:
     code = 1
     try:
+        # Those of the supervisor would interrupt the handlers of jobs that start processes.
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         # What the supervisor has loaded lives as long as this process. Garbage collections would
         # walk through it again and again, and copy the memory that both share.
         gc.freeze()

@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 from django.db.models.functions import Now
 
-from django_ojs.models import Worker
+from django_ojs.models import Event, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat, cancel
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.workers import removal, rescue
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.ids import uuid7
+from django_ojs.storage import database
 from tests.factories import HOUR, MINUTE, WORKER, active, age, jobs, read, silence, worker
 
 pytestmark = pytest.mark.django_db
@@ -163,3 +164,72 @@ def test_a_beat_needs_the_id_of_a_worker(worker_id: Any) -> None:
     with pytest.raises(InvalidRequest, match="worker_id"):
         beat.beat(worker_id)
     assert not Worker.objects.exists()
+
+
+class TestARenewal:
+    """What a worker of the project sends while it holds no jobs."""
+
+    INTERVAL = timedelta(seconds=2)
+    DESCRIBED = Registration(hostname="host", queues=("a",))
+
+    def send(self, **values: Any) -> beat.BeatResponse:
+        known = {"interval": self.INTERVAL, "registration": self.DESCRIBED, "renews": True}
+        return beat.beat(WORKER, **{**known, **values})
+
+    def test_it_is_one_statement_that_stores_the_time_and_returns_the_directive(
+        self, django_assert_num_queries: Any
+    ) -> None:
+        worker(interval=self.INTERVAL, registration=self.DESCRIBED, active_jobs=3)
+        silence(WORKER, HOUR)
+        beat.direct(WORKER, Directive.QUIET)
+        # MariaDB reads the directive by a second one.
+        most = 1 if database.dialect().backend != "mysql" else 2
+        with django_assert_num_queries(most, using=database.alias()):
+            response = self.send()
+        assert (response.state, response.jobs_extended) == (Directive.QUIET, 0)
+        known = Worker.primary.get()
+        assert known.active_jobs == 0
+        recent = {"seen_at__gt": Now() - MINUTE, "beat_at__gt": Now() - MINUTE}
+        assert Worker.primary.filter(**recent).exists()
+
+    def test_a_worker_that_was_removed_is_registered_again(self) -> None:
+        worker(interval=self.INTERVAL, registration=self.DESCRIBED)
+        Worker.primary.all().delete()
+        assert self.send().state is Directive.RUNNING
+        assert Worker.primary.get().hostname == "host"
+
+    @pytest.mark.parametrize(
+        "other",
+        [
+            {"state": Directive.QUIET},
+            {"beat_interval_ms": 5},
+            {"owner": "key"},
+            {"session_pid": 5},
+        ],
+    )
+    def test_a_row_that_is_another_one_is_written_whole(self, other: dict[str, Any]) -> None:
+        worker(interval=self.INTERVAL, registration=self.DESCRIBED)
+        Worker.primary.update(**other)
+        self.send()
+        known = Worker.primary.get()
+        assert (known.state, known.beat_interval_ms, known.owner, known.session_pid) == (
+            "running",
+            2000,
+            "",
+            None,
+        )
+
+    def test_what_else_there_is_to_say_is_stored(self) -> None:
+        worker(interval=self.INTERVAL, registration=self.DESCRIBED)
+        job = active(worker_id=WORKER)
+        age(job.id, MINUTE)
+        assert self.send(holding=[job.id]).jobs_extended == 1
+        assert Worker.primary.get().active_jobs == 1
+        self.send(state=Directive.QUIET)
+        assert Worker.primary.get().state == "quiet"
+
+    def test_a_site_that_records_heartbeats_records_it(self, settings: Any) -> None:
+        settings.OJS = {"KEEP_EVENTS": ["worker.heartbeat"]}
+        worker(interval=self.INTERVAL, registration=self.DESCRIBED)
+        self.send()
+        assert Event.primary.filter(type="worker.heartbeat").count() == 2

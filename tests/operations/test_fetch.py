@@ -10,12 +10,16 @@ import pytest
 from django.db.models import F
 from django.db.models.functions import Now
 
+from django_ojs.models import LimitCheck
 from django_ojs.models.worker import Directive
 from django_ojs.operations import ack, beat, fail, fetch, queues
 from django_ojs.operations.workers import rescue
 from django_ojs.spec import envelope as rendering
 from django_ojs.spec import json
 from django_ojs.spec.errors import InvalidQueue, InvalidRequest, QueueNameTooLong
+from django_ojs.spec.isolation import ISOLATED_AFTER
+from django_ojs.spec.rate_limit import Hold
+from django_ojs.storage import database
 from django_ojs.storage.claims import Claimed, texts_of
 from tests.cases import together
 from tests.factories import (
@@ -300,3 +304,35 @@ def test_jobs_with_more_of_their_own_are_rendered_each() -> None:
     rendered = [job.id for job in claimed]
     texts = texts_of(claimed, lambda job: {"id": str(job.id), "rendered": rendered.index(job.id)})
     assert [json.loads(text)["rendered"] for text in texts] == [0, 1, 2]  # type: ignore[call-overload,index]  # an object
+
+
+class TestWhetherAFetchMayFindAJob:
+    def test_a_job_of_the_queues_that_is_available_may_be_found(self) -> None:
+        assert not fetch.may_find(["a", "b"])
+        push(queue="c")
+        for state in ("scheduled", "pending", "active", "retryable", "completed"):
+            in_state(state, queue="b")
+        assert not fetch.may_find(["a", "b"])
+        push(queue="b")
+        assert fetch.may_find(["a", "b"])
+        assert fetch.may_find(["b"])
+        assert not fetch.may_find(["a"])
+
+    def test_one_that_must_run_alone_is_one_of_them(self) -> None:
+        push(queue="a")
+        jobs().update(lost_with_others=ISOLATED_AFTER)
+        assert fetch.may_find(["a"])
+
+    def test_one_that_is_held_is_none_until_its_key_is_to_be_checked(self) -> None:
+        push(queue="a", rate_limit={"key": "k", "concurrency": 0})
+        assert fetch.may_find(["a"])
+        assert fetch.fetch(["a"]) == []
+        assert jobs().get().limit_hold == Hold.HELD
+        LimitCheck.primary.all().delete()
+        assert not fetch.may_find(["a"])
+        LimitCheck.primary.create(limit_key="k", due_at=Now())
+        assert fetch.may_find(["a"])
+
+    def test_it_is_one_statement(self, django_assert_num_queries: Any) -> None:
+        with django_assert_num_queries(1, using=database.alias()):
+            fetch.may_find([f"q{number}" for number in range(20)])

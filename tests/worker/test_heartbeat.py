@@ -308,3 +308,51 @@ def test_a_thread_that_does_not_end_is_reported_and_one_that_ends_is_not(
         assert bench.stuck.wait(60)
     finally:
         release.set()
+
+
+@pytest.mark.interrupts
+def test_a_job_that_comes_between_two_distant_heartbeats_is_stopped_at_its_timeout(
+    bench: Bench, executor: Executor
+) -> None:
+    # Without a job the thread waits for its next heartbeat.
+    heartbeat = bench.start(3600.0)
+    eventually(lambda: heartbeat._is_idle, "it waits")
+    gate = Gate()
+    run = bench.holds(gate, timeout=0.1)
+    executor.submit([run])
+    heartbeat.notice_jobs()
+    gate.has_started()
+    eventually(lambda: bench.failures, "the run is overdue")
+    assert bench.failures[0][1].type == "timeout"
+
+
+@pytest.mark.postgresql
+def test_a_new_session_is_sent_at_once_however_distant_the_next_heartbeat_is(bench: Bench) -> None:
+    heartbeat = bench.start(3600.0)
+    eventually(lambda: heartbeat._is_idle, "it waits")
+    assert heartbeat.attach_session()
+    Worker.objects.update(session_pid=None)  # As a heartbeat that was under way.
+    heartbeat._is_session_new = True
+    heartbeat._wake.set()
+    eventually(lambda: Worker.objects.get().session_pid, "it is sent again")
+
+
+@pytest.mark.interrupts
+def test_a_stuck_thread_is_reported_though_no_job_is_in_flight_and_no_heartbeat_is_due(
+    bench: Bench, executor: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(heartbeats, "STUCK_AFTER", 0.0)
+    release = threading.Event()
+    try:
+        executor.submit([bench.holds(lambda: release.wait(60), timeout=0.1)])
+        bench.start(3600.0)
+        assert bench.stuck.wait(BOUND)
+    finally:
+        release.set()
+
+
+def test_an_idle_worker_renews_what_it_registered(bench: Bench) -> None:
+    bench.start()
+    Worker.objects.update(hostname="written once", active_jobs=7)
+    eventually(lambda: Worker.objects.get().active_jobs == 0, "it sends heartbeats")
+    assert Worker.objects.get().hostname == "written once"

@@ -490,3 +490,70 @@ def test_once_goes_on_when_the_database_is_back(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(processes, "fetch", fetch)
     assert WorkerProcess(configured(once=True)).run() is Exit.OK
     assert becomes(job, "completed")
+
+
+class TestAPoll:
+    """A claim that nothing woke the worker for: there are no notifications."""
+
+    @pytest.fixture(autouse=True)
+    def without_notifications(self, settings: Any) -> None:
+        settings.OJS = {**getattr(settings, "OJS", {}), "NOTIFY": False}
+
+    @pytest.fixture
+    def claims(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+        """How many jobs each claim found, of a worker that polls."""
+        found: list[int] = []
+        real = processes.fetch
+
+        def fetch(*args: Any, **kwargs: Any) -> Any:
+            jobs = real(*args, **kwargs)
+            found.append(len(jobs))
+            return jobs
+
+        monkeypatch.setattr(processes, "fetch", fetch)
+        return found
+
+    @pytest.fixture
+    def polls(self, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+        """Whether each poll saw that there may be a job."""
+        answers: list[bool] = []
+        real = processes.may_find
+
+        def may_find(*args: Any) -> bool:
+            answers.append(real(*args))
+            return answers[-1]
+
+        monkeypatch.setattr(processes, "may_find", may_find)
+        return answers
+
+    def test_it_claims_only_if_there_may_be_a_job(
+        self, claims: list[int], polls: list[bool]
+    ) -> None:
+        with working():
+            eventually(lambda: len(polls) > 3, "it polls")
+            empty = claims.count(0)
+            job = stored(handlers.note.enqueue())
+            becomes(job, "completed")
+            eventually(lambda: len(polls) > 6, "it polls on")
+        assert True in polls
+        assert 1 in claims
+        # None for a poll that saw no job; some as it starts, and when a job has ended.
+        assert claims.count(0) - empty <= 2
+        assert empty <= 2
+
+    def test_it_claims_at_once_from_very_many_queues(
+        self, claims: list[int], polls: list[bool], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(processes, "MAX_ASKED_QUEUES", 1)
+        with working(queues=("default", "other")):
+            eventually(lambda: len(claims) > 8, "it claims")
+        assert polls == []
+
+    def test_after_slow_polls_it_claims_which_makes_floors(
+        self, claims: list[int], polls: list[bool], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(processes.claim_floors, "SLOW", -1.0)
+        monkeypatch.setattr(processes.claim_floors, "LONGEST", 3600.0)
+        with working():
+            eventually(lambda: len(claims) > 8, "it claims")
+        assert len(polls) == processes.SLOW_POLLS

@@ -13,10 +13,11 @@ from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.formatting import grouped
 from django_ojs.handlers import job_types
 from django_ojs.models import CronJob, Job, Lease, Worker
+from django_ojs.operations import promotion
 from django_ojs.operations.maintenance import job_retention, lease, pruning
 from django_ojs.operations.workers import registry
 from django_ojs.spec.states import TERMINAL, WAITING
-from django_ojs.storage import database
+from django_ojs.storage import raw_queries
 from django_ojs.storage.figures import counts
 
 #: How long maintenance may be late before it is a finding.
@@ -143,7 +144,9 @@ def _maintenance() -> Iterator[DoctorFinding]:
             ),
             cure=_("Start a worker: `manage.py ojs_worker`."),
         )
-    due, expired = database.dialect().due_work(database.connection(), since=LATE.total_seconds())
+    due, expired = raw_queries.which_hold(
+        [promotion.due_condition(LATE), promotion.expired_condition(LATE)]
+    )
     for is_late, text in (
         (due, _("Jobs that became due over a minute ago are still waiting.")),
         (expired, _("Jobs that expired over a minute ago are still waiting.")),

@@ -4,7 +4,7 @@ import time
 from datetime import timedelta
 
 from django_ojs.operations.cron.tick import fire_due
-from django_ojs.storage import database
+from django_ojs.storage import database, raw_queries
 
 #: Seconds between two queries of a process. Shorter than the interval of its maintenance.
 INTERVAL = 0.4
@@ -32,6 +32,11 @@ class LastQuery:
 last_query = database.per_database(LastQuery)
 
 
+def due_condition(since: timedelta = timedelta(0)) -> str:
+    """Whether a cron job is due for so long, or a run of one is held, in SQL."""
+    return database.dialect().condition("cron_is_due", since=since.total_seconds())
+
+
 def fire_if_due(since: timedelta = timedelta(0)) -> int:
     """Enqueue the jobs of cron jobs that are due, for so long. Return how many.
 
@@ -40,7 +45,7 @@ def fire_if_due(since: timedelta = timedelta(0)) -> int:
     """
     if not last_query.repeat(INTERVAL):
         return 0
-    if not database.dialect().is_cron_due(database.connection(), since=since.total_seconds()):
+    if not raw_queries.holds(due_condition(since)):
         return 0
     fired = fire_due()
     if fired:

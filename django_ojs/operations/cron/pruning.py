@@ -4,7 +4,7 @@ from django.db.models.functions import Now
 
 from django_ojs.conf import settings
 from django_ojs.models import CronRun, Job
-from django_ojs.storage import database, outbox
+from django_ojs.storage import database, outbox, raw_queries
 from django_ojs.storage.dialects.expressions import OneOf
 
 #: Runs that one step reads.
@@ -20,6 +20,15 @@ class RunPruner:
 
     def __init__(self) -> None:
         self._after = 0
+
+    def condition(self) -> str:
+        """Whether `prune` may find any, in SQL: the first run is old."""
+        return raw_queries.is_older(
+            CronRun,
+            "triggered_at",
+            "id = (SELECT min(id) FROM ojs_cron_run)",
+            settings().keep_completed,
+        )
 
     def prune(self) -> int:
         """Go on with the walk. Return how many runs were deleted."""

@@ -138,6 +138,20 @@ def waiting(keys: Collection[UUID]) -> set[UUID]:
     return {key for alias in aliases() for key in stored.unsent(keys, alias)}
 
 
+def is_only_here() -> bool:
+    """Whether no other database than that of the jobs may hold rows to deliver or to prune."""
+    return aliases() == [database.alias()]
+
+
+def old_condition() -> str:
+    """Whether `prune` may find any, in SQL."""
+    if not is_only_here():
+        return "1 = 1"  # The rows of another database are asked for there.
+    return stored.old_condition(
+        keep_sent=settings().keep_sent, keep_refused=settings().keep_dead_letters
+    )
+
+
 def prune() -> int:
     """Delete entries that were sent or refused before the time to keep. Return how many."""
     count = 0

@@ -161,9 +161,19 @@ def resume_from_unknown(event_id: str) -> Resumed:
     return Resumed(latest(), has_gap=True, gap_start=start, gap_end=now)
 
 
+def unsettled_condition() -> str:
+    """Whether `settle` has anything to do, in SQL."""
+    return stored.unsettled_condition()
+
+
 def settle() -> int:
     """Assign positions to committed events, as reading does. Return how many."""
     return stored.assign_positions()
+
+
+def old_condition() -> str:
+    """Whether `prune` may find any, in SQL."""
+    return stored.old_condition(settings().keep_events_for)
 
 
 def prune(limit: int = BATCH) -> int:

@@ -127,6 +127,11 @@ def fold_rollups() -> int:
     return rollup_compaction.fold() + rollup_compaction.prune(settings().keep_rollups)
 
 
+def rollups_condition() -> str:
+    """Whether `fold_rollups` may find any, in SQL."""
+    return rollup_compaction.condition(settings().keep_rollups)
+
+
 def coarsen_rollups() -> int:
     """Merge minutes that are older than two days into hours. Return how many rows were deleted."""
     return rollup_compaction.coarsen()

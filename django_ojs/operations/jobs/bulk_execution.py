@@ -60,6 +60,12 @@ def work() -> int:
     return seen
 
 
+def open_condition() -> str:
+    """Whether there is an operation to execute, in SQL."""
+    states = ", ".join(f"'{each.value}'" for each in OPEN)
+    return raw_queries.condition(BulkOperation, f"state IN ({states})")
+
+
 def work_once(
     chunk: int = CHUNK, scan_limit: int = SCAN_LIMIT, *, only: int | None = None
 ) -> int | None:
@@ -67,7 +73,7 @@ def work_once(
 
     Return how many; None where it is over or another process is executing it.
     """
-    if not raw_queries.exists(BulkOperation, "state IN (%s, %s)", [each.value for each in OPEN]):
+    if not raw_queries.holds(open_condition()):
         return None
     return database.in_write_transaction(lambda: _execute(chunk, scan_limit, only))
 

@@ -15,7 +15,7 @@ from django_ojs.operations.delete import erase
 from django_ojs.operations.maintenance import job_retention
 from django_ojs.operations.maintenance.job_retention import Kind, Retention
 from django_ojs.spec.times import elapsed
-from django_ojs.storage import database
+from django_ojs.storage import database, raw_queries
 from django_ojs.storage.database import BATCH
 from django_ojs.storage.dialects.expressions import OneOf
 
@@ -41,6 +41,20 @@ def prune(limit: int = PRUNED, *, since: timedelta = timedelta(0)) -> int:
     return sum(
         _prune(kind, kept.longest + since, limit) for kind, kept in job_retention.current().items()
     )
+
+
+def condition(since: timedelta = timedelta(0)) -> str:
+    """Whether `prune` may find any, in SQL."""
+    kinds = (
+        raw_queries.is_older(
+            Job,
+            "finished_at",
+            f"state = '{state.value}' AND {'' if dead_letter else 'NOT '}dead_letter",
+            kept.longest + since,
+        )
+        for (state, dead_letter), kept in job_retention.current().items()
+    )
+    return f"({' OR '.join(kinds)})"
 
 
 def overdue(since: timedelta = timedelta(0)) -> dict[Kind, int]:

@@ -33,6 +33,11 @@ BATCH = 100
 STEP: Final = 0.25
 
 
+def active_condition() -> str:
+    """Whether any job is active, in SQL."""
+    return raw_queries.condition(Job, f"state = '{State.ACTIVE.value}'")
+
+
 def enforce_for_a_moment() -> int:
     """Do it as a step of maintenance. Return how many; at least `BATCH` when there may be more."""
     return enforce(seconds=STEP)
@@ -44,7 +49,7 @@ def enforce(limit: int = BATCH, *, seconds: float = math.inf) -> int:
     Stop after so many seconds, and return at least `limit` then.
     """
     until = time.monotonic() + seconds
-    if not raw_queries.exists(Job, f"state = '{State.ACTIVE.value}'"):
+    if not raw_queries.holds(active_condition()):
         return 0
     default = int(settings().default_timeout / timedelta(milliseconds=1))
     timeout = Milliseconds(Coalesce(F("timeout_ms"), Value(default)))

@@ -46,7 +46,7 @@ class WebhookDispatcher:
     def dispatch(self) -> int:
         """Return how many events were read for webhooks."""
         # Most sites have none; then the log is not read.
-        if not raw_queries.exists(Webhook, "active"):
+        if not raw_queries.holds(active_condition()):
             return 0
         active = Webhook.primary.filter(active=True)
         behind = active.filter(cursor__lt=log.latest())
@@ -87,6 +87,11 @@ class WebhookDispatcher:
                 "Events for the webhook %s wait until the queue %s %s.", key, webhooks.QUEUE, until
             )
         return 0
+
+
+def active_condition() -> str:
+    """Whether there is any webhook to dispatch events to, in SQL."""
+    return raw_queries.condition(Webhook, "active")
 
 
 def dispatch() -> int:

@@ -74,9 +74,17 @@ class LapseCheck:
         return late.exists()
 
 
+def lapsed_condition() -> str:
+    """Whether a lease has lapsed, in SQL."""
+    return raw_queries.condition(Job, _lapsed())
+
+
 def _find_lapsed(limit: int) -> list[UUID]:
-    where = f"state = '{State.ACTIVE.value}' AND lease_until <= {database.dialect().now}"
-    return raw_queries.keys(Job, where, limit=limit)
+    return raw_queries.keys(Job, _lapsed(), limit=limit)
+
+
+def _lapsed() -> str:
+    return f"state = '{State.ACTIVE.value}' AND lease_until <= {database.dialect().now}"
 
 
 def _lapse(keys: Collection[UUID]) -> int:
@@ -200,8 +208,22 @@ class DeadWorkers:
         )
         return ended is not None and lease.take_from(ended, holder)
 
+    @property
+    def had_outage(self) -> bool:
+        """Whether the database has been away: then `condition` is another one each time."""
+        return self._away > 0
+
     def _outage(self) -> dict[str, float]:
-        return {"away": self._away, "back_for": time.monotonic() - self._back_at}
+        back_for = time.monotonic() - self._back_at if self._away else 0.0
+        return {"away": self._away, "back_for": back_for}
+
+    def condition(self) -> str:
+        """Whether `take_back` would find any worker, in SQL. If not, call `none_found`."""
+        return database.dialect().dead_workers_condition(**self._outage())
+
+    def none_found(self) -> None:
+        """Count a check that has found none."""
+        self._suspects = set()
 
     def take_back(self) -> int:
         """Check once, and return how many jobs were taken back.

@@ -2,13 +2,18 @@
 
 from django_ojs.operations.cron.due import LastQuery
 from django_ojs.operations.workflows.advance import advance_due
-from django_ojs.storage import database
+from django_ojs.storage import database, workflows
 
 #: Seconds between two queries of a process. Shorter than the interval of its maintenance.
 INTERVAL = 0.4
 
 
 last_query = database.per_database(LastQuery)
+
+
+def due_condition() -> str:
+    """Whether a job of a workflow has ended, or a step may start, in SQL."""
+    return workflows.due_condition()
 
 
 def advance_if_due() -> int:

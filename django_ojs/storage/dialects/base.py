@@ -631,17 +631,18 @@ class Dialect(Server):
         found: str | None = self._rows(connection, "api_key", [prefix])[0][0]
         return found
 
-    def due_work(self, connection: BaseDatabaseWrapper, *, since: float = 0.0) -> tuple[bool, bool]:
-        """Say whether a scheduled or retryable job is due, and whether a waiting job expired.
+    def condition(self, name: str, **numbers: float) -> str:
+        """Return the SQL of a condition, to be executed as in a statement that has parameters.
 
-        Both for `since` seconds or longer.
+        These are asked often, many in one statement (see `raw_queries.which_hold`):
+        `job_is_due`, `job_has_expired` and `cron_is_due`, each for `since` seconds or longer (the
+        last one also where a run is held); and `counts_have_changes`, if `fold_counts` has anything
+        to do.
         """
-        due, expired = self._rows(connection, "due_work", {"since": since})[0]
-        return bool(due), bool(expired)
-
-    def is_cron_due(self, connection: BaseDatabaseWrapper, *, since: float = 0.0) -> bool:
-        """Say whether a cron job is due for `since` seconds or longer, or a run of one is held."""
-        return bool(self._rows(connection, "due_cron", {"since": since})[0][0])
+        statement = self.sql[name]
+        for key, number in numbers.items():
+            statement = statement.replace(f"%({key})s", repr(float(number)))
+        return f"({statement})"
 
     def advance_cron_jobs(self, connection: BaseDatabaseWrapper, rows: str) -> list[str]:
         """Set the next times of cron jobs whose `due_at` is the given one; return their names.
@@ -717,6 +718,30 @@ class Dialect(Server):
         """
         found = self._rows(connection, "dead_workers", {"away": away, "back_for": back_for})
         return [(key, (pid, since) if pid is not None else None) for key, pid, since in found]
+
+    def dead_workers_condition(self, *, away: float = 0.0, back_for: float = 0.0) -> str:
+        """Return the SQL that says whether `dead_workers` may return any; see `condition`."""
+        return f"EXISTS {self.condition('dead_workers', away=away, back_for=back_for)}"
+
+    def renew_beat(
+        self, connection: BaseDatabaseWrapper, worker_id: str, *, interval: int, pid: int | None
+    ) -> str | None:
+        """Store the heartbeat of a running worker of the project that holds no jobs.
+
+        Return its directive, or None where its row is not as it was registered, with this interval
+        in milliseconds and a session of this process id.
+        """
+        values = {"worker_id": worker_id, "interval": interval, "pid": pid}
+        rows = self._rows(connection, "renew_beat", values)
+        return str(rows[0][0]) if rows else None
+
+    def take_lease(
+        self, connection: BaseDatabaseWrapper, name: str, holder: str, term: float
+    ) -> bool:
+        """Take or renew a lease, for so many seconds. False: another has it, or it has no row."""
+        with connection.cursor() as cursor:
+            cursor.execute(self.sql["take_lease"], {"name": name, "holder": holder, "term": term})
+            return bool(cursor.rowcount)
 
     def ended_holder(
         self, connection: BaseDatabaseWrapper, lease: str, *, away: float, back_for: float

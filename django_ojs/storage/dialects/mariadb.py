@@ -821,6 +821,22 @@ class MariaDB(GaleraLocks):
     def before(self, age: timedelta) -> int:
         return age // timedelta(microseconds=1)
 
+    def renew_beat(
+        self, connection: BaseDatabaseWrapper, worker_id: str, *, interval: int, pid: int | None
+    ) -> str | None:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                self.sql["renew_beat"], {"worker_id": worker_id, "interval": interval, "pid": pid}
+            )
+            if not cursor.rowcount:
+                return None
+            cursor.execute("SELECT directive FROM ojs_worker WHERE id = %s", [worker_id])
+            found = cursor.fetchone()
+        return None if found is None else str(found[0])
+
+    def ago(self, seconds: float) -> str:
+        return f"{_NOW} - INTERVAL {round(seconds * 1_000_000)} MICROSECOND"
+
     def ids(self, keys: Collection[UUID]) -> list[str]:
         # The driver writes a list; an empty one would be no SQL.
         return [self._key(str(key)) for key in keys] or [self._key(_NO_ID)]

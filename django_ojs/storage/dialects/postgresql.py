@@ -494,6 +494,17 @@ class PostgreSQL(Dialect):
     def before(self, age: timedelta) -> timedelta:
         return age
 
+    def which_hold(
+        self, connection: BaseDatabaseWrapper, conditions: Sequence[str], values: Sequence[str]
+    ) -> list[bool]:
+        # One text: an idle worker asks little else.
+        statement = f"SELECT ARRAY[{', '.join(conditions)}]::text"
+        found = _direct().text(connection, statement, list(values)) or ""
+        return [each == "t" for each in found[1:-1].split(",")]
+
+    def ago(self, seconds: float) -> str:
+        return f"{_NOW} - {seconds:f} * interval '1 second'"
+
     def ids(self, keys: Collection[UUID]) -> str:
         return as_array(keys)
 
@@ -774,6 +785,9 @@ class _WithoutServerSessions(PostgreSQL):
     ) -> list[tuple[str, Session | None]]:
         values = {"away": away, "back_for": back_for}
         return [(key, None) for (key,) in self._rows(connection, "silent_workers", values)]
+
+    def dead_workers_condition(self, *, away: float = 0.0, back_for: float = 0.0) -> str:
+        return f"EXISTS {self.condition('silent_workers', away=away, back_for=back_for)}"
 
     def oldest_transaction(self, connection: BaseDatabaseWrapper) -> timedelta | None:
         return None

@@ -120,6 +120,14 @@ class Server(ABC):
         with connection.cursor() as cursor:
             cursor.execute(statement.format(**parts) if parts else statement, values)
 
+    def which_hold(
+        self, connection: BaseDatabaseWrapper, conditions: Sequence[str], values: Sequence[str]
+    ) -> list[bool]:
+        """Return which of some conditions hold, written as in a statement that has parameters."""
+        with connection.cursor() as cursor:
+            cursor.execute(f"SELECT {', '.join(conditions)}", values)
+            return [bool(found) for found in cursor.fetchone()]
+
     @abstractmethod
     def begin_write(self, connection: BaseDatabaseWrapper) -> None:
         """Take the write lock at the start of a transaction, where the database has just one."""
@@ -155,6 +163,10 @@ class Server(ABC):
     @abstractmethod
     def before(self, age: timedelta) -> Any:
         """Return a duration that is subtracted from the time now, as a parameter of a statement."""
+
+    @abstractmethod
+    def ago(self, seconds: float) -> str:
+        """Return the SQL of the time so long ago, in a statement that has parameters."""
 
     @abstractmethod
     def ids(self, keys: Collection[UUID]) -> Any:

@@ -42,6 +42,11 @@ def depth(queue: str) -> int:
     return sum(number for state, number in counts.items() if state in WAITING)
 
 
+def changes_condition() -> str:
+    """Whether `fold` has anything to do, in SQL."""
+    return database.dialect().condition("counts_have_changes")
+
+
 @database.retry_contention
 def fold() -> int:
     """Fold the changes into the counts. Return how many there were."""

@@ -10,7 +10,7 @@ from django.db.models.functions import Now, TruncHour
 from django.utils import timezone
 
 from django_ojs.models import Rollup
-from django_ojs.storage import database
+from django_ojs.storage import database, raw_queries
 from django_ojs.storage.figures.rollups import COLUMNS
 
 #: A minute is folded this long after its end: writers may be late.
@@ -47,6 +47,19 @@ def fold(limit: int = 200) -> int:
     )
     keys = list(split.values_list("minute", "queue", "type"))
     return _fold(keys) if keys else 0
+
+
+def condition(keep: timedelta) -> str:
+    """Whether `fold` or `prune` may find any, in SQL."""
+    ago = database.dialect().ago
+    # Before any other row are only the all-time ones.
+    ever = f"minute < '{EVER.year + 1}-01-01'"
+    lately = f"minute >= {ago(LATEST.total_seconds())} AND minute < {ago(LATE.total_seconds())}"
+    split = raw_queries.condition(
+        Rollup, f"({lately}) OR {ever} GROUP BY minute, queue, type HAVING count(*) > 1"
+    )
+    old = raw_queries.is_older(Rollup, "minute", f"NOT {ever}", max(keep, YOUNG))
+    return f"({split} OR {old})"
 
 
 @database.write_transaction

@@ -435,7 +435,7 @@ def test_the_lease_of_a_worker_whose_session_has_ended_need_not_expire(
     waiting.database_was_away(5)
     with CaptureQueriesContext(connection) as queries:
         assert [waiting.take_lease("waiting") for _ in range(3)] == [False] * 3
-    assert sum("pg_stat_activity" in query["sql"] for query in queries) == 1
+    assert sum("pg_stat_get_activity" in query["sql"] for query in queries) == 1
     assert other.take_lease("other")
 
 

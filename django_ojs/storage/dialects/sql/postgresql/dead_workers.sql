@@ -1,5 +1,8 @@
 -- Workers that sent nothing for too long, and workers whose database session has ended.
 --
+-- The function is what pg_stat_activity reads: the view would join the names of all databases and
+-- roles, which takes most of the time of this statement.
+--
 -- A role that is no member of the session's role, nor of pg_read_all_stats, sees its process id but
 -- not when it started. Such a session proves nothing: then only the heartbeats count.
 --
@@ -15,6 +18,6 @@ SELECT id, session_pid, session_started_at FROM ojs_worker AS w
 WHERE session_started_at IS NOT NULL
   AND (%(away)s = 0 OR seen_at >= statement_timestamp() - %(back_for)s * interval '1 second')
   AND NOT EXISTS (
-    SELECT 1 FROM pg_stat_activity AS a
+    SELECT 1 FROM pg_stat_get_activity(w.session_pid::integer) AS a
     WHERE a.pid = w.session_pid
       AND (a.backend_start = w.session_started_at OR a.backend_start IS NULL))

@@ -5,6 +5,6 @@ SELECT w.id FROM ojs_lease AS l JOIN ojs_worker AS w ON w.id = l.holder
 WHERE l.name = %(name)s AND w.session_started_at IS NOT NULL
   AND (%(away)s = 0 OR w.seen_at >= statement_timestamp() - %(back_for)s * interval '1 second')
   AND NOT EXISTS (
-    SELECT 1 FROM pg_stat_activity AS a
+    SELECT 1 FROM pg_stat_get_activity(w.session_pid::integer) AS a
     WHERE a.pid = w.session_pid
       AND (a.backend_start = w.session_started_at OR a.backend_start IS NULL))

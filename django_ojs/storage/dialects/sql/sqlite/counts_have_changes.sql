@@ -1,0 +1,2 @@
+-- Triggers write the counts themselves.
+SELECT 0

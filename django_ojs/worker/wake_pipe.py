@@ -1,0 +1,51 @@
+"""A pipe that ends the wait of a process: by a signal to it, or by one of its children."""
+
+import os
+import select
+import signal
+import weakref
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+
+
+class WakePipe:
+    """Made by a process before it forks; both it and its children may write to it."""
+
+    def __init__(self) -> None:
+        self._read, self._write = os.pipe()
+        for end in (self._read, self._write):
+            os.set_blocking(end, False)
+        self._finalizer = weakref.finalize(self, _close, self._read, self._write)
+
+    def fileno(self) -> int:
+        """Return the end that becomes readable, for a selector."""
+        return self._read
+
+    def wake(self) -> None:
+        """End the wait of the process that made it, or the next one."""
+        with suppress(BlockingIOError):  # It is full: many have done so already.
+            os.write(self._write, b"\0")
+
+    def wait(self, timeout: float) -> None:
+        """Wait for a signal or for `wake`, at most `timeout` seconds."""
+        if select.select([self._read], [], [], timeout)[0]:
+            with suppress(BlockingIOError):
+                os.read(self._read, 4096)
+
+    @contextmanager
+    def woken_by_signals(self) -> Iterator[None]:
+        """Let each signal that has a handler in Python end the wait, until the block ends."""
+        previous = signal.set_wakeup_fd(self._write, warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(previous)
+
+    def close(self) -> None:
+        """Close it in this process."""
+        self._finalizer()
+
+
+def _close(*ends: int) -> None:
+    for end in ends:
+        os.close(end)

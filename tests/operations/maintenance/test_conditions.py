@@ -1,0 +1,275 @@
+"""The conditions of the steps of maintenance: each says what its step would find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from django.db.models import F
+from django.db.models.functions import Now
+
+from django_ojs.models import (
+    BulkOperation,
+    CronJob,
+    CronRun,
+    EndedWorkflowJob,
+    Event,
+    LimitCheck,
+    OutboxEntry,
+    Rollup,
+    Webhook,
+    Worker,
+    Workflow,
+    WorkflowStep,
+)
+from django_ojs.operations import beat, limits, promotion, queues
+from django_ojs.operations.cron import due as due_cron
+from django_ojs.operations.cron.pruning import RunPruner
+from django_ojs.operations.enqueue import outbox
+from django_ojs.operations.events import log
+from django_ojs.operations.figures import stats
+from django_ojs.operations.jobs import bulk_execution
+from django_ojs.operations.maintenance import pruning, timeouts
+from django_ojs.operations.webhooks import dispatch
+from django_ojs.operations.workers.rescue import DeadWorkers, lapsed_condition
+from django_ojs.operations.workflows import due as due_workflows
+from django_ojs.operations.workflows import pruning as workflow_pruning
+from django_ojs.outbox import local
+from django_ojs.spec import ids
+from django_ojs.storage import bounds, database, raw_queries
+from django_ojs.storage.figures import counts
+from tests import factories
+from tests.operations.cron import scenes as cron_jobs
+
+pytestmark = pytest.mark.django_db
+
+YEARS = timedelta(days=4000)
+HOUR = timedelta(hours=1)
+
+
+def due_job() -> None:
+    factories.age(factories.push(scheduled_at=HOUR).pk, 2 * HOUR)
+
+
+def failed_job_that_is_due() -> None:
+    factories.age(factories.in_state("retryable").pk, 2 * HOUR)
+
+
+def expired_job() -> None:
+    factories.age(factories.push(expires_at=HOUR).pk, 2 * HOUR)
+
+
+def old_workflow() -> None:
+    Workflow.primary.create(
+        jobs_total=1, steps_left=0, state="cancelled", finished_at=Now() - YEARS
+    )
+
+
+def old_run() -> None:
+    CronRun.primary.create(
+        name="c", job_id=ids.uuid7(), scheduled_at=Now(), triggered_at=Now() - YEARS
+    )
+
+
+def due_cron_job() -> None:
+    cron_jobs.register("c")
+    CronJob.primary.update(due_at=Now() - HOUR)
+
+
+def ready_step(start_after: timedelta | None = None) -> None:
+    WorkflowStep.primary.create(
+        workflow_id=ids.uuid7(),
+        position=0,
+        key="a",
+        condition="all",
+        state="ready",
+        start_after=None if start_after is None else Now() + start_after,
+    )
+
+
+def rollup(age: timedelta, rows: int = 1) -> None:
+    minute = datetime.now().astimezone().replace(second=0, microsecond=0) - age
+    for _ in range(rows):
+        Rollup.primary.create(minute=minute, queue="q", type="test.job")
+
+
+def entry(**values: Any) -> None:
+    OutboxEntry.primary.create(
+        job_id=ids.uuid7(), type="test.job", queue="q", destination="local", **values
+    )
+
+
+def event(age: timedelta = timedelta(0), position: int | None = None) -> None:
+    Event.primary.create(
+        event_id=ids.uuid7(),
+        type="queue.paused",
+        subject="q",
+        queue="q",
+        data={},
+        position=position,
+    )
+    Event.primary.update(time=F("time") - age)
+
+
+def silent_worker() -> None:
+    beat.beat("silent")
+    factories.silence("silent", HOUR)
+
+
+Make = Callable[[], object]
+
+#: By the condition: what makes it hold, and what does not.
+CONDITIONS: dict[Callable[[], str], tuple[list[Make], list[Make]]] = {
+    promotion.due_condition: (
+        [due_job, failed_job_that_is_due],
+        [lambda: factories.push(scheduled_at=HOUR), factories.push],
+    ),
+    promotion.expired_condition: ([expired_job], [lambda: factories.push(expires_at=HOUR)]),
+    due_cron.due_condition: (
+        [due_cron_job],
+        [lambda: cron_jobs.register("c")],
+    ),
+    due_workflows.due_condition: (
+        [
+            ready_step,
+            lambda: ready_step(-HOUR),
+            lambda: EndedWorkflowJob.primary.create(
+                workflow_id=ids.uuid7(), job_id=ids.uuid7(), state="completed"
+            ),
+        ],
+        [lambda: ready_step(HOUR)],
+    ),
+    limits.due_condition: (
+        [lambda: LimitCheck.primary.create(limit_key="k", due_at=Now() - HOUR)],
+        [lambda: LimitCheck.primary.create(limit_key="k", due_at=Now() + HOUR)],
+    ),
+    lambda: DeadWorkers().condition(): ([silent_worker], [lambda: beat.beat("live")]),
+    lapsed_condition: (
+        [lambda: factories.age(factories.active().id, 10 * HOUR)],
+        [factories.active],
+    ),
+    timeouts.active_condition: ([factories.active], [factories.push]),
+    bounds.any_condition: (
+        [
+            lambda: queues.configure("q", {"backpressure": {"max_depth": 5}}),
+            lambda: queues.configure("q", {"backpressure": {"max_size_bytes": 5000}}),
+        ],
+        [lambda: queues.configure("q", {"concurrency": 5})],
+    ),
+    bulk_execution.open_condition: (
+        [
+            lambda: BulkOperation.primary.create(action="cancel", filter={}, state="pending"),
+            lambda: BulkOperation.primary.create(action="cancel", filter={}, state="running"),
+        ],
+        [lambda: BulkOperation.primary.create(action="cancel", filter={}, state="done")],
+    ),
+    dispatch.active_condition: (
+        [lambda: Webhook.primary.create(url="https://a.example", salt="s")],
+        [lambda: Webhook.primary.create(url="https://a.example", salt="s", active=False)],
+    ),
+    local.condition: ([entry], [lambda: entry(state="sent", sent_at=Now())]),
+    log.unsettled_condition: ([event], [lambda: event(position=1)]),
+    log.old_condition: ([lambda: event(YEARS, 1)], [lambda: event(position=1)]),
+    pruning.condition: (
+        [
+            lambda state=state: factories.age(factories.in_state(state).pk, YEARS)  # type: ignore[misc]  # its default binds the state
+            for state in ("completed", "cancelled", "discarded")
+        ],
+        [
+            lambda: factories.age(factories.push().pk, YEARS),
+            lambda: factories.in_state("completed"),
+        ],
+    ),
+    workflow_pruning.condition: ([old_workflow], []),
+    RunPruner().condition: ([old_run], []),
+    stats.rollups_condition: (
+        [lambda: rollup(timedelta(minutes=5), rows=2), lambda: rollup(YEARS)],
+        [lambda: rollup(timedelta(minutes=5)), lambda: rollup(timedelta(0), rows=2)],
+    ),
+    outbox.old_condition: (
+        [
+            lambda: entry(state="sent", sent_at=Now() - YEARS),
+            lambda: entry(state="refused", created_at=Now() - YEARS),
+        ],
+        [lambda: entry(state="pending", created_at=Now() - YEARS)],
+    ),
+}
+
+HOLDS = [(condition, make) for condition, (makes, _) in CONDITIONS.items() for make in makes]
+HOLDS_NOT = [(condition, make) for condition, (_, makes) in CONDITIONS.items() for make in makes]
+
+
+@pytest.mark.parametrize(("condition", "make"), HOLDS)
+def test_it_holds_while_there_is_something_to_do(condition: Callable[[], str], make: Make) -> None:
+    assert raw_queries.which_hold([condition()]) == [False]
+    make()
+    assert raw_queries.which_hold([condition()]) == [True]
+
+
+@pytest.mark.parametrize(("condition", "make"), HOLDS_NOT)
+def test_it_does_not_hold_otherwise(condition: Callable[[], str], make: Make) -> None:
+    make()
+    assert raw_queries.which_hold([condition()]) == [False]
+
+
+def test_they_are_asked_together_in_their_order() -> None:
+    due_job()
+    event()
+    found = raw_queries.which_hold([condition() for condition in CONDITIONS])
+    wanted = {promotion.due_condition, log.unsettled_condition}
+    assert {each for each, holds in zip(CONDITIONS, found, strict=True) if holds} == wanted
+
+
+def test_what_is_due_for_a_while_is_that_much_later() -> None:
+    due_job()
+    expired_job()
+    due_cron_job()
+    for condition in (
+        promotion.due_condition,
+        promotion.expired_condition,
+        due_cron.due_condition,
+    ):
+        asked = [condition(timedelta(minutes=50)), condition(timedelta(minutes=70))]
+        assert raw_queries.which_hold(asked) == [True, False]
+
+
+def test_changes_of_the_counts_hold_until_they_are_folded() -> None:
+    assert not raw_queries.holds(counts.changes_condition())
+    factories.push()
+    # On SQLite there is nothing to fold.
+    assert raw_queries.holds(counts.changes_condition()) == (counts.fold() > 0)
+    assert not raw_queries.holds(counts.changes_condition())
+
+
+def test_silence_while_the_database_was_away_is_no_death() -> None:
+    beat.beat("worker", interval=timedelta(seconds=100))
+    factories.silence("worker", timedelta(seconds=400))
+    dead = DeadWorkers()
+    assert raw_queries.holds(dead.condition())
+    dead.database_was_away(200.0)
+    assert dead.had_outage
+    assert not raw_queries.holds(dead.condition())
+
+
+@pytest.mark.postgresql
+def test_a_session_that_ended_holds_and_is_dead_only_in_two_checks_in_a_row() -> None:
+    gone = datetime.fromisoformat("2026-01-01T00:00:00Z")
+    beat.beat("worker", session=(1, gone))
+    dead = DeadWorkers()
+    assert raw_queries.holds(dead.condition())
+    assert dead.take_back() == 0
+    dead.none_found()
+    assert dead.take_back() == 0
+    assert Worker.primary.exists()
+    assert dead.take_back() == 0
+    assert not Worker.primary.exists()
+
+
+def test_ages_longer_than_any_database_subtracts_are_no_error() -> None:
+    factories.in_state("completed")
+    assert not raw_queries.holds(
+        f"({raw_queries.is_older(Rollup, 'minute', '1 = 1', timedelta.max)})"
+    )
+    assert database.dialect().ago(0.5)
