@@ -6,6 +6,7 @@ import errno
 import io
 import json
 import logging
+import os
 import tracemalloc
 from datetime import timedelta
 from pathlib import Path
@@ -13,6 +14,7 @@ from typing import Any
 
 import pytest
 from django.test import override_settings
+from django.utils import timezone
 
 from django_ojs.command_line import transfer
 from django_ojs.command_line.console import Console
@@ -112,6 +114,8 @@ def test_what_is_exported_can_be_imported(load: Any) -> None:
     scheduled = in_state("scheduled", queue="mail")
     pending = in_state("pending", queue="mail")
     retryable = in_state("retryable", queue="retried")
+    # Not within the test, however slow the machine is.
+    Job.objects.filter(pk=retryable.pk).update(scheduled_at=timezone.now() + DAY)
     before = {line["id"]: line for line in lines_of()}
     forget()
     run = load([*before.values()], "--json")
@@ -338,6 +342,24 @@ def test_a_file_that_is_not_there_ends_with_2() -> None:
         2,
         "/no/such/file cannot be read: No such file or directory.\n",
     )
+
+
+def test_a_file_that_cannot_be_read_to_its_end_keeps_what_was_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Failing(io.BytesIO):
+        name = "jobs.jsonl"
+
+        def readline(self, size: int | None = -1, /) -> bytes:
+            if line := super().readline(size):
+                return line
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    lines = b'{"type":"a","args":[]}\n' * (transfer.BATCH + 1)
+    monkeypatch.setattr(Path, "open", lambda path, mode: Failing(lines))
+    run = ojs("import", "jobs.jsonl")
+    assert (run.code, run.err) == (1, "jobs.jsonl cannot be read: Input/output error.\n")
+    assert Job.objects.count() == transfer.BATCH
 
 
 def test_a_stderr_that_cannot_be_written_is_no_fault_of_the_file(
