@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 from django.test import override_settings
-from django.utils import timezone
 
 from django_ojs.command_line import transfer
 from django_ojs.command_line.console import Console
@@ -28,7 +27,7 @@ from django_ojs.spec.states import State
 from django_ojs.spec.unique_policy import UniquePolicy
 from tests.cases import together
 from tests.command_line.run import Run, ojs
-from tests.factories import age, in_state, jobs, push, push_many
+from tests.factories import age, hourly, in_state, jobs, push, push_many
 
 pytestmark = pytest.mark.django_db
 
@@ -113,9 +112,7 @@ def test_what_is_exported_can_be_imported(load: Any) -> None:
     available = push(queue="mail", args=[1, "zwei"], meta={"a": 1}, priority=7, tags=["vip"])
     scheduled = in_state("scheduled", queue="mail")
     pending = in_state("pending", queue="mail")
-    retryable = in_state("retryable", queue="retried")
-    # Not within the test, however slow the machine is.
-    Job.objects.filter(pk=retryable.pk).update(scheduled_at=timezone.now() + DAY)
+    retryable = in_state("retryable", queue="retried", retry=hourly())
     before = {line["id"]: line for line in lines_of()}
     forget()
     run = load([*before.values()], "--json")
