@@ -166,8 +166,8 @@ class JSONFormatter(logging.Formatter):
         if record.exc_info and record.exc_info[0] is not None:
             kind = kind or record.exc_info[0].__qualname__
             if settings().log_error_messages:
-                error["message"] = _text(str(record.exc_info[1]))
-            error["backtrace"] = _text("".join(traceback.format_exception(*record.exc_info)))
+                error["message"] = _string(record.exc_info[1])
+            error["backtrace"] = _backtrace(record.exc_info)
         return {"type": _text(str(kind)), **error} if kind else {}
 
     def _extra(self, record: logging.LogRecord, known: Set[str]) -> dict[str, Any]:
@@ -190,14 +190,12 @@ class JSONFormatter(logging.Formatter):
             return value
         if isinstance(value, Mapping) and depth < MAX_DEPTH:
             return {
-                _text(str(name)): REDACTED
-                if self._is_sensitive(str(name))
-                else self._value(item, depth + 1)
-                for name, item in value.items()
+                name: REDACTED if self._is_sensitive(name) else self._value(item, depth + 1)
+                for name, item in ((_string(name), item) for name, item in value.items())
             }
         if isinstance(value, list | tuple) and depth < MAX_DEPTH:
             return [self._value(item, depth + 1) for item in value]
-        return _text(str(value))
+        return _string(value)
 
 
 def _given(record: logging.LogRecord) -> dict[str, Any]:
@@ -247,6 +245,22 @@ def _timestamp(seconds: float) -> str:
 
 def _text(text: str) -> str:
     return clean(text, MAX_CHARACTERS)
+
+
+def _string(value: object) -> str:
+    """Return a value as text; the name of its class, where its `__str__` fails."""
+    try:
+        return _text(str(value))
+    except Exception:
+        return f"({type(value).__qualname__})"
+
+
+def _backtrace(given: tuple[Any, Any, Any]) -> str:
+    try:
+        lines = traceback.format_exception(*given)
+    except Exception:  # of an exception whose attributes cannot be read
+        lines = traceback.format_tb(given[2])
+    return _text("".join(lines))
 
 
 def log_transitions() -> None:

@@ -145,6 +145,36 @@ def test_an_error_has_type_message_and_backtrace(settings: Any) -> None:
 
 
 @pytest.mark.requirement("LOG-005")
+class Silent:
+    def __str__(self) -> str:
+        raise RuntimeError
+
+
+class Unreadable(Silent, Exception):
+    """Its message cannot be read, nor what the traceback module asks for."""
+
+    def __getattr__(self, name: str) -> Any:
+        return {"status": 503}[name]
+
+
+def test_a_record_of_objects_that_cannot_be_read_is_written_all_the_same(settings: Any) -> None:
+    settings.OJS = {"LOG_ERROR_MESSAGES": True}
+    try:
+        raise Unreadable
+    except Unreadable:
+        made = record(exc_info=sys.exc_info(), x=Silent(), y={Silent(): Silent()}, z=10**5_000)
+    found = written(made)
+    assert found["error"]["type"] == "Unreadable"
+    assert found["error"]["message"] == "(Unreadable)"
+    assert "test_logging.py" in found["error"]["backtrace"]
+    assert found["attributes"] == {
+        "logger": "shop",
+        "x": "(Silent)",
+        "y": {"(Silent)": "(Silent)"},
+        "z": "(int)",
+    }
+
+
 def test_what_is_secret_or_in_the_job_is_left_out() -> None:
     extra = {
         "args_": 1,

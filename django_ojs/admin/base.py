@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 from django.contrib import admin
 from django.contrib.admin.exceptions import NotRegistered
 from django.contrib.admin.utils import quote, unquote
-from django.core.exceptions import PermissionDenied, ValidationError
+from django.core.exceptions import PermissionDenied
 from django.db import Error
 from django.db.models import Model, QuerySet
 from django.http import (
@@ -32,7 +32,7 @@ from django.utils.translation import gettext as _
 from django_ojs.admin import databases, payloads
 from django_ojs.admin.actions import Action, perform
 from django_ojs.admin.confirmation import Confirmation
-from django_ojs.admin.operator_views import with_operator
+from django_ojs.admin.operator_views import parsed_key, with_operator
 from django_ojs.conf import settings
 from django_ojs.formatting import StrOrPromise, in_english
 from django_ojs.http.access import scopes_of
@@ -211,11 +211,7 @@ class OperatorModelAdmin(_Admin):
         return found
 
     def _parse_key(self, text: str) -> Any:
-        # A text that the column cannot hold must not reach the database.
-        try:
-            return None if "\0" in text else self.opts.pk.clean(text, None)
-        except (ValidationError, ValueError, OverflowError):
-            return None
+        return parsed_key(self.model, text)
 
     # --- pages ------------------------------------------------------------------------------------
 

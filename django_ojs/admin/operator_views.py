@@ -5,6 +5,9 @@ from functools import wraps
 from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin
+from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
+from django.core.exceptions import ValidationError
+from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern
 
@@ -29,6 +32,26 @@ class OperatorViews(_Admin):
             if pattern.name:  # The others only redirect.
                 pattern.callback = with_operator(pattern.callback)
         return patterns
+
+    def response_action(self, request: HttpRequest, queryset: Any) -> Any:
+        """Run an action on the selected rows that exist; Django's raises for any other key."""
+        selected = [
+            key
+            for key in request.POST.getlist(ACTION_CHECKBOX_NAME)
+            if parsed_key(self.model, key) is not None
+        ]
+        given = request.POST.copy()
+        given.setlist(ACTION_CHECKBOX_NAME, selected)
+        request.POST = given  # type: ignore[assignment]  # Django's own is immutable
+        return super().response_action(request, queryset)
+
+
+def parsed_key(model: type[Model], text: str) -> Any:
+    """Return the primary key that a text stands for; None for one that the column cannot hold."""
+    try:
+        return None if "\0" in text else model._meta.pk.clean(text, None)
+    except (ValidationError, ValueError, OverflowError):
+        return None
 
 
 def with_operator(view: View) -> View:

@@ -5,9 +5,10 @@ aligned text. Values of clients are written without their control characters.
 """
 
 import os
+import re
 import shutil
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
 from io import StringIO
@@ -24,6 +25,8 @@ NONE: Final = "-"
 
 #: Between two columns, and the least width of one that shrinks.
 _GAP, _NARROWEST = 2, 6
+
+_NOT_ASCII: Final = re.compile("[^\\x00-\\x7f]+")
 
 _ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
 _HOME, _CLEAR_LINE, _CLEAR_REST = "\x1b[H", "\x1b[K", "\x1b[J"
@@ -64,7 +67,7 @@ class Console:
 
     def json(self, value: Any) -> None:
         """Write a document in one line."""
-        self._write(f"{json.dumps(value)}\n")
+        self._write(f"{json.dumps(value)}\n", otherwise=_escaped)
 
     def line(self, text: str = "", style: str = "") -> None:
         """Write a line."""
@@ -143,12 +146,21 @@ class Console:
                 text = "".join(f"{line}{_CLEAR_LINE}\n" for line in shown)
                 self._write(f"{_HOME}{text}{_CLEAR_REST}")
 
-    def _write(self, text: str) -> None:
+    def _write(self, text: str, otherwise: Callable[[str], str] | None = None) -> None:
+        """Write a text; what `otherwise` makes of it where the output has not all its characters.
+
+        By default each of those is a question mark.
+        """
         if self._frame is not None:
             self._frame.append(text)
             return
         try:
-            self._out.write(text, ending="")
+            try:
+                self._out.write(text, ending="")
+            except UnicodeEncodeError as error:
+                # Such as PYTHONIOENCODING=ascii, or a locale of ISO 8859.
+                safe = text.encode(error.encoding, "replace").decode(error.encoding)
+                self._out.write(otherwise(text) if otherwise else safe, ending="")
             self._out.flush()
         except BrokenPipeError:
             raise
@@ -188,6 +200,16 @@ class Console:
         )
         console.print(value, soft_wrap=not wrap)
         return buffer.getvalue()
+
+
+def _escaped(document: str) -> str:
+    """Return a JSON document in ASCII: only its strings hold anything else."""
+
+    def escape(found: re.Match[str]) -> str:
+        units = found[0].encode("utf-16-be").hex()
+        return "".join(f"\\u{units[at : at + 4]}" for at in range(0, len(units), 4))
+
+    return _NOT_ASCII.sub(escape, document)
 
 
 def discard_output() -> None:

@@ -2,15 +2,18 @@
 
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Final, TypeVar
 
 from django.core.management.base import CommandError
-from django.db import DatabaseError, OperationalError
+from django.db import Error, NotSupportedError, OperationalError
 from django.db.migrations.executor import MigrationExecutor
 from django.utils.translation import gettext as _
 
+from django_ojs.formatting import error_message
 from django_ojs.migrations import _run_sql_files as schema_files
+from django_ojs.spec.errors import OJSError
 from django_ojs.spec.suggestions import did_you_mean
 from django_ojs.storage import database
 from django_ojs.storage.backoff import Backoff
@@ -21,6 +24,25 @@ T = TypeVar("T")
 
 #: The pauses between them add up to about ten seconds.
 TRIES: Final = 8
+
+
+@contextmanager
+def errors_in_words() -> Iterator[None]:
+    """Let an error of an operation, or of the database, end the command with a sentence."""
+    try:
+        yield
+    except OJSError as error:
+        raise CommandError(error_message(error)) from error
+    except NotSupportedError as error:
+        raise CommandError(str(error)) from error
+    except Error as error:
+        # Where it is not there, or not migrated, this says so.
+        require_database()
+        # Such as a role that may only read. The lines after the first may hold values of a row.
+        reason = str(error).partition("\n")[0]
+        raise CommandError(
+            _("The database reported an error: %(reason)s.") % {"reason": reason}
+        ) from error
 
 
 def unapplied_migrations() -> list[str]:
@@ -69,7 +91,7 @@ def with_retries(operation: Callable[[], T]) -> T:
     for left in range(TRIES - 1, -1, -1):
         try:
             return operation()
-        except DatabaseError as error:
+        except Error as error:
             reason = database.unavailable_reason(error)
             if not _is_connected():
                 raise CommandError(

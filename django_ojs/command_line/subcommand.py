@@ -1,5 +1,6 @@
 """What a subcommand of `manage.py ojs` is, and its exit codes."""
 
+import re
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
@@ -20,6 +21,10 @@ FAILED: Final = 1
 USAGE: Final = 2
 
 Options = Mapping[str, Any]
+
+#: Arguments that are paths, whose bytes may be anything.
+_PATHS: Final = frozenset({"file", "settings", "pythonpath"})
+_LONE_SURROGATE: Final = re.compile("[\ud800-\udfff]").search
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -46,6 +51,21 @@ class Subcommand:
 def usage_error(message: str) -> CommandError:
     """Return the error for arguments that are wrong; it ends the command with exit code 2."""
     return CommandError(message, returncode=USAGE)
+
+
+def check_texts(options: Options) -> None:
+    """Raise a usage error for an argument whose bytes are no text, unless it is the path of a file.
+
+    Python decodes such bytes to lone surrogates, which no database takes.
+    """
+    for name, value in options.items():
+        texts = value if isinstance(value, list) else [value]
+        for text in texts:
+            if name not in _PATHS and isinstance(text, str) and _LONE_SURROGATE(text):
+                raise usage_error(
+                    _("An argument is no text in the encoding of this shell: %(name)s.")
+                    % {"name": name}
+                )
 
 
 def unknown_name(

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 from uuid import UUID
 
+from django.core.management.base import CommandError
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
@@ -19,7 +20,7 @@ from django_ojs.command_line.changes import counted_jobs
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.searching import add_search, filter_of, with_search_help
-from django_ojs.command_line.subcommand import FAILED, OK, Options, Subcommand, usage_error
+from django_ojs.command_line.subcommand import FAILED, OK, USAGE, Options, Subcommand
 from django_ojs.conf import settings
 from django_ojs.formatting import error_message, grouped
 from django_ojs.models import Job
@@ -206,15 +207,22 @@ def _ids(batch: Sequence[tuple[int, dict[str, Any]]]) -> list[UUID]:
 def _lines(lines: BinaryIO, longest: int) -> Iterator[tuple[int, bytes | None]]:
     """Yield each line with its number; None for one that is too long to be read."""
     number = 0
-    while line := lines.readline(longest + 1):
+    while line := _read_line(lines, longest + 1):
         number += 1
         if len(line) <= longest or line.endswith(b"\n"):
             yield number, line
             continue
-        while rest := lines.readline(longest):
+        while rest := _read_line(lines, longest):
             if rest.endswith(b"\n"):
                 break
         yield number, None
+
+
+def _read_line(lines: BinaryIO, most: int) -> bytes:
+    try:
+        return lines.readline(most)
+    except OSError as error:  # such as a disk that fails
+        raise _unreadable(lines.name, error, returncode=FAILED) from error
 
 
 def _opened(name: str) -> AbstractContextManager[BinaryIO]:
@@ -223,9 +231,13 @@ def _opened(name: str) -> AbstractContextManager[BinaryIO]:
     try:
         return Path(name).open("rb")
     except OSError as error:
-        raise usage_error(
-            _("%(name)s cannot be read: %(strerror)s.") % {"name": name, "strerror": error.strerror}
-        ) from None
+        raise _unreadable(name, error, returncode=USAGE) from None
+
+
+def _unreadable(name: str, error: OSError, *, returncode: int) -> CommandError:
+    text = _("%(name)s cannot be read: %(strerror)s.")
+    values = {"name": name, "strerror": error.strerror}
+    return CommandError(text % values, returncode=returncode)
 
 
 def _counts(found: _Import, names: Iterable[str]) -> dict[str, int]:

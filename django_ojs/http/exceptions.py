@@ -124,6 +124,8 @@ def _name_resource(error: NotFound, request: HttpRequest) -> None:
     # Every 404 says what is missing (http-binding §9.3). Text of the client is repeated only where
     # it is a plain name or path.
     resource = error.details.setdefault("resource_type", "path")
+    if len(str(error.details.get("resource_id", ""))) > MAX_RESOURCE_ID:
+        del error.details["resource_id"]
     values = getattr(request.resolver_match, "kwargs", {})
     named = request.path if resource == "path" else next(iter(values.values()), "")
     if len(named) <= MAX_RESOURCE_ID and _IS_PLAIN(named):

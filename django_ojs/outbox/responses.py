@@ -160,8 +160,8 @@ def _fields(error: Mapping[str, Any]) -> dict[str, Any]:
 def _subject(error: Mapping[str, Any]) -> tuple[str | None, str | None]:
     """Return the queue that takes no jobs now, and the tenant where it is only that of one."""
     fields = _fields(error)
-    queue, tenant = fields.get("queue"), fields.get("tenant_id")
-    if error.get("code") not in _OF_ONE_QUEUE or not isinstance(queue, str):
+    queue, tenant, code = fields.get("queue"), fields.get("tenant_id"), error.get("code")
+    if not isinstance(code, str) or code not in _OF_ONE_QUEUE or not isinstance(queue, str):
         return None, None
     return queue, tenant if isinstance(tenant, str) else None
 

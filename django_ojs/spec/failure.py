@@ -9,10 +9,12 @@ from email.utils import parsedate_to_datetime
 from itertools import islice
 from traceback import walk_tb
 from types import TracebackType
-from typing import Any, ClassVar, Final, Self
+from typing import Any, ClassVar, Final, Self, TypeVar
 
 from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.times import format_timestamp, parse_duration, parse_seconds, parse_timestamp
+
+V = TypeVar("V")
 
 #: core §8.1 recommends both.
 MAX_FRAMES: Final = 50
@@ -176,25 +178,25 @@ class Failure:
 
         Its `ojs_retryable`, if it has one, says whether another attempt makes sense. With
         `keep_class` the failure also has the path of its class.
+
+        Every exception is described, also one whose class is faulty: an error here would leave its
+        run without an outcome. What cannot be read, or has another type, counts as absent.
         """
-        kind = getattr(exception, "ojs_type", None)
-        code = exception.code if isinstance(exception, HandlerResponse) else None
-        details = exception.details if isinstance(exception, OJSError) else None
+        kind = _attribute(exception, "ojs_type", str)
+        details = (
+            _attribute(exception, "details", dict) if isinstance(exception, OJSError) else None
+        )
+        is_limit = isinstance(exception, RateLimitExceeded)
         return cls(
-            type=clean(
-                kind if isinstance(kind, str) and kind else exception.__class__.__qualname__,
-                MAX_TYPE_CHARACTERS,
-            ),
+            type=clean(kind or type(exception).__qualname__, MAX_TYPE_CHARACTERS),
             message=clean(_message(exception), MAX_MESSAGE_CHARACTERS),
             backtrace=_frames(exception.__traceback__) if backtrace else (),
-            code=code,
-            retryable=getattr(exception, "ojs_retryable", None),
+            code=_code_of(exception) if isinstance(exception, HandlerResponse) else None,
+            retryable=_attribute(exception, "ojs_retryable", bool),
             details=_details(details) if details else None,
-            exception_class=_path_of(exception.__class__) if keep_class else None,
-            delay=exception.delay if isinstance(exception, Retry) else None,
-            rate_limit_until=(
-                exception.until if isinstance(exception, RateLimitExceeded) else None
-            ),
+            exception_class=_path_of(type(exception)) if keep_class else None,
+            delay=_delay_of(exception) if isinstance(exception, Retry) else None,
+            rate_limit_until=_limited_until(exception) if is_limit else None,
         )
 
     def render(self) -> dict[str, Any]:
@@ -245,7 +247,8 @@ def _until(value: timedelta | datetime | str | float | None) -> datetime:
         if value.utcoffset() is None:
             rule = "is a naive datetime: use django.utils.timezone.now() or make_aware()"
             raise InvalidRequest.of("retry_after", rule)
-        return min(value.astimezone(UTC), now + MAX_PAUSE)
+        # Bounded first: the first and the last hours of the calendar have no time in UTC.
+        return min(max(value, now - MAX_PAUSE), now + MAX_PAUSE).astimezone(UTC)
     wait = DEFAULT_PAUSE if value is None else parse_seconds(value, "retry_after")
     return now + min(wait, MAX_PAUSE)
 
@@ -267,6 +270,37 @@ def _optional_text(data: Mapping[str, Any], name: str) -> str | None:
     if value is not None and not isinstance(value, str):
         raise InvalidRequest.of(f"error.{name}", "must be a string")
     return value
+
+
+def _attribute(exception: BaseException, name: str, kind: type[V]) -> V | None:
+    """Return an attribute of an exception; None where it is absent, ill-typed or cannot be read."""
+    try:
+        value = getattr(exception, name, None)
+        return value if isinstance(value, kind) else None
+    except Exception:  # such as a __getattr__ that raises KeyError
+        return None
+
+
+def _code_of(exception: HandlerResponse) -> str | None:
+    # A subclass may use the name `code` for something of its own.
+    codes = [vars(cls).get("code") for cls in type(exception).__mro__]
+    return next((code for code in codes if isinstance(code, str) and code in RESPONSE_CODES), None)
+
+
+def _delay_of(exception: Retry) -> timedelta | None:
+    # A subclass may call no __init__, or set `delay` as it would pass it.
+    value = _attribute(exception, "delay", object)
+    try:
+        return None if value is None else parse_seconds(value, "delay")
+    except Exception:
+        return None
+
+
+def _limited_until(exception: RateLimitExceeded) -> datetime:
+    try:
+        return _until(_attribute(exception, "until", datetime))
+    except Exception:
+        return _until(None)
 
 
 def _path_of(cls: type[BaseException]) -> str:

@@ -209,6 +209,21 @@ def test_an_address_nobody_would_type_is_no_error_of_the_server(address: str) ->
         assert "elsewhere" not in response.get("Location", "") + response.content.decode()
 
 
+@together(
+    ("model", "action"),
+    [("apikey", "revoke"), ("outboxentry", "requeue"), ("limitkey", "pause_selected")],
+    undo=True,
+)
+def test_an_action_on_rows_that_cannot_be_there_is_no_error_of_the_server(
+    model: str, action: str
+) -> None:
+    client = root()
+    for keys in ("a", "\0", "1e9", "-1", "9" * 30, "9" * 5_000, "²", "\u2028", ["1", "a"], ""):
+        for given in ({"action": action}, {"action": action, "index": "x"}, {"action": "nothing"}):
+            response = client.post(f"{BASE}{model}/", {**given, "_selected_action": keys})
+            assert response.status_code in (200, 302), keys
+
+
 @pytest.mark.parametrize(
     ("address", "list_address", "why"),
     [

@@ -74,6 +74,13 @@ def test_what_no_job_may_have_is_refused_where_it_is_enqueued(bad: Bad) -> None:
             way(bad.args, bad.options)
 
 
+@together("bad", ARGS, ids=lambda bad: bad.name, undo=True)
+def test_a_step_of_a_workflow_may_not_have_it_either(bad: Bad) -> None:
+    with refused(bad.error, "steps[1]") as found:
+        ojs.chain(ojs.request("test.good"), ojs.request("test.bad", bad.args)).enqueue()
+    assert bad.says in found[0].message
+
+
 @pytest.mark.parametrize("bad", NOT_A_LIST, ids=lambda bad: bad.name)
 def test_args_are_a_list(bad: Bad) -> None:
     for name, way in WAYS.items():

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 import re
 
 import pytest
@@ -9,6 +11,7 @@ from django.core.management import call_command
 from django.db import connection
 
 from django_ojs.management.commands.ojs import SUBCOMMANDS
+from django_ojs.models import Queue
 from django_ojs.operations import queues
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.maintenance import mode
@@ -206,6 +209,41 @@ def test_a_database_that_cannot_be_used_is_named_with_its_reason(arguments: list
         run = ojs(*arguments)
     assert run.code == 1
     assert run.err.startswith("The database 'default' does not respond (OperationalError: ")
+
+
+@pytest.mark.parametrize("word", ["\udcff", "args.x:\udcff", "a\udc80b"])
+def test_an_argument_that_is_no_text_is_refused_before_anything_is_done(word: str) -> None:
+    # So Python hands over bytes that are no UTF-8, as `$'\xff'` of a shell. No driver takes them.
+    push(queue="mail")
+    for arguments in (
+        ["jobs", word],
+        ["show", word],
+        ["pause", "mail", word],
+        ["cron", "run", word],
+    ):
+        run = ojs(*arguments)
+        assert run.code == 2
+        assert run.err.startswith("An argument is no text in the encoding of this shell: ")
+    assert Queue.objects.filter(paused_at__isnull=False).count() == 0
+
+
+class TestATerminalWithoutAllCharacters:
+    """Such as one of ISO 8859-1, or PYTHONIOENCODING=ascii."""
+
+    def shown(self, *arguments: str) -> str:
+        out = io.TextIOWrapper(io.BytesIO(), encoding="ascii", write_through=True)
+        call_command("ojs", *arguments, stdout=out)
+        out.seek(0)
+        return out.read()
+
+    def test_a_person_sees_question_marks(self) -> None:
+        key = push(args=["caf\u00e9 \U0001f600"]).id
+        assert "caf? ?" in self.shown("show", str(key), "--args")
+
+    def test_a_program_reads_the_same_document(self) -> None:
+        key = push(args=["caf\u00e9 \U0001f600 \\u00e9"]).id
+        found = json.loads(self.shown("show", str(key), "--args", "--json"))
+        assert found["args"] == ["caf\u00e9 \U0001f600 \\u00e9"]
 
 
 def test_a_database_of_another_kind_is_named(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ import errno
 import io
 import json
 import logging
+import os
 import tracemalloc
 from datetime import timedelta
 from pathlib import Path
@@ -26,7 +27,7 @@ from django_ojs.spec.states import State
 from django_ojs.spec.unique_policy import UniquePolicy
 from tests.cases import together
 from tests.command_line.run import Run, ojs
-from tests.factories import age, in_state, jobs, push, push_many
+from tests.factories import age, hourly, in_state, jobs, push, push_many
 
 pytestmark = pytest.mark.django_db
 
@@ -111,7 +112,7 @@ def test_what_is_exported_can_be_imported(load: Any) -> None:
     available = push(queue="mail", args=[1, "zwei"], meta={"a": 1}, priority=7, tags=["vip"])
     scheduled = in_state("scheduled", queue="mail")
     pending = in_state("pending", queue="mail")
-    retryable = in_state("retryable", queue="retried")
+    retryable = in_state("retryable", queue="retried", retry=hourly())
     before = {line["id"]: line for line in lines_of()}
     forget()
     run = load([*before.values()], "--json")
@@ -338,6 +339,24 @@ def test_a_file_that_is_not_there_ends_with_2() -> None:
         2,
         "/no/such/file cannot be read: No such file or directory.\n",
     )
+
+
+def test_a_file_that_cannot_be_read_to_its_end_keeps_what_was_stored(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    class Failing(io.BytesIO):
+        name = "jobs.jsonl"
+
+        def readline(self, size: int | None = -1, /) -> bytes:
+            if line := super().readline(size):
+                return line
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+
+    lines = b'{"type":"a","args":[]}\n' * (transfer.BATCH + 1)
+    monkeypatch.setattr(Path, "open", lambda path, mode: Failing(lines))
+    run = ojs("import", "jobs.jsonl")
+    assert (run.code, run.err) == (1, "jobs.jsonl cannot be read: Input/output error.\n")
+    assert Job.objects.count() == transfer.BATCH
 
 
 def test_a_stderr_that_cannot_be_written_is_no_fault_of_the_file(

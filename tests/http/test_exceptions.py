@@ -173,6 +173,14 @@ def test_a_path_that_is_not_there_is_404_for_every_method(
     assert b"script" not in response.raw.content
 
 
+@together("path", ["workflows/{}", "cron/{}", "jobs/{}", "webhooks/subscriptions/{}", "nothing/{}"])
+def test_what_is_not_there_is_named_unless_it_is_long(path: str) -> None:
+    long = "x" * 5_000
+    details = api.get(path.format(long)).error(404, "not_found")["details"]
+    assert "resource_id" not in details
+    assert api.get(path.format("short")).error(404, "not_found")["details"]["resource_id"]
+
+
 def test_a_path_of_the_projects_own_is_none_of_ours() -> None:
     assert "OJS-Version" not in api.client.get("/ojsx").headers
 

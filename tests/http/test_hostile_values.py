@@ -24,7 +24,9 @@ from django.db import close_old_connections, transaction
 from django.test import Client, override_settings
 
 import django_ojs as ojs
+from django_ojs.http import pagination
 from django_ojs.operations import beat
+from django_ojs.spec.json import MAX_INTEGER
 from tests import factories
 from tests.http.api import JSON_TYPE, Api
 from tests.http.operations import Operation, operations, resolve
@@ -69,17 +71,33 @@ VALUES: list[Any] = [
         list(range(2000)),
     ),
 ]
+#: A UUIDv7 of a time that no calendar has.
+LAST_ID = "ffffffff-ffff-7fff-bfff-ffffffffffff"
 TEXTS = [
     *("%00", "a%00b", "%ff%fe", "%ed%a0%80", "%F0%9F%98%80", "x" * 5_000, "..", "%2e%2e%2f", "%25"),
     *("0", "-1", "1e9", "9" * 30, "9" * 5_000, str(2**63), str(2**31), "٣", "0x10", "NaN", "inf"),
     *("*", "true", "null", "[]", "a,b,,", "%2C", "'", '"', "%0d%0aX: y", "%20", "P9999999999Y"),
     *("0001-01-01T00:00:00%2B14:00", "9999-12-31T23:59:59-14:00", "2026-02-30", "99999-01-01"),
-    "00000000-0000-0000-0000-000000000000",
+    *("00000000-0000-0000-0000-000000000000", LAST_ID, f"evt_{LAST_ID}", f"%7B{LAST_ID}%7D"),
+    *("a," * 3_000, "%C2%B2", "%2B1", "1_000", "job:", "queue:%00", "a.*.b", "P365001D"),
 ]
 HEADERS = [
     *("OJS-Block-Timeout", "OJS-Version", "Last-Event-ID", "X-Request-Id", "Cache-Control"),
     *("Authorization", "If-None-Match", "If-Modified-Since", "Accept", "Accept-Encoding"),
     *("Content-Encoding", "traceparent", "Idempotency-Key", "Accept-Language", "Prefer"),
+    *("Origin", "Cookie", "Range", "Forwarded", "X-Forwarded-For", "If-Match", "tracestate"),
+]
+#: Two numbers each.
+TWICE = [(-1, -1), (2**31, 0), (0, MAX_INTEGER), (-MAX_INTEGER, MAX_INTEGER)]
+_PARTS: list[Any] = [
+    *("", "x" * 900, "0001-01-01T00:00:00+14:00", "9999-12-31T23:59:59-14:00", LAST_ID, "f" * 32),
+    *(-1, 2**31, MAX_INTEGER, -MAX_INTEGER),
+]
+#: Cursors as a client might forge them, of lists of each kind.
+CURSORS = [
+    *([part] for part in _PARTS),
+    *([one, other] for one in _PARTS for other in _PARTS),
+    *([moment, key, *numbers] for moment in _PARTS[:4] for key in _PARTS[3:6] for numbers in TWICE),
 ]
 
 
@@ -196,7 +214,8 @@ def requests(operation: Operation) -> Iterator[Hostile]:
     given = partial(encode, body) if content else bytes
     for parameter in operation.parameters:
         if parameter["in"] == "query":
-            for text in TEXTS:
+            forged = map(pagination.encode, CURSORS)
+            for text in [*TEXTS, *(forged if parameter["name"] in ("cursor", "after") else ())]:
                 query = f"{parameter['name']}={text}"
                 yield Hostile(f"{path}?{query}", given, {}, query[:60])
     for header in HEADERS:

@@ -15,6 +15,7 @@ from django_ojs.operations.access import api_keys
 from django_ojs.spec.errors import TokenExpired
 from tests import fork_server
 from tests.cases import together
+from tests.factories import connected_to
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -92,6 +93,8 @@ def test_replace_prints_a_new_key_and_says_until_when_the_old_one_is_valid() -> 
         (["create", "--name", "a"], "--scope"),
         (["create", "--name", "a", "--scope", "read", "--expires", "soon"], "must be a duration"),
         (["create", "--name", "a", "--scope", "read", "--expires", "0s"], "must be a duration"),
+        (["create", "--name", "a\udcff", "--scope", "read"], "is no text"),
+        (["revoke", "\udcff"], "is no text"),
         ([], "ACTION"),
     ],
     undo=True,
@@ -100,6 +103,26 @@ def test_what_cannot_be_done_is_a_sentence(arguments: list[str], says: str) -> N
     with pytest.raises(CommandError, match=re.escape(says)):
         run(*arguments)
     assert ApiKey.objects.count() == 0
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["ojs_apikey", "list"],
+        ["ojs_apikey", "create", "--name", "a", "--scope", "read"],
+        ["ojs_apikey", "revoke", "0000000000"],
+        ["ojs_relay", "--once"],
+    ],
+    ids=" ".join,
+)
+def test_a_database_that_is_away_ends_a_command_with_its_reason(arguments: list[str]) -> None:
+    with (
+        connected_to({"NAME": "no_such_database"}),
+        pytest.raises(CommandError, match=r"The database 'default' does not respond \(Operational"),
+    ):
+        call_command(*arguments, stdout=io.StringIO(), stderr=io.StringIO())
 
 
 @pytest.mark.django_db(transaction=True)

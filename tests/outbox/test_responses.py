@@ -112,6 +112,8 @@ def test_one_bad_job_of_a_batch_is_refused_and_the_others_arrive(
         (404, {"error": {"code": "not_found", "message": "no"}}, {}),
         (408, b"", {}),
         (500, {"error": {"code": "backend_error", "message": "no", "retryable": True}}, {}),
+        (429, {"error": {"code": ["QUEUE_FULL"], "queue": "far", "message": {}}}, {}),
+        (500, {"error": {"code": {}, "details": [], "retryable": "no"}}, {}),
         (502, b"\xff\xfe", {}),
         (503, b"[" * 10_000, {"Retry-After": "soon"}),
     ],

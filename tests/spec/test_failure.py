@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pickle
-from datetime import datetime, timedelta
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 import pytest
@@ -137,6 +137,65 @@ def test_an_exception_whose_message_cannot_be_read_is_still_reported() -> None:
     assert Failure.from_exception(Broken()).message == "(the message could not be read)"
 
 
+class Wrapped(Exception):
+    """What it wraps has the attributes."""
+
+    def __getattr__(self, name: str) -> Any:
+        return {"status": 503}[name]
+
+
+class Bare(Retry):
+    """It calls no `__init__` of its base, and has a code of its own."""
+
+    def __init__(self) -> None:
+        self.code = "E42"
+
+
+class BareLimit(RateLimitExceeded):
+    def __init__(self) -> None:
+        pass
+
+
+class BareError(Conflict):
+    def __init__(self) -> None:
+        pass
+
+
+def with_attributes(exception: Exception, **values: Any) -> Exception:
+    vars(exception).update(values)
+    return exception
+
+
+@together(
+    ("exception", "expected"),
+    [
+        (Wrapped("m"), {"type": "Wrapped", "message": "m", "retryable": None}),
+        (Bare(), {"type": "Bare", "code": "RETRY", "delay": None}),
+        (with_attributes(Bare(), delay=30), {"delay": timedelta(seconds=30)}),
+        (with_attributes(Retry("m"), delay="soon"), {"delay": None}),
+        (with_attributes(Discard("m"), code="gone"), {"code": "DISCARD"}),
+        (type("Own", (DeadLetter,), {"code": "own"})("m"), {"code": "DEAD_LETTER"}),
+        (BareError(), {"type": "BareError", "details": None}),
+        (with_attributes(Conflict("m"), details=["x"]), {"details": None}),
+        (with_attributes(ValueError("m"), ojs_retryable="no", ojs_type=7), {"retryable": None}),
+    ],
+    ids=lambda exception: type(exception).__name__,
+)
+def test_an_exception_whose_class_is_faulty_is_still_reported(
+    exception: Exception, expected: dict[str, Any]
+) -> None:
+    made = Failure.from_exception(exception, keep_class=True)
+    assert {name: getattr(made, name) for name in expected} == expected
+    assert made.exception_class
+    json.dumps(made.render())
+
+
+@pytest.mark.parametrize("until", [None, "soon", datetime(2030, 1, 1)])  # noqa: DTZ001
+def test_a_faulty_rate_limit_pauses_for_a_minute(until: Any) -> None:
+    exception = BareLimit() if until is None else with_attributes(BareLimit(), until=until)
+    assert 40 <= Failure.from_exception(exception).pause.total_seconds() <= 60
+
+
 def test_our_own_errors_bring_their_details() -> None:
     made = Failure.from_exception(Conflict("no", details={"job_id": "x"}))
     assert made.details == {"job_id": "x"}
@@ -187,6 +246,8 @@ def test_what_is_rendered_is_read_back() -> None:
         ("Wed, 01 Jan 9020 00:00:00 GMT", 86_400),
         (10**9, 86_400),
         ("9" * 30, 86_400),
+        (datetime.max.replace(tzinfo=timezone(timedelta(hours=-14))), 86_400),
+        (datetime.min.replace(tzinfo=timezone(timedelta(hours=14))), 0),
     ],
 )
 def test_a_rate_limit_is_exceeded_until_a_bounded_time(retry_after: Any, seconds: float) -> None:

@@ -16,7 +16,7 @@ from django_ojs import signals
 from django_ojs.models import Job
 from django_ojs.operations import ack, cancel, fail, queues
 from django_ojs.operations.workers import rescue
-from django_ojs.spec.failure import Discard, Failure, RateLimitExceeded
+from django_ojs.spec.failure import Discard, Failure, RateLimitExceeded, Retry
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.storage import backoff
 from django_ojs.storage.claims import Claimed
@@ -112,6 +112,30 @@ def test_what_a_handler_raised_goes_through_the_retry_policy(bench: Bench) -> No
     )
     assert factories.read(no_more.job.id).state == "discarded"
     assert bench.job_log.failed_count == 2
+
+
+class Faulty(Exception):
+    """It wraps the error of a service, and has no other attributes."""
+
+    def __getattr__(self, name: str) -> Any:
+        return {"status": 503}[name]
+
+
+class Busy(Retry):
+    def __init__(self) -> None:
+        """Call no other `__init__`."""
+
+
+@pytest.mark.parametrize("error", [Faulty("no"), Busy()], ids=["no attribute", "no __init__"])
+def test_a_run_has_an_outcome_whatever_class_of_exception_it_raised(
+    bench: Bench, error: Exception
+) -> None:
+    # Otherwise its worker would extend its claim for as long as it lives.
+    run = bench.ended()
+    bench.completer.handler_ended(run, None, error, False)
+    bench.is_written()
+    job = factories.read(run.job.id)
+    assert (job.state, job.error["type"]) == ("retryable", type(error).__name__)
 
 
 def test_backtraces_are_left_out_where_the_settings_say_so(bench: Bench, settings: Any) -> None:

@@ -7,7 +7,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.core.management.base import BaseCommand, CommandError
-from django.db import DatabaseError, Error, NotSupportedError
+from django.db import Error
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
@@ -28,9 +28,15 @@ from django_ojs.command_line import (
     workflows,
 )
 from django_ojs.command_line.console import Console, discard_output
-from django_ojs.command_line.database_check import require_database, unknown_alias
+from django_ojs.command_line.database_check import errors_in_words, unknown_alias
 from django_ojs.command_line.operator import operator
-from django_ojs.command_line.subcommand import FAILED, USAGE, Subcommand, usage_error
+from django_ojs.command_line.subcommand import (
+    FAILED,
+    USAGE,
+    Subcommand,
+    check_texts,
+    usage_error,
+)
 from django_ojs.formatting import error_message, in_english
 from django_ojs.models import ActorKind, Job
 from django_ojs.operations.access import audit_trail
@@ -251,6 +257,7 @@ class Command(BaseCommand):
         if subcommand is None:
             self.print_help("manage.py", "ojs")
             raise SystemExit(USAGE)
+        check_texts(options)
         console = Console(
             self,
             as_json=options["json"],
@@ -260,20 +267,8 @@ class Command(BaseCommand):
         try:
             actor = Actor(kind=ActorKind.COMMAND, name=operator())
             language = in_english() if options["json"] else nullcontext()
-            with audit_trail.acting(actor), language:
+            with errors_in_words(), audit_trail.acting(actor), language:
                 code = _run(SUBCOMMANDS[subcommand], console, options)
-        except OJSError as error:
-            raise CommandError(error_message(error)) from error
-        except NotSupportedError as error:
-            raise CommandError(str(error)) from error
-        except DatabaseError as error:
-            # Where it is not there, or not migrated, this says so.
-            require_database()
-            # Such as a role that may only read. The lines after the first may hold values of a row.
-            reason = str(error).partition("\n")[0]
-            raise CommandError(
-                _("The database reported an error: %(reason)s.") % {"reason": reason}
-            ) from error
         except BrokenPipeError:
             # The reader, such as `head`, has ended; Python must not write to it at its exit either.
             discard_output()

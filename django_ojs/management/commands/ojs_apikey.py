@@ -4,18 +4,17 @@ from argparse import ArgumentParser, RawDescriptionHelpFormatter
 from datetime import datetime
 from typing import Any
 
-from django.core.management.base import BaseCommand, CommandError
+from django.core.management.base import BaseCommand
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext
 
+from django_ojs.command_line.database_check import errors_in_words
 from django_ojs.command_line.operator import operator
-from django_ojs.command_line.subcommand import duration
-from django_ojs.formatting import error_message
+from django_ojs.command_line.subcommand import check_texts, duration
 from django_ojs.models import ActorKind, ApiKey
 from django_ojs.operations.access import api_keys, audit_trail, key_expiry
 from django_ojs.operations.access.audit_trail import Actor
 from django_ojs.spec import times
-from django_ojs.spec.errors import OJSError
 from django_ojs.spec.scopes import Scope
 
 BY = "manage.py ojs_apikey"
@@ -98,12 +97,10 @@ class Command(BaseCommand):
         revoke.add_argument("prefix", help=_("the prefix of the key"))
 
     def handle(self, *, action: str, **options: Any) -> None:
+        check_texts(options)
         actor = Actor(kind=ActorKind.COMMAND, name=operator("ojs_apikey"))
-        try:
-            with audit_trail.acting(actor):
-                getattr(self, f"_{action}")(options)
-        except OJSError as error:
-            raise CommandError(error_message(error)) from error
+        with errors_in_words(), audit_trail.acting(actor):
+            getattr(self, f"_{action}")(options)
 
     def _create(self, options: dict[str, Any]) -> None:
         self._show(

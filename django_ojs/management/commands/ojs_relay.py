@@ -12,6 +12,7 @@ from django.db import Error, connections
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
+from django_ojs.command_line.database_check import errors_in_words
 from django_ojs.conf import settings
 from django_ojs.management.commands.ojs_worker import log_to_console
 from django_ojs.operations.enqueue import outbox
@@ -65,7 +66,7 @@ class Command(BaseCommand):
 
     def handle(self, **options: Any) -> None:
         """Send the jobs of the outbox."""
-        with log_to_console(options["verbosity"]):
+        with log_to_console(options["verbosity"]), errors_in_words():
             self._relay(**options)
 
     def _relay(self, **options: Any) -> None:
