@@ -20,8 +20,8 @@ from django.test.testcases import LiveServerThread
 TIMEOUT_MS = 60_000
 """The limit of each wait for a signal of the browser; no test waits for it to pass."""
 
-#: The headless shell is the same engine without the windows of a browser, and takes a quarter of the
-#: CPU time for a page: each page of `chromium --headless` takes half a second of it.
+#: The headless shell is the same engine without the windows of a browser, and takes a quarter of
+#: the CPU time for a page: each page of `chromium --headless` takes half a second of it.
 PROGRAMS = ("chromium-headless-shell", "chromium", "chromium-browser")
 CHROMIUM = next(filter(None, map(shutil.which, PROGRAMS)), None)
 
