@@ -76,7 +76,9 @@ _TRIGGER: Final = re.compile(r"^CREATE (?:OR REPLACE )?TRIGGER (?:IF NOT EXISTS 
 _INDEX: Final = re.compile(
     r",\s+ADD INDEX IF NOT EXISTS (?P<rest>(?P<name>\w+)\s+\((?:[^()]|\(\d+\))*\))"
 )
-#: A constraint that a statement of the files drops, and what a statement of Django creates.
+#: Constraints that a statement of the files drops, the one that it adds in their place, and what a
+#: statement of Django creates.
+_ADDED: Final = re.compile(r"\bADD CONSTRAINT (\w+)")
 _DROPPED: Final = re.compile(r"DROP CONSTRAINT IF EXISTS (\w+)")
 _CREATED: Final = re.compile(r"(?:INDEX|ADD CONSTRAINT) [`\"](\w+)[`\"]")
 
@@ -174,14 +176,24 @@ def _to_be_run(connection: BaseDatabaseWrapper) -> list[str]:
     return _as_on_mysql(connection, made) if database.kind_of(connection) == "mysql" else made
 
 
+def combined_constraints(connection: BaseDatabaseWrapper) -> dict[str, str]:
+    """Return the constraints of models that the files drop, and the one in the place of each."""
+    combined: dict[str, str] = {}
+    for each in all_statements(connection):
+        if added := _ADDED.search(each):
+            combined |= dict.fromkeys(_DROPPED.findall(each), added[1])
+    return combined
+
+
 def _leave_out(schema_editor: Any) -> None:
     """Let Django create nothing after the files that they have themselves.
 
     That is an index of an expression on MariaDB, which Django tries on MySQL too, and a constraint
-    that `constraints.sql` drops.
+    that they drop.
     """
-    text = " ".join(all_statements(schema_editor.connection))
-    names = {found["name"] for found in _INDEX.finditer(text)} | set(_DROPPED.findall(text))
+    connection = schema_editor.connection
+    text = " ".join(all_statements(connection))
+    names = {found["name"] for found in _INDEX.finditer(text)} | {*combined_constraints(connection)}
     schema_editor.deferred_sql[:] = [
         each
         for each in schema_editor.deferred_sql

@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from django_ojs.command_line.checks import server
 from django_ojs.command_line.doctor import CHECKS
-from django_ojs.models import Attempt, Worker
+from django_ojs.models import Attempt, Job, Worker
 from django_ojs.operations import cron, promotion, queues
 from django_ojs.operations.access import audit_trail
 from django_ojs.operations.beat import Registration
@@ -221,9 +221,24 @@ def test_an_invalid_index_is_built_by_the_statement_of_its_finding() -> None:
 
 
 @pytest.mark.postgresql
-def test_a_missing_constraint_is_found() -> None:
+@pytest.mark.parametrize(
+    ("table", "name"),
+    [("ojs_job", "ojs_job_is_valid"), ("ojs_workflow", "ojs_workflow_finished_has_time")],
+)
+def test_a_missing_constraint_is_found(table: str, name: str) -> None:
+    execute(f"ALTER TABLE {table} DROP CONSTRAINT {name}")
+    assert finding("indexes")["found"] == f"The constraint {name} of {table} is missing."
+
+
+@pytest.mark.postgresql
+def test_the_constraints_of_the_model_are_as_good_as_the_one_in_their_place() -> None:
+    execute("ALTER TABLE ojs_job DROP CONSTRAINT ojs_job_is_valid")
+    with connection.schema_editor() as editor:
+        for constraint in Job._meta.constraints:
+            editor.add_constraint(Job, constraint)
+    assert is_well("indexes")
     execute("ALTER TABLE ojs_job DROP CONSTRAINT ojs_job_priority")
-    assert finding("indexes")["found"] == ("The constraint ojs_job_priority of ojs_job is missing.")
+    assert finding("indexes")["found"] == "The constraint ojs_job_is_valid of ojs_job is missing."
 
 
 @pytest.mark.postgresql

@@ -1,7 +1,7 @@
 """Migrations, triggers, indexes and constraints."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
 from django.apps import apps
@@ -124,6 +124,7 @@ def _is_server() -> bool:
 
 def _indexes() -> Iterator[DoctorFinding]:
     connection = database.connection()
+    combined = schema_files.combined_constraints(connection)
     for name in database.dialect().invalid_indexes(connection):
         yield DoctorFinding(
             found=_("The index %(name)s is not valid: it was not built to its end.")
@@ -150,17 +151,24 @@ def _indexes() -> Iterator[DoctorFinding]:
                     ),
                     cure=f"{_creation(model, index)};",
                 )
-        for constraint in model._meta.constraints:
-            if isinstance(constraint, CheckConstraint) and constraint.name not in present:
-                yield DoctorFinding(
-                    found=_("The constraint %(constraint)s of %(table)s is missing.")
-                    % {"constraint": constraint.name, "table": table},
-                    why=_("Rows that no version of django_ojs writes could be stored."),
-                    cure=_(
-                        "Create it again, as the migration 0001_initial does: `manage.py "
-                        "sqlmigrate django_ojs 0001` prints its statement."
-                    ),
-                )
+        for name in _missing_constraints(model, present, combined):
+            yield DoctorFinding(
+                found=_("The constraint %(constraint)s of %(table)s is missing.")
+                % {"constraint": name, "table": table},
+                why=_("Rows that no version of django_ojs writes could be stored."),
+                cure=_(
+                    "Create it again, as the migration 0001_initial does: `manage.py "
+                    "sqlmigrate django_ojs 0001` prints its statement."
+                ),
+            )
+
+
+def _missing_constraints(
+    model: Any, present: Collection[str], combined: Mapping[str, str]
+) -> list[str]:
+    declared = [each.name for each in model._meta.constraints if isinstance(each, CheckConstraint)]
+    missing = [combined.get(name, name) for name in declared if name not in present]
+    return [name for name in dict.fromkeys(missing) if name not in present]
 
 
 def _is_made(index: Index) -> bool:
