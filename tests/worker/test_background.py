@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from datetime import timedelta
 
@@ -153,6 +153,9 @@ def test_a_step_with_no_end_of_work_does_not_keep_the_others_from_their_turn(
 
     monkeypatch.setattr(pruning, "prune", endless("prune"))
     monkeypatch.setattr(rescue.LapseCheck, "lapse", endless("lapse"))
+    # What the steps would find: they do not run while there is nothing for them.
+    factories.age(factories.active(timeout_ms=10**9).id, timedelta(hours=1))
+    factories.age(factories.in_state("completed").pk, timedelta(days=400))
     job = factories.push(scheduled_at=factories.HOUR)
     with maintaining():
         eventually(lambda: len(turns) > 4, "they take turns")
@@ -191,6 +194,73 @@ def test_a_worker_without_the_lease_helps_with_what_is_overdue(
         factories.age(due.pk, timedelta(hours=1, milliseconds=1))
     assert factories.read(due.pk).state == "scheduled"
     assert not Lease.objects.exists()
+
+
+def test_a_pass_that_finds_nothing_is_one_statement_and_runs_no_step(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ran: list[Step] = []
+    asked = threading.Semaphore(0)
+    real = maintenances.raw_queries.which_hold
+
+    def which_hold(conditions: Sequence[str]) -> list[bool]:
+        asked.release()
+        return real(conditions)
+
+    monkeypatch.setattr(maintenances.raw_queries, "which_hold", which_hold)
+    monkeypatch.setattr(Step, "run_once", lambda step: ran.append(step) or False)
+    # Wide enough that what is found at the start of a pass holds for all of it.
+    monkeypatch.setattr(maintenances, "TICK", 60.0)
+    maintenance = MaintenanceThread(factories.WORKER, JobLog())
+    try:
+        due = dict.fromkeys(maintenance._steps, 0.0)
+        assert not maintenance._run_due(maintenance._steps, due)
+        assert asked.acquire(blocking=False)
+        assert not asked.acquire(blocking=False)
+        assert [step for step in ran if step.when is not None] == []
+        assert {step for step in maintenance._steps if step.when is None} == set(ran)
+    finally:
+        maintenance.close()
+
+
+def test_if_the_conditions_cannot_be_checked_each_step_asks_for_itself(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    real = maintenances.raw_queries.which_hold
+
+    def which_hold(conditions: Sequence[str], values: Sequence[str] = ()) -> list[bool]:
+        if len(conditions) > 2:
+            raise DataError("a secret")
+        return real(conditions, values)
+
+    monkeypatch.setattr(maintenances.raw_queries, "which_hold", which_hold)
+    due = factories.push(scheduled_at=factories.HOUR)
+    factories.age(due.pk, timedelta(hours=2))
+    with maintaining():
+        eventually(lambda: factories.read(due.pk).state == "available", "it is promoted")
+    assert "The conditions of the maintenance could not be checked" in caplog.text
+
+
+def test_what_became_due_during_a_long_pass_is_done_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = factories.push(scheduled_at=factories.HOUR)
+    # The clock of the database says that it is due after the conditions were checked.
+    real = maintenances.raw_queries.which_hold
+
+    def which_hold(conditions: Sequence[str], values: Sequence[str] = ()) -> list[bool]:
+        found = real(conditions, values)
+        if len(conditions) > 2:
+            factories.age(job.pk, timedelta(hours=2))
+        return found
+
+    monkeypatch.setattr(maintenances.raw_queries, "which_hold", which_hold)
+    monkeypatch.setattr(maintenances, "TICK", 60.0)
+    maintenance = MaintenanceThread(factories.WORKER, JobLog())
+    try:
+        monkeypatch.setattr(maintenances, "TICK", 0.0)  # Any pass is a long one.
+        maintenance._run_due(maintenance._steps, dict.fromkeys(maintenance._steps, 0.0))
+    finally:
+        maintenance.close()
+    assert factories.read(job.pk).state == "available"
 
 
 class Hearing:
