@@ -401,6 +401,8 @@ def _decode(data: bytes) -> str:
 
 
 def _has_long_integer(text: str) -> bool:
+    if len(text) < len(_LONG_INTEGER):
+        return False
     # `measure` refuses a lone surrogate; here it only is not a digit.
     return _LONG_INTEGER in text.encode(errors="replace").translate(_ALIKE)
 

@@ -5,9 +5,10 @@ Its JSON is parsed on access, because FETCH creates hundreds of them.
 
 from contextvars import ContextVar
 from datetime import datetime, timedelta
-from functools import cached_property
 from typing import Any, Final
 from uuid import UUID
+
+from django.utils.functional import cached_property
 
 from django_ojs.spec import envelope, json
 from django_ojs.spec.checkpoint import SavedCheckpoint
