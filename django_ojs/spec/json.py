@@ -434,6 +434,8 @@ def _decode(data: bytes) -> str:
 
 def has_long_integer(text: str) -> bool:
     """Whether a text may have an integer beyond the safe range: one of at least 16 digits."""
+    if len(text) < len(_LONG_INTEGER):
+        return False
     # `measure` refuses a lone surrogate; here it only is not a digit.
     return _LONG_INTEGER in text.encode(errors="replace").translate(_ALIKE)
 

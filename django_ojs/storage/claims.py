@@ -7,9 +7,10 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from contextvars import ContextVar
 from datetime import datetime, timedelta
-from functools import cached_property
 from typing import Any, Final
 from uuid import UUID
+
+from django.utils.functional import cached_property
 
 from django_ojs.spec import envelope, json, json_text
 from django_ojs.spec.checkpoint import SavedCheckpoint

@@ -123,17 +123,19 @@ def complete(worker_id: str, finished: Sequence[tuple[UUID, int, json.JSON]]) ->
     if not finished:
         return set()
     # In the order of the keys, so that two writers of the same rows cannot deadlock.
-    text = json.dumps(
-        [
-            {"id": str(key), "run": run, "result": result}
-            for key, run, result in sorted(finished, key=_key)
-        ]
-    )
-    return database.dialect().complete(database.connection(), worker_id, text)
+    text = ", ".join([_completed(*each) for each in sorted(finished, key=_number)])
+    return database.dialect().complete(database.connection(), worker_id, f"[{text}]")
 
 
-def _key(item: tuple[UUID, int, json.JSON]) -> UUID:
-    return item[0]
+def _number(item: tuple[UUID, int, json.JSON]) -> int:
+    # UUIDs compare these, in Python; numbers are compared in C.
+    return item[0].int
+
+
+def _completed(key: UUID, run: int, result: json.JSON) -> str:
+    # Most jobs have no result. A dictionary for each, and its encoding, take three times as long.
+    text = "null" if result is None else json.dumps(result)
+    return f'{{"id": "{key}", "run": {run}, "result": {text}}}'
 
 
 def lock_claimed(worker_id: str, claims: Collection[tuple[UUID, int]]) -> set[tuple[UUID, int]]:

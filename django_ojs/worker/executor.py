@@ -111,7 +111,8 @@ class Executor:
         """Run a job. Return False when the thread was interrupted and must not be used again."""
         if not run.begin():
             return True
-        self._threads[threading.current_thread()] = run
+        assert run.thread is not None
+        self._threads[run.thread] = run
         result, error, committed = None, None, False
         try:
             if run.started - self._refreshed.at >= FRESH:

@@ -126,7 +126,8 @@ class JobsInFlight:
     def __init__(self, status: ProcessStatus | None = None) -> None:
         self.status = status
         self._lock = threading.Lock()
-        self._runs: dict[tuple[UUID, int], Run] = {}
+        # In the order in which they were claimed.
+        self._runs: dict[Run, None] = {}
         #: Number of runs that hold a slot or wait for one. A run whose handler has ended only waits
         #: for its outcome to be stored and is not counted.
         self.busy = 0
@@ -134,8 +135,7 @@ class JobsInFlight:
     def add(self, runs: list[Run]) -> None:
         """Add claimed jobs; each needs a slot."""
         with self._lock:
-            for run in runs:
-                self._runs[run.job.id, run.job.run] = run
+            self._runs.update(dict.fromkeys(runs))
             self.busy += len(runs)
 
     def release_slot(self) -> None:
@@ -147,7 +147,7 @@ class JobsInFlight:
         """Remove runs whose outcome is stored, or is no longer this worker's to store."""
         with self._lock:
             for run in runs:
-                self._runs.pop((run.job.id, run.job.run), None)
+                self._runs.pop(run, None)
         if self.status is not None:
             self.status.ended([(run.job.id, run.job.run) for run in runs])
 
@@ -162,7 +162,7 @@ class JobsInFlight:
     def all(self) -> list[Run]:
         """Return a snapshot of the runs."""
         with self._lock:
-            return list(self._runs.values())
+            return list(self._runs)
 
     def in_phase(self, phase: Phase) -> list[Run]:
         return [run for run in self.all() if run.phase is phase]

@@ -39,7 +39,8 @@ class ProcessStatus:
         # Filled by the process, which has most entries unused.
         self._free: list[int] = []
         self._next = _TABLE
-        self._entries: dict[tuple[UUID, int], int] = {}
+        # By the number of the job's id, whose hash is computed in C, and the run.
+        self._entries: dict[tuple[int, int], int] = {}
         self._lock = threading.Lock()
 
     def start_pulse(self) -> None:
@@ -79,14 +80,14 @@ class ProcessStatus:
             else:
                 self._memory[_TOO_MANY] = True
                 return
-            self._entries[key, run] = at
+            self._entries[key.int, run] = at
             _ENTRY.pack_into(self._memory, at, key.bytes, run)
 
     def ended(self, runs: Iterable[tuple[UUID, int]]) -> None:
         """Note that the outcomes of runs are stored: the id of each job, and its run."""
         with self._lock:
-            for run in runs:
-                at = self._entries.pop(run, None)
+            for key, run in runs:
+                at = self._entries.pop((key.int, run), None)
                 if at is not None:
                     _ENTRY.pack_into(self._memory, at, _NO_ENTRY, 0)
                     self._free.append(at)
