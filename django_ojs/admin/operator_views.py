@@ -33,8 +33,13 @@ class OperatorViews(_Admin):
                 pattern.callback = with_operator(pattern.callback)
         return patterns
 
-    def response_action(self, request: HttpRequest, queryset: Any) -> Any:
-        """Run an action on the selected rows that exist; Django's raises for any other key."""
+    def response_action(
+        self, request: HttpRequest, queryset: Any, *args: Any, **kwargs: Any
+    ) -> Any:
+        """Run an action on the selected rows that exist; Django's raises for any other key.
+
+        Newer versions of Django pass the place of the action as well.
+        """
         selected = [
             key
             for key in request.POST.getlist(ACTION_CHECKBOX_NAME)
@@ -43,7 +48,7 @@ class OperatorViews(_Admin):
         given = request.POST.copy()
         given.setlist(ACTION_CHECKBOX_NAME, selected)
         request.POST = given  # type: ignore[assignment]  # Django's own is immutable
-        return super().response_action(request, queryset)
+        return super().response_action(request, queryset, *args, **kwargs)
 
 
 def parsed_key(model: type[Model], text: str) -> Any:

@@ -186,7 +186,6 @@ class Failure:
         details = (
             _attribute(exception, "details", dict) if isinstance(exception, OJSError) else None
         )
-        is_limit = isinstance(exception, RateLimitExceeded)
         return cls(
             type=clean(kind or type(exception).__qualname__, MAX_TYPE_CHARACTERS),
             message=clean(_message(exception), MAX_MESSAGE_CHARACTERS),
@@ -196,7 +195,9 @@ class Failure:
             details=_details(details) if details else None,
             exception_class=_path_of(type(exception)) if keep_class else None,
             delay=_delay_of(exception) if isinstance(exception, Retry) else None,
-            rate_limit_until=_limited_until(exception) if is_limit else None,
+            rate_limit_until=(
+                _limited_until(exception) if isinstance(exception, RateLimitExceeded) else None
+            ),
         )
 
     def render(self) -> dict[str, Any]:
