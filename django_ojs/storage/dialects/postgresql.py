@@ -519,7 +519,7 @@ class PostgreSQL(Dialect):
             if parts["registered"] and self.keeps_plans:
                 # A worker, which claims again and again.
                 kept = _kept_claim(statement, **parts)
-                found = _kept_plans().rows(connection, kept, values)
+                found: list[tuple[Any, ...]] | None = _kept_plans().rows(connection, kept, values)
                 if found is not None:
                     return found
             parts |= _EXACTLY_LIMIT
