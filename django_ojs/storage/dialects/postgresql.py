@@ -516,12 +516,11 @@ class PostgreSQL(Dialect):
     ) -> list[tuple[Any, ...]]:
         statement = self.sql[name]
         if name == "claim":
-            if parts["registered"] and self.keeps_plans:
-                # A worker, which claims again and again.
-                kept = _kept_claim(statement, **parts)
-                found: list[tuple[Any, ...]] | None = _kept_plans().rows(connection, kept, values)
-                if found is not None:
-                    return found
+            # A worker claims again and again.
+            if parts["registered"]:
+                kept = self._kept(connection, _kept_claim(statement, **parts), values)
+                if kept is not None:
+                    return kept
             parts |= _EXACTLY_LIMIT
         with connection.cursor() as cursor:
             # The driver reads the times, in C. Django's loader for them is Python: with it, they
@@ -532,12 +531,20 @@ class PostgreSQL(Dialect):
             return rows
 
     def complete(self, connection: BaseDatabaseWrapper, worker_id: str, finished: str) -> set[UUID]:
-        if self.keeps_plans:
-            values = {"worker_id": worker_id, "finished": finished}
-            rows = _kept_plans().rows(connection, self.sql["complete"], values)
-            if rows is not None:
-                return {key for (key,) in rows}
+        values = {"worker_id": worker_id, "finished": finished}
+        kept = self._kept(connection, self.sql["complete"], values)
+        if kept is not None:
+            return {key for (key,) in kept}
         return super().complete(connection, worker_id, finished)
+
+    def _kept(
+        self, connection: BaseDatabaseWrapper, statement: str, values: Mapping[str, Any]
+    ) -> list[tuple[Any, ...]] | None:
+        """Run a statement whose plan the session keeps; see `kept_plans.rows`."""
+        if not self.keeps_plans:
+            return None
+        found: list[tuple[Any, ...]] | None = _kept_plans().rows(connection, statement, values)
+        return found
 
     def uuid(self, value: Any) -> UUID:
         return cast("UUID", value)
