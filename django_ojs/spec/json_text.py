@@ -11,7 +11,7 @@ from django_ojs.spec.json import dumps, has_long_integer, loads_stored
 _REWRITTEN: Final = re.compile(r"[.E\t\r]|-0|\de").search
 
 
-def compact(texts: Sequence[str]) -> list[str]:
+def compact(texts: Sequence[str], *, exact_integers: bool = False) -> list[str]:
     """Return what `dumps` writes for each of these values, as `loads_stored` reads them.
 
     Databases return JSON with spaces between the values. Of most texts only these are removed,
@@ -23,12 +23,14 @@ def compact(texts: Sequence[str]) -> list[str]:
         found = whole.split("\n")
         if len(found) == len(texts):
             return found
-    return [_compact(text) for text in texts]
+    return [_compact(text, exact_integers) for text in texts]
 
 
-def _compact(text: str) -> str:
+def _compact(text: str, exact_integers: bool) -> str:
     found = _without_spaces(text)
-    return dumps(loads_stored(text)) if found is None or "\n" in found else found
+    if found is not None and "\n" not in found:
+        return found
+    return dumps(loads_stored(text, exact_integers=exact_integers))
 
 
 def _without_spaces(text: str) -> str | None:

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from django.utils.functional import cached_property
 
+from django_ojs.conf import settings
 from django_ojs.spec import envelope, json, json_text
 from django_ojs.spec.checkpoint import SavedCheckpoint
 from django_ojs.spec.retry_policy import RetryPolicy
@@ -101,27 +102,27 @@ class Claimed:
     @cached_property
     def args(self) -> list[json.JSON]:
         """The handler's positional arguments."""
-        return json.loads_stored(self._args)  # type: ignore[return-value]  # PUSH stores arrays only
+        return _read(self._args)  # type: ignore[return-value]  # PUSH stores arrays only
 
     @cached_property
     def meta(self) -> dict[str, json.JSON]:
         """The job's metadata."""
-        return json.loads_stored(self._meta)  # type: ignore[return-value]  # PUSH stores objects only
+        return _read(self._meta)  # type: ignore[return-value]  # PUSH stores objects only
 
     @cached_property
     def options(self) -> dict[str, json.JSON]:
         """The other attributes of the envelope."""
-        return json.loads_stored(self._options)  # type: ignore[return-value]  # PUSH stores objects only
+        return _read(self._options)  # type: ignore[return-value]  # PUSH stores objects only
 
     @cached_property
     def error(self) -> dict[str, json.JSON] | None:
         """The error of the attempt before this one."""
-        return json.loads_stored(self._error) if self._error is not None else None  # type: ignore[return-value]  # as above
+        return _read(self._error) if self._error is not None else None  # type: ignore[return-value]  # as above
 
     @cached_property
     def progress(self) -> dict[str, json.JSON] | None:
         """The last report of an earlier run."""
-        return json.loads_stored(self._progress) if self._progress is not None else None  # type: ignore[return-value]  # an object or NULL
+        return _read(self._progress) if self._progress is not None else None  # type: ignore[return-value]  # an object or NULL
 
     @property
     def spent(self) -> int:
@@ -171,6 +172,10 @@ class Claimed:
         )
 
 
+def _read(text: str) -> json.JSON:
+    return json.loads_stored(text, exact_integers=settings().exact_integers)
+
+
 #: The members of the JSON object that each job has of its own, in their order.
 _OWN: Final = {
     "id": '"%s"',
@@ -198,7 +203,8 @@ def texts_of(jobs: Sequence[Claimed], render: Callable[[Claimed], dict[str, Any]
             continue
         template = json_text.template(render(jobs[indexes[0]]), _OWN)
         values = json_text.compact(
-            [text for index in indexes for text in (jobs[index]._args, jobs[index]._meta)]
+            [text for index in indexes for text in (jobs[index]._args, jobs[index]._meta)],
+            exact_integers=settings().exact_integers,
         )
         for index, args, meta in zip(indexes, values[::2], values[1::2], strict=True):
             job = jobs[index]

@@ -295,6 +295,23 @@ def test_the_texts_of_claimed_jobs_are_those_of_their_objects() -> None:
     assert again.id in rendered
 
 
+def test_integers_of_64_bits_reach_the_handler_as_they_are_where_they_are_allowed(
+    settings: Any,
+) -> None:
+    settings.OJS = {**settings.OJS, "EXACT_INTEGERS": True}
+    numbers: list[Any] = [2**53 + 1, 2**63 - 1, -(2**63) + 1, 1e300]
+    for number in numbers:
+        push(queue="a", args=[number], meta={"account": number})
+    claimed = fetch.fetch(["a"], count=10)
+    assert [job.args for job in claimed] == [[number] for number in numbers]
+    assert [job.meta for job in claimed] == [{"account": number} for number in numbers]
+    assert [type(job.args[0]) for job in claimed] == [int, int, int, float]
+    texts = texts_of(claimed, rendering.render)
+    assert [json.loads(text, exact_integers=True)["args"] for text in texts] == [  # type: ignore[call-overload,index]  # an object
+        [number] for number in numbers
+    ]
+
+
 def test_jobs_with_more_of_their_own_are_rendered_each() -> None:
     for job in [active(args=[number], queue=name) for number, name in enumerate("abc")]:
         fail.fail(job.id, BOOM, claim=held(job))
