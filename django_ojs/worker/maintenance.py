@@ -285,11 +285,14 @@ class MaintenanceThread:
         try:
             found = raw_queries.which_hold(self._conditions_of(asked))
         except Exception as error:
-            if database.is_unavailable(error):
+            # One table that cannot be read, or is locked, must not keep the other steps from
+            # running: each asks for itself.
+            if database.is_stopped(error):
+                self._job_log.database_away(error)
+            elif database.is_unavailable(error):
                 raise
-            # One table that cannot be read must not keep the other steps from running: each asks
-            # for itself.
-            logger.exception("The conditions of the maintenance could not be checked.")
+            else:
+                logger.exception("The conditions of the maintenance could not be checked.")
             return set()
         return {step for step, holds in zip(asked, found, strict=True) if not holds}
 

@@ -241,6 +241,27 @@ def test_if_the_conditions_cannot_be_checked_each_step_asks_for_itself(
     assert "The conditions of the maintenance could not be checked" in caplog.text
 
 
+@pytest.mark.postgresql
+def test_a_table_that_is_locked_keeps_only_its_own_step_from_running(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    from psycopg import errors
+
+    real = maintenances.raw_queries.which_hold
+
+    def which_hold(conditions: Sequence[str], values: Sequence[str] = ()) -> list[bool]:
+        if len(conditions) > 2:
+            raise OperationalError from errors.LockNotAvailable()
+        return real(conditions, values)
+
+    monkeypatch.setattr(maintenances.raw_queries, "which_hold", which_hold)
+    due = factories.push(scheduled_at=factories.HOUR)
+    factories.age(due.pk, timedelta(hours=2))
+    with maintaining():
+        eventually(lambda: factories.read(due.pk).state == "available", "it is promoted")
+    assert "The database does not respond" in caplog.text
+
+
 def test_what_became_due_during_a_long_pass_is_done_in_it(monkeypatch: pytest.MonkeyPatch) -> None:
     job = factories.push(scheduled_at=factories.HOUR)
     # The clock of the database says that it is due after the conditions were checked.
