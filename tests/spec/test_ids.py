@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import signal
 import threading
 import time
 import uuid
@@ -14,6 +13,7 @@ import pytest
 from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidRequest
 from tests.cases import together
+from tests.forks import fork
 
 
 def test_an_id_is_a_version_7_uuid_that_holds_the_time() -> None:
@@ -69,14 +69,9 @@ def test_threads_never_share_an_id() -> None:
 def test_a_forked_child_makes_ids_even_if_the_lock_was_held() -> None:
     reader, writer = os.pipe()
     with ids._lock:
-        child = os.fork()
-        if child == 0:  # pragma: no cover - runs in the child
-            try:
-                os.write(writer, b"".join(one.bytes for one in [*ids.many(50), ids.uuid7()]))
-            finally:
-                # Not `os._exit`: coverage replaces it, and may fail in a forked process, which
-                # would then go on as a second runner of the tests.
-                os.kill(os.getpid(), signal.SIGKILL)
+        child = fork(
+            lambda: os.write(writer, b"".join(one.bytes for one in [*ids.many(50), ids.uuid7()]))
+        )
     parents = {one.bytes for one in ids.many(51)}
     os.waitpid(child, 0)
     data = os.read(reader, 16 * 51)

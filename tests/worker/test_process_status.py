@@ -11,20 +11,18 @@ import pytest
 from django_ojs.spec import ids
 from django_ojs.worker import process_status
 from django_ojs.worker.process_status import MAX_ISOLATED, ProcessStatus
+from tests.forks import fork
 from tests.worker.waiting import eventually
 
 
 def in_child(status: ProcessStatus, *runs: tuple[str, object]) -> None:
     """Let a child process note this and end on the spot."""
-    pid = os.fork()
-    if not pid:
-        try:
-            for what, values in runs:
-                getattr(status, what)(*values)  # type: ignore[misc]  # names and values of the test
-        finally:
-            # Not os._exit, which coverage has wrapped.
-            os.kill(os.getpid(), signal.SIGKILL)
-    os.waitpid(pid, 0)
+
+    def note() -> None:
+        for what, values in runs:
+            getattr(status, what)(*values)  # type: ignore[misc]  # names and values of the test
+
+    os.waitpid(fork(note), 0)
 
 
 def test_the_jobs_that_a_dead_process_had_started_are_known() -> None:
@@ -96,14 +94,12 @@ def test_the_pulse_goes_on_while_python_code_runs(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(process_status, "PULSE_INTERVAL", 0.01)
     status = ProcessStatus()
     assert status.pulses == 0
-    pid = os.fork()
-    if not pid:
-        try:
-            status.start_pulse()
-            signal.pause()
-        finally:
-            # Not os._exit, which coverage has wrapped.
-            os.kill(os.getpid(), signal.SIGKILL)
+
+    def pulse() -> None:
+        status.start_pulse()
+        signal.pause()
+
+    pid = fork(pulse)
     try:
         eventually(lambda: status.pulses >= 3, "it beats three times")
     finally:

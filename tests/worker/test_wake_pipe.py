@@ -12,6 +12,7 @@ import pytest
 
 from django_ojs.worker.signal_handlers import signal_handlers
 from django_ojs.worker.wake_pipe import WakePipe
+from tests.forks import fork
 
 #: Seconds of a wait that must end before; far more than any machine takes for what ends it.
 LONG = 60.0
@@ -45,19 +46,14 @@ def test_it_ends_the_wait_from_another_thread(pipe: WakePipe) -> None:
 
 
 def test_a_child_ends_the_wait_of_its_parent(pipe: WakePipe) -> None:
-    pid = os.fork()
-    if not pid:
-        pipe.wake()
-        os._exit(0)
+    pid = fork(pipe.wake)
     assert ended_early(pipe)
     os.waitpid(pid, 0)
 
 
 def test_the_end_of_a_child_ends_the_wait_if_the_signal_has_a_handler(pipe: WakePipe) -> None:
     with signal_handlers({signal.SIGCHLD: lambda *_: None}), pipe.woken_by_signals():
-        pid = os.fork()
-        if not pid:
-            os._exit(0)
+        pid = fork()
         assert ended_early(pipe)
         os.waitpid(pid, 0)
 
