@@ -223,14 +223,13 @@ def test_a_pass_that_finds_nothing_is_one_statement_and_runs_no_step(
         maintenance.close()
 
 
-def test_if_the_conditions_cannot_be_checked_each_step_asks_for_itself(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
+def promotes_though_conditions_fail(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Let the statement about all steps fail, and show that a due job is promoted."""
     real = maintenances.raw_queries.which_hold
 
     def which_hold(conditions: Sequence[str], values: Sequence[str] = ()) -> list[bool]:
         if len(conditions) > 2:
-            raise DataError("a secret")
+            raise error
         return real(conditions, values)
 
     monkeypatch.setattr(maintenances.raw_queries, "which_hold", which_hold)
@@ -238,6 +237,12 @@ def test_if_the_conditions_cannot_be_checked_each_step_asks_for_itself(
     factories.age(due.pk, timedelta(hours=2))
     with maintaining():
         eventually(lambda: factories.read(due.pk).state == "available", "it is promoted")
+
+
+def test_if_the_conditions_cannot_be_checked_each_step_asks_for_itself(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    promotes_though_conditions_fail(monkeypatch, DataError("a secret"))
     assert "The conditions of the maintenance could not be checked" in caplog.text
 
 
@@ -247,18 +252,9 @@ def test_a_table_that_is_locked_keeps_only_its_own_step_from_running(
 ) -> None:
     from psycopg import errors
 
-    real = maintenances.raw_queries.which_hold
-
-    def which_hold(conditions: Sequence[str], values: Sequence[str] = ()) -> list[bool]:
-        if len(conditions) > 2:
-            raise OperationalError from errors.LockNotAvailable()
-        return real(conditions, values)
-
-    monkeypatch.setattr(maintenances.raw_queries, "which_hold", which_hold)
-    due = factories.push(scheduled_at=factories.HOUR)
-    factories.age(due.pk, timedelta(hours=2))
-    with maintaining():
-        eventually(lambda: factories.read(due.pk).state == "available", "it is promoted")
+    error = OperationalError()
+    error.__cause__ = errors.LockNotAvailable()
+    promotes_though_conditions_fail(monkeypatch, error)
     assert "The database does not respond" in caplog.text
 
 

@@ -1,5 +1,0 @@
--- Whether a scheduled or retryable job is due, for so many seconds.
---
--- The least time, not EXISTS: that can only be read from the end of the index.
-SELECT (SELECT min(due_at) FROM ojs_job WHERE state {before_timer})
-           <= {now} - INTERVAL %(since)s * 1000000 MICROSECOND
