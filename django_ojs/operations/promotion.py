@@ -18,6 +18,7 @@ from django_ojs.operations.workflows.due import advance_if_due
 from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.storage import database, notify, raw_queries, transitions
 from django_ojs.storage.database import BATCH
+from django_ojs.storage.dialects import sql_files
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.figures import rollups
 
@@ -74,12 +75,17 @@ class DueCheck:
 
 def due_condition(since: timedelta = timedelta(0)) -> str:
     """Whether a scheduled or retryable job is due, for so long, in SQL."""
-    return database.dialect().condition("job_is_due", since=since.total_seconds())
+    due = f"state {sql_files.before(Trigger.TIMER, State.AVAILABLE)}"
+    return raw_queries.is_older(Job, "due_at", due, since)
 
 
 def expired_condition(since: timedelta = timedelta(0)) -> str:
     """Whether a waiting job has expired, so long ago, in SQL."""
-    return database.dialect().condition("job_has_expired", since=since.total_seconds())
+    # The condition of the partial index, too.
+    expires = (
+        f"expires_at IS NOT NULL AND state {sql_files.before(Trigger.EXPIRE, State.DISCARDED)}"
+    )
+    return raw_queries.is_older(Job, "expires_at", expires, since)
 
 
 def promote(limit: int = BATCH) -> int:

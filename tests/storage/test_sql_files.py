@@ -70,6 +70,6 @@ def test_no_comment_is_sent_to_the_database() -> None:
 
 def test_a_placeholder_of_a_transition_that_the_table_does_not_have_is_refused() -> None:
     with pytest.raises(Conflict):
-        sql_files._before(Trigger.ACK, State.AVAILABLE)
+        sql_files.before(Trigger.ACK, State.AVAILABLE)
     with pytest.raises(KeyError):
         sql_files.load("postgresql", "push_job")

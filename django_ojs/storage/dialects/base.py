@@ -634,10 +634,9 @@ class Dialect(Server):
     def condition(self, name: str, **numbers: float) -> str:
         """Return the SQL of a condition, to be executed as in a statement that has parameters.
 
-        These are asked often, many in one statement (see `raw_queries.which_hold`):
-        `job_is_due`, `job_has_expired` and `cron_is_due`, each for `since` seconds or longer (the
-        last one also where a run is held); and `counts_have_changes`, if `fold_counts` has anything
-        to do.
+        These are asked often, many in one statement (see `raw_queries.which_hold`): `cron_is_due`,
+        for `since` seconds or longer, or where a run is held; and `counts_have_changes`, if
+        `fold_counts` has anything to do.
         """
         statement = self.sql[name]
         for key, number in numbers.items():

@@ -61,7 +61,8 @@ def _quoted(text: str) -> str:
     return f"'{text}'"
 
 
-def _before(trigger: Trigger, target: State) -> str:
+def before(trigger: Trigger, target: State) -> str:
+    """Return what follows `state` in the condition on the jobs that a transition may change."""
     # One state is compared with `=`: so the planner sees that a partial index covers the condition.
     states = [_quoted(state.value) for state in sources(trigger, target)]
     return f"= {states[0]}" if len(states) == 1 else f"IN ({', '.join(states)})"
@@ -79,6 +80,6 @@ _PLACEHOLDERS: Final = {
     "is_waiting": f"IN ({', '.join(_quoted(state.value) for state in sorted(WAITING))})",
     # In a statement that may count a run as an attempt: this one was the last.
     "spent": "(%(spends)s AND attempt - returned >= max_attempts)",
-    **{f"before_{name}": _before(*transition) for name, transition in _TRANSITIONS.items()},
+    **{f"before_{name}": before(*transition) for name, transition in _TRANSITIONS.items()},
     **{f"after_{name}": _quoted(target.value) for name, (_, target) in _TRANSITIONS.items()},
 }
