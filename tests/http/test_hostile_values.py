@@ -189,6 +189,15 @@ def real(path: str) -> str:
     return str(factories.active(queue="q").id)
 
 
+_NAME = re.compile(r"{\w+}")
+
+
+def with_real_name(path: str) -> str:
+    """Return a path of the document with the name of something that exists."""
+    name = _NAME.search(path)
+    return path.replace(name[0], real(path)) if name else path
+
+
 class Hostile(NamedTuple):
     """A request, and what is hostile about it."""
 
@@ -199,12 +208,10 @@ class Hostile(NamedTuple):
 
 
 def requests(operation: Operation) -> Iterator[Hostile]:
-    name = re.search(r"{(\w+)}", operation.path)
-    path = operation.path
-    if name:
+    if name := _NAME.search(operation.path):
         for text in TEXTS:
-            yield Hostile(path.replace(name[0], text), bytes, {}, f"path {text[:40]}")
-        path = path.replace(name[0], real(path))
+            yield Hostile(operation.path.replace(name[0], text), bytes, {}, f"path {text[:40]}")
+    path = with_real_name(operation.path)
     content = resolve(operation.content.get("requestBody", {})).get("content", {})
     body: Any = sample(next(iter(content.values()))["schema"]) if content else None
     for where in places(body) if content else ():
@@ -244,8 +251,7 @@ def test_a_body_that_is_no_object_is_refused_by_every_operation() -> None:
     found = [each for each in operations() if "requestBody" in each.content]
     assert len(found) > 30
     for operation in found:
-        name = re.search(r"{(\w+)}", operation.path)
-        path = operation.path.replace(name[0], real(operation.path)) if name else operation.path
+        path = with_real_name(operation.path)
         for body in (b"[]", b'"x"', b"1", b"null"):
             response = Client().generic(operation.method, path, body, JSON_TYPE)
             assert response.status_code == 400, (operation.id, body, response.content)
