@@ -155,9 +155,10 @@ def test_threads_may_claim_while_another_one_finds_a_new_priority() -> None:
 
 
 def test_a_paused_queue_is_not_searched_tenant_by_tenant() -> None:
-    def of_jobs(captured: CaptureQueriesContext) -> int:
-        # Not those of the configuration, which is read again after some seconds.
-        return sum("ojs_job" in query["sql"] for query in captured)
+    def of_tenants(captured: CaptureQueriesContext) -> int:
+        # Not the others: once the configuration that the process remembers is too old, there are
+        # more of them.
+        return sum("tenant_id" in query["sql"] for query in captured)
 
     fair()
     for n in range(120):
@@ -171,7 +172,7 @@ def test_a_paused_queue_is_not_searched_tenant_by_tenant() -> None:
     begin_with("")
     with CaptureQueriesContext(connection) as paused:
         assert claim(due=False) == []
-    assert of_jobs(paused) <= of_jobs(resumed)
+    assert 1 <= of_tenants(paused) <= of_tenants(resumed)
 
 
 def test_a_process_begins_at_a_random_tenant() -> None:

@@ -17,6 +17,7 @@ from django_ojs.spec.states import State
 from django_ojs.storage.figures import counts
 from tests.cases import together
 from tests.factories import active, in_state, jobs, push, push_many
+from tests.worker.waiting import eventually
 
 pytestmark = pytest.mark.django_db
 
@@ -130,15 +131,24 @@ def test_a_flush_empties_the_counts() -> None:
 
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.postgresql
-def test_tidying_gives_back_the_space_of_folded_changes() -> None:
+def test_vacuuming_the_counts_releases_the_space_of_folded_changes() -> None:
     for _ in range(50):
         push()
     keeper = stats.CountKeeper()
     assert keeper.fold() == 50
-    keeper.vacuum_counts()
-    with connection.cursor() as cursor:
-        cursor.execute("SELECT pg_relation_size('ojs_count_change')")
-        assert cursor.fetchone()[0] == 0
+
+    def is_released() -> bool:
+        # An old snapshot, such as that of an autoanalyze, keeps the dead rows until it ends.
+        keeper.vacuum_counts()
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_relation_size('ojs_count_change')")
+            if cursor.fetchone()[0] == 0:
+                return True
+        push()
+        keeper.fold()
+        return False
+
+    eventually(is_released, "the space is released")
 
 
 @pytest.mark.django_db(transaction=True)
