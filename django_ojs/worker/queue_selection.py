@@ -29,8 +29,13 @@ class QueueSelection:
             return self._queues
         now = time.monotonic()
         if self._read_at is None or now - self._read_at >= self._max_age:
-            self._current = self._read()
+            # Before it is read: `expire` may be called meanwhile.
             self._read_at = now
+            try:
+                self._current = self._read()
+            except BaseException:
+                self._read_at = None
+                raise
         return self._current
 
     def expire(self) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from django_ojs.worker import process as processes
+from django_ojs.worker import claimer
 from django_ojs.worker.in_flight import Phase
 from django_ojs.worker.process import WorkerProcess
 from tests.testapp import worker_jobs as handlers
@@ -23,7 +23,7 @@ def test_jobs_that_wait_for_a_slot_are_few_if_they_are_large(
     settings: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     settings.OJS = settings.OJS | {"MAX_FETCH_BYTES": LIMIT}
-    real, held, wanted = processes.fetch, [], []
+    real, held, wanted = claimer.fetch, [], []
 
     def fetch(*args: Any, count: int, **kwargs: Any) -> Any:
         claimed = real(*args, count=count, **kwargs)
@@ -35,7 +35,7 @@ def test_jobs_that_wait_for_a_slot_are_few_if_they_are_large(
         wanted.append(count)
         return claimed
 
-    monkeypatch.setattr(processes, "fetch", fetch)
+    monkeypatch.setattr(claimer, "fetch", fetch)
     jobs = [stored(handlers.quick.options(meta=META).enqueue(number)) for number in range(60)]
     process = WorkerProcess(configured(once=True))
     process.run()

@@ -19,8 +19,8 @@ from django_ojs.models.worker import Directive
 from django_ojs.operations import fail as fails
 from django_ojs.operations import queues
 from django_ojs.operations.enqueue import plain
-from django_ojs.storage import key_limits, notify, queue_limits
-from django_ojs.storage.backoff import Backoff
+from django_ojs.storage import key_limits, queue_limits
+from django_ojs.worker import claimer
 from django_ojs.worker import heartbeat as heartbeats
 from django_ojs.worker import process as processes
 from django_ojs.worker.batch_sizer import MAX_BATCH, BatchSizer
@@ -196,7 +196,7 @@ def test_it_says_what_it_waits_for_while_it_drains(
 def test_it_claims_nothing_before_the_database_knows_it(monkeypatch: pytest.MonkeyPatch) -> None:
     # Nobody would notice the death of a worker that has no row.
     known: list[bool] = []
-    real = processes.fetch
+    real = claimer.fetch
 
     def fetch(*args: Any, worker_id: str, **kwargs: Any) -> Any:
         known.append(Worker.objects.filter(pk=worker_id).exists())
@@ -210,7 +210,7 @@ def test_it_claims_nothing_before_the_database_knows_it(monkeypatch: pytest.Monk
             raise failures.pop()
         return beat(*args, **kwargs)
 
-    monkeypatch.setattr(processes, "fetch", fetch)
+    monkeypatch.setattr(claimer, "fetch", fetch)
     monkeypatch.setattr(heartbeats.beat, "beat", away)
     job = stored(handlers.note.enqueue())
     with working():
@@ -255,7 +255,7 @@ def test_it_claims_no_more_while_the_outcomes_of_many_jobs_are_not_stored(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Jobs that fail at once end faster than they are stored.
-    monkeypatch.setattr(processes, "MAX_UNSTORED", 10)
+    monkeypatch.setattr(claimer, "MAX_UNSTORED", 10)
     open_again, waits = threading.Event(), []
     real_wait = WorkerProcess._wait
 
@@ -311,86 +311,6 @@ def test_when_it_is_stopped_it_stores_outcomes_for_as_long_as_its_grace_lasts(
         if not is_away:
             eventually(lambda: "stopped: 0 completed, 5 failed" in caplog.text, "it ends")
         eventually(lambda: process.job_log.failed_count == 5, "all is stored")
-
-
-def test_a_claim_that_fails_is_tried_again(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    failures = [OperationalError("a secret"), OperationalError("a secret")]
-    real = processes.fetch
-
-    def fetch(*args: Any, **kwargs: Any) -> Any:
-        if failures:
-            raise failures.pop()
-        return real(*args, **kwargs)
-
-    monkeypatch.setattr(processes, "fetch", fetch)
-    job = stored(handlers.note.enqueue())
-    with working():
-        becomes(job, "completed")
-    assert caplog.text.count("The database does not respond") == 1
-    assert "a secret" not in caplog.text
-
-
-@pytest.mark.postgresql
-def test_a_notification_does_not_end_the_pause_after_a_failed_claim(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    # The listener has a connection, and the thread that claims finds none.
-    failing = threading.Event()
-    real_fetch, real_wait = processes.fetch, WorkerProcess._wait
-    attempts, waits = [], []
-
-    def fetch(*args: Any, **kwargs: Any) -> Any:
-        if failing.is_set():
-            attempts.append(1)
-            raise OperationalError("sorry, too many clients already")
-        return real_fetch(*args, **kwargs)
-
-    def wait(process: WorkerProcess) -> None:
-        waits.append(1)
-        real_wait(process)
-
-    monkeypatch.setattr(processes, "fetch", fetch)
-    monkeypatch.setattr(WorkerProcess, "_wait", wait)
-    monkeypatch.setattr(Backoff, "pause", lambda self: 3600.0)
-    with working(poll_interval=timedelta(hours=1)) as process:
-        eventually(lambda: hasattr(process, "_listener"), "it starts")
-        eventually(lambda: process._listener.listening and waits, "it listens")
-        failing.set()
-        stored(handlers.note.enqueue())
-        eventually(lambda: attempts, "a claim has failed")
-        for _ in range(3):
-            before = len(waits)
-            notify.throttle.reset()
-            stored(handlers.note.enqueue())
-            eventually(lambda before=before: len(waits) > before, "it is woken")
-        assert len(attempts) == 1
-        process._on_listener_connected()
-        process._on_notify()
-        eventually(lambda: len(attempts) > 1, "the database is back")
-
-
-def test_jobs_whose_claim_was_committed_and_not_confirmed_run_at_once(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    # The connection is lost between the commit and its response; the lease lasts half an hour.
-    caplog.set_level(logging.INFO, "django_ojs")
-    real, lost = processes.fetch, []
-
-    def fetch(*args: Any, **kwargs: Any) -> Any:
-        found = real(*args, **kwargs)
-        if found and not lost:
-            lost.extend(found)
-            raise OperationalError
-        return found
-
-    monkeypatch.setattr(processes, "fetch", fetch)
-    job = stored(handlers.note.enqueue())
-    with working():
-        assert becomes(job, "completed").spent == 1
-    assert [claimed.id for claimed in lost] == [job.pk]
-    assert "Available again: 1 job that this worker had claimed" in caplog.text
 
 
 def test_the_log_names_each_job_and_never_its_arguments(
@@ -480,80 +400,13 @@ def test_once_runs_the_step_that_was_enqueued_between_its_claim_and_its_look_at_
 
 def test_once_goes_on_when_the_database_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
     job = stored(handlers.note.enqueue())
-    real, errors = processes.fetch, [OperationalError("The server closed the connection.")]
+    real, errors = claimer.fetch, [OperationalError("The server closed the connection.")]
 
     def fetch(*args: Any, **kwargs: Any) -> Any:
         if errors:
             raise errors.pop()
         return real(*args, **kwargs)
 
-    monkeypatch.setattr(processes, "fetch", fetch)
+    monkeypatch.setattr(claimer, "fetch", fetch)
     assert WorkerProcess(configured(once=True)).run() is Exit.OK
     assert becomes(job, "completed")
-
-
-class TestAPoll:
-    """A claim that nothing woke the worker for: there are no notifications."""
-
-    @pytest.fixture(autouse=True)
-    def without_notifications(self, settings: Any) -> None:
-        settings.OJS = {**getattr(settings, "OJS", {}), "NOTIFY": False}
-
-    @pytest.fixture
-    def claims(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:
-        """How many jobs each claim found, of a worker that polls."""
-        found: list[int] = []
-        real = processes.fetch
-
-        def fetch(*args: Any, **kwargs: Any) -> Any:
-            jobs = real(*args, **kwargs)
-            found.append(len(jobs))
-            return jobs
-
-        monkeypatch.setattr(processes, "fetch", fetch)
-        return found
-
-    @pytest.fixture
-    def polls(self, monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-        """Whether each poll saw that there may be a job."""
-        answers: list[bool] = []
-        real = processes.may_find
-
-        def may_find(*args: Any) -> bool:
-            answers.append(real(*args))
-            return answers[-1]
-
-        monkeypatch.setattr(processes, "may_find", may_find)
-        return answers
-
-    def test_it_claims_only_if_there_may_be_a_job(
-        self, claims: list[int], polls: list[bool]
-    ) -> None:
-        with working():
-            eventually(lambda: len(polls) > 3, "it polls")
-            empty = claims.count(0)
-            job = stored(handlers.note.enqueue())
-            becomes(job, "completed")
-            eventually(lambda: len(polls) > 6, "it polls on")
-        assert True in polls
-        assert 1 in claims
-        # None for a poll that saw no job; some as it starts, and when a job has ended.
-        assert claims.count(0) - empty <= 2
-        assert empty <= 2
-
-    def test_it_claims_at_once_from_very_many_queues(
-        self, claims: list[int], polls: list[bool], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(processes, "MAX_ASKED_QUEUES", 1)
-        with working(queues=("default", "other")):
-            eventually(lambda: len(claims) > 8, "it claims")
-        assert polls == []
-
-    def test_after_slow_polls_it_claims_which_makes_floors(
-        self, claims: list[int], polls: list[bool], monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        monkeypatch.setattr(processes.claim_floors, "SLOW", -1.0)
-        monkeypatch.setattr(processes.claim_floors, "LONGEST", 3600.0)
-        with working():
-            eventually(lambda: len(claims) > 8, "it claims")
-        assert len(polls) == processes.SLOW_POLLS

@@ -1,0 +1,264 @@
+"""When a worker process claims jobs and how many, and its pause while the database is away."""
+
+import logging
+import time
+from collections.abc import Collection
+
+from django.db import Error, connections
+
+from django_ojs.conf import settings
+from django_ojs.operations.fetch import fetch, isolated_waiting, may_be_cut, may_find
+from django_ojs.operations.workers import rescue
+from django_ojs.spec.isolation import Isolation
+from django_ojs.spec.scheduling import ALL
+from django_ojs.storage import claim_floors, notify
+from django_ojs.storage.backoff import Backoff
+from django_ojs.storage.claims import Claimed
+from django_ojs.storage.queue_limits import next_starts
+from django_ojs.storage.queue_turns import Turns
+from django_ojs.worker.batch_sizer import BatchSizer
+from django_ojs.worker.config import WorkerConfig
+from django_ojs.worker.heartbeat import Heartbeat
+from django_ojs.worker.in_flight import JobsInFlight
+from django_ojs.worker.job_log import JobLog, number_of_jobs
+from django_ojs.worker.process_status import MAX_ISOLATED, ProcessStatus
+from django_ojs.worker.queue_selection import QueueSelection
+
+logger = logging.getLogger("django_ojs.worker")
+
+#: A poll of more queues than these claims at once: the statement that asks whether there is a job
+#: would be planned for too long.
+MAX_ASKED_QUEUES = 20
+
+#: So many polls in a row that took long are not those of a busy machine: an old snapshot makes them
+#: slow, which is what the floors of claims are for.
+SLOW_POLLS = 3
+
+#: Seconds between two checks whether a job is available that must run alone.
+ISOLATED_CHECK_INTERVAL = 1.0
+
+#: Seconds after a failed claim in which it is checked whether the claim was committed nevertheless,
+#: and between two of these checks: the server may get the statement late.
+LOST_CLAIMS_WITHIN = 60.0
+LOST_CLAIMS_INTERVAL = 5.0
+
+#: Seconds between two checks whether a heartbeat is stored again, so that this worker may claim.
+HEARTBEAT_CHECK_INTERVAL = 0.2
+
+#: So many jobs may have ended whose outcomes are not stored yet, as when many fail at once. They
+#: run again if the process dies, and hold back the other workers and the next steps of workflows.
+MAX_UNSTORED = 1000
+
+#: Seconds between two looks whether their number has fallen.
+UNSTORED_CHECK_INTERVAL = 0.02
+
+
+class Claimer:
+    """Claims the jobs of one process, in the thread that calls `claim`.
+
+    The other threads call `on_notify`, `on_connected` and `is_due`.
+    """
+
+    def __init__(
+        self,
+        worker_id: str,
+        config: WorkerConfig,
+        in_flight: JobsInFlight,
+        batch_sizer: BatchSizer,
+        heartbeat: Heartbeat,
+        job_log: JobLog,
+        *,
+        isolation: Isolation,
+    ) -> None:
+        self._worker_id = worker_id
+        self._config = config
+        self._in_flight = in_flight
+        self._batch_sizer = batch_sizer
+        self._heartbeat = heartbeat
+        self._job_log = job_log
+        self._isolation = isolation
+        self._queues = QueueSelection(config.queues, max_age=config.poll_interval.total_seconds())
+        self._turns = Turns(config.order)
+        self._claimed = 0
+        #: Whether the last claim showed that there is no job.
+        self.found_none = False
+        # The last claim returned as many jobs as it asked for: there may be more.
+        self._may_be_more = False
+        self._began_at = self._notified_at = 0.0
+        # It took long to find that there is no job, so often in a row. Polls claim until then.
+        self._slow_polls, self._claims_until = 0, 0.0
+        # Claims and other queries of this thread rest until then, while the database is away.
+        self._away_until = 0.0
+        self._backoff = Backoff()
+        self._lost_claims_until = self._lost_claims_due = 0.0
+        self._isolated_checked_at = float("-inf")
+
+    def claim(self, *, is_poll: bool) -> list[Claimed]:
+        """Claim as many jobs as fit; none if the database is away.
+
+        In a poll nothing says that a job has come: it asks first, which costs less than a claim.
+        """
+        self.found_none = False
+        wanted = self._wanted()
+        if not wanted:
+            return []
+        self._began_at = time.monotonic()
+        most, left = settings().max_fetch_bytes, self._bytes_left()
+        try:
+            self._give_back_lost_claims()
+            queues = self._queues.current()
+            if is_poll and not self._may_find(queues):
+                self._backoff.reset()
+                return []
+            jobs = (
+                fetch(
+                    queues,
+                    count=wanted,
+                    worker_id=self._worker_id,
+                    due=self._config.once,
+                    isolation=self._isolation,
+                    max_bytes=max(1, left),
+                    turns=self._turns,
+                    pool=self._config.pool,
+                    registered=True,
+                )
+                if queues
+                else []
+            )
+        except Error as error:
+            self.rest(error)
+            self._lost_claims_until = time.monotonic() + LOST_CLAIMS_WITHIN
+            self._lost_claims_due = 0.0
+            return []
+        self._backoff.reset()
+        self.found_none = not (jobs or next_starts.unread.intersection(queues))
+        self._claimed += len(jobs)
+        cut = may_be_cut(left - sum(job.size for job in jobs), most)
+        self._may_be_more = len(jobs) == wanted or (bool(jobs) and cut)
+        return jobs
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether it has claimed as many jobs as the process may run."""
+        return self._config.max_jobs is not None and self._claimed >= self._config.max_jobs
+
+    def is_due(self) -> bool:
+        """Whether a claim now is likely to find jobs, and there is room for them.
+
+        A notification counts that came while the last claim was looking: it may have missed the
+        job.
+        """
+        is_likely = self._may_be_more or self._notified_at >= self._began_at
+        return is_likely and self._wanted() > 0
+
+    def longest_wait(self) -> float:
+        """Return the seconds after which to call `claim` again if nothing wakes the process."""
+        now = time.monotonic()
+        timeout = self._config.poll_interval.total_seconds()
+        if now - self._notified_at < notify.INTERVAL * 3:
+            # A producer does not send a notification for every job: jobs right after one are found
+            # by one more poll.
+            timeout = min(timeout, notify.INTERVAL * 1.5)
+        if (away := self._away_until - now) > 0:
+            timeout = min(timeout, away)
+        if self._outcomes_pile_up():
+            timeout = min(timeout, UNSTORED_CHECK_INTERVAL)
+        if not self._heartbeat.registered:
+            timeout = min(timeout, HEARTBEAT_CHECK_INTERVAL)
+        if (next_start := next_starts.seconds()) is not None:
+            timeout = min(timeout, next_start)
+        return timeout
+
+    def on_notify(self) -> None:
+        """Note that a notification has come."""
+        self._notified_at = time.monotonic()
+        self._queues.expire()
+
+    def on_connected(self) -> None:
+        """Note that the listener has its connection again, so that the database is back.
+
+        A notification does not say so: this thread may find no connection while the listener has
+        its own.
+        """
+        self._away_until = 0.0
+
+    def rest(self, error: Error) -> None:
+        """Note that a query of the calling thread failed: the next ones wait a little longer."""
+        self._job_log.database_away(error)
+        connections.close_all()
+        self._may_be_more = False
+        self._away_until = time.monotonic() + self._backoff.pause()
+
+    def check_isolated(self, status: ProcessStatus) -> None:
+        """Let the supervisor know of jobs that this process may not claim, as they run alone."""
+        now = time.monotonic()
+        if now < max(self._away_until, self._isolated_checked_at + ISOLATED_CHECK_INTERVAL):
+            return
+        self._isolated_checked_at = now
+        try:
+            self.note_isolated(status)
+        except Error as error:
+            self.rest(error)
+
+    def note_isolated(self, status: ProcessStatus) -> None:
+        """Store in the status of the process how many jobs wait that must run alone."""
+        queues = None if ALL in self._config.queues else self._config.queues
+        found = isolated_waiting(queues, limit=MAX_ISOLATED, pool=self._config.pool)
+        status.note_isolated(found)
+
+    def _wanted(self) -> int:
+        """Return how many jobs fit now; 0 while none may be claimed."""
+        wanted = self._batch_sizer.claim_size(self._in_flight.busy)
+        if self._config.max_jobs is not None:
+            wanted = min(wanted, self._config.max_jobs - self._claimed)
+        if (
+            wanted <= 0
+            or not self._heartbeat.registered
+            or self._outcomes_pile_up()
+            or time.monotonic() < self._away_until
+        ):
+            return 0
+        if self._in_flight.busy >= self._batch_sizer.slots and self._bytes_left() <= 0:
+            # Jobs that wait for a slot take memory; the running ones cannot be avoided.
+            return 0
+        return wanted
+
+    def _bytes_left(self) -> int:
+        """Return how many bytes of payload may be claimed beside those of the jobs in flight."""
+        return settings().max_fetch_bytes - sum(run.job.size for run in self._in_flight.all())
+
+    def _outcomes_pile_up(self) -> bool:
+        return self._in_flight.unstored >= MAX_UNSTORED
+
+    def _may_find(self, queues: Collection[str]) -> bool:
+        """Return whether to claim in a poll, which usually finds nothing."""
+        began = time.monotonic()
+        if len(queues) > MAX_ASKED_QUEUES or began < self._claims_until:
+            return True
+        if may_find(tuple(queues)):
+            return True
+        now = time.monotonic()
+        self._slow_polls = self._slow_polls + 1 if now - began >= claim_floors.SLOW else 0
+        if self._slow_polls == SLOW_POLLS:
+            self._slow_polls, self._claims_until = 0, now + claim_floors.LONGEST
+        # Then no job that must run alone is available either.
+        self._isolated_checked_at = now
+        return False
+
+    def _give_back_lost_claims(self) -> None:
+        """Return jobs whose claim was committed though its response did not arrive.
+
+        This process would keep them until their leases expire. Called by the thread that claims:
+        no claim is under way.
+        """
+        now = time.monotonic()
+        if now >= self._lost_claims_until or now < self._lost_claims_due:
+            return
+        known = [(run.job.id, run.job.run) for run in self._in_flight.all()]
+        count = rescue.give_back_unknown(known, worker_id=self._worker_id)
+        self._lost_claims_due = now + LOST_CLAIMS_INTERVAL
+        if count:
+            logger.info(
+                "Available again: %s that this worker had claimed when it lost its connection.",
+                number_of_jobs(count),
+            )
