@@ -250,6 +250,7 @@ def test_no_page_fails_because_the_replica_does(
     # It cannot be reached. It is asked again after a while, by one page at a time.
     with monkeypatch.context() as patch:
         patch.setattr(type(database.dialect()), "replication", fail)
+        patch.setattr(replica, "REST", 3600.0)
         for _ in range(3):
             page = client.get(f"{ADMIN}queue/").content.decode()
             assert QUEUE in page
