@@ -13,7 +13,7 @@ import pytest
 from django.db import connections
 
 from django_ojs.registry import registry
-from django_ojs.storage import claim_floors
+from django_ojs.storage import claim_floors, queue_configs
 from tests import fork_server, sizes
 from tests.cases import begin_as_a_new_process
 from tests.databases import ALIASES, CAPABILITIES, KIND, KINDS, NAMES_VARIABLE
@@ -29,6 +29,8 @@ hypothesis.settings.register_profile(
 hypothesis.settings.load_profile("suite")
 # Nor does a slow claim ask how old the snapshots are: that is one query more, which tests count.
 setattr(claim_floors, "SLOW", float("inf"))  # noqa: B010 - a constant
+# Nor is a configuration read again after a second: what a test changes is seen at once.
+setattr(queue_configs, "LIFETIME", 3600.0)  # noqa: B010 - a constant
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -139,7 +139,7 @@ def current() -> Snapshot | None:
 def _current() -> Snapshot:
     # They decide about jobs, so they are never those of a replica.
     alias = database.primary_alias()
-    return _snapshots.get(alias) or remember(alias, *_read(alias))
+    return _snapshots.get(alias) or remember(alias, *_read(alias), seconds=LIFETIME)
 
 
 def remember(
@@ -149,7 +149,7 @@ def remember(
     limited_by_key: Iterable[str] = (),
     draining: Iterable[str] = (),
     *,
-    seconds: float = LIFETIME,
+    seconds: float,
 ) -> Snapshot:
     """Keep a snapshot of these stored configurations, by name, and of the other queues."""
     snapshot = Snapshot(
