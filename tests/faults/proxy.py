@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+
+
+def any_piece(_: bytes) -> bool:
+    return True
 
 
 class Proxy:
@@ -20,6 +24,7 @@ class Proxy:
         self._flows = asyncio.Event()
         self._flows.set()
         self._stalls_answers = True
+        self._stalls_at: Callable[[bytes], bool] = any_piece
         #: What it has read since it stalled, and not passed on.
         self.held: list[bytes] = []
         self._writers: set[asyncio.StreamWriter] = set()
@@ -29,12 +34,13 @@ class Proxy:
         self._server = listening.result(20)
         self.port: int = self._server.sockets[0].getsockname()[1]
 
-    def stall(self, *, answers: bool = True) -> None:
+    def stall(self, *, answers: bool = True, at: Callable[[bytes], bool] = any_piece) -> None:
         """Pass nothing on; connections stay open, and new ones are accepted.
 
-        Without `answers`, what the server sends is passed on.
+        Without `answers`, what the server sends is passed on. A connection stalls at its first
+        piece of which `at` is true.
         """
-        self._stalls_answers = answers
+        self._stalls_answers, self._stalls_at = answers, at
         self._loop.call_soon_threadsafe(self._flows.clear)
 
     def resume(self) -> None:
@@ -96,7 +102,8 @@ class Proxy:
         try:
             while data := await reader.read(65_536):
                 await asyncio.sleep(self.delay)
-                if not self._flows.is_set() and (self._stalls_answers or not answers):
+                stalls = not self._flows.is_set() and (self._stalls_answers or not answers)
+                if stalls and self._stalls_at(data):
                     self.held.append(data)
                     await self._flows.wait()
                 writer.write(data)

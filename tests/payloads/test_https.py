@@ -77,7 +77,7 @@ def test_a_name_that_has_another_address_the_second_time_leads_nowhere_else(
     names["payloads.test"] = ["192.0.2.55", "127.0.0.1"]
     settings.OJS = settings.OJS | {"PAYLOAD_PRIVATE_NETWORKS": ["192.0.2.55"]}
     host.paths["/x"] = response(BODY)
-    settings.OJS = settings.OJS | {"PAYLOAD_TIMEOUT": 0.3}
+    settings.OJS = settings.OJS | {"PAYLOAD_TIMEOUT": 1.0}
     with pytest.raises(PayloadUnavailable):
         value(host.uri("/x"))
     assert connections_made == [("192.0.2.55", host.port)]
@@ -109,7 +109,7 @@ def test_proxies_of_the_environment_are_not_asked(
 def test_a_slow_drip_ends_with_the_time_there_is(
     host: HttpsServer, settings: Any, where: str
 ) -> None:
-    settings.OJS = settings.OJS | {"PAYLOAD_TIMEOUT": 0.4}
+    settings.OJS = settings.OJS | {"PAYLOAD_TIMEOUT": 2.0}
     sent = []
 
     def drip(link: ssl.SSLSocket, stop: threading.Event) -> None:

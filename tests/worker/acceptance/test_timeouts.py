@@ -15,7 +15,7 @@ pytestmark = [pytest.mark.django_db(transaction=True, databases=ALIASES), pytest
 
 ONCE = ojs.RetryPolicy(max_attempts=1)
 #: Seconds. Long enough for a handler to store its first mark, also on a busy machine.
-TIMEOUT = 1.5
+TIMEOUT = 4.0
 
 
 def test_a_job_that_exceeds_its_timeout_fails_and_its_process_lives_on(start: Start) -> None:
