@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
 
@@ -205,8 +206,11 @@ def test_e011_an_sqlite_whose_times_are_not_in_utc(monkeypatch: pytest.MonkeyPat
 def test_commands_without_a_database_do_not_wait_for_one_that_hangs(
     arguments: list[str], process_environment: dict[str, str]
 ) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        address = {"HOST": "127.0.0.1", "PORT": silent.getsockname()[1]}
+    # A socket of a path: a port may be one that a client of an earlier test still tries.
+    with TemporaryDirectory() as folder, socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(f"{folder}/.s.PGSQL.5432")
+        silent.listen()
+        address = {"HOST": folder, "PORT": 5432}
         done = subprocess.run(
             [sys.executable, "manage.py", *arguments],
             cwd=ROOT,
