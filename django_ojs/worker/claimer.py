@@ -79,7 +79,8 @@ class Claimer:
         self._isolation = isolation
         self._queues = QueueSelection(config.queues, max_age=config.poll_interval.total_seconds())
         self._turns = Turns(config.order)
-        self._claimed = 0
+        #: How many jobs it has claimed.
+        self.claimed = 0
         #: Whether the last claim showed that there is no job.
         self.found_none = False
         # The last claim returned as many jobs as it asked for: there may be more.
@@ -132,7 +133,7 @@ class Claimer:
             return []
         self._backoff.reset()
         self.found_none = not (jobs or next_starts.unread.intersection(queues))
-        self._claimed += len(jobs)
+        self.claimed += len(jobs)
         cut = may_be_cut(left - sum(job.size for job in jobs), most)
         self._may_be_more = len(jobs) == wanted or (bool(jobs) and cut)
         return jobs
@@ -140,7 +141,7 @@ class Claimer:
     @property
     def is_spent(self) -> bool:
         """Whether it has claimed as many jobs as the process may run."""
-        return self._config.max_jobs is not None and self._claimed >= self._config.max_jobs
+        return self._config.max_jobs is not None and self.claimed >= self._config.max_jobs
 
     def is_due(self) -> bool:
         """Whether a claim now is likely to find jobs, and there is room for them.
@@ -210,7 +211,7 @@ class Claimer:
         """Return how many jobs fit now; 0 while none may be claimed."""
         wanted = self._batch_sizer.claim_size(self._in_flight.busy)
         if self._config.max_jobs is not None:
-            wanted = min(wanted, self._config.max_jobs - self._claimed)
+            wanted = min(wanted, self._config.max_jobs - self.claimed)
         if (
             wanted <= 0
             or not self._heartbeat.registered

@@ -110,8 +110,6 @@ class WorkerProcess:
         self._mismatch = mismatch(config.queues, handler_queues(), config.pool)
         self._idle_since = time.monotonic()
         self._replace = False
-        #: How many jobs it has claimed.
-        self.claimed = 0
         self._rounds_without_job = 0
         # With `--once`: whether no workflow was to be advanced when the process looked last.
         self._has_no_next_steps = False
@@ -206,6 +204,11 @@ class WorkerProcess:
         return not self.is_stopped
 
     @property
+    def claimed(self) -> int:
+        """How many jobs it has claimed."""
+        return self._claimer.claimed
+
+    @property
     def is_stopped(self) -> bool:
         """Whether a signal has stopped it."""
         return self._lifecycle.state is Directive.TERMINATE
@@ -255,7 +258,6 @@ class WorkerProcess:
         """Claim as many jobs as fit. Return whether to claim again at once."""
         jobs = self._claimer.claim(is_poll=self._is_poll)
         self._is_poll = False
-        self.claimed += len(jobs)
         if self._claimer.is_spent:
             self._replace = True
         if jobs:
