@@ -226,7 +226,7 @@ class Claimer:
 
     def _bytes_left(self) -> int:
         """Return how many bytes of payload may be claimed beside those of the jobs in flight."""
-        return settings().max_fetch_bytes - sum(run.job.size for run in self._in_flight.all())
+        return settings().max_fetch_bytes - self._in_flight.bytes
 
     def _outcomes_pile_up(self) -> bool:
         return self._in_flight.unstored >= MAX_UNSTORED

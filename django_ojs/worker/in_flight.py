@@ -131,12 +131,15 @@ class JobsInFlight:
         #: Number of runs that hold a slot or wait for one. A run whose handler has ended only waits
         #: for its outcome to be stored and is not counted.
         self.busy = 0
+        #: Bytes of payload of all runs.
+        self.bytes = 0
 
     def add(self, runs: list[Run]) -> None:
         """Add claimed jobs; each needs a slot."""
         with self._lock:
             self._runs.update(dict.fromkeys(runs))
             self.busy += len(runs)
+            self.bytes += sum(run.job.size for run in runs)
 
     def release_slot(self) -> None:
         """Note that one run no longer needs a slot."""
@@ -147,7 +150,9 @@ class JobsInFlight:
         """Remove runs whose outcome is stored, or is no longer this worker's to store."""
         with self._lock:
             for run in runs:
-                self._runs.pop(run, None)
+                if run in self._runs:
+                    del self._runs[run]
+                    self.bytes -= run.job.size
         if self.status is not None:
             self.status.ended([(run.job.id, run.job.run) for run in runs])
 
