@@ -3,6 +3,7 @@
 import queue
 import threading
 import time
+from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -23,6 +24,7 @@ from django_ojs.worker.handler_call import (
     refresh_connections,
 )
 from django_ojs.worker.in_flight import Run
+from django_ojs.worker.thread_limit import STALLED_AFTER, ThreadLimit
 
 #: Seconds for which connections count as good that were looked at after the run before.
 FRESH = 0.5
@@ -35,18 +37,39 @@ class _Refreshed(threading.local):
     at = NEVER
 
 
+class _Slot(threading.Thread):
+    """A thread that runs jobs."""
+
+    def __init__(self, number: int, work: Callable[["_Slot"], None]) -> None:
+        super().__init__(name=f"ojs-slot-{number}", daemon=True)
+        self._work = work
+        #: The last run; None before the first.
+        self.last: Run | None = None
+        #: Wakes the thread while it is idle.
+        self.wake: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def run(self) -> None:
+        self._work(self)
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether its run was interrupted. A thread that lives on nevertheless holds no slot."""
+        return self.last is not None and self.last.interrupted
+
+
 class Executor:
     """The slots of a process. Threads start when there is work, and end with the process."""
 
     def __init__(self, slots: int, on_end: OnEnd) -> None:
         self._slots = slots
         self._on_end = on_end
-        self._queue: queue.SimpleQueue[Run | None] = queue.SimpleQueue()
         self._lock = threading.Lock()
-        # The run of each thread; None before its first.
-        self._threads: dict[threading.Thread, Run | None] = {}
-        # Waiting threads without an assigned run; waiting runs without an assigned thread.
-        self._idle = self._waiting = 0
+        self._waiting: deque[Run] = deque()
+        self._limit = ThreadLimit(slots)
+        self._threads: set[_Slot] = set()
+        # Those that wait to be woken, the last one at the end.
+        self._idle: dict[_Slot, None] = {}
+        self._is_closed = False
         self._loop: EventLoop | None = None
         self._refreshed = _Refreshed()
 
@@ -54,9 +77,11 @@ class Executor:
         """Run these jobs, in this order, as slots become free."""
         sync = [run for run in runs if not run.handler.is_async]
         coroutines = [run for run in runs if run.handler.is_async]
-        for run in sync:
-            self._queue.put(run)
-        self.fill(len(sync))
+        if sync:
+            with self._lock:
+                self._waiting.extend(sync)
+                self._limit.submitted(len(self._waiting))
+                self._fill()
         if coroutines:
             if self._loop is None:
                 self._loop = EventLoop(self._slots, self._on_end)
@@ -65,54 +90,74 @@ class Executor:
     def close(self) -> None:
         """End idle threads. Handlers that are running continue."""
         with self._lock:
-            for _ in self._threads:
-                self._queue.put(None)
+            self._is_closed = True
+            while self._idle:
+                self._idle.popitem()[0].wake.put(None)
         if self._loop is not None:
             self._loop.close()
 
-    def fill(self, added: int = 0) -> None:
-        """Assign threads to waiting runs. An interrupted thread that lives on holds no slot."""
+    def fill(self) -> None:
+        """Let threads take waiting runs: in place of lost ones, or beside one that is blocked."""
         with self._lock:
-            self._waiting += added
-            assigned = min(self._waiting, self._idle)
-            self._idle -= assigned
-            self._waiting -= assigned
-            if not self._waiting:
-                return
-            slots_held = sum(run is None or not run.interrupted for run in self._threads.values())
-            for number in range(slots_held, min(self._slots, slots_held + self._waiting)):
-                thread = threading.Thread(
-                    target=self._work, name=f"ojs-slot-{number + 1}", daemon=True
-                )
-                self._threads[thread] = None
-                self._waiting -= 1
+            self._limit.stalled()
+            self._fill()
+
+    @property
+    def longest_wait(self) -> float | None:
+        """Seconds after which to call `fill` again; None when that is not needed."""
+        return STALLED_AFTER if self._limit.is_reduced and self._waiting else None
+
+    def _fill(self) -> None:
+        """Wake or start as many threads as there are waiting runs, and may be."""
+        if not self._waiting:
+            return
+        held = sum(not thread.is_lost for thread in self._threads)
+        room = min(len(self._waiting), self._limit.threads - (held - len(self._idle)))
+        for _ in range(room):
+            if self._idle:
+                self._idle.popitem()[0].wake.put(None)
+            elif held < self._slots:
+                held += 1
+                thread = _Slot(held, self._work)
+                self._threads.add(thread)
                 thread.start()
 
-    def _work(self) -> None:
+    def _work(self, thread: _Slot) -> None:
         try:
-            while True:
-                run = self._queue.get()
-                if run is None or not self._execute(run):
-                    return
-                with self._lock:
-                    if self._waiting:
-                        self._waiting -= 1
-                    else:
-                        self._idle += 1
+            while (run := self._next(thread)) is not None and self._execute(run, thread):
+                pass
         except Interrupted:
             pass  # It arrived after the run had ended. `fill` replaces the thread.
         finally:
             with self._lock:
-                del self._threads[threading.current_thread()]
-            self.fill()
+                self._threads.discard(thread)
+                self._idle.pop(thread, None)
+                self._fill()
             connections.close_all()
 
-    def _execute(self, run: Run) -> bool:
+    def _next(self, thread: _Slot) -> Run | None:
+        """Wait until a run is there for this thread. Return None when the executor is closed."""
+        while True:
+            with self._lock:
+                if self._waiting and not self._is_superfluous():
+                    return self._waiting.popleft()
+                if self._is_closed:
+                    return None
+                self._idle[thread] = None
+            thread.wake.get()
+
+    def _is_superfluous(self) -> bool:
+        """Whether more threads run jobs than may."""
+        if not self._limit.is_reduced:
+            return False
+        held = sum(not thread.is_lost for thread in self._threads)
+        return held - len(self._idle) > self._limit.threads
+
+    def _execute(self, run: Run, thread: _Slot) -> bool:
         """Run a job. Return False when the thread was interrupted and must not be used again."""
         if not run.begin():
             return True
-        assert run.thread is not None
-        self._threads[run.thread] = run
+        thread.last = run
         result, error, committed = None, None, False
         try:
             if run.started - self._refreshed.at >= FRESH:
@@ -124,6 +169,10 @@ class Executor:
             # Any exception of a handler, SystemExit too, fails its job and not the worker.
             error = raised
         contexts.enter(None)
+        if self._limit.is_reduced:
+            with self._lock:
+                if self._limit.ended(time.monotonic() - run.started):
+                    self._fill()
         if not run.end():
             return not run.interrupted
         self._on_end(run, result, error, committed)

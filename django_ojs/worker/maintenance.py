@@ -21,7 +21,14 @@ from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.events import log
 from django_ojs.operations.figures import pool_watch, stats
 from django_ojs.operations.jobs import bulk_execution, bulk_operations
-from django_ojs.operations.maintenance import checkpoints, lease, pruning, stalled, starts, timeouts
+from django_ojs.operations.maintenance import (
+    checkpoints,
+    lease,
+    pruning,
+    rate_limit_starts,
+    stalled,
+    timeouts,
+)
 from django_ojs.operations.webhooks import dispatch
 from django_ojs.operations.workers import rescue
 from django_ojs.operations.workflows import due as due_workflows
@@ -144,7 +151,7 @@ class MaintenanceThread:
             Step(pruning.prune, 10.0, pruning.PRUNED, when=pruning.condition),
             Step(pruning.QueuePruner().prune, 10.0, pruning.WALK),
             Step(run_pruner.prune, 10.0, WALK, when=run_pruner.condition),
-            Step(starts.StartsPruner().prune, 60.0, starts.WALK),
+            Step(rate_limit_starts.StartsPruner().prune, 60.0, rate_limit_starts.WALK),
             Step(checkpoints.CheckpointPruner().prune, 60.0, checkpoints.WALK),
             Step(
                 workflow_pruning.prune,

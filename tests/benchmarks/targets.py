@@ -81,17 +81,22 @@ def targets(results: Results) -> list[Target]:
     every = [
         Target(measure=enqueue.SINGLE, against=CEILING, at_least=0.85),
         Target(measure=enqueue.TRANSACTION, at_most=0.33),
+        *[
+            Target(measure=enqueue.TRANSACTION, against=name, at_most=1.0)
+            for name in ("procrastinate", "django-tasks-db", "django-ox", "django-q2")
+        ],
         Target(measure=enqueue.MANY, at_least=70_000),
         *_faster(enqueue.MANY, procrastinate=3.0, pgqueuer=1.0),
-        *_faster(drain.ONE, pgqueuer=0.6, procrastinate=5, tasks=5, ox=5, q2=5, celery=5),
+        *_faster(drain.ONE, pgqueuer=1.1, procrastinate=5, tasks=5, ox=5, q2=5, celery=5),
         Target(measure=drain.ONE, about=drain.ASYNC, against=OURS, at_least=1.0),
+        *_faster(drain.TWO, pgqueuer=1.1),
         Target(measure=drain.TWO, against_measure=drain.ONE, at_least=1.5, beside="of one process"),
         Target(measure=drain.NAPS, against=drain.THREADS, at_least=0.95),
-        Target(measure=idle.P50, at_most=2.0),
-        Target(measure=idle.P95, at_most=5.0),
+        Target(measure=idle.P50, at_most=1.5),
+        Target(measure=idle.P95, at_most=2.5),
         # One poll interval, and the claim after it.
         Target(measure=idle.P99, about=idle.SILENT, at_most=510.0),
-        Target(measure=idle.IDLE, at_most=1.0),
+        Target(measure=idle.IDLE, at_most=0.4),
         Target(measure=http.PUSH, against=http.INSERT, at_least=0.60),
         Target(
             measure=http.PUSH_MANY,

@@ -266,7 +266,8 @@ def test_it_claims_no_more_while_the_outcomes_of_many_jobs_are_not_stored(
 
     before_failures(monkeypatch, lambda: open_again.wait(60))
     monkeypatch.setattr(WorkerProcess, "_wait", wait)
-    ojs.enqueue_batch([handlers.throw.s("KeyError") for _ in range(400)])
+    jobs = 2 * MAX_BATCH
+    ojs.enqueue_batch([handlers.throw.s("KeyError") for _ in range(jobs)])
     with working() as process:
         try:
             eventually(lambda: len(waits) > 20, "it waits until outcomes are stored")
@@ -275,7 +276,7 @@ def test_it_claims_no_more_while_the_outcomes_of_many_jobs_are_not_stored(
             assert Job.objects.filter(state="available").exists()
         finally:
             open_again.set()
-        eventually(lambda: process.job_log.failed_count == 400, "all have run")
+        eventually(lambda: process.job_log.failed_count == jobs, "all have run")
 
 
 @pytest.mark.parametrize("is_away", [False, True])

@@ -8,7 +8,7 @@ import pytest
 
 from django_ojs.models import Checkpoint, Job, LimitedQueue
 from django_ojs.operations import ack, checkpoint, fail, fetch, queues
-from django_ojs.operations.maintenance import checkpoints, starts
+from django_ojs.operations.maintenance import checkpoints, rate_limit_starts
 from tests.factories import BOOM, WORKER, active, hourly, push
 
 pytestmark = pytest.mark.django_db
@@ -22,7 +22,7 @@ def start(queue: str) -> None:
 
 
 def limited() -> list[str]:
-    starts.StartsPruner().prune()
+    rate_limit_starts.StartsPruner().prune()
     return sorted(LimitedQueue.primary.values_list("queue", flat=True))
 
 
@@ -62,9 +62,9 @@ def test_starts_that_no_rate_counts_any_more_go(rate: Any) -> None:
 
 
 def test_a_walk_over_starts_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(starts, "WALK", 2)
+    monkeypatch.setattr(rate_limit_starts, "WALK", 2)
     LimitedQueue.primary.bulk_create([LimitedQueue(queue=name) for name in "abc"])
-    pruner = starts.StartsPruner()
+    pruner = rate_limit_starts.StartsPruner()
     assert [pruner.prune(), LimitedQueue.primary.count()] == [2, 1]
     assert [pruner.prune(), LimitedQueue.primary.count()] == [1, 0]
 

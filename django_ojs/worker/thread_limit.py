@@ -1,0 +1,93 @@
+"""How many threads run jobs at a time: one while jobs are so short that threads hinder each other.
+
+Only one thread executes Python at a time. A handler that writes to a file or a socket lets another
+thread go on, and then waits for it. With jobs that take microseconds, waking threads costs more
+than the jobs.
+"""
+
+import sys
+import time
+
+#: A job that takes less than these seconds waits for nothing: one query of a database takes longer.
+SHORT = 0.0001
+
+#: Of the jobs that ended under one thread, this part must be short.
+PART_SHORT = 0.5
+
+#: So many jobs are judged together.
+SAMPLE = 16
+
+#: Seconds within which a job must end while one thread runs all of them; then the others start.
+#: Looks count as well: a thread that looks late may have kept the others from running.
+STALLED_AFTER, STALLED_LOOKS = 0.01, 2
+
+#: So many jobs for each slot must wait before one thread is tried: a few are started at once.
+WAITING_PER_SLOT = 4
+
+#: After jobs that were too long, this many times as many submissions pass until the next trial.
+BACKOFF, LONGEST_BACKOFF = 4, 64
+
+
+class ThreadLimit:
+    """The number of threads that may run jobs. The executor's lock guards it."""
+
+    def __init__(self, slots: int) -> None:
+        self._slots = slots
+        self.threads = slots
+        # Without the lock of the interpreter, threads do not wait for each other.
+        self._may_help = slots > 1 and getattr(sys, "_is_gil_enabled", lambda: True)()
+        # Of the present sample.
+        self._ended = self._short = 0
+        self._pause, self._skip = 1, 0
+        # Whether a job has ended since the last look, and how many looks before it found none.
+        self._has_progress, self._looks, self._progress_at = False, 0, 0.0
+
+    @property
+    def is_reduced(self) -> bool:
+        """Whether one thread runs all jobs."""
+        return self.threads < self._slots
+
+    def submitted(self, waiting: int) -> None:
+        """Decide by the number of jobs that wait, new ones included."""
+        if waiting < WAITING_PER_SLOT * self._slots:
+            self.threads = self._slots
+        elif self._may_help and not self.is_reduced:
+            if self._skip:
+                self._skip -= 1
+                return
+            self.threads = 1
+            self._ended = self._short = 0
+            self._has_progress = True
+
+    def ended(self, seconds: float) -> bool:
+        """Count a job that took so many seconds. Return whether more threads may start now."""
+        if not self.is_reduced:
+            return False
+        self._has_progress = True
+        self._ended += 1
+        self._short += seconds < SHORT
+        if self._ended - self._short > SAMPLE * (1 - PART_SHORT):
+            self._lift()
+            return True
+        if self._ended == SAMPLE:
+            self._ended = self._short = 0
+            self._pause = 1
+        return False
+
+    def stalled(self) -> bool:
+        """Look whether jobs end, and lift the limit if not. Return whether it was lifted."""
+        if not self.is_reduced:
+            return False
+        now = time.monotonic()
+        if self._has_progress:
+            self._has_progress, self._looks, self._progress_at = False, 0, now
+            return False
+        self._looks += 1
+        if self._looks < STALLED_LOOKS or now - self._progress_at < STALLED_AFTER:
+            return False
+        self._lift()
+        return True
+
+    def _lift(self) -> None:
+        self.threads = self._slots
+        self._skip, self._pause = self._pause, min(LONGEST_BACKOFF, self._pause * BACKOFF)
