@@ -34,7 +34,7 @@ class ThreadLimit:
     def __init__(self, slots: int) -> None:
         self._slots = slots
         self.threads = slots
-        # Without the lock of the interpreter, threads do not wait for each other.
+        # Without the GIL, threads do not wait for each other.
         self._may_help = slots > 1 and getattr(sys, "_is_gil_enabled", lambda: True)()
         # Of the present sample.
         self._ended = self._short = 0

@@ -60,7 +60,7 @@ def test_a_process_of_one_slot_has_nothing_to_reduce() -> None:
     assert not limit.is_reduced
 
 
-def test_without_the_lock_of_the_interpreter_all_threads_run(
+def test_without_the_gil_all_threads_run(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(sys, "_is_gil_enabled", lambda: False, raising=False)
