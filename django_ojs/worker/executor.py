@@ -102,25 +102,26 @@ class Executor:
             self._limit.stalled()
             self._fill()
 
-    @property
-    def longest_wait(self) -> float | None:
-        """Seconds after which to call `fill` again; None when that is not needed."""
-        return STALLED_AFTER if self._limit.is_reduced and self._waiting else None
+    def longest_wait(self) -> float:
+        """Return the seconds after which to call `fill` again; infinite if that is not needed."""
+        return STALLED_AFTER if self._limit.is_reduced and self._waiting else float("inf")
 
     def _fill(self) -> None:
         """Wake or start as many threads as there are waiting runs, and may be."""
         if not self._waiting:
             return
-        held = sum(not thread.is_lost for thread in self._threads)
-        room = min(len(self._waiting), self._limit.threads - (held - len(self._idle)))
-        for _ in range(room):
+        running = self._running()
+        for number in range(running, min(self._limit.threads, running + len(self._waiting))):
             if self._idle:
                 self._idle.popitem()[0].wake.put(None)
-            elif held < self._slots:
-                held += 1
-                thread = _Slot(held, self._work)
+            else:
+                thread = _Slot(number + 1, self._work)
                 self._threads.add(thread)
                 thread.start()
+
+    def _running(self) -> int:
+        """Return how many threads run jobs or are about to."""
+        return sum(not thread.is_lost for thread in self._threads) - len(self._idle)
 
     def _work(self, thread: _Slot) -> None:
         try:
@@ -139,19 +140,13 @@ class Executor:
         """Wait until a run is there for this thread. Return None when the executor is closed."""
         while True:
             with self._lock:
-                if self._waiting and not self._is_superfluous():
+                is_superfluous = self._limit.is_reduced and self._running() > self._limit.threads
+                if self._waiting and not is_superfluous:
                     return self._waiting.popleft()
                 if self._is_closed:
                     return None
                 self._idle[thread] = None
             thread.wake.get()
-
-    def _is_superfluous(self) -> bool:
-        """Whether more threads run jobs than may."""
-        if not self._limit.is_reduced:
-            return False
-        held = sum(not thread.is_lost for thread in self._threads)
-        return held - len(self._idle) > self._limit.threads
 
     def _execute(self, run: Run, thread: _Slot) -> bool:
         """Run a job. Return False when the thread was interrupted and must not be used again."""
@@ -169,12 +164,13 @@ class Executor:
             # Any exception of a handler, SystemExit too, fails its job and not the worker.
             error = raised
         contexts.enter(None)
+        if not run.end():
+            return not run.interrupted
+        # After the end, when this thread cannot be interrupted: it holds the lock.
         if self._limit.is_reduced:
             with self._lock:
                 if self._limit.ended(time.monotonic() - run.started):
                     self._fill()
-        if not run.end():
-            return not run.interrupted
         self._on_end(run, result, error, committed)
         refresh_connections(error)
         self._refreshed.at = time.monotonic()

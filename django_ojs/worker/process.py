@@ -308,13 +308,15 @@ class WorkerProcess:
         # Before the look at what there is to do: a thread that finds this set wakes the process.
         self._waiting = True
         try:
-            timeout = min(self._claimer.longest_wait(), self._lifecycle.remaining)
+            timeout = min(
+                self._claimer.longest_wait(),
+                self._executor.longest_wait(),
+                self._lifecycle.remaining,
+            )
             if self._in_flight.busy > self._config.threads:
                 timeout = min(timeout, GIVE_BACK_AFTER)
             if self.is_stopped and not self._in_flight.busy:
                 timeout = min(timeout, UNSTORED_CHECK_INTERVAL)
-            if (until_fill := self._executor.longest_wait) is not None:
-                timeout = min(timeout, until_fill)
             can_claim = self._can_claim()
             is_woken = self._wake.wait(0.0 if can_claim else timeout)
             self._is_poll = not (can_claim or is_woken or self._config.once)

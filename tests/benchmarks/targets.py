@@ -67,11 +67,19 @@ class Target:
         return f"≤ {self.at_most:g}"
 
 
+_PEERS = {
+    "pgqueuer": "pgqueuer",
+    "procrastinate": "procrastinate",
+    "celery": "Celery + Redis",
+    "tasks": "django-tasks-db",
+    "q2": "django-q2",
+    "ox": "django-ox",
+}
+
+
 def _faster(measure: str, **factors: float) -> list[Target]:
-    names = {"pgqueuer": "pgqueuer", "procrastinate": "procrastinate", "celery": "Celery + Redis"}
-    names |= {"tasks": "django-tasks-db", "q2": "django-q2", "ox": "django-ox"}
     return [
-        Target(measure=measure, against=names[name], at_least=factor)
+        Target(measure=measure, against=_PEERS[name], at_least=factor)
         for name, factor in factors.items()
     ]
 
@@ -82,8 +90,8 @@ def targets(results: Results) -> list[Target]:
         Target(measure=enqueue.SINGLE, against=CEILING, at_least=0.85),
         Target(measure=enqueue.TRANSACTION, at_most=0.33),
         *[
-            Target(measure=enqueue.TRANSACTION, against=name, at_most=1.0)
-            for name in ("procrastinate", "django-tasks-db", "django-ox", "django-q2")
+            Target(measure=enqueue.TRANSACTION, against=_PEERS[name], at_most=1.0)
+            for name in ("procrastinate", "tasks", "ox", "q2")
         ],
         Target(measure=enqueue.MANY, at_least=70_000),
         *_faster(enqueue.MANY, procrastinate=3.0, pgqueuer=1.0),

@@ -175,7 +175,7 @@ def test_a_job_that_waits_behind_an_interrupted_one_gets_its_slot(outcomes: Outc
 
 @pytest.mark.interrupts
 def test_a_thread_that_does_not_end_holds_no_slot(outcomes: Outcomes) -> None:
-    deaf, release = run_of(lambda: release.wait(60)), threading.Event()
+    deaf, release = run_of(lambda: release.wait()), threading.Event()
     with executing(1, outcomes) as executor:
         try:
             executor.submit([deaf])

@@ -85,12 +85,17 @@ def test_a_few_long_jobs_among_short_ones_do_not_end_it() -> None:
     assert limit.is_reduced
 
 
+def long_jobs_until_lifted(limit: ThreadLimit) -> int:
+    """Return how many long jobs end until more threads may start."""
+    for jobs in range(1, SAMPLE + 1):
+        if limit.ended(LONG_JOB):
+            return jobs
+    raise AssertionError("a whole sample of long jobs leaves one thread")
+
+
 def test_long_jobs_start_the_other_threads_before_a_sample_is_full() -> None:
     limit = reduced()
-    jobs = 1
-    while not limit.ended(LONG_JOB):
-        jobs += 1
-    assert jobs <= SAMPLE // 2 + 1
+    assert long_jobs_until_lifted(limit) <= SAMPLE // 2 + 1
     assert limit.threads == SLOTS
     assert not limit.ended(LONG_JOB)
 
@@ -120,8 +125,7 @@ def test_short_jobs_make_the_next_trials_frequent_again() -> None:
     trials(200, seconds=LONG_JOB, limit=limit)
     trials(LONGEST_BACKOFF + 1, seconds=SHORT_JOB, limit=limit)
     assert limit.is_reduced
-    while not limit.ended(LONG_JOB):
-        pass
+    long_jobs_until_lifted(limit)
     assert trials(2, seconds=LONG_JOB, limit=limit) == [1]
 
 
@@ -156,7 +160,7 @@ def looks_until_lifted(executor: Executor) -> None:
 
     def look() -> bool:
         executor.fill()
-        return executor.longest_wait is None
+        return executor.longest_wait() == float("inf")
 
     eventually(look, "the other threads may run")
 
@@ -180,7 +184,7 @@ def test_a_job_that_blocks_among_many_leaves_the_others_their_threads(outcomes: 
     blocked = run_of(gate)
     executor.submit([blocked, *(run_of(lambda: None) for _ in range(MANY))])
     gate.has_started()
-    assert executor.longest_wait is not None
+    assert executor.longest_wait() == STALLED_AFTER
     looks_until_lifted(executor)
     ended = [outcomes.next().run for _ in range(MANY)]
     assert blocked not in ended
