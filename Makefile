@@ -28,7 +28,7 @@ help:
 	@echo "make docs     the documentation site, in build/docs/index.html; a warning is an error"
 	@echo "make dist     sdist and wheel in dist/, built twice, checked, and tried in an empty folder;"
 	@echo "              QUICK=1 for the wheel alone"
-	@echo "make bench    speed beside bare SQL and other queues, 20 minutes; QUICK=1 for 3 minutes,"
+	@echo "make bench    speed beside bare SQL and other queues, 25 minutes; QUICK=1 for 3 minutes,"
 	@echo "              ROWS=10000000 for a table of that size as well"
 	@echo "make plans    the query plans on a table of ROWS finished jobs (1000000)"
 	@echo "make clean    remove the virtual environments, the demo's data and every cache"
