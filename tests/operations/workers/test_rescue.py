@@ -407,6 +407,8 @@ def test_after_an_outage_a_session_proves_nothing_until_its_worker_has_sent_a_he
     dead.database_was_away(5)
     assert [dead.take_back() for _ in range(3)] == [0, 0, 0]
     beat.beat(WORKER, interval=HOUR, session=(1, GONE))
+    # Later than a busy machine takes from the look at the clock to the statement.
+    silence(WORKER, -MINUTE)
     assert [dead.take_back() for _ in range(2)] == [0, 1]
 
 
@@ -436,6 +438,7 @@ def test_the_lease_of_a_worker_whose_session_has_ended_need_not_expire(
     with CaptureQueriesContext(connection) as queries:
         assert [waiting.take_lease("waiting") for _ in range(3)] == [False] * 3
     assert sum("pg_stat_get_activity" in query["sql"] for query in queries) == 1
+    silence(WORKER, -MINUTE)  # As above.
     assert other.take_lease("other")
 
 
