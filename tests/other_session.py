@@ -57,5 +57,9 @@ def _waits_for_a_lock() -> bool:
         " WHERE session.db = DATABASE() AND trx_state = 'LOCK WAIT'"
     )
     with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            # In a transaction, PostgreSQL goes on showing the sessions that it listed first, and
+            # another database's wait for a lock may have made it list them before ours came.
+            cursor.execute("SELECT pg_stat_clear_snapshot()")
         cursor.execute(waiting)
         return bool(cursor.fetchone()[0])
