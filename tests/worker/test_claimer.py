@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from django.db import OperationalError
 
+from django_ojs.operations import beat
 from django_ojs.storage import notify
 from django_ojs.storage.backoff import Backoff
 from django_ojs.worker import claimer
@@ -149,14 +150,31 @@ class TestWithoutRoom:
                 release(job)
                 becomes(job, "completed")
 
-    def test_while_no_heartbeat_is_stored(self) -> None:
+    def test_while_no_heartbeat_is_stored(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        failing, real = threading.Event(), beat.beat
+
+        def send(*args: Any, **kwargs: Any) -> Any:
+            if failing.is_set():
+                raise OperationalError("sorry, too many clients already")
+            return real(*args, **kwargs)
+
+        monkeypatch.setattr(beat, "beat", send)
         with working(heartbeat_interval=timedelta(hours=1)) as process:
             becomes(stored(handlers.note.enqueue()), "completed")
-            process._heartbeat.registered = False
+            heartbeat = process._heartbeat
+
+            def has_failed() -> bool:
+                # Again and again: a heartbeat that ends meanwhile sets when the next one is due.
+                heartbeat._due = 0.0
+                heartbeat._wake.set()
+                return not heartbeat.registered
+
+            failing.set()
+            eventually(has_failed, "a heartbeat has failed")
             job = stored(handlers.note.enqueue())
             process._claimer.on_notify()
             assert not process._can_claim()
-            process._heartbeat.registered = True
+            failing.clear()
             becomes(job, "completed")
 
 
