@@ -8,7 +8,7 @@ export PYTHONUNBUFFERED = 1
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve serve-open test check faults soak lint matrix docs dist bench plans clean
+.PHONY: help demo serve serve-open test check faults fuzz soak lint matrix docs dist bench plans clean
 
 help:
 	@echo "make demo     place a thousand orders, run their workflows, kill workers, print the ledger"
@@ -20,6 +20,7 @@ help:
 	@echo "make check    the loop: lint of what changed since main, and the tests of it (a minute)"
 	@echo "make faults   kills, crashes, lost connections, frozen workers, all of it, and the checker's"
 	@echo "              verdict (<= 25 minutes); for a release: make faults KILLS=500 JOBS=100000"
+	@echo "make fuzz     random and hostile requests to every operation of the API (<= 30 minutes)"
 	@echo "make soak     a worker for ten minutes: memory and connections (SECONDS=600)"
 	@echo "make lint     ruff, mypy and the migrations check alone"
 	@echo "make matrix   the wheel in an empty folder and tests, on each supported Python/Django pair of"
@@ -67,9 +68,11 @@ check:
 faults:
 	@scripts/venv $(VENV) dev $(PYTHON)
 	OJS_FAULTS=full OJS_FAULTS_KILLS=$(KILLS) OJS_FAULTS_JOBS=$(JOBS) \
-		OJS_TEST_TIER=storm OJS_TEST_PROCESSES=0 scripts/suite $(VENV) postgresql $(ARGS)
+		OJS_TEST_TIER=storm OJS_TEST_PROCESSES=0 scripts/suite $(VENV) postgresql \
+		--ignore=tests/http $(ARGS)
 	OJS_FAULTS=full OJS_FAULTS_KILLS=$(KILLS) OJS_FAULTS_JOBS=$(JOBS) \
-		OJS_TEST_TIER=storm OJS_TEST_PROCESSES=0 scripts/suite $(VENV) sqlite $(ARGS)
+		OJS_TEST_TIER=storm OJS_TEST_PROCESSES=0 scripts/suite $(VENV) sqlite \
+		--ignore=tests/http $(ARGS)
 	OJS_FAULTS_KILLS=$(KILLS) OJS_FAULTS_JOBS=$(JOBS) OJS_TEST_CAPABILITIES=none \
 		OJS_TEST_TIER=full scripts/suite $(VENV) postgresql $(ARGS) \
 		tests/operations tests/properties tests/faults/test_kill_storm.py
@@ -77,6 +80,11 @@ faults:
 		OJS_FAULTS=full OJS_FAULTS_JOBS=$(JOBS) OJS_TEST_TIER=storm OJS_TEST_PROCESSES=0 \
 			scripts/suite $(VENV) mariadb tests/faults/test_galera.py tests/faults/test_galera_storm.py; \
 	fi
+
+# Not of `make faults`: whether another process takes the processor meanwhile makes no difference.
+fuzz:
+	@scripts/venv $(VENV) dev $(PYTHON)
+	OJS_FAULTS=full OJS_TEST_TIER=storm scripts/suite $(VENV) postgresql $(ARGS) tests/http
 
 soak:
 	@scripts/venv $(VENV) dev $(PYTHON)

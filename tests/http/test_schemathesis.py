@@ -2,7 +2,7 @@
 
 `OJS_SCHEMATHESIS_SEED` and `OJS_SCHEMATHESIS_EXAMPLES` look elsewhere, or longer. Beside these
 examples, which are random, there are some hundred cases for each operation that follow from its
-schema: the suite takes a part of them, spread evenly, and `make faults` all. The suite's are the
+schema: the suite takes a part of them, spread evenly, and `make fuzz` all. The suite's are the
 same in each run, and are kept for the next ones (`recorded_cases.py`).
 """
 

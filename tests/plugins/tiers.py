@@ -1,7 +1,7 @@
 """Which test runs where: see docs/explanation/testing.md.
 
 `OJS_TEST_TIER=short` leaves out what the other database's run, or `make faults`, shows as well, and
-`storm` is what `make faults` runs. The default, `full`, runs whatever was collected.
+`storm` is what `make faults` and `make fuzz` run. The default, `full`, runs whatever was collected.
 """
 
 from __future__ import annotations
@@ -112,6 +112,6 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
             "both": "on both databases",
             "once": "no database: with PostgreSQL only",
             "process": "processes: on PostgreSQL, on SQLite a selection (smoke)",
-            "storm": "make faults",
+            "storm": "make faults, make fuzz",
         }[tier]
         terminalreporter.write_line(f"{tier:8} {ran:5} run, {left:5} left out   ({why})")
