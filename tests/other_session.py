@@ -8,10 +8,7 @@ from typing import Any
 
 from django.db import connection, connections
 
-from tests.worker.waiting import PAUSE, eventually
-
-#: Seconds that a step may take; only a test that fails waits so long.
-PATIENCE = 60
+from tests.worker.waiting import BOUND, PAUSE, eventually
 
 #: Seconds between two looks. What MariaDB shows is a tenth of a second old, and stays so while it
 #: is asked for.
@@ -28,7 +25,7 @@ class Other:
         return self
 
     def __exit__(self, *failure: object) -> None:
-        self.do(connections.close_all).result(PATIENCE)
+        self.do(connections.close_all).result(BOUND)
         self._pool.shutdown()
 
     def do(self, step: Callable[[], Any]) -> Future[Any]:

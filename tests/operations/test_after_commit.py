@@ -19,6 +19,7 @@ from django_ojs.operations import push as pushing
 from django_ojs.operations.workers import rescue
 from django_ojs.storage import database, notify
 from tests.factories import BOOM, HOUR, active, age, envelope, hourly, in_state, push, read
+from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -187,7 +188,7 @@ def heard() -> Iterator[Callable[[], list[str]]]:
         # A notification that was sent has arrived once this later one has.
         connection.cursor().execute("SELECT pg_notify('ojs', '(end)')")
         found = []
-        for notice in raw.notifies(timeout=20):
+        for notice in raw.notifies(timeout=BOUND):
             if notice.payload == "(end)":
                 return found
             found.append(notice.payload)

@@ -34,13 +34,13 @@ from tests.factories import (
     push_many,
 )
 from tests.sizes import FULL
+from tests.worker.waiting import BOUND
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 
 JOBS = 5_000 if FULL else 1_000
 CLAIMERS = 64
 ROUNDS = 200
-PATIENCE = 60
 
 
 def at_once(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
@@ -49,18 +49,18 @@ def at_once(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
 
     def run(task: Callable[[], Any]) -> Any:
         with own_connections():
-            start.wait(PATIENCE)
+            start.wait(BOUND)
             return task()
 
     with ThreadPoolExecutor(len(tasks)) as pool:
-        return [future.result(PATIENCE) for future in [pool.submit(run, task) for task in tasks]]
+        return [future.result(BOUND) for future in [pool.submit(run, task) for task in tasks]]
 
 
 def claim_all(worker: int, all_have_some: threading.Barrier) -> list[Claimed]:
     """Claim until nothing is left; the workers differ in how much they take."""
     count = 1 + worker % 8
     mine = fetch.fetch(["race"], count=count, worker_id=f"w{worker}", due=False)
-    all_have_some.wait(PATIENCE)
+    all_have_some.wait(BOUND)
     while found := fetch.fetch(["race"], count=count, worker_id=f"w{worker}", due=False):
         assert len(found) <= count
         mine += found
@@ -106,9 +106,9 @@ def test_of_cancel_ack_fail_and_lapse_exactly_one_wins() -> None:
         for job in claimed:
             if prepare:
                 age(job.id, HOUR)
-            gate.wait(PATIENCE)
+            gate.wait(BOUND)
             won.append(outcome(partial(act, job)))
-            gate.wait(PATIENCE)
+            gate.wait(BOUND)
         return won
 
     winners = at_once(

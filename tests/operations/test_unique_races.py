@@ -20,8 +20,9 @@ from django_ojs.spec.errors import BackendError, Conflict, DuplicateJob
 from django_ojs.spec.states import TERMINAL
 from django_ojs.spec.unique_policy import UniquePolicy
 from tests.factories import envelope, held, is_duplicate, jobs, own_connections, read
-from tests.other_session import PATIENCE, Other, until_one_waits
+from tests.other_session import Other, until_one_waits
 from tests.testapp.models import Thing
+from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -44,14 +45,14 @@ def at_once(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
 
     def run(task: Callable[[], Any]) -> Any:
         with own_connections():
-            start.wait(PATIENCE)
+            start.wait(BOUND)
             try:
                 return task()
             except DuplicateJob as error:
                 return error
 
     with ThreadPoolExecutor(len(tasks)) as pool:
-        return [future.result(PATIENCE) for future in [pool.submit(run, task) for task in tasks]]
+        return [future.result(BOUND) for future in [pool.submit(run, task) for task in tasks]]
 
 
 def live() -> list[Job]:
@@ -145,10 +146,10 @@ def test_the_second_waits_for_the_first_to_commit_and_wins_when_it_rolls_back(
                 raise KeyError
         if commits and policy is REJECT:
             with pytest.raises(DuplicateJob):
-                second.result(PATIENCE)
+                second.result(BOUND)
             assert [job.id for job in live()] == [first.id]
         else:
-            response = second.result(PATIENCE)
+            response = second.result(BOUND)
             (kept,) = live()
             assert kept.id == response.id
             assert is_duplicate(response) is (commits and policy is IGNORE)
@@ -163,7 +164,7 @@ def test_whoever_stored_nothing_keeps_nobody_waiting(policy: UniquePolicy) -> No
         with suppress(DuplicateJob):
             assert is_duplicate(store(policy))
         # It would wait until this transaction ends, and so for ever.
-        assert is_duplicate(other.do(lambda: store(IGNORE)).result(PATIENCE))
+        assert is_duplicate(other.do(lambda: store(IGNORE)).result(BOUND))
         Thing.objects.create(name="usable")
     assert Thing.objects.count() == 1
 
@@ -199,7 +200,7 @@ def begin(isolation: str) -> None:
 def test_an_old_snapshot_does_not_hide_what_was_committed_since(isolation: str) -> None:
     with Other() as other, transaction.atomic():
         begin(isolation)
-        first = other.do(store).result(PATIENCE)
+        first = other.do(store).result(BOUND)
         assert not jobs().exists()
         with pytest.raises(DuplicateJob) as caught:
             store()
@@ -226,7 +227,7 @@ def test_an_old_snapshot_that_waited_for_the_key_sees_who_had_it(isolation: str)
             first = store()
             waiting = other.do(second)
             until_one_waits()
-        response = waiting.result(PATIENCE)
+        response = waiting.result(BOUND)
     assert (response.id, is_duplicate(response)) == (first.id, True)
     assert jobs().count() == 1
 

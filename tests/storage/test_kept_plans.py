@@ -14,7 +14,8 @@ from django_ojs.operations import ack, fetch
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects import kept_plans, postgresql
 from tests.factories import WORKER, jobs, push, push_many, worker
-from tests.other_session import PATIENCE, Other
+from tests.other_session import Other
+from tests.worker.waiting import BOUND
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgresql]
 
@@ -175,8 +176,8 @@ def test_another_error_of_a_claim_is_raised_and_leaves_the_session_usable() -> N
     execute("SET lock_timeout = '30ms'")
     with Other() as other:
         # The transaction ends with the session.
-        other.do(lambda: transaction.set_autocommit(False)).result(PATIENCE)
-        other.do(lambda: execute("LOCK TABLE ojs_job")).result(PATIENCE)
+        other.do(lambda: transaction.set_autocommit(False)).result(BOUND)
+        other.do(lambda: execute("LOCK TABLE ojs_job")).result(BOUND)
         with pytest.raises(OperationalError) as caught:
             claim()
     assert getattr(caught.value.__cause__, "sqlstate", None) == "55P03"

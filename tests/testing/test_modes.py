@@ -17,6 +17,7 @@ from django_ojs.spec.errors import Conflict, DuplicateJob, InvalidArgs, JobNotFo
 from django_ojs.testing import Drained, TestContext
 from tests.testapp.models import Thing
 from tests.testapp.testing_jobs import asave, save, save_atomically, send
+from tests.worker.waiting import BOUND
 
 
 def in_thread(target: Callable[[], object]) -> list[BaseException]:
@@ -181,7 +182,7 @@ class TestIsolation:
         ojs_fake.assert_enqueued(send, count=2)
 
     def test_tests_in_two_threads_do_not_see_each_other(self) -> None:
-        both, seen = threading.Barrier(2, timeout=60), {}
+        both, seen = threading.Barrier(2, timeout=BOUND), {}
 
         def run(name: str) -> None:
             with testing.fake() as context:

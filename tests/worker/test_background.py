@@ -20,7 +20,7 @@ from django_ojs.worker.job_log import JobLog
 from django_ojs.worker.listener import Listener
 from django_ojs.worker.maintenance import MaintenanceThread, Step
 from tests import factories
-from tests.worker.waiting import eventually
+from tests.worker.waiting import BOUND, eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -134,7 +134,7 @@ def test_a_step_that_found_a_full_batch_comes_again_at_once(
     with maintaining():
         # Five full ones and the one that is not; the seventh would be due in an hour.
         for _ in range(6):
-            assert calls.acquire(timeout=60)
+            assert calls.acquire(timeout=BOUND)
         assert not calls.acquire(timeout=0.5)
 
 
@@ -323,11 +323,11 @@ def test_a_job_of_its_queues_wakes_the_listener_and_no_other_does() -> None:
     with hearing.listens("mine", "mine.too") as listener:
         eventually(lambda: listener.listening, "it listens")
         # What was announced before it listened is looked for.
-        assert hearing.woken.acquire(timeout=60)
+        assert hearing.woken.acquire(timeout=BOUND)
         factories.push(queue="theirs")
         for queue in ("mine", "mine.too"):
             factories.push(queue=queue)
-            assert hearing.woken.acquire(timeout=60)
+            assert hearing.woken.acquire(timeout=BOUND)
         assert not hearing.woken.acquire(blocking=False)
 
 
@@ -349,7 +349,7 @@ def test_a_listener_whose_session_ends_makes_a_new_one_and_says_so(
         while hearing.woken.acquire(blocking=False):
             pass
         factories.push(queue="mine")
-        assert hearing.woken.acquire(timeout=60)
+        assert hearing.woken.acquire(timeout=BOUND)
         assert hearing.connected == 2
 
 

@@ -24,7 +24,8 @@ from django_ojs.spec.errors import (
 from django_ojs.spec.scopes import Scope, complete
 from django_ojs.storage import database
 from tests.cases import together
-from tests.other_session import PATIENCE, Other, until_one_waits
+from tests.other_session import Other, until_one_waits
+from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db
 
@@ -186,7 +187,7 @@ def test_two_keys_of_one_principal_that_are_replaced_at_once_make_one_key() -> N
             second = other.do(lambda: api_keys.replace(latest.prefix, latest_known=latest.prefix))
             until_one_waits(second)
         with pytest.raises(Conflict, match=f"replaced by {new.prefix}"):
-            second.result(PATIENCE)
+            second.result(BOUND)
     assert ApiKey.objects.count() == 3
 
 

@@ -28,11 +28,11 @@ from django_ojs.storage import queue_configs, tenants
 from tests.databases import KIND
 from tests.factories import envelope, in_state, own_connections
 from tests.http.api import Api
+from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
 NAME = "shared"
-PATIENCE = 60
 
 
 def bound(depth: int, **more: Any) -> None:
@@ -233,7 +233,7 @@ def test_an_enqueue_waits_for_room_of_its_tenant() -> None:
     add("acme")
     (running,) = fetch([NAME])
     add("acme")
-    waits = PushOptions(wait=WaitPolicy(seconds=PATIENCE), exact_bounds=True)
+    waits = PushOptions(wait=WaitPolicy(seconds=BOUND), exact_bounds=True)
     with ThreadPoolExecutor(1) as pool:
 
         def enqueue() -> Any:
@@ -242,7 +242,7 @@ def test_an_enqueue_waits_for_room_of_its_tenant() -> None:
 
         blocked = pool.submit(enqueue)
         fetch([NAME])
-        assert blocked.result(PATIENCE).state == "available"
+        assert blocked.result(BOUND).state == "available"
     ack(running.id)
     assert depths() == {"acme": 1}
 
@@ -258,7 +258,7 @@ def test_producers_at_once_end_at_the_bound_of_each_tenant(limit: int) -> None:
     def produce(number: int) -> int:
         stored = 0
         with own_connections():
-            start.wait(PATIENCE)
+            start.wait(BOUND)
             rejected = dict.fromkeys(names, 0)
             while min(rejected.values()) < 2 and stored <= 3 * limit:
                 for name in names:
@@ -302,7 +302,7 @@ def test_an_open_transaction_of_a_tenant_far_from_its_bound_stops_no_other() -> 
                 add("acme")
                 add("other")
 
-        pool.submit(enqueue).result(PATIENCE)
+        pool.submit(enqueue).result(BOUND)
     assert depths() == {"acme": 2, "other": 1}
 
 

@@ -25,10 +25,10 @@ from django_ojs.spec.events import EventType
 from django_ojs.storage import commit_order, database
 from django_ojs.storage import events as stored
 from tests.factories import HOUR, own_connections, push, worker
+from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
-PATIENCE = 20
 ALL = override_settings(OJS={"KEEP_EVENTS": ["*"]})
 
 
@@ -62,7 +62,7 @@ def elsewhere() -> Any:
     with ThreadPoolExecutor(1) as pool:
 
         def run(act: Callable[[], Any]) -> Any:
-            return pool.submit(act).result(PATIENCE)
+            return pool.submit(act).result(BOUND)
 
         try:
             yield run
@@ -217,7 +217,7 @@ def test_the_next_one_who_assigns_sees_what_was_assigned_while_it_waited(
 ) -> None:
     happen("a")
     happen("b")
-    monkeypatch.setattr(commit_order, "LOCK_TIMEOUT", PATIENCE)
+    monkeypatch.setattr(commit_order, "LOCK_TIMEOUT", BOUND)
     with elsewhere() as other, ThreadPoolExecutor(1) as pool:
         placing = transaction.atomic()
         other(placing.__enter__)
@@ -228,9 +228,9 @@ def test_the_next_one_who_assigns_sees_what_was_assigned_while_it_waited(
         clock = SimpleNamespace(monotonic=time.monotonic, sleep=lambda _: waits.set())
         monkeypatch.setattr(commit_order, "time", clock)
         waiting = pool.submit(_assign_in_own_connection, default)
-        assert waits.wait(PATIENCE)
+        assert waits.wait(BOUND)
         other(lambda: placing.__exit__(None, None, None))
-        assert waiting.result(PATIENCE) == 1
+        assert waiting.result(BOUND) == 1
     assert list(Event.objects.order_by("position").values_list("subject", "position")) == [
         ("a", 1),
         ("b", 2),

@@ -33,6 +33,7 @@ from tests.factories import (
     push_many,
     read,
 )
+from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db
 
@@ -278,9 +279,6 @@ def test_a_race_that_is_lost_to_the_end_is_counted_and_not_raised(
     assert (found.succeeded, found.failed) == (0, 3)
 
 
-PATIENCE = 60
-
-
 @pytest.mark.slow
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("round", range(3))
@@ -300,7 +298,7 @@ def test_beside_acks_in_groups_and_pruning_the_sums_add_up(round: int) -> None:
     def run(name: str, act: Any) -> None:
         with own_connections():
             try:
-                start.wait(PATIENCE)
+                start.wait(BOUND)
                 responses[name] = act()
             except BaseException as error:
                 problems.append(error)
@@ -325,7 +323,7 @@ def test_beside_acks_in_groups_and_pruning_the_sums_add_up(round: int) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(PATIENCE)
+        thread.join(BOUND)
     assert problems == []
     assert responses.keys() == tasks.keys()
     completed = responses["acks forward"] | responses["acks backward"]

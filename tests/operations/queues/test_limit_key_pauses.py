@@ -20,7 +20,8 @@ from django_ojs.spec.times import format_timestamp
 from django_ojs.storage.claims import Claimed
 from tests.factories import MINUTE, WORKER, age_all, hourly, jobs, push, worker
 from tests.http.api import Api
-from tests.other_session import PATIENCE, Other, until_one_waits
+from tests.other_session import Other, until_one_waits
+from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db
 
@@ -135,7 +136,7 @@ def test_of_two_pauses_at_the_same_time_the_longer_one_holds() -> None:
             fail.fail(first.id, refused(retry_after=timedelta(hours=20)))
             later = other.do(lambda: fail.fail(second.id, refused(retry_after=60)))
             until_one_waits(later)
-        later.result(PATIENCE)
+        later.result(BOUND)
     row = LimitKey.primary.get(pk="acme")
     assert row.paused_until is not None
     assert row.paused_until > timezone.now() + timedelta(hours=19)

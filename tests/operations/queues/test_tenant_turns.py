@@ -23,11 +23,11 @@ from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
 from django_ojs.storage import database, process_state, tenant_turns
 from django_ojs.storage.claims import Claimed
 from tests.factories import WORKER, envelope, jobs, own_connections
+from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db
 
 NAME = "shared"
-PATIENCE = 60
 
 
 def fair(**fields: Any) -> None:
@@ -304,7 +304,7 @@ def test_claims_at_once_take_each_job_once_and_find_all() -> None:
     def run(number: int) -> list[Any]:
         found: list[Any] = []
         with own_connections():
-            start.wait(PATIENCE)
+            start.wait(BOUND)
             while Job.objects.filter(state="available").exists():
                 found += [job.id for job in claim(1 + number % 4)]
         return found
