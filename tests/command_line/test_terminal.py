@@ -11,6 +11,7 @@ import pytest
 
 from tests.docs.pages import ROOT
 from tests.factories import push, push_many
+from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -53,7 +54,7 @@ def test_a_live_view_ends_with_ctrl_c_and_restores_the_terminal(
         read_until(person, b"reports")
         os.write(person, b"\x03")
         read_until(person, b"\x1b[?1049l")
-        assert process.wait(240) == 0
+        assert process.wait(BOUND) == 0
     finally:
         process.kill()
         process.wait()
@@ -75,5 +76,5 @@ def test_a_reader_that_ends_early_gets_no_traceback(process_environment: dict[st
     process.stdout.readline()
     process.stdout.close()
     assert b"Traceback" not in process.stderr.read()
-    assert process.wait(240) == 1
+    assert process.wait(BOUND) == 1
     process.stderr.close()

@@ -27,6 +27,7 @@ from example_project.shop.jobs import REPORT, report
 from example_project.shop.models import Order, Source, Stock
 from example_project.shop.services import place_order
 from tests.example_project.factories import basket
+from tests.worker.waiting import BOUND
 
 
 @pytest.fixture
@@ -158,7 +159,7 @@ def test_the_worker_with_a_job_is_killed_and_its_job_returned(
 
     assert killed is not None
     assert (killed.pid, killed.jobs) == (sleeper.pid, frozenset({job.pk}))
-    assert sleeper.wait(240) == -signal.SIGKILL
+    assert sleeper.wait(BOUND) == -signal.SIGKILL
 
 
 @pytest.mark.django_db

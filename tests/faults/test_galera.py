@@ -174,7 +174,7 @@ def on_all_nodes(galera: Cluster, act: Callable[[int], None]) -> None:
 
     def run(number: int) -> None:
         with own_connections(), on(galera.nodes[number % len(galera.nodes)]):
-            start.wait(30)
+            start.wait(BOUND)
             try:
                 with connection.execute_wrapper(unless_failed):
                     act(number)
@@ -277,7 +277,7 @@ def test_a_node_that_is_behind_takes_no_worker_for_dead(galera: Cluster) -> None
         with suppress(TimeoutError):
             found.result(0.5)  # Who reads what is there has its answer by then.
         cursor.execute("UNLOCK TABLES")
-        assert found.result(60) == []
+        assert found.result(BOUND) == []
 
 
 @pytest.mark.parametrize("by_key", [False, True], ids=["of a queue", "by key"])

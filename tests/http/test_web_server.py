@@ -21,7 +21,7 @@ from django_ojs.spec.scopes import Scope
 from example_project.gunicorn_conf import threads, workers
 from example_project.site_server import Site
 from tests.worker.processes import ROOT
-from tests.worker.waiting import eventually
+from tests.worker.waiting import BOUND, eventually
 
 PROGRAM = shutil.which("nginx", path=f"{os.environ.get('PATH', '')}:/usr/sbin")
 PAGE = ROOT / "docs/how-to/secure-the-api.md"
@@ -92,7 +92,7 @@ def nginx(upstream: int) -> Iterator[int]:
         yield port
     finally:
         process.terminate()
-        process.wait(240)
+        process.wait(BOUND)
         shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -22,6 +22,7 @@ from django_ojs.storage import bounds
 from django_ojs.storage.dialects.postgresql import PostgreSQL
 from django_ojs.storage.figures import counts
 from tests.factories import GENERATED, envelope
+from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -63,7 +64,7 @@ def elsewhere(act: Callable[[], None]) -> Iterator[threading.Event]:
             with transaction.atomic():
                 act()
                 done.set()
-                go.wait(60)
+                go.wait(BOUND)
         finally:
             done.set()
             connections.close_all()
@@ -384,7 +385,7 @@ def test_a_crowd_never_takes_more_bytes_than_there_may_be(inherited: bool) -> No
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(BOUND)
     assert not errors
     assert refused
     assert bounds.load(NAME).size <= limit

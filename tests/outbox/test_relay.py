@@ -23,7 +23,7 @@ from tests.factories import age_lease, envelope, put
 from tests.outbox.conftest import destination
 from tests.outbox.server import Server
 from tests.outbox.waits import enqueue, run, states
-from tests.worker.waiting import eventually
+from tests.worker.waiting import BOUND, eventually
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
 
@@ -51,20 +51,20 @@ def test_a_job_whose_transaction_commits_late_is_sent_late_and_not_passed_over(
             with transaction.atomic():
                 enqueue(1, first=1)
                 began.set()
-                assert go_on.wait(60)
+                assert go_on.wait(BOUND)
         finally:
             connections.close_all()
 
     thread = threading.Thread(target=slow)
     thread.start()
     try:
-        assert began.wait(60)
+        assert began.wait(BOUND)
         enqueue(1, first=2)
         run(relay)
         assert server.args == [2]
     finally:
         go_on.set()
-        thread.join(60)
+        thread.join(BOUND)
     run(relay)
     assert server.args == [2, 1]
 
@@ -122,7 +122,7 @@ def test_the_lease_is_kept_while_a_server_is_slow(server: Server, relay: Relay) 
 
     def response(path: str, body: Any) -> Any:
         if body is not None:
-            go_on.wait(60)
+            go_on.wait(BOUND)
 
     server.response = response
     enqueue(1)
@@ -150,7 +150,7 @@ def test_who_stops_does_not_wait_for_a_slow_server_and_the_job_is_sent_again(
     go_on = threading.Event()
 
     def response(path: str, body: Any) -> Any:
-        return (go_on.wait(120) and None) if body else None
+        return (go_on.wait(BOUND) and None) if body else None
 
     server.response = response
     with override_settings(OJS={"OUTBOX": destination(server, timeout=300)}):

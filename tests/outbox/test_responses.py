@@ -25,6 +25,7 @@ from django_ojs.spec import ids
 from tests.outbox.conftest import destination
 from tests.outbox.server import Server, error
 from tests.outbox.waits import enqueue, let_time_pass, run, states
+from tests.worker.waiting import BOUND
 
 pytestmark = [
     pytest.mark.django_db(transaction=True, databases=["default", "other"]),
@@ -347,13 +348,13 @@ def test_a_server_that_sends_a_byte_at_a_time_is_given_up(
                 sender = Sender(settings().outbox[0])
                 asked = ThreadPoolExecutor(1).submit(sender.manifest)
                 with pytest.raises(Unreachable):
-                    asked.result(60)
+                    asked.result(BOUND)
                 sender.close()
         finally:
             stop.set()
             with suppress(OSError):
                 socket.create_connection(slow.getsockname(), 1).close()
-            thread.join(60)
+            thread.join(BOUND)
 
 
 def only_code() -> set[str]:
@@ -371,7 +372,7 @@ def test_a_server_that_never_ends_its_response_is_given_up_and_the_job_arrives_o
             if body is None or hold.is_set():
                 return None
             server.jobs.append(body)
-            hold.wait(60)  # It took the job, and never says so.
+            hold.wait(BOUND)  # It took the job, and never says so.
             return 500, b"", {}
 
         server.response = response

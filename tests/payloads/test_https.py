@@ -14,6 +14,7 @@ from django_ojs.payloads.schemes import https
 from django_ojs.spec.errors import ChecksumMismatch, PayloadRefused, PayloadUnavailable
 from tests.payloads.resolving import checksum, value
 from tests.payloads.servers import HttpsServer, authority, response
+from tests.worker.waiting import BOUND
 
 DATA = {"rows": list(range(50)), "text": "ä"}
 BODY = json.dumps(DATA).encode()
@@ -129,7 +130,7 @@ def test_a_host_that_says_nothing_ends_with_the_time_there_is(
     host: HttpsServer, settings: Any
 ) -> None:
     settings.OJS = settings.OJS | {"PAYLOAD_TIMEOUT": 0.2}
-    host.paths["/x"] = lambda link, stop: stop.wait(60) and None
+    host.paths["/x"] = lambda link, stop: stop.wait(BOUND) and None
     with pytest.raises(PayloadUnavailable):
         value(host.uri("/x"))
 

@@ -32,6 +32,7 @@ from tests import factories
 from tests.factories import jobs
 from tests.payloads.conftest import Bucket
 from tests.payloads.resolving import checksum, kinds
+from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db
 
@@ -314,7 +315,7 @@ class TestSweep:
         sweeper = sweep.Sweeper()
         assert sweeper.start() == 0
         assert sweeper.thread is not None
-        sweeper.thread.join(60)
+        sweeper.thread.join(BOUND)
         assert offloading.keys == []
 
     def test_a_service_that_is_away_is_logged_without_what_it_says(
@@ -325,6 +326,6 @@ class TestSweep:
         sweeper = sweep.Sweeper()
         sweeper.start()
         assert sweeper.thread is not None
-        sweeper.thread.join(60)
+        sweeper.thread.join(BOUND)
         assert "ended early" in caplog.text
         assert "127.0.0.1" not in caplog.text

@@ -29,6 +29,7 @@ from tests.command_line.run import ojs as command
 from tests.databases import NONE
 from tests.factories import own_connections, push, read, silence
 from tests.http.api import Api
+from tests.worker.waiting import BOUND
 
 pytestmark = [
     pytest.mark.postgresql,
@@ -73,7 +74,7 @@ def at_once(number: int, task: Any) -> list[Any]:
 
     def run(index: int) -> Any:
         with own_connections():
-            start.wait(60)
+            start.wait(BOUND)
             with suppress(DuplicateJob, QueueFull):
                 return task(index)
 

@@ -37,6 +37,7 @@ from tests.factories import GENERATED, WORKER, active, envelope, own_connections
 from tests.http.api import Api, ApiResponse
 from tests.other_session import until_one_waits
 from tests.worker.parts import run_of
+from tests.worker.waiting import BOUND
 
 pytestmark = [pytest.mark.mariadb, pytest.mark.django_db(transaction=True)]
 
@@ -201,13 +202,13 @@ def test_eight_workers_at_once_claim_and_end_each_job_once() -> None:
 
     def work(name: str) -> None:
         with own_connections():
-            start.wait(30)
+            start.wait(BOUND)
             while jobs := fetch.fetch(["busy"], count=7, worker_id=name, due=False):
                 ended.update(ack.ack_batch(name, [(job.id, job.run, {"by": name}) for job in jobs]))
 
     with ThreadPoolExecutor(workers) as pool:
         for future in [pool.submit(work, f"worker-{n}") for n in range(workers)]:
-            future.result(120)
+            future.result(BOUND)
     left = Job.objects.filter(queue="busy").exclude(state=State.COMPLETED)
     assert not left.exists()
     assert len(ended) == number
@@ -249,7 +250,7 @@ def test_a_change_of_jobs_locks_no_other_job_of_a_small_table() -> None:
         for change in changes:
             with transaction.atomic():
                 change()
-                (found,) = pool.submit(claim).result(60)
+                (found,) = pool.submit(claim).result(BOUND)
                 assert found.id == other.pk
             fail.requeue(found.id, Failure(type="X", message=""))
     assert Job.objects.filter(queue="held").count() == 0
@@ -277,7 +278,7 @@ def test_of_two_open_transactions_that_want_the_last_room_one_is_refused_and_non
             push(queue=name)
             add("full")
             # Each has a share now, and wants all of them.
-            both.wait(30)
+            both.wait(BOUND)
             said = "stored"
             try:
                 add("full", 20)
@@ -307,7 +308,7 @@ def test_a_savepoint_that_is_rolled_back_gives_back_the_room_but_not_the_share()
                 with own_connections():
                     add("shared")
 
-            pool.submit(other).result(30)
+            pool.submit(other).result(BOUND)
     assert counts.by_queue(["shared"])["shared"][State.AVAILABLE] == 2
 
 
@@ -322,7 +323,7 @@ def test_the_end_of_a_deadlock_at_two_bounds_is_said_as_what_it_is() -> None:
         try:
             with own_connections(), transaction.atomic():
                 add(first)
-                both.wait(30)
+                both.wait(BOUND)
                 add(second)
         except OperationalError as error:
             return str(error)
@@ -347,7 +348,7 @@ def test_a_deadlock_is_repeated_unless_the_transaction_is_the_callers(*, is_call
             Job.primary.filter(pk__in=others).update(priority=1)
             Job.primary.select_for_update().get(pk=second.id)
             has_second.set()
-            may_go_on.wait(30)
+            may_go_on.wait(BOUND)
             Job.primary.select_for_update().get(pk=first.id)
 
     def complete() -> set[object]:
@@ -368,7 +369,7 @@ def test_a_deadlock_is_repeated_unless_the_transaction_is_the_callers(*, is_call
 
     with ThreadPoolExecutor(2) as pool:
         futures = [pool.submit(other)]
-        assert has_second.wait(30)
+        assert has_second.wait(BOUND)
         futures.append(pool.submit(let_it_go_on))
         if is_callers:
             with pytest.raises(OperationalError, match="Deadlock"):
@@ -376,7 +377,7 @@ def test_a_deadlock_is_repeated_unless_the_transaction_is_the_callers(*, is_call
         else:
             assert complete() == {first.id, second.id}
         for future in futures:
-            future.result(60)
+            future.result(BOUND)
     assert not Job.objects.filter(queue="lost").exists()
     wanted = State.ACTIVE if is_callers else State.COMPLETED
     assert {read(first.id).state, read(second.id).state} == {wanted}

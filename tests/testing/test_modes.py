@@ -205,11 +205,11 @@ class TestIsolation:
         def other_test() -> None:
             with testing.fake():
                 inside.set()
-                leave.wait(60)
+                leave.wait(BOUND)
 
         thread = threading.Thread(target=other_test)
         thread.start()
-        inside.wait(60)
+        inside.wait(BOUND)
         try:
             with testing.fake() as context:
                 [error] = in_thread(lambda: send.enqueue("ada"))

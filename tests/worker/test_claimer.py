@@ -116,17 +116,20 @@ def test_a_notification_that_comes_while_a_claim_looks_is_not_missed(
     settings.OJS = {**getattr(settings, "OJS", {}), "NOTIFY": False}
     # No poll soon after a notification: what finds the job is that one came.
     monkeypatch.setattr(notify, "INTERVAL", 0.0)
-    real, jobs = claimer.fetch, []
+    real, jobs, ready = claimer.fetch, [], threading.Event()
 
     def fetch(*args: Any, **kwargs: Any) -> Any:
         found = real(*args, **kwargs)
-        if not found and not jobs:
+        if not found and not jobs and ready.is_set():
             jobs.append(stored(handlers.note.enqueue()))
             process._on_notify()
         return found
 
     monkeypatch.setattr(claimer, "fetch", fetch)
     with working(poll_interval=timedelta(hours=1)) as process:
+        eventually(lambda: hasattr(process, "_listener"), "it starts")
+        ready.set()
+        process._on_notify()
         eventually(lambda: jobs, "a claim has found nothing")
         becomes(jobs[0], "completed")
 

@@ -26,7 +26,7 @@ from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
 from django_ojs.worker.job_log import JobLog
 from tests import factories
 from tests.worker.parts import run_of
-from tests.worker.waiting import eventually
+from tests.worker.waiting import BOUND, eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -335,7 +335,7 @@ def test_failures_are_stored_together_and_one_that_is_refused_does_not_take_the_
     def one(job_id: UUID, failure: Failure, **how: Any) -> Job:
         singly.append(job_id)
         begun.set()
-        assert go_on.wait(60)
+        assert go_on.wait(BOUND)
         if job_id == refused:
             raise DataError
         return real(job_id, failure, **how)
@@ -359,7 +359,7 @@ def test_failures_are_stored_together_and_one_that_is_refused_does_not_take_the_
     refused = runs[12].job.id
     cancel.cancel(runs[3].job.id)
     bench.completer.handler_ended(first, None, ValueError(), False)
-    assert begun.wait(60)
+    assert begun.wait(BOUND)
     for run in runs:
         bench.completer.handler_ended(run, None, ConnectionError("down"), False)
     go_on.set()
@@ -409,7 +409,7 @@ def test_completions_and_what_is_given_back_do_not_wait_for_all_failures_before_
         def call(*args: Any, **kwargs: Any) -> Any:
             order.append(name)
             begun.set()
-            assert go_on.wait(60)
+            assert go_on.wait(BOUND)
             return real(*args, **kwargs)
 
         monkeypatch.setattr(module, name, call)
@@ -418,7 +418,7 @@ def test_completions_and_what_is_given_back_do_not_wait_for_all_failures_before_
     noted(fail, "fail"), noted(fail, "fail_batch")
     failed, done, waits = [bench.ended() for _ in range(5)], bench.ended(), bench.run()
     bench.completer.handler_ended(failed[0], None, ValueError("x"), False)
-    assert begun.wait(60)
+    assert begun.wait(BOUND)
     for run in failed[1:]:
         bench.completer.handler_ended(run, None, ValueError("x"), False)
     bench.completer.handler_ended(done, None, None, False)

@@ -21,7 +21,7 @@ from django_ojs.worker.handler_call import interrupt
 from django_ojs.worker.in_flight import Phase, Run
 from tests.testapp.models import Thing
 from tests.worker.parts import Outcomes, run_of
-from tests.worker.waiting import eventually
+from tests.worker.waiting import BOUND, eventually
 
 
 @contextmanager
@@ -150,7 +150,7 @@ def test_an_interruption_while_the_outcome_is_reported_costs_no_slot(outcomes: O
     with executing(1, outcomes) as executor:
         run = run_of(stubborn)
         executor.submit([run])
-        assert leaving.wait(60)
+        assert leaving.wait(BOUND)
         assert run.revoke(Phase.RUNNING, interrupt)
         for _ in range(3):
             run.cancel_task()

@@ -294,7 +294,7 @@ def test_a_thread_that_does_not_end_is_reported_and_one_that_ends_is_not(
     bench: Bench, executor: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gate, release = Gate(), threading.Event()
-    hears, deaf = bench.holds(gate, timeout=0.1), bench.holds(lambda: release.wait(60))
+    hears, deaf = bench.holds(gate, timeout=0.1), bench.holds(lambda: release.wait(BOUND))
     bench.start()
     try:
         executor.submit([hears])
@@ -305,7 +305,7 @@ def test_a_thread_that_does_not_end_is_reported_and_one_that_ends_is_not(
         assert not bench.stuck.wait(0.5)
         deaf.timeout = 0.1
         executor.submit([deaf])
-        assert bench.stuck.wait(60)
+        assert bench.stuck.wait(BOUND)
     finally:
         release.set()
 
@@ -344,7 +344,7 @@ def test_a_stuck_thread_is_reported_though_no_job_is_in_flight_and_no_heartbeat_
     monkeypatch.setattr(heartbeats, "STUCK_AFTER", 0.0)
     release = threading.Event()
     try:
-        executor.submit([bench.holds(lambda: release.wait(60), timeout=0.1)])
+        executor.submit([bench.holds(lambda: release.wait(BOUND), timeout=0.1)])
         bench.start(3600.0)
         assert bench.stuck.wait(BOUND)
     finally:

@@ -10,6 +10,7 @@ import pytest
 from django_ojs.worker import in_flight
 from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
 from tests.worker.parts import run_of
+from tests.worker.waiting import BOUND
 
 
 def waiting(timeout: float = 60.0) -> Run:
@@ -102,14 +103,14 @@ def test_of_many_who_want_a_run_one_gets_it() -> None:
             won: list[bool] = won,
             barrier: threading.Barrier = barrier,
         ) -> None:
-            barrier.wait(60)
+            barrier.wait(BOUND)
             won.append(way(run))
 
         threads = [threading.Thread(target=go, args=(way,)) for way in ways]
         for thread in threads:
             thread.start()
         for thread in threads:
-            thread.join(60)
+            thread.join(BOUND)
         assert sorted(won) == [False, False, False, True]
 
 

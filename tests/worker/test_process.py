@@ -32,7 +32,7 @@ from tests.testapp import testing_jobs
 from tests.testapp import worker_jobs as handlers
 from tests.testapp.models import Mark
 from tests.worker.acceptance.ledger import ALIASES, becomes, release, started, stored
-from tests.worker.waiting import eventually
+from tests.worker.waiting import BOUND, eventually
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=ALIASES)
 
@@ -60,7 +60,7 @@ def working(**values: Any) -> Iterator[WorkerProcess]:
     finally:
         for _ in range(2):
             process.on_signal(Directive.TERMINATE)
-        thread.join(60)
+        thread.join(BOUND)
     assert ended == [Exit.OK]
 
 
@@ -264,7 +264,7 @@ def test_it_claims_no_more_while_the_outcomes_of_many_jobs_are_not_stored(
             waits.append(1)
         real_wait(process)
 
-    before_failures(monkeypatch, lambda: open_again.wait(60))
+    before_failures(monkeypatch, lambda: open_again.wait(BOUND))
     monkeypatch.setattr(WorkerProcess, "_wait", wait)
     jobs = 2 * MAX_BATCH
     ojs.enqueue_batch([handlers.throw.s("KeyError") for _ in range(jobs)])
@@ -292,7 +292,7 @@ def test_when_it_is_stopped_it_stores_outcomes_for_as_long_as_its_grace_lasts(
         begun.set()
         if is_away and not go_on.is_set():
             raise OperationalError("connection refused")
-        return go_on.wait(60)
+        return go_on.wait(BOUND)
 
     before_failures(monkeypatch, may_store)
     ojs.enqueue_batch([handlers.throw.s("KeyError") for _ in range(5)])

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from django_ojs.worker.wake_event import WakeEvent
+from tests.worker.waiting import BOUND
 
 
 def test_setting_it_several_times_ends_one_wait() -> None:
@@ -23,10 +24,10 @@ def test_setting_it_several_times_ends_one_wait() -> None:
 
 def test_a_thread_that_waits_is_woken_by_another() -> None:
     event, results = WakeEvent(), []
-    thread = threading.Thread(target=lambda: results.append(event.wait(60)))
+    thread = threading.Thread(target=lambda: results.append(event.wait(BOUND)))
     thread.start()
     event.set()
-    thread.join(60)
+    thread.join(BOUND)
     assert results == [True]
 
 
@@ -46,7 +47,7 @@ def interrupted_by(handler: Callable[..., Any]) -> Iterator[None]:
 def test_a_signal_handler_may_set_it_during_the_wait() -> None:
     event = WakeEvent()
     with interrupted_by(lambda *_: event.set()):
-        assert event.wait(60)
+        assert event.wait(BOUND)
 
 
 def test_a_wait_that_is_interrupted_after_its_time_is_up_ends() -> None:

@@ -27,6 +27,7 @@ from django_ojs.spec.errors import QueueFull
 from django_ojs.storage import bounds, queue_configs
 from django_ojs.storage.figures import counts
 from tests.factories import envelope, in_state
+from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -373,9 +374,9 @@ def test_who_waits_for_room_gets_it_within_a_moment() -> None:
     try:
         assert not done.wait(0.2)
         (job,) = fetch([NAME])
-        assert done.wait(20)
+        assert done.wait(BOUND)
     finally:
-        thread.join(20)
+        thread.join(BOUND)
     ack(job.pk)
 
 
@@ -458,10 +459,10 @@ def test_thirty_two_producers_end_at_the_bound_and_not_over_it(limit: int, strat
     for thread in threads + others:
         thread.start()
     for thread in threads:
-        thread.join(100)
+        thread.join(BOUND)
     stop.set()
     for thread in others:
-        thread.join(20)
+        thread.join(BOUND)
     assert not errors
     assert not over
     assert depth() == counts.depth(NAME) <= limit
@@ -484,8 +485,8 @@ def test_producers_in_open_transactions_are_counted_though_nobody_sees_their_job
                         number += 1
                 except QueueFull:
                     pass
-                ready.wait(60)
-                go.wait(60)
+                ready.wait(BOUND)
+                go.wait(BOUND)
             stored.append(number)
         finally:
             connections.close_all()
@@ -493,10 +494,10 @@ def test_producers_in_open_transactions_are_counted_though_nobody_sees_their_job
     threads = [threading.Thread(target=produce) for _ in range(20)]
     for thread in threads:
         thread.start()
-    ready.wait(90)
+    ready.wait(BOUND)
     go.set()
     for thread in threads:
-        thread.join(60)
+        thread.join(BOUND)
     assert sum(stored) == depth() <= 100
 
 

@@ -20,6 +20,7 @@ from django_ojs.storage.cron_jobs import Advance
 from tests.factories import jobs
 from tests.operations.cron.scenes import definition, events, make_due, register
 from tests.operations.test_races import at_once
+from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -46,7 +47,7 @@ def test_of_many_schedulers_one_fires_each_occurrence(monkeypatch: pytest.Monkey
     advance = cron_jobs.advance
 
     def advance_together(steps: Iterable[Advance]) -> list[str]:
-        all_have_read.wait(60)
+        all_have_read.wait(BOUND)
         return advance(steps)
 
     # On SQLite they have the write lock here, one after the other.

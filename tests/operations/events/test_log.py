@@ -287,10 +287,10 @@ def test_a_reader_under_eight_writers_sees_every_event_once() -> None:
     with ThreadPoolExecutor(writers + 2) as pool:
         readers = [pool.submit(read)]
         for future in [pool.submit(write, number) for number in range(writers)]:
-            future.result(60)
+            future.result(BOUND)
         done.set()
         for future in readers:
-            future.result(60)
+            future.result(BOUND)
     assert len(seen) == len(set(seen)) == writers * each * 2
     for number in range(writers):
         mine = [name for name in seen if name.split("-")[0] == str(number)]

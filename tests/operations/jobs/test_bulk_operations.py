@@ -41,6 +41,7 @@ from tests.factories import (
     push_many,
     read,
 )
+from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db
 
@@ -416,7 +417,7 @@ def test_two_that_work_it_at_once_do_each_job_once() -> None:
     def maintain() -> None:
         with own_connections():
             try:
-                started.wait(20)
+                started.wait(BOUND)
                 to_the_end(chunk=2)
             except BaseException as error:
                 errors.append(error)
@@ -425,7 +426,7 @@ def test_two_that_work_it_at_once_do_each_job_once() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(BOUND)
     to_the_end()
     assert not errors
     assert again(operation).done == 40

@@ -24,6 +24,7 @@ from tests.factories import (
     push_many,
     read,
 )
+from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db
 
@@ -191,7 +192,7 @@ def test_deleting_while_others_push_and_claim_loses_no_job(strategy: str) -> Non
     def run(act: Any) -> None:
         with own_connections():
             try:
-                start.wait(60)
+                start.wait(BOUND)
                 act()
             except BaseException as error:
                 failures.append(error)
@@ -216,7 +217,7 @@ def test_deleting_while_others_push_and_claim_loses_no_job(strategy: str) -> Non
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(BOUND)
     assert failures == []
     keys = [job.id for job in claimed]
     assert len(keys) == len(set(keys))

@@ -22,6 +22,7 @@ from tests.factories import WORKER, hourly, jobs, own_connections, push, push_ma
 from tests.http.api import Api
 from tests.operations.queues.ends import every_end
 from tests.operations.queues.starts import may_start_soon
+from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db
 
@@ -347,10 +348,10 @@ def test_many_workers_at_once_never_exceed_a_limit(limit: Any) -> None:
 
     def work() -> int:
         with own_connections():
-            start.wait(60)
+            start.wait(BOUND)
             return sum(len(claim(count=2)) for _ in range(4))
 
     with ThreadPoolExecutor(8) as pool:
         claimed = [pool.submit(work) for _ in range(8)]
-        assert sum(done.result(60) for done in claimed) == 3
+        assert sum(done.result(BOUND) for done in claimed) == 3
     assert jobs().filter(state="active").count() == 3

@@ -57,6 +57,7 @@ from tests.operations.workflows.scenes import (
     take,
 )
 from tests.worker.parts import run_of
+from tests.worker.waiting import BOUND
 
 #: The package has a function of this name.
 advancing = importlib.import_module("django_ojs.operations.workflows.advance")
@@ -454,13 +455,13 @@ class TestLocks:
             with transaction.atomic():
                 list(Workflow.primary.select_for_update().filter(pk=workflow.pk))
                 locked.set()
-                release.wait(60)
+                release.wait(BOUND)
             connections.close_all()
 
         thread = threading.Thread(target=hold)
         thread.start()
         try:
-            assert locked.wait(60)
+            assert locked.wait(BOUND)
             workflows.advance(workflow.pk)
             assert states(workflow)["b"] == "waiting"
         finally:
@@ -640,7 +641,7 @@ class TestRequests:
         def slow(workflow_ids: Any) -> None:
             advanced.append(len(workflow_ids))
             entered.set()
-            assert release.wait(60)
+            assert release.wait(BOUND)
             advance_all(workflow_ids)
 
         def end(job_id: UUID) -> None:
@@ -653,7 +654,7 @@ class TestRequests:
         first = threading.Thread(target=end, args=[claimed[0].id])
         first.start()
         try:
-            assert entered.wait(60)
+            assert entered.wait(BOUND)
             # These return, though the first one has not advanced anything yet.
             for each in claimed[1:]:
                 end(each.id)

@@ -17,7 +17,7 @@ from django_ojs.spec.states import State
 from django_ojs.storage.figures import counts
 from tests.cases import together
 from tests.factories import active, in_state, jobs, push, push_many
-from tests.worker.waiting import eventually
+from tests.worker.waiting import BOUND, eventually
 
 pytestmark = pytest.mark.django_db
 
@@ -180,7 +180,7 @@ def test_counts_are_right_after_many_writers_and_two_folders() -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(BOUND)
     assert not errors
     assert sum(counted(queue).values()) == 91
     assert not counts.differences()
