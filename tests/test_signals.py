@@ -15,7 +15,7 @@ from django.dispatch import Signal
 import django_ojs as ojs
 from django_ojs import signals
 from django_ojs.models import Job
-from django_ojs.operations import ack, cancel, fail, fetch, promotion
+from django_ojs.operations import ack, cancel, expiry, fail, fetch
 from django_ojs.spec.states import State
 from tests import factories as make
 
@@ -106,7 +106,7 @@ CHANGES = {
     "retry": Change(
         lambda: make.in_state(State.DISCARDED), lambda job: ojs.retry(job.pk), ["job_retried"]
     ),
-    "expire": Change(late, lambda _: promotion.expire(), ["job_discarded"]),
+    "expire": Change(late, lambda _: expiry.expire(), ["job_discarded"]),
 }
 each_change = pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES)
 

@@ -11,7 +11,8 @@ from django.db import DatabaseError, InterfaceError
 from django_ojs.conf import settings
 from django_ojs.models import Checkpoint, Job, Worker
 from django_ojs.models.worker import Directive
-from django_ojs.operations import fail, limits, liveness, promotion
+from django_ojs.operations import fail, limits, liveness
+from django_ojs.operations.due_check import DueCheck
 from django_ojs.operations.events import publish
 from django_ojs.operations.fields import check_text
 from django_ojs.operations.liveness import Principal
@@ -84,7 +85,7 @@ def fetch(
     if worker_id is not None and due and _is_quiet(worker_id, principal):
         return []
     if due:
-        check = promotion.DueCheck()
+        check = DueCheck()
         check.promote(queues)
         check.expire()
         check.fire_cron()

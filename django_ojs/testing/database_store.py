@@ -10,7 +10,8 @@ from django_ojs import signals
 from django_ojs.conf import settings
 from django_ojs.context import JobContext
 from django_ojs.models import Job
-from django_ojs.operations import ack, beat, checkpoint, fail, progress, promotion, workflows
+from django_ojs.operations import ack, beat, checkpoint, fail, progress, workflows
+from django_ojs.operations.due_check import DueCheck
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.operations.events import publish
 from django_ojs.operations.fetch import fetch
@@ -141,7 +142,7 @@ class DatabaseStore:
 
     def promote(self) -> None:
         with savepoint():
-            check = promotion.DueCheck()
+            check = DueCheck()
             for step in (check.promote, check.expire, rescue.lapse):
                 while step():
                     pass

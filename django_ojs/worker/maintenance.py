@@ -12,11 +12,12 @@ from typing import Final
 
 from django.db import Error, connections
 
-from django_ojs.operations import limits, promotion
+from django_ojs.operations import expiry, limits, promotion
 from django_ojs.operations.access import audit_trail, known_names
 from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.operations.cron import due as due_cron
 from django_ojs.operations.cron.pruning import WALK, RunPruner
+from django_ojs.operations.due_check import DueCheck
 from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.events import log
 from django_ojs.operations.figures import pool_watch, stats
@@ -103,13 +104,13 @@ class MaintenanceThread:
         self._worker_id = worker_id
         self._leads = leads
         self._job_log = job_log
-        keeper, passing = stats.CountKeeper(), promotion.DueCheck()
+        keeper, passing = stats.CountKeeper(), DueCheck()
         run_pruner = RunPruner()
-        behind = promotion.DueCheck(since=BEHIND)
+        behind = DueCheck(since=BEHIND)
         self._dead_workers = rescue.DeadWorkers(worker_id)
         self._steps = [
             Step(passing.promote, TICK, task="ojs.scheduler.poll", when=promotion.due_condition),
-            Step(promotion.expire, TICK, when=promotion.expired_condition),
+            Step(expiry.expire, TICK, when=expiry.expired_condition),
             Step(passing.fire_cron, TICK, task="ojs.cron.trigger", when=due_cron.due_condition),
             Step(
                 passing.advance_workflows,
@@ -188,7 +189,7 @@ class MaintenanceThread:
                 task="ojs.scheduler.poll",
                 when=partial(promotion.due_condition, BEHIND),
             ),
-            Step(promotion.expire, 5.0, when=partial(promotion.expired_condition, BEHIND)),
+            Step(expiry.expire, 5.0, when=partial(expiry.expired_condition, BEHIND)),
             Step(
                 behind.fire_cron,
                 5.0,

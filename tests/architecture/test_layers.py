@@ -60,8 +60,8 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {
             *("push", "fetch", "ack", "fail", "beat", "cancel", "info", "cron"),
             *("activate", "retry", "run_now", "run_again", "delete", "progress", "checkpoint"),
-            *("operator_push", "promotion", "enqueue", "liveness", "workflows"),
-            *("limits", "limit_keys", "dead_letter_queue"),
+            *("operator_push", "promotion", "expiry", "due_check", "enqueue", "liveness"),
+            *("workflows", "limits", "limit_keys", "dead_letter_queue"),
         },
         {"queues", "jobs", "maintenance", "webhooks"},
         {"workers"},

@@ -74,7 +74,7 @@ def measure(rows: int, waiting: int) -> Iterator[str]:
 
 def _steps() -> list[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:
     import django_ojs as ojs
-    from django_ojs.operations import promotion
+    from django_ojs.operations import expiry, promotion
     from django_ojs.operations.figures import stats
     from django_ojs.operations.maintenance import pruning
     from django_ojs.operations.workers import rescue
@@ -97,7 +97,7 @@ def _steps() -> list[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:
             lambda jobs: transitions.complete("w", [(job.id, job.run, None) for job in jobs]),
         ),
         ("Promotion", nothing, lambda _: promotion.promote()),
-        ("Expiry", nothing, lambda _: promotion.expire()),
+        ("Expiry", nothing, lambda _: expiry.expire()),
         ("Lapsed leases", nothing, lambda _: rescue.lapse()),
         ("Rescue of a dead worker's jobs", nothing, lambda _: rescue.rescue(["worker_3"])),
         ("Pruning", nothing, lambda _: pruning.prune()),

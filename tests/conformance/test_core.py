@@ -13,7 +13,7 @@ from django.db import connection
 
 import django_ojs as ojs
 from django_ojs.models.worker import Directive
-from django_ojs.operations import ack, activate, beat, fail, fetch, promotion, retry
+from django_ojs.operations import ack, activate, beat, expiry, fail, fetch, promotion, retry
 from django_ojs.operations.maintenance import timeouts
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict, InvalidArgs
@@ -213,7 +213,7 @@ def test_nothing_happens_to_a_terminal_job_by_itself(state: str) -> None:
     beat.beat(WORKER, state=Directive.RUNNING, holding=[key])
     silence(WORKER, HOUR)
     before = snapshot(key)
-    steps = (promotion.promote, promotion.expire, rescue.lapse, timeouts.enforce)
+    steps = (promotion.promote, expiry.expire, rescue.lapse, timeouts.enforce)
     assert [step() for step in steps] == [0, 0, 0, 0]
     assert rescue.rescue([WORKER]) == 0
     assert fetch.fetch(["a"]) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.db.models.functions import Now
 
-from django_ojs.operations import activate, fetch, promotion
+from django_ojs.operations import activate, expiry, fetch, promotion
 from django_ojs.spec.errors import Conflict
 from tests.factories import HOUR, MINUTE, age, in_state, jobs, push, read
 
@@ -50,6 +50,6 @@ def test_it_can_be_activated_once() -> None:
 def test_a_pending_job_expires_like_any_other() -> None:
     job = push(pending=True, expires_at=HOUR)
     age(job.pk, 2 * HOUR)
-    assert promotion.expire() == 1
+    assert expiry.expire() == 1
     with pytest.raises(Conflict):
         activate.activate(job.pk)

@@ -14,7 +14,17 @@ from django.test.utils import CaptureQueriesContext
 
 from django_ojs import signals
 from django_ojs.models import Job
-from django_ojs.operations import ack, activate, cancel, fail, fetch, promotion, queues, retry
+from django_ojs.operations import (
+    ack,
+    activate,
+    cancel,
+    expiry,
+    fail,
+    fetch,
+    promotion,
+    queues,
+    retry,
+)
 from django_ojs.operations import push as pushing
 from django_ojs.operations.workers import rescue
 from django_ojs.storage import database, notify
@@ -37,7 +47,7 @@ def lapse(attempts: int) -> Any:
 def expire() -> Any:
     job = push(expires_at=HOUR)
     age(job.pk, 2 * HOUR)
-    return promotion.expire
+    return expiry.expire
 
 
 #: Each makes a job ready and returns the operation; beside it, the signals of that, in order.

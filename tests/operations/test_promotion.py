@@ -7,7 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from django_ojs.operations import fail, fetch, promotion
+from django_ojs.operations import due_check, expiry, fail, fetch, promotion
+from django_ojs.operations.due_check import DueCheck
 from django_ojs.operations.maintenance import pruning
 from django_ojs.storage.database import BATCH
 from tests.factories import (
@@ -81,7 +82,7 @@ def burst_and(*queues: str) -> list[UUID]:
 
 def test_a_burst_in_one_queue_does_not_delay_the_others() -> None:
     (other,) = burst_and("other")
-    promotion.DueCheck().promote()
+    DueCheck().promote()
     assert read(other).state == "available"
     assert jobs().filter(queue="burst", state="scheduled").exists()
 
@@ -108,8 +109,8 @@ def test_each_queue_gets_an_equal_share_its_earliest_jobs_first() -> None:
 def test_more_queues_than_one_step_considers_have_their_share_in_the_next(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(promotion, "QUEUES_AT_ONCE", 2)
-    check = promotion.DueCheck()
+    monkeypatch.setattr(due_check, "QUEUES_AT_ONCE", 2)
+    check = DueCheck()
     names = ["a", "b", "c", "d", "e"]
     push(queue="aa", scheduled_at=5 * HOUR)
     others = burst_and(*names)
@@ -123,7 +124,7 @@ def test_more_queues_than_one_step_considers_have_their_share_in_the_next(
 
 
 def test_a_check_with_a_time_leaves_what_is_not_overdue_so_long() -> None:
-    check = promotion.DueCheck(since=MINUTE)
+    check = DueCheck(since=MINUTE)
     due, late = push(scheduled_at=HOUR), push(expires_at=HOUR)
     age([due.pk, late.pk], HOUR + MINUTE / 2)
     assert (check.promote(), check.expire()) == (0, 0)
@@ -137,9 +138,9 @@ def test_a_job_whose_deadline_passed_before_it_ran_is_discarded_and_no_dead_lett
 ) -> None:
     job = in_state(state, expires_at=3 * HOUR)
     age(job.pk, 2 * HOUR)
-    assert promotion.expire() == 0
+    assert expiry.expire() == 0
     age(job.pk, 2 * HOUR)
-    assert promotion.expire() == 1
+    assert expiry.expire() == 1
     stored = read(job.pk)
     assert (stored.state, stored.discard_reason, stored.dead_letter) == (
         "discarded",
@@ -154,19 +155,19 @@ def test_a_job_whose_deadline_passed_before_it_ran_is_discarded_and_no_dead_lett
 def test_a_job_that_runs_may_pass_its_deadline() -> None:
     job = active(expires_at=HOUR)
     age(job.id, 2 * HOUR)
-    assert promotion.expire() == 0
+    assert expiry.expire() == 0
     assert read(job.id).state == "active"
 
 
 def test_expiry_takes_a_bounded_number_the_latest_last() -> None:
     ids = [push(expires_at=HOUR + n * MINUTE).pk for n in range(5)]
     age(ids, 2 * HOUR)
-    assert [promotion.expire(limit=3) for _ in range(3)] == [3, 2, 0]
+    assert [expiry.expire(limit=3) for _ in range(3)] == [3, 2, 0]
 
 
 def test_a_step_that_finds_nothing_does_nothing() -> None:
     before = [snapshot(in_state(state, expires_at=HOUR).pk) for state in STATES]
-    assert (promotion.promote(), promotion.expire(), pruning.prune()) == (0, 0, 0)
+    assert (promotion.promote(), expiry.expire(), pruning.prune()) == (0, 0, 0)
     assert [snapshot(row["job"]["id"]) for row in before] == before
 
 

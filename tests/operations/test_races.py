@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from django_ojs.operations import ack, cancel, fail, fetch, promotion
+from django_ojs.operations import ack, cancel, expiry, fail, fetch, promotion
 from django_ojs.operations import push as pushing
 from django_ojs.operations.maintenance import lease, pruning
 from django_ojs.operations.workers import rescue
@@ -152,7 +152,7 @@ def test_two_maintenance_leaders_do_each_thing_once() -> None:
 
 def lead(limit: int) -> tuple[int, int, int]:
     done = [0, 0, 0]
-    while step := (promotion.promote(limit), promotion.expire(limit), rescue.lapse(limit)):
+    while step := (promotion.promote(limit), expiry.expire(limit), rescue.lapse(limit)):
         done = [total + new for total, new in zip(done, step, strict=True)]
         if not any(step):
             break

@@ -12,7 +12,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from django_ojs.operations import ack, activate, cancel, fail, fetch, promotion, retry
+from django_ojs.operations import ack, activate, cancel, expiry, fail, fetch, promotion, retry
 from django_ojs.operations import push as pushing
 from django_ojs.operations.maintenance import timeouts
 from django_ojs.operations.workers import rescue
@@ -39,7 +39,7 @@ ASKED: dict[str, Callable[[UUID], Any]] = {
 #: Steps that take the jobs they find, and must not find this one.
 FOUND: dict[str, Callable[[UUID], Any]] = {
     "timer": lambda key: promotion.promote(),
-    "expire": lambda key: promotion.expire(),
+    "expire": lambda key: expiry.expire(),
     "lapse": lambda key: rescue.lapse(),
     "rescue": lambda key: rescue.rescue([WORKER]),
     "overrun": lambda key: timeouts.enforce(),

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from django_ojs.operations import fail, fetch, promotion, retry
+from django_ojs.operations import expiry, fail, fetch, retry
 from tests.factories import BOOM, HOUR, WORKER, active, age, claim, hourly, in_state, push, read
 
 pytestmark = pytest.mark.django_db
@@ -63,12 +63,12 @@ def test_a_deadline_that_has_passed_is_dropped_and_no_longer_shown(absolute: boo
     )
     job = push(queue="a", tags=["kept"], **deadline)
     age(job.pk, 2 * HOUR)
-    assert promotion.expire() == 1
+    assert expiry.expire() == 1
     assert "expires_at" in read(job.pk).envelope()
     again = retry.retry(job.pk)
     assert (again.expires_at, again.tags) == (None, ["kept"])
     assert "expires_at" not in again.envelope()
-    assert promotion.expire() == 0
+    assert expiry.expire() == 0
     assert [got.id for got in fetch.fetch(["a"])] == [job.pk]
 
 

@@ -12,7 +12,18 @@ from django.db import transaction
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, multiple, rule
 
-from django_ojs.operations import ack, activate, beat, cancel, fail, fetch, promotion, queues, retry
+from django_ojs.operations import (
+    ack,
+    activate,
+    beat,
+    cancel,
+    expiry,
+    fail,
+    fetch,
+    promotion,
+    queues,
+    retry,
+)
 from django_ojs.operations import push as pushing
 from django_ojs.operations.maintenance import pruning
 from django_ojs.operations.workers import rescue
@@ -238,7 +249,7 @@ class JobRules(RuleBasedStateMachine):
 
     @rule()
     def expire(self) -> None:
-        promotion.expire()
+        expiry.expire()
         self.model.expire()
 
     @rule()

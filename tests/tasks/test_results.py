@@ -12,7 +12,7 @@ import pytest
 import django_ojs as ojs
 from django_ojs.models import Attempt, Job
 from django_ojs.models.attempt import AttemptOutcome
-from django_ojs.operations import ack, fail, fetch, promotion, queues
+from django_ojs.operations import ack, expiry, fail, fetch, promotion, queues
 from django_ojs.spec.failure import Failure
 from tests.factories import age, claim, held
 from tests.tasks.names import TaskResultStatus, task_backends
@@ -129,7 +129,7 @@ def _cancel(result: Any) -> None:
 
 def _expire(result: Any) -> None:
     age(job_of(result).pk, timedelta(hours=2))
-    promotion.expire()
+    expiry.expire()
 
 
 def _drop(result: Any) -> None:

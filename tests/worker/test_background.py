@@ -11,7 +11,7 @@ import pytest
 from django.db import DataError, OperationalError, connection
 
 from django_ojs.models import Lease, Worker
-from django_ojs.operations import beat, promotion
+from django_ojs.operations import beat, due_check
 from django_ojs.operations.maintenance import lease, pruning
 from django_ojs.operations.workers import rescue
 from django_ojs.storage import backoff, database
@@ -91,7 +91,7 @@ def broken(error: Exception) -> Callable[..., int]:
 def test_a_step_that_fails_does_not_keep_the_others_from_their_turn(
     monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    monkeypatch.setattr(promotion, "promote", broken(error))
+    monkeypatch.setattr(due_check, "promote", broken(error))
     due = factories.push(scheduled_at=factories.HOUR)
     job = factories.push(expires_at=factories.MINUTE)
     factories.age([due.pk, job.pk], timedelta(hours=2))

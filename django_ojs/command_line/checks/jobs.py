@@ -13,7 +13,7 @@ from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.formatting import grouped
 from django_ojs.handlers import job_types
 from django_ojs.models import CronJob, Job, Lease, Worker
-from django_ojs.operations import promotion
+from django_ojs.operations import expiry, promotion
 from django_ojs.operations.maintenance import job_retention, lease, pruning
 from django_ojs.operations.workers import registry
 from django_ojs.spec.states import TERMINAL, WAITING
@@ -145,7 +145,7 @@ def _maintenance() -> Iterator[DoctorFinding]:
             cure=_("Start a worker: `manage.py ojs_worker`."),
         )
     due, expired = raw_queries.which_hold(
-        [promotion.due_condition(LATE), promotion.expired_condition(LATE)]
+        [promotion.due_condition(LATE), expiry.expired_condition(LATE)]
     )
     for is_late, text in (
         (due, _("Jobs that became due over a minute ago are still waiting.")),

@@ -10,8 +10,9 @@ from django.db.models import F
 from django.test import override_settings
 
 from django_ojs.models import CronJob, CronRun, OutboxEntry
-from django_ojs.operations import ack, activate, cancel, cron, fail, fetch, promotion, queues, retry
+from django_ojs.operations import ack, activate, cancel, cron, fail, fetch, queues, retry
 from django_ojs.operations.cron import due, pruning, schedule
+from django_ojs.operations.due_check import DueCheck
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.states import State
 from tests.factories import BOOM, jobs, read
@@ -302,7 +303,7 @@ class TestOverlap:
         tick("report")
         cron.remove("report")
         finish()
-        check = promotion.DueCheck()
+        check = DueCheck()
         check.promote()
         assert check.fire_cron() == 1
         finish()
@@ -442,12 +443,12 @@ def test_fetch_over_http_fires_what_is_due() -> None:
 def test_without_cron_jobs_a_process_queries_them_twice_a_second_at_most(
     django_assert_num_queries: Any,
 ) -> None:
-    check = promotion.DueCheck()
+    check = DueCheck()
     with django_assert_num_queries(1):
         for _ in range(5):
             assert check.fire_cron() == 0
     with django_assert_num_queries(1):
-        promotion.DueCheck().promote()
+        DueCheck().promote()
 
 
 def test_what_is_left_of_a_batch_is_fired_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -455,13 +456,13 @@ def test_what_is_left_of_a_batch_is_fired_at_once(monkeypatch: pytest.MonkeyPatc
         register(name)
     make_due("a", "b", "c")
     monkeypatch.setattr(due, "fire_due", lambda: cron.fire_due(limit=2))
-    check = promotion.DueCheck()
+    check = DueCheck()
     assert [check.fire_cron() for _ in range(3)] == [2, 1, 0]
 
 
 def test_workers_that_help_leave_what_is_due_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(due, "INTERVAL", 0)
-    helping = promotion.DueCheck(since=timedelta(seconds=5))
+    helping = DueCheck(since=timedelta(seconds=5))
     register()
     make_due("report")
     assert helping.fire_cron() == 0

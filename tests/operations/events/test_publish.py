@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 
 import django_ojs as ojs
 from django_ojs.models.worker import Directive
-from django_ojs.operations import ack, beat, fail, fetch, promotion, queues
+from django_ojs.operations import ack, beat, expiry, fail, fetch, promotion, queues
 from django_ojs.operations import push as pushing
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.events import log
@@ -138,7 +138,7 @@ CHANGES = {
     "lapse for good": Change(
         lambda: lapsed(1), lambda _: rescue.lapse(), ["job.failed", "job.discarded"]
     ),
-    "expire": Change(late, lambda _: promotion.expire(), ["job.expired"]),
+    "expire": Change(late, lambda _: expiry.expire(), ["job.expired"]),
     "cancel": Change(push, lambda job: ojs.cancel(job.pk), ["job.cancelled"]),
     "cancel again": Change(lambda: in_state("cancelled"), lambda job: ojs.cancel(job.pk), []),
     "retry": Change(lambda: in_state("discarded"), lambda job: ojs.retry(job.pk), ["job.enqueued"]),

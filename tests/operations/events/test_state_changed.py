@@ -10,7 +10,7 @@ from django.test import override_settings
 
 import django_ojs as ojs
 from django_ojs.models import Event
-from django_ojs.operations import ack, fail, fetch, promotion, queues, run_now
+from django_ojs.operations import ack, expiry, fail, fetch, promotion, queues, run_now
 from django_ojs.operations.events import log
 from django_ojs.operations.workers import rescue
 from django_ojs.spec import events
@@ -83,7 +83,7 @@ MOVES |= {
 }
 MOVES |= {
     (Trigger.EXPIRE, source, "discarded"): [
-        (lambda source=source: expiring(source), lambda _: promotion.expire())
+        (lambda source=source: expiring(source), lambda _: expiry.expire())
     ]
     for source in ("scheduled", "available", "pending", "retryable")
 }

@@ -24,7 +24,7 @@ from django_ojs.models import (
     Workflow,
     WorkflowStep,
 )
-from django_ojs.operations import beat, limits, promotion, queues
+from django_ojs.operations import beat, expiry, limits, promotion, queues
 from django_ojs.operations.cron import due as due_cron
 from django_ojs.operations.cron.pruning import RunPruner
 from django_ojs.operations.enqueue import outbox
@@ -126,7 +126,7 @@ CONDITIONS: dict[Callable[[], str], tuple[list[Make], list[Make]]] = {
         [due_job, failed_job_that_is_due],
         [lambda: factories.push(scheduled_at=HOUR), factories.push],
     ),
-    promotion.expired_condition: ([expired_job], [lambda: factories.push(expires_at=HOUR)]),
+    expiry.expired_condition: ([expired_job], [lambda: factories.push(expires_at=HOUR)]),
     due_cron.due_condition: (
         [due_cron_job],
         [lambda: cron_jobs.register("c")],
@@ -228,7 +228,7 @@ def test_what_is_due_for_a_while_is_that_much_later() -> None:
     due_cron_job()
     for condition in (
         promotion.due_condition,
-        promotion.expired_condition,
+        expiry.expired_condition,
         due_cron.due_condition,
     ):
         asked = [condition(timedelta(minutes=50)), condition(timedelta(minutes=70))]

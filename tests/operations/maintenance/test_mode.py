@@ -8,6 +8,7 @@ import pytest
 
 from django_ojs.models import Queue
 from django_ojs.operations import fetch, promotion, queues
+from django_ojs.operations.due_check import DueCheck
 from django_ojs.operations.maintenance import mode
 from django_ojs.spec.errors import InvalidRequest
 from tests.factories import HOUR, age, in_state, push, read
@@ -38,7 +39,7 @@ def test_what_is_due_is_promoted_only_afterwards(state: str) -> None:
     age(job.pk, 2 * HOUR)
     mode.enable()
     assert promotion.promote() == 0
-    assert promotion.DueCheck().promote() == 0
+    assert DueCheck().promote() == 0
     assert claimed(job.queue) == []
     assert read(job.pk).state == state
     mode.disable()

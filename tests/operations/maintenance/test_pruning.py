@@ -9,7 +9,7 @@ import pytest
 from django.test import override_settings
 
 from django_ojs.models import Attempt, Job
-from django_ojs.operations import fail, fetch, promotion, queues
+from django_ojs.operations import expiry, fail, fetch, queues
 from django_ojs.operations.maintenance import pruning
 from django_ojs.spec.failure import DeadLetter, Discard, Failure
 from tests.factories import (
@@ -85,7 +85,7 @@ def test_pruning_takes_a_bounded_number_of_each_kind_the_oldest_first() -> None:
 def test_an_expired_job_is_pruned_as_discarded_and_an_exhausted_one_as_a_dead_letter() -> None:
     expired, exhausted = push(expires_at=HOUR), in_state("discarded")
     age(expired.pk, 2 * HOUR)
-    promotion.expire()
+    expiry.expire()
     with override_settings(OJS=KEEP):
         age([expired.pk, exhausted.pk], 6 * HOUR)
         assert pruning.prune() == 1

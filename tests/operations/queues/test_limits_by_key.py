@@ -13,14 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from django_ojs.models import LimitCheck, LimitKey, Queue
-from django_ojs.operations import (
-    ack,
-    fetch,
-    limits,
-    promotion,
-    queues,
-    retry,
-)
+from django_ojs.operations import ack, expiry, fetch, limits, queues, retry
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.rate_limit import Hold
 from django_ojs.storage import key_limits, process_state, queue_configs
@@ -90,7 +83,7 @@ def test_a_job_that_was_held_when_it_ended_is_claimed_after_a_retry() -> None:
     (running,) = claim()
     held = jobs().get(limit_hold=Hold.HELD)
     jobs().filter(pk=held.pk).update(expires_at=timezone.now() - MINUTE)
-    assert promotion.expire() == 1
+    assert expiry.expire() == 1
     ack.ack(running.id)
     assert claim() == []
     jobs().filter(pk=held.pk).update(expires_at=None)

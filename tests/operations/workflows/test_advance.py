@@ -18,17 +18,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_ojs.context import enter
 from django_ojs.models import EndedWorkflowJob, Event, Job, Workflow, WorkflowStep
-from django_ojs.operations import (
-    ack,
-    cancel,
-    delete,
-    fail,
-    fetch,
-    promotion,
-    queues,
-    retry,
-    workflows,
-)
+from django_ojs.operations import ack, cancel, delete, expiry, fail, fetch, queues, retry, workflows
 from django_ojs.operations.backpressure import rejections
 from django_ojs.operations.maintenance import pruning as maintenance
 from django_ojs.operations.workers import rescue
@@ -127,7 +117,7 @@ class TestEnds:
     def test_a_job_that_expires(self) -> None:
         workflow = create(chain(job("a", expires_at="+PT1H"), job("b")))
         jobs().update(expires_at=F("expires_at") - timedelta(hours=2))
-        assert promotion.expire() == 1
+        assert expiry.expire() == 1
         assert workflows.advance_due() == 1
         assert read(workflow).state == "failed"
 

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_ojs.models import Job, Rollup
-from django_ojs.operations import ack, fail, promotion
+from django_ojs.operations import ack, expiry, fail
 from django_ojs.operations.workers import rescue
 from django_ojs.storage.figures import rollups
 from tests.factories import BOOM, HOUR, active, hourly, push, push_many
@@ -72,7 +72,7 @@ def test_lost_and_expired_jobs_are_noted() -> None:
     assert written(lost.queue) == {"enqueued": 1, "failed": 1, "discarded": 1, "lost": 1}
     late = push(expires_at=datetime.now(UTC) + HOUR)
     Job.objects.filter(pk=late.pk).update(expires_at=datetime.now(UTC) - HOUR)
-    promotion.expire()
+    expiry.expire()
     assert written(late.queue) == {"enqueued": 1, "discarded": 1}
 
 

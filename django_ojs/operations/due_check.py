@@ -1,0 +1,62 @@
+"""One pass over all that is due: promotion, expiry, cron jobs and workflows."""
+
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Final
+
+from django_ojs.operations.cron.due import fire_if_due
+from django_ojs.operations.expiry import expire, expired_condition
+from django_ojs.operations.promotion import due_condition, promote, promote_by_queue
+from django_ojs.operations.workflows.due import advance_if_due
+from django_ojs.storage import database, raw_queries
+from django_ojs.storage.database import BATCH
+
+#: Queues that one step of a backlog considers; the next step goes on after them.
+QUEUES_AT_ONCE: Final = 1_000
+
+
+class DueCheck:
+    """Promotion and expiry as steps that share one query, which usually finds nothing.
+
+    And cron jobs and workflows, with a query each.
+
+    With `since`, they do nothing until something is due, or expired, for that long.
+    """
+
+    def __init__(self, *, since: timedelta = timedelta(0)) -> None:
+        self._since = since
+        self._expired = False
+        self._after = ""
+
+    def promote(self, queues: Sequence[str] | None = None) -> int:
+        """Query for due and for expired jobs, and promote the due ones. Return how many.
+
+        If more are due than one batch, each of these queues, or of all, gets a share of a second
+        batch: a burst in one queue does not delay the others.
+        """
+        due, self._expired = raw_queries.which_hold(
+            [due_condition(self._since), expired_condition(self._since)]
+        )
+        if not due:
+            return 0
+        count = promote()
+        if count >= BATCH:
+            count += promote_by_queue(self._next_queues() if queues is None else queues)
+        return count
+
+    def expire(self) -> int:
+        """Discard the jobs that the query found expired. Return how many."""
+        return expire() if self._expired else 0
+
+    def fire_cron(self) -> int:
+        """Enqueue the jobs of cron jobs that are due. Return how many."""
+        return fire_if_due(self._since)
+
+    def advance_workflows(self) -> int:
+        """Start the steps of workflows that wait for jobs which have ended. Return how many."""
+        return advance_if_due()
+
+    def _next_queues(self) -> list[str]:
+        found = database.dialect().due_queues(database.connection(), self._after, QUEUES_AT_ONCE)
+        self._after = found[-1][0] if len(found) == QUEUES_AT_ONCE else ""
+        return [queue for queue, is_due in found if is_due]
