@@ -23,7 +23,7 @@ from django.contrib.auth.models import Permission
 from django.contrib.contenttypes.models import ContentType
 from django.db import DatabaseError, OperationalError, connections, models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.test import TransactionTestCase
+from django.test import SimpleTestCase, TransactionTestCase
 
 #: What `migrate` leaves in the database, in the order in which rows refer to each other.
 KEPT: tuple[type[models.Model], ...] = (ContentType, Permission)
@@ -68,6 +68,20 @@ def install() -> None:
     TransactionTestCase._should_reload_connections = (  # type: ignore[attr-defined]
         _should_reload_connections
     )
+    SimpleTestCase._remove_databases_failures = classmethod(  # type: ignore[attr-defined]
+        _permit_queries
+    )
+
+
+def _permit_queries(cls: Any) -> None:
+    """Take off the connections what refused the queries of a class of tests.
+
+    Django puts the methods of the connection in its place, where they look like those of a program
+    that wants to see all statements: `storage.dialects.direct` then sends none by itself.
+    """
+    for connection in (connections[alias] for alias in connections if alias not in cls.databases):
+        for name, _ in cls._disallowed_connection_methods:
+            connection.__dict__.pop(name, None)
 
 
 @pytest.hookimpl(tryfirst=True)

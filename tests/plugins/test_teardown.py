@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import unittest
+
 import pytest
-from django.db import connection, transaction
+from django.db import connection, connections, transaction
+from django.test import SimpleTestCase
 
 from tests.plugins import teardown
 
@@ -23,3 +26,14 @@ def test_a_statement_that_was_interrupted_takes_no_later_test_with_it(inside: bo
             " WHERE datname = current_database() AND wait_event = 'PgSleep'"
         )
         assert cursor.fetchone() == (0,)
+
+
+def test_a_class_of_tests_without_queries_leaves_the_connection_as_it_was() -> None:
+    class Silent(SimpleTestCase):
+        def test(self) -> None:
+            """Ask the database nothing."""
+
+    result = unittest.TestResult()
+    unittest.defaultTestLoader.loadTestsFromTestCase(Silent).run(result)
+    assert result.wasSuccessful()
+    assert "cursor" not in connections["default"].__dict__
