@@ -81,6 +81,9 @@ assert "django_ojs.admin" not in sys.modules and "django.contrib.admin" not in s
 def unfold(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Serve the pages on a site of django-unfold, if it is installed."""
     pytest.importorskip("unfold")
+    # It puts a site of its own here when it is installed, without any of the registered models.
+    monkeypatch.setattr(admin, "site", admin.site)
+    monkeypatch.setattr(admin.sites, "site", admin.sites.site)
     installed = ["unfold", *settings.INSTALLED_APPS]
     # The engine of the templates keeps the folders of the apps.
     engine = {**settings.TEMPLATES[0], "NAME": "with-unfold"}
