@@ -115,7 +115,7 @@ class Chain(Generic[M]):
         del self._entries[self._index(existing)]
 
     def freeze(self) -> None:
-        """Refuse further changes: the chain is in use (ojs-middleware §5.3)."""
+        """Reject further changes: the chain is in use (ojs-middleware §5.3)."""
         self._frozen = True
 
     def _insert(self, index: int, middleware: Any) -> None:

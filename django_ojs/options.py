@@ -347,7 +347,7 @@ def _copy(meta: Mapping[str, JSON]) -> dict[str, JSON]:
     try:
         return dict(as_stored(dict(meta)))
     except RecursionError:
-        return dict(meta)  # The validation refuses it, and names where it is too deep.
+        return dict(meta)  # The validation rejects it, and names where it is too deep.
 
 
 def _check_meta(meta: object) -> None:

@@ -110,8 +110,8 @@ def new_interpreters(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture(autouse=True)
-def _no_refusal_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
-    """The thread that keeps refusals has a connection of its own, which must not outlive a test.
+def _no_rejection_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """The thread that keeps rejections has a connection of its own, which must not outlive a test.
 
     What it keeps is committed, whatever the test's own transaction does: the next tests would see
     it. On SQLite it would wait for the end of that transaction besides.
@@ -126,4 +126,4 @@ def _no_refusal_is_left_behind(request: pytest.FixtureRequest) -> Iterator[None]
         if not (marker and marker.kwargs.get("transaction")) and whole.isdisjoint(
             request.fixturenames
         ):
-            pytest.fail("A queue refused a job here: mark the test django_db(transaction=True).")
+            pytest.fail("A queue rejected a job here: mark the test django_db(transaction=True).")

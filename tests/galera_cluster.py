@@ -24,7 +24,7 @@ from typing import Any
 
 from tests import mariadb_server
 
-#: Who starts as root runs the nodes as this account: rsync refuses to write to a folder of root's.
+#: Who starts as root runs the nodes as this account: rsync does not write to a folder of root's.
 ACCOUNT = "mysql"
 NODES = 3
 _PROVIDERS = (

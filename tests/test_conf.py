@@ -71,7 +71,7 @@ POOLS: list[Any] = [
     ),
 ]
 
-#: Values that each key refuses, by what its own default is.
+#: Values that each key rejects, by what its own default is.
 BAD: dict[str, list[Any]] = {
     "WARN_FAILURE_RATE": [*NEITHER, 0, 1.5, True, "0.5"],
     "KEEP_EVENTS": [None, "*", "job.*", True, [4711], ["job"], ["*", "job.exploded"], ["Job.*"]],
@@ -144,7 +144,7 @@ def bad_values(key: str, default: object) -> list[Any]:
     if isinstance(default, int):
         # As large as it likes is a count.
         return [value for value in COUNTS if value != 10**400]
-    assert isinstance(default, tuple), f"{key} is a new kind of setting: add what it refuses"
+    assert isinstance(default, tuple), f"{key} is a new kind of setting: add what it rejects"
     return PATHS
 
 

@@ -201,7 +201,7 @@ def test_a_failure_is_carried_along(name: str) -> None:
     assert [carried["failure"] for _, carried in published] == [make.BOOM, make.BOOM]
 
 
-def test_a_change_that_is_refused_sends_no_signal() -> None:
+def test_a_change_that_is_rejected_sends_no_signal() -> None:
     done = make.in_state(State.COMPLETED)
     with listening() as published:
         for act in (ojs.cancel, ojs.activate, ojs.retry, ack.ack, cancel.cancel):

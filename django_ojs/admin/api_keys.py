@@ -103,9 +103,9 @@ class ApiKeyAdmin(SecretPageAdmin):
     secret_template = "admin/django_ojs/apikey/created.html"
     fields = (
         *("name", "scopes", "queues", "expires_at"),
-        *("prefix", "status", "created_at", "last_used_at", "refused_at"),
+        *("prefix", "status", "created_at", "last_used_at", "rejected_at"),
     )
-    readonly_fields = ("prefix", "status", "created_at", "last_used_at", "refused_at")
+    readonly_fields = ("prefix", "status", "created_at", "last_used_at", "rejected_at")
     change_form_template = "admin/django_ojs/apikey/change_form.html"
     list_display = (
         "name",

@@ -185,8 +185,8 @@ _REMEDIES: Final[dict[str, _Remedy]] = {
     "maintenance": _maintenance,
     "full": _full,
     "near": _full,
-    "refused": _full,
-    "refused_tenants": _full,
+    "rejected": _full,
+    "rejected_tenants": _full,
     "unworked": _unworked,
     "late": _late,
     "stale": _workers,
@@ -199,6 +199,6 @@ _REMEDIES: Final[dict[str, _Remedy]] = {
     "limit_keys_paused": _limit_keys,
     "webhooks": _webhooks,
     "key_expires": _key_expires,
-    "key_refused": _key,
+    "key_rejected": _key,
     "paused": lambda page, request, finding: resume(page, request, finding.queue or ""),
 }

@@ -237,7 +237,7 @@ class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
         self, request: HttpRequest, object_id: str, from_field: str | None = None
     ) -> LimitKey | None:
         if not object_id.isprintable():
-            return None  # PostgreSQL refuses a null character.
+            return None  # PostgreSQL rejects a null character.
         found = self.get_queryset(request).filter(pk=object_id).first()
         if found is None:
             # A job waits for a key of which nothing is kept yet.

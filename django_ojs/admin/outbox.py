@@ -171,7 +171,7 @@ class OutboxEntryAdmin(OperatorViews, _Admin):
         now = timezone.now()
         if entry.sent_at is not None:
             return _("sent %(duration)s ago") % {"duration": duration(abs(now - entry.sent_at))}
-        if entry.state == Delivery.REFUSED:
+        if entry.state == Delivery.REJECTED:
             return _("rejected: requeue or delete")
         if entry.next_try_at is not None and entry.next_try_at > now:
             return _("next try in %(duration)s") % {"duration": duration(entry.next_try_at - now)}
@@ -188,9 +188,9 @@ class OutboxEntryAdmin(OperatorViews, _Admin):
     @admin.action(description=gettext_lazy("Requeue rejected jobs"), permissions=["requeue"])
     def requeue(self, request: HttpRequest, queryset: QuerySet[OutboxEntry]) -> None:
         # A selection of all rows may be millions: one request requeues some of them.
-        rejected = queryset.filter(state=Delivery.REFUSED).order_by("pk")
+        rejected = queryset.filter(state=Delivery.REJECTED).order_by("pk")
         keys = list(rejected.values_list("pk", flat=True)[: MAX_ROWS + 1])
-        skipped = queryset.exclude(state=Delivery.REFUSED).order_by()[:MAX_ROWS].count()
+        skipped = queryset.exclude(state=Delivery.REJECTED).order_by()[:MAX_ROWS].count()
         with database.atomic():
             done = outbox.requeue(keys[:MAX_ROWS], using=queryset.db)
             if done:

@@ -74,7 +74,7 @@ def history_charts(
     lost = [
         Series(name=name, kind=kind, values=values)
         for name, kind, values in (
-            (pgettext("jobs", "refused"), "warned", [point.rejected for point in points]),
+            (pgettext("jobs", "rejected"), "warned", [point.rejected for point in points]),
             (pgettext("jobs", "dropped"), "dropped", [point.dropped for point in points]),
         )
         if any(values)

@@ -35,7 +35,7 @@ _NO_EQUIVALENT: Final = {
 _OF_BROKERS: Final = ("exchange", "routing_key", "headers", "priority")
 
 
-class _Refused(Exception):
+class _Rejected(Exception):
     """A periodic task has no equivalent; the text is the reason."""
 
 
@@ -79,13 +79,13 @@ def _convert(row: Row, tables: BeatTables) -> _Result:
     try:
         expression, zone = _schedule(row, tables)
         if row.get("one_off"):
-            raise _Refused(_("it runs once: enqueue a job with scheduled_at"))
+            raise _Rejected(_("it runs once: enqueue a job with scheduled_at"))
         if _is_in_the_future(row.get("start_time")):
-            raise _Refused(_("it starts at a set time: register it then"))
+            raise _Rejected(_("it starts at a set time: register it then"))
         if row.get("expires"):
-            raise _Refused(_("it ends at a set time"))
+            raise _Rejected(_("it ends at a set time"))
         if _json(row, "kwargs", {}):
-            raise _Refused(_("it has keyword arguments: declare it in code, with @ojs.cron"))
+            raise _Rejected(_("it has keyword arguments: declare it in code, with @ojs.cron"))
         result.left_out = [name for name in _OF_BROKERS if row.get(name) not in (None, "", "{}")]
         # The names that the tasks and queues of Celery have in django_ojs.contrib.celery.
         task = str(row["task"])
@@ -109,7 +109,7 @@ def _convert(row: Row, tables: BeatTables) -> _Result:
             enabled=bool(row["enabled"]),
             description=row.get("description") or None,
         )
-    except _Refused as error:
+    except _Rejected as error:
         result.reason = str(error)
     return result
 
@@ -118,21 +118,21 @@ def _schedule(row: Row, tables: BeatTables) -> tuple[str, str]:
     """Return the expression and the timezone of a periodic task."""
     for kind, reason in _NO_EQUIVALENT.items():
         if row.get(f"{kind}_id"):
-            raise _Refused(str(reason))
+            raise _Rejected(str(reason))
     if interval := tables.schedules["interval"].get(row["interval_id"]):
         if interval["period"] not in _PERIODS:
-            raise _Refused(_("its interval is in %(period)s") % {"period": interval["period"]})
+            raise _Rejected(_("its interval is in %(period)s") % {"period": interval["period"]})
         number, unit = _PERIODS[interval["period"]]
         return f"@every {interval['every'] * number}{unit}", "UTC"
     found = tables.schedules["crontab"].get(row["crontab_id"])
     if found is None:
-        raise _Refused(_("it has no schedule"))
+        raise _Rejected(_("it has no schedule"))
     fields = [
         "".join(str(found[name]).split())
         for name in ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
     ]
     if is_either_enough(fields[2], fields[4]):
-        raise _Refused(
+        raise _Rejected(
             _(
                 "it runs on days that both the day of the month and the day of the "
                 "week match; in a cron expression, one of them is enough"
@@ -150,11 +150,11 @@ def _json(row: Row, name: str, default: Any) -> Any:
     try:
         return json.loads(row.get(name) or json.dumps(default))
     except OJSError:
-        raise _Refused(_("its %(name)s are not JSON") % {"name": name}) from None
+        raise _Rejected(_("its %(name)s are not JSON") % {"name": name}) from None
 
 
 def _check(result: _Result, taken: set[str]) -> None:
-    """Refuse what cannot be registered, or would change a cron job that is there."""
+    """Reject what cannot be registered, or would change a cron job that is there."""
     definition = result.definition
     if definition is None:
         return

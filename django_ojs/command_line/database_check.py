@@ -104,7 +104,7 @@ def with_retries(operation: Callable[[], T]) -> T:
             if not left or not isinstance(error, OperationalError):
                 raise CommandError(
                     _(
-                        "The database %(alias)r refused a statement (%(reason)s). Check that the "
+                        "The database %(alias)r rejected a statement (%(reason)s). Check that the "
                         "migrations are applied, that no transaction holds a lock on the tables "
                         "of django_ojs, and lock_timeout and statement_timeout of its role."
                     )

@@ -42,7 +42,7 @@ def _index(console: Console, options: Options) -> int:
             % {"database": database.connection().display_name}
         )
     if options["create"] or options["drop"]:
-        _refuse_while_built(columns)
+        _reject_while_built(columns)
     for column in columns:
         if options["create"]:
             _create(console, column)
@@ -54,7 +54,7 @@ def _index(console: Console, options: Options) -> int:
     return FAILED if any(each.is_valid is False and not each.phase for each in found) else OK
 
 
-def _refuse_while_built(columns: Sequence[str]) -> None:
+def _reject_while_built(columns: Sequence[str]) -> None:
     for each in search_index.status():
         if each.column in columns and each.phase:
             raise CommandError(

@@ -31,7 +31,7 @@ from django_ojs.storage.other_queues import OTHER_QUEUES, UnreadableArguments, W
 _TASKS: Final = "django-tasks-db"
 
 
-class _Refused(Exception):
+class _Rejected(Exception):
     """A job cannot be moved; the text is the reason."""
 
 
@@ -48,7 +48,7 @@ class _Result:
     """The numbers of the jobs of one function: by type, and by the reason why they stay."""
 
     moved: Counter[str] = field(default_factory=Counter)
-    refused: Counter[str] = field(default_factory=Counter)
+    rejected: Counter[str] = field(default_factory=Counter)
 
 
 class _Import:
@@ -67,8 +67,8 @@ class _Import:
         return sum(each.moved.total() for each in self.results.values())
 
     @property
-    def refused(self) -> int:
-        return sum(each.refused.total() for each in self.results.values())
+    def rejected(self) -> int:
+        return sum(each.rejected.total() for each in self.results.values())
 
     def run(self, console: Console) -> None:
         last: Any = None
@@ -78,7 +78,7 @@ class _Import:
                 return
             for job, outcome in zip(jobs, outcomes, strict=True):
                 result = self.results[job.function]
-                (result.moved if outcome.moved else result.refused)[outcome.text] += 1
+                (result.moved if outcome.moved else result.rejected)[outcome.text] += 1
             console.progress(counted_jobs(self.moved))
             last = jobs[-1].key
 
@@ -94,15 +94,15 @@ class _Import:
     def _try(self, job: WaitingJob) -> _Outcome:
         try:
             if job.reason:
-                raise _Refused(job.reason)
-            # A savepoint: a job that is refused leaves the others of the transaction.
+                raise _Rejected(job.reason)
+            # A savepoint: a job that is rejected leaves the others of the transaction.
             with database.atomic():
                 return _Outcome(True, self._move(job))
         except OJSError as error:
             return _Outcome(False, error_message(error).removesuffix("."))
         except UnreadableArguments:
             return _Outcome(False, _("its arguments have an unknown form"))
-        except _Refused as error:
+        except _Rejected as error:
             return _Outcome(False, str(error))
 
     def _move_job(self, types: dict[str, str], job: WaitingJob) -> str:
@@ -130,9 +130,9 @@ class _Import:
         try:
             task = import_string(job.function)
         except ImportError:
-            raise _Refused(_("it cannot be imported")) from None
+            raise _Rejected(_("it cannot be imported")) from None
         if not isinstance(task, OJSTask):
-            raise _Refused(
+            raise _Rejected(
                 _("TASKS names another backend for it: name django_ojs.tasks.OJSBackend")
             )
         try:
@@ -145,7 +145,7 @@ class _Import:
             elif handler := get_handler(type):
                 handler.bind(tuple(args), kwargs)
         except (InvalidTask, ImproperlyConfigured) as error:
-            raise _Refused(str(error).removesuffix(".")) from None
+            raise _Rejected(str(error).removesuffix(".")) from None
         return type
 
 
@@ -153,13 +153,13 @@ def _handler(function: str, types: dict[str, str]) -> Handler[..., Any]:
     if function in types:
         handler = get_handler(types[function])
         if handler is None:
-            raise _Refused(_("no handler has the type %(type)s") % {"type": types[function]})
+            raise _Rejected(_("no handler has the type %(type)s") % {"type": types[function]})
         return handler
     for type in registry.handlers:
         handler = get_handler(type)
         if handler is not None and function in (type, _path(handler)):
             return handler
-    raise _Refused(
+    raise _Rejected(
         _("no handler has this function; name its type: --type %(function)s=TYPE")
         % {"function": function}
     )
@@ -184,18 +184,18 @@ def _run(console: Console, options: Options) -> int:
         console.progress("")
         # Also when it is interrupted: the batches before that are committed.
         if write:
-            counts = {"stored": found.moved, "refused": found.refused}
+            counts = {"stored": found.moved, "rejected": found.rejected}
             audit.note("jobs.imported", principal=operator(), source=name, jobs=counts)
             audit_trail.complete(entry, **counts)
     _report(console, name, found, written=write)
-    return FAILED if found.refused else OK
+    return FAILED if found.rejected else OK
 
 
 def _report(console: Console, source: str, found: _Import, *, written: bool) -> None:
     results = sorted(found.results.items())
     if console.as_json:
         functions = {
-            name: {"types": dict(each.moved), "refused": dict(each.refused)}
+            name: {"types": dict(each.moved), "rejected": dict(each.rejected)}
             for name, each in results
         }
         console.json({"source": source, "written": written, "functions": functions})
@@ -206,12 +206,12 @@ def _report(console: Console, source: str, found: _Import, *, written: bool) -> 
                 _("%(name)s: %(number)s, as %(type)s.")
                 % {"name": name, "number": grouped(number), "type": type}
             )
-        for reason, number in each.refused.items():
+        for reason, number in each.rejected.items():
             console.line(
                 _("%(name)s: %(number)s not moved: %(reason)s.")
                 % {"name": name, "number": grouped(number), "reason": reason}
             )
-    total = found.moved + found.refused
+    total = found.moved + found.rejected
     text = (
         _("%(number)s of %(total)s waiting jobs were moved.")
         if written

@@ -38,7 +38,7 @@ from django_ojs.spec.states import TERMINAL, State
 BATCH: Final = 200
 #: Jobs between two reports of the progress.
 PROGRESS: Final = 1_000
-#: Refused lines that the JSON result names; all are written to stderr.
+#: Rejected lines that the JSON result names; all are written to stderr.
 MAX_ERRORS: Final = 100
 #: The names and times of a line, beside the envelope and the result.
 _MORE_BYTES: Final = 1024 * 1024
@@ -98,7 +98,7 @@ class _Import:
                 if line.strip():
                     self._add(number, line)
             except OJSError as error:
-                self._refuse(number, error_message(error))
+                self._reject(number, error_message(error))
             if number % PROGRESS == 0:
                 text = ngettext("%(number)s line", "%(number)s lines", number)
                 self._console.progress(text % {"number": grouped(number)})
@@ -117,7 +117,7 @@ class _Import:
             data["scheduled_at"] = data["next_attempt_at"]
         elif state == State.PENDING:
             data["pending"] = True
-        # The batch reads it again: a middleware may have changed an envelope that was refused.
+        # The batch reads it again: a middleware may have changed an envelope that was rejected.
         envelope.validate(_read(data), settings().limits)
         self._batch.append((number, data))
         if len(self._batch) == BATCH:
@@ -133,7 +133,7 @@ class _Import:
                 self._exists(number, key)
                 continue
             if data.get("state") in _RUNS_AGAIN and not self._rerun:
-                self._refuse(
+                self._reject(
                     number,
                     _(
                         "The job was %(state)s when it was exported, and would run again. "
@@ -166,7 +166,7 @@ class _Import:
                 if isinstance(error, DuplicateJob) and existing == data.get("id"):
                     self._exists(number, existing)
                 else:
-                    self._refuse(number, error_message(error))
+                    self._reject(number, error_message(error))
             else:
                 for result in results:
                     self.counts[result.outcome.value] += 1
@@ -179,8 +179,8 @@ class _Import:
             % {"number": number, "key": key}
         )
 
-    def _refuse(self, number: int, message: str) -> None:
-        self.counts["refused"] += 1
+    def _reject(self, number: int, message: str) -> None:
+        self.counts["rejected"] += 1
         if len(self.errors) < MAX_ERRORS:
             self.errors.append({"line": number, "error": message})
         self._console.note(
@@ -241,7 +241,7 @@ def _unreadable(name: str, error: OSError, *, returncode: int) -> CommandError:
 
 
 def _counts(found: _Import, names: Iterable[str]) -> dict[str, int]:
-    return {str(each): found.counts[each] for each in (*names, "existing", "refused")}
+    return {str(each): found.counts[each] for each in (*names, "existing", "rejected")}
 
 
 def _import(console: Console, options: Options) -> int:
@@ -267,7 +267,7 @@ def _import(console: Console, options: Options) -> int:
         console.line(
             ", ".join(f"{grouped(number)} {each}" for each, number in counts.items()) + "."
         )
-    return FAILED if counts["refused"] else OK
+    return FAILED if counts["rejected"] else OK
 
 
 def _import_arguments(parser: ArgumentParser) -> None:
@@ -311,8 +311,8 @@ SUBCOMMANDS: Final = (
         description=gettext_lazy("""\
 Enqueue the job of each line, as PUSH does: with the same checks, middleware, unique policies and
 bounds. An id that exists is reported and left as it is, so an import can be repeated. Attempts
-start anew; a retryable job waits until its next attempt was due. Refused lines are named on stderr,
-and make the exit code 1."""),
+start anew; a retryable job waits until its next attempt was due. Rejected lines are named on
+stderr, and make the exit code 1."""),
         examples="""\
   manage.py ojs import jobs.jsonl --dry-run
   manage.py ojs import jobs.jsonl

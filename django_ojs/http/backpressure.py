@@ -84,7 +84,7 @@ def warning(queues: Iterable[str]) -> dict[str, str]:
     return {**_headers(*load.nearest(bound)), "X-OJS-Queue-Pressure": f"{share:.4g}"}
 
 
-def refusal(full: QueueFull) -> dict[str, str]:
+def rejection(full: QueueFull) -> dict[str, str]:
     """Return the headers of a 429 of a full queue (§7.2).
 
     Retry-After is absent for jobs that never fit.

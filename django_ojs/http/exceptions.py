@@ -50,7 +50,7 @@ def error_response(request: HttpRequest, exception: Exception) -> HttpResponse:
     if status >= 500:
         _report(request, exception, status)
     if isinstance(error, QueueFull):
-        headers |= backpressure.refusal(error)
+        headers |= backpressure.rejection(error)
     if status in (429, 503) and error.retryable:
         wait = error.details.get("retry_after_seconds", error.details.get("retry_after"))
         headers.setdefault("Retry-After", str(max(RETRY_AFTER, _whole(wait))))

@@ -43,7 +43,7 @@ _COUNTERS: Final = (
     ("ojs_job_errors", "Runs that ended with an error.", (rollups.FAILED,)),
 )
 _QUEUE_COUNTERS: Final = (
-    ("ojs_backpressure_rejected", "Jobs refused by a full queue.", rollups.REJECTED),
+    ("ojs_backpressure_rejected", "Jobs rejected by a full queue.", rollups.REJECTED),
     ("ojs_backpressure_dropped", "Jobs dropped by a full queue.", rollups.DROPPED),
     (
         "ojs_history_write_failures",

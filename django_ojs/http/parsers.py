@@ -15,7 +15,7 @@ MEDIA_TYPES: Final = frozenset({MEDIA_TYPE, "application/json"})
 
 #: Digits of a Content-Length that are read: a number of more digits is too large anyway.
 _MAX_DIGITS: Final = 19
-#: How much of the body of a refused request is read, and for how long.
+#: How much of the body of a rejected request is read, and for how long.
 _DISCARD_BYTES: Final = 64 * 1024 * 1024
 _DISCARD_SECONDS: Final = 10.0
 _DISCARD_CHUNK: Final = 64 * 1024
@@ -46,7 +46,7 @@ def read_object(request: HttpRequest, *, required: bool) -> tuple[dict[str, Any]
 
 
 def discard_rest(request: HttpRequest) -> None:
-    """Read what is left of the body of a request that is refused, up to a bound.
+    """Read what is left of the body of a request that is rejected, up to a bound.
 
     Most clients send a body to its end before they read the response. If the server closes the
     connection earlier, they get an error of the connection and never see the response.

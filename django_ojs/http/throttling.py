@@ -34,7 +34,7 @@ class CallerThrottle(SimpleRateThrottle):
     key: str
 
     def __init__(self, ident: str) -> None:
-        # A name may have characters that a cache refuses.
+        # A name may have characters that a cache rejects.
         self.key = f"{_PREFIX}{hashlib.sha256(ident.encode()).hexdigest()}"
         self.cache = caches[settings().http_rate_limit_cache]
         super().__init__()

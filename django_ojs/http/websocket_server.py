@@ -36,7 +36,7 @@ async def serve(application: Application, scope: Scope, receive: Receive, send: 
     try:
         # A middleware may have replaced the response.
         if handshake.access is None or response[0]["status"] != OPENED:
-            await _refuse(scope, send, response)
+            await _reject(scope, send, response)
             return
         chosen = SUBPROTOCOL if SUBPROTOCOL in scope.get("subprotocols", ()) else None
         accept = {"type": "websocket.accept", "subprotocol": chosen, "headers": _kept(response)}
@@ -80,8 +80,8 @@ def _kept(response: list[Event]) -> list[tuple[bytes, bytes]]:
     return [(name, value) for name, value in given if name in _KEPT]
 
 
-async def _refuse(scope: Scope, send: Send, response: list[Event]) -> None:
-    """Refuse a connection with the response of the request, where the server can send it."""
+async def _reject(scope: Scope, send: Send, response: list[Event]) -> None:
+    """Reject a connection with the response of the request, where the server can send it."""
     if "websocket.http.response" not in scope.get("extensions", {}):
         await send({"type": "websocket.close"})
         return

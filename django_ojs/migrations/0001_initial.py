@@ -811,9 +811,9 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 (
-                    "refused_at",
+                    "rejected_at",
                     models.DateTimeField(
-                        verbose_name="refused at",
+                        verbose_name="rejected at",
                         blank=True,
                         editable=False,
                         help_text="Its last use after it had expired or was revoked.",
@@ -1029,7 +1029,11 @@ class Migration(migrations.Migration):
                     "state",
                     models.CharField(
                         verbose_name="state",
-                        choices=[("pending", "Pending"), ("sent", "Sent"), ("refused", "Refused")],
+                        choices=[
+                            ("pending", "Pending"),
+                            ("sent", "Sent"),
+                            ("rejected", "Rejected"),
+                        ],
                         default="pending",
                         max_length=16,
                     ),
@@ -1063,7 +1067,7 @@ class Migration(migrations.Migration):
                 "db_table": "ojs_outbox",
                 "default_permissions": ("view",),
                 "permissions": [
-                    ("requeue_outboxentry", "Can send refused jobs of the outbox again")
+                    ("requeue_outboxentry", "Can send rejected jobs of the outbox again")
                 ],
                 "indexes": [
                     models.Index(
@@ -1099,8 +1103,8 @@ class Migration(migrations.Migration):
                     ),
                     models.Index(
                         models.F("created_at"),
-                        condition=models.Q(("state", "refused")),
-                        name="ojs_outbox_refused",
+                        condition=models.Q(("state", "rejected")),
+                        name="ojs_outbox_rejected",
                     ),
                 ],
             },

@@ -160,7 +160,7 @@ def _present(connection: BaseDatabaseWrapper) -> tuple[bool, bool]:
 def create(connection: BaseDatabaseWrapper) -> None:
     """Create functions, procedures and triggers, in place of those there are."""
     # Tables that were made from models refer to each other when their collation is changed, which
-    # MySQL refuses for the first of two.
+    # MySQL rejects for the first of two.
     unchecked = connection.vendor == "mysql" and connection.disable_constraint_checking()
     try:
         with connection.cursor() as cursor:
@@ -202,7 +202,7 @@ def _leave_out(schema_editor: Any) -> None:
 
 
 def _as_on_mysql(connection: BaseDatabaseWrapper, made: Iterable[str]) -> list[str]:
-    """Return statements for MySQL, which replaces no trigger, and refuses an index that exists."""
+    """Return statements for MySQL, which replaces no trigger, and rejects an index that exists."""
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT DISTINCT index_name FROM information_schema.statistics"

@@ -43,8 +43,8 @@ class ApiKey(StoredModel):
     last_used_at = models.DateTimeField(
         verbose_name=_("last used at"), null=True, blank=True, editable=False
     )
-    refused_at = models.DateTimeField(
-        verbose_name=_("refused at"),
+    rejected_at = models.DateTimeField(
+        verbose_name=_("rejected at"),
         null=True,
         blank=True,
         editable=False,

@@ -13,7 +13,7 @@ class StoredJSONField(models.JSONField):
     """Django's JSONField, all lookups included, except that a large float stays a float.
 
     PostgreSQL writes the 1e300 of a jsonb value as an integer of 301 digits. On MariaDB JSON is a
-    text that stays as it is; its type of that name would refuse what is nested more than 32 deep.
+    text that stays as it is; its type of that name would reject what is nested more than 32 deep.
     """
 
     def db_type(self, connection: Any) -> str | None:

@@ -13,7 +13,7 @@ from django_ojs.models.base import StoredModel
 class Delivery(models.TextChoices):
     PENDING = "pending", _("Pending")
     SENT = "sent", _("Sent")
-    REFUSED = "refused", _("Refused")
+    REJECTED = "rejected", _("Rejected")
 
 
 class HoldsBack(StrEnum):
@@ -59,7 +59,7 @@ class OutboxEntry(StoredModel):
         default_permissions = ("view",)
         verbose_name = _("outbox entry")
         verbose_name_plural = _("outbox")
-        permissions = [("requeue_outboxentry", "Can send refused jobs of the outbox again")]
+        permissions = [("requeue_outboxentry", "Can send rejected jobs of the outbox again")]
         indexes = [
             # The few rows without a position.
             models.Index("id", name="ojs_outbox_no_position", condition=Q(position__isnull=True)),
@@ -83,7 +83,7 @@ class OutboxEntry(StoredModel):
             ),
             # Pruning.
             models.Index("sent_at", name="ojs_outbox_sent", condition=Q(state="sent")),
-            models.Index("created_at", name="ojs_outbox_refused", condition=Q(state="refused")),
+            models.Index("created_at", name="ojs_outbox_rejected", condition=Q(state="rejected")),
         ]
 
     def __str__(self) -> str:

@@ -35,7 +35,7 @@ def _cancel(job_id: UUID) -> tuple[Job, State]:
     if before is State.CANCELLED:
         return job, before
     if not allows(Trigger.CANCEL, before, State.CANCELLED):
-        transitions.refuse(Trigger.CANCEL, State.CANCELLED, job)
+        transitions.reject(Trigger.CANCEL, State.CANCELLED, job)
     stop([job])
     audit_trail.record("job.cancelled", job_id, changes={"state": (before, State.CANCELLED)})
     return transitions.get(job_id), before

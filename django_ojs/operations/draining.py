@@ -8,15 +8,15 @@ from django_ojs.storage import queue_configs
 
 
 def check(queues: Iterable[str]) -> None:
-    """Refuse to add jobs to a queue that drains. Raises QueuePaused.
+    """Reject new jobs of a queue that drains. Raises QueuePaused.
 
     A queue that another process has drained within the last second may still accept jobs.
     """
     if (draining := queue_configs.draining()) and (found := draining.intersection(queues)):
-        raise refusal(min(found))
+        raise rejection(min(found))
 
 
-def refusal(queue: str) -> QueuePaused:
+def rejection(queue: str) -> QueuePaused:
     """Return the error of a queue that accepts no jobs."""
     return QueuePaused(
         _("queue %(queue)s is draining: it accepts no jobs", queue=queue),

@@ -296,7 +296,7 @@ _failures: Final = process_state.register(_HistoryFailures())
 def _lock_active(job_id: UUID, trigger: Trigger, target: State, claim: Claim) -> Job:
     job = transitions.lock(job_id)
     if job.state != State.ACTIVE or not claim.holds(job):
-        transitions.refuse(trigger, target, job, claim)
+        transitions.reject(trigger, target, job, claim)
     return job
 
 

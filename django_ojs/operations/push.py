@@ -2,7 +2,7 @@
 
 The Python client, the HTTP API and the outbox's local delivery all call it. The steps, in order:
 check the caller's transaction, route to the outbox, admit (validate, middleware, offload, unique
-key), refuse draining queues, resolve unique policies, check the bounds, insert, publish.
+key), reject draining queues, resolve unique policies, check the bounds, insert, publish.
 """
 
 from collections import Counter

@@ -31,7 +31,7 @@ def retry(job_id: UUID) -> Job:
     with rejections.recorded([job]):
         revived = revive([job])
     if not revived:
-        transitions.refuse(Trigger.RETRY, State.AVAILABLE, job)
+        transitions.reject(Trigger.RETRY, State.AVAILABLE, job)
     changes = {"state": (State.DISCARDED, State.AVAILABLE)}
     audit_trail.record("job.retried", job_id, changes=changes)
     return transitions.get(job_id)

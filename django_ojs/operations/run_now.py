@@ -20,7 +20,7 @@ def run_now(job_id: UUID) -> Job:
     """
     job = transitions.lock(job_id)
     if not allows(Trigger.TIMER, State(job.state), State.AVAILABLE):
-        transitions.refuse(Trigger.TIMER, State.AVAILABLE, job)
+        transitions.reject(Trigger.TIMER, State.AVAILABLE, job)
     promote([job])
     audit_trail.record("job.run_now", job_id, changes={"state": (job.state, State.AVAILABLE)})
     return transitions.get(job_id)

@@ -59,7 +59,7 @@ class Breaker:
         return max(0.0, self.retry_at - self._clock())
 
     def succeeded(self) -> None:
-        """Note a response that accepted or refused jobs: the server works."""
+        """Note a response that accepted or rejected jobs: the server works."""
         self.failures, self.retry_at = 0, 0.0
 
     def failed(self, retry_after: float | None = None) -> timedelta:

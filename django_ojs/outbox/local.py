@@ -93,7 +93,7 @@ def _store_one(entry: OutboxEntry, using: str) -> HoldsBack | None:
         if error.details.get("existing_job_id") in (None, str(entry.job_id)):
             outbox.sent([entry.pk], using)
         else:
-            outbox.refused(entry.pk, using, code=error.code, message=error.message)
+            outbox.rejected(entry.pk, using, code=error.code, message=error.message)
     except OJSError as error:
         # A bound may be raised, so a job waits even where it does not fit now.
         if error.retryable or isinstance(error, QueueFull):
@@ -105,7 +105,7 @@ def _store_one(entry: OutboxEntry, using: str) -> HoldsBack | None:
                 code=error.code, message=error.message, wait=wait, holds_back=held_back,
             )  # fmt: skip
             return held_back
-        outbox.refused(entry.pk, using, code=error.code, message=error.message)
+        outbox.rejected(entry.pk, using, code=error.code, message=error.message)
     return None
 
 

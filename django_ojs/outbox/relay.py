@@ -56,7 +56,7 @@ class Relay:
         self.using = using
         self.breaker = breaker or Breaker()
         self.sent_count = 0
-        self.refused_count = 0
+        self.rejected_count = 0
         self._holder = holder
         self._sender = sender
         self._lease = lease_name(destination.name, using)
@@ -80,7 +80,7 @@ class Relay:
         except Unreachable as error:
             self._postpone(entries, unreachable(error))
             return 0.0
-        fitting = self._refuse_large(entries, manifest)
+        fitting = self._reject_large(entries, manifest)
         if fitting:
             self._send(self._one_request(fitting, manifest))
         return 0.0
@@ -101,10 +101,10 @@ class Relay:
             return entries[:1]
         return entries[: next(size_limits.batch_sizes(entries, manifest.body_bytes))]
 
-    def _refuse_large(
+    def _reject_large(
         self, entries: list[OutboxEntry], manifest: RemoteManifest
     ) -> list[OutboxEntry]:
-        """Refuse the first jobs if they are too large; return those before the next such job."""
+        """Reject the first jobs if they are too large; return those before the next such job."""
         fitting: list[OutboxEntry] = []
         for entry in entries:
             error = size_limits.check_size(entry, manifest)
@@ -113,8 +113,8 @@ class Relay:
             elif fitting:
                 break
             else:
-                self._refuse(entry, Result(
-                    outcome=DeliveryOutcome.REFUSED, code=error.canonical or error.code,
+                self._reject(entry, Result(
+                    outcome=DeliveryOutcome.REJECTED, code=error.canonical or error.code,
                     message=error.message,
                 ))  # fmt: skip
         return fitting
@@ -132,8 +132,8 @@ class Relay:
         match result.outcome:
             case DeliveryOutcome.DELIVERED:
                 self._deliver(entries)
-            case DeliveryOutcome.REFUSED:
-                self._refuse(entries[0], result)
+            case DeliveryOutcome.REJECTED:
+                self._reject(entries[0], result)
             case DeliveryOutcome.LATER:
                 self._postpone(entries, result)
                 return False
@@ -146,13 +146,13 @@ class Relay:
         self.breaker.succeeded()
         self._window = min(self.destination.batch_size, self._window * 2)
 
-    def _refuse(self, entry: OutboxEntry, result: Result) -> None:
-        self.refused_count += outbox.refused(
+    def _reject(self, entry: OutboxEntry, result: Result) -> None:
+        self.rejected_count += outbox.rejected(
             entry.pk, self.using, code=result.code, message=result.message
         )
         self.breaker.succeeded()
         logger.warning(
-            "%s refused job %s (%s): %s. It is kept in the outbox.",
+            "%s rejected job %s (%s): %s. It is kept in the outbox.",
             self.destination.name, entry.job_id, entry.type, result.code,
         )  # fmt: skip
 

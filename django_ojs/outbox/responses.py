@@ -31,7 +31,7 @@ class DeliveryOutcome(StrEnum):
     """What happens to the jobs that were sent."""
 
     DELIVERED = "delivered"
-    REFUSED = "refused"
+    REJECTED = "rejected"
     LATER = "later"
     #: Of a batch: one of them was rejected, so each is sent by itself.
     ONE_BY_ONE = "one by one"
@@ -76,8 +76,8 @@ def read(
 ) -> Result:
     """Read a response; `body` is its JSON, None when it has none.
 
-    A 2xx counts only with the job in it, and a 4xx as a refusal only with an OJS error in it: other
-    responses may be those of a proxy.
+    A 2xx counts only with the job in it, and a 4xx as a rejection only with an OJS error in it:
+    other responses may be those of a proxy.
     """
     document: Mapping[str, Any] = body if isinstance(body, Mapping) else {}
     if 200 <= status < 300:
@@ -121,16 +121,16 @@ def _outcome(
         return (
             DeliveryOutcome.DELIVERED
             if existing in (None, str(job_ids[0]))
-            else DeliveryOutcome.REFUSED
+            else DeliveryOutcome.REJECTED
         )
     if status == 413:
-        return DeliveryOutcome.REFUSED  # From a proxy too: this job is too large on this way.
+        return DeliveryOutcome.REJECTED  # From a proxy too: this job is too large on this way.
     if error.get("retryable") is True:
-        return DeliveryOutcome.LATER  # Such as a draining queue: it is a refusal of the moment.
+        return DeliveryOutcome.LATER  # Such as a draining queue: it is a rejection of the moment.
     if 400 <= status < 500 and error and status not in _LATER:
-        return DeliveryOutcome.REFUSED
+        return DeliveryOutcome.REJECTED
     if status >= 500 and error.get("retryable") is False:
-        return DeliveryOutcome.REFUSED
+        return DeliveryOutcome.REJECTED
     return DeliveryOutcome.LATER
 
 

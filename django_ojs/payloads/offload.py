@@ -20,7 +20,7 @@ from django_ojs.payloads import s3_client
 from django_ojs.payloads.reference import Reference, is_reference
 from django_ojs.spec import json
 from django_ojs.spec.envelope import Envelope
-from django_ojs.spec.errors import ConnectionError, PayloadRefused, PayloadTooLarge, size_details
+from django_ojs.spec.errors import ConnectionError, PayloadRejected, PayloadTooLarge, size_details
 from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database
 from django_ojs.storage.dialects.expressions import OneOf
@@ -100,10 +100,10 @@ def owns(uri: str, job_id: UUID) -> bool:
 
 
 def bucket() -> str:
-    """Return the bucket of OFFLOAD. Raises PayloadRefused when there is none."""
+    """Return the bucket of OFFLOAD. Raises PayloadRejected when there is none."""
     config = settings().offload
     if config is None:
-        raise PayloadRefused(_("OJS['OFFLOAD'] is not set"))
+        raise PayloadRejected(_("OJS['OFFLOAD'] is not set"))
     return config.bucket
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import IO, Any, Final, Protocol
 
 from django_ojs.payloads.reference import Reference
-from django_ojs.spec.errors import ChecksumMismatch, OJSError, PayloadRefused, PayloadUnavailable
+from django_ojs.spec.errors import ChecksumMismatch, OJSError, PayloadRejected, PayloadUnavailable
 
 CHUNK: Final = 256 * 1024
 
@@ -54,7 +54,7 @@ class Budget:
 class Reader(io.RawIOBase):
     """A payload that is read once, from beginning to end.
 
-    Closing it early reads the rest for the checksum. Raises PayloadRefused when it is too large,
+    Closing it early reads the rest for the checksum. Raises PayloadRejected when it is too large,
     PayloadUnavailable when it cannot be received, ChecksumMismatch at its end.
     """
 
@@ -153,6 +153,6 @@ class Reader(io.RawIOBase):
             super().close()
 
 
-def too_large(field: str, max_bytes: int) -> PayloadRefused:
+def too_large(field: str, max_bytes: int) -> PayloadRejected:
     """Make the error for a payload over the limit."""
-    return PayloadRefused(f"the payload of {field} must be at most {max_bytes} bytes")
+    return PayloadRejected(f"the payload of {field} must be at most {max_bytes} bytes")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
 
-from django_ojs.spec.errors import PayloadRefused
+from django_ojs.spec.errors import PayloadRejected
 
 KEY: Final = "__ojs_ref"
 
@@ -32,17 +32,17 @@ class Reference:
 
     @classmethod
     def parse(cls, data: Mapping[str, Any], field: str) -> Self:
-        """Parse a reference; `field` names it in messages. Raises PayloadRefused."""
+        """Parse a reference; `field` names it in messages. Raises PayloadRejected."""
         uri = data[KEY]
         if not isinstance(uri, str) or len(uri) > MAX_URI or _URI(uri) is None:
-            raise PayloadRefused(
+            raise PayloadRejected(
                 f"{field}.{KEY} must be a URI of visible ASCII without backslashes, of at most "
                 f"{MAX_URI} characters"
             )
         # `size_bytes` is the spelling of the specification's site.
         size = data.get("size") if data.get("size") is not None else data.get("size_bytes")
         if size is not None and (isinstance(size, bool) or not isinstance(size, int) or size < 0):
-            raise PayloadRefused(f"{field}.size must be an integer of at least 0")
+            raise PayloadRejected(f"{field}.size must be an integer of at least 0")
         checksum = data.get("checksum")
         if checksum is not None:
             checksum = _checksum(checksum, field)
@@ -79,18 +79,18 @@ def payload_reference(uri: str, *, size: int | None = None, checksum: str | None
     """Make a reference, to pass as an argument: `transcode.enqueue(ojs.payload_reference(…))`.
 
     `size` is in bytes, `checksum` like "sha256:…". Typed as Any, since it stands for the
-    payload. Raises PayloadRefused for a reference that no worker will resolve.
+    payload. Raises PayloadRejected for a reference that no worker will resolve.
     """
     reference = Reference.parse({KEY: uri, "size": size, "checksum": checksum}, "reference")
     if reference.scheme not in SCHEMES:
-        raise PayloadRefused(f"the scheme of a reference must be one of {', '.join(SCHEMES)}")
+        raise PayloadRejected(f"the scheme of a reference must be one of {', '.join(SCHEMES)}")
     return reference.render()
 
 
 def _checksum(value: object, field: str) -> str:
     found = _CHECKSUM(value) if isinstance(value, str) else None
     if found is None or ALGORITHMS.get(found[1]) != len(found[2]):
-        raise PayloadRefused(
+        raise PayloadRejected(
             f"{field}.checksum must be {', '.join(ALGORITHMS)} with a colon and all its digits in "
             "hexadecimal"
         )

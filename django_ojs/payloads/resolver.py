@@ -24,7 +24,7 @@ from django_ojs.payloads.reader import Budget, Reader, too_large
 from django_ojs.payloads.reference import Reference, is_reference
 from django_ojs.payloads.schemes import s3
 from django_ojs.spec import json
-from django_ojs.spec.errors import InvalidPayload, PayloadRefused
+from django_ojs.spec.errors import InvalidPayload, PayloadRejected
 
 
 def is_needed(args: Sequence[Any], kinds: ParameterKinds) -> bool:
@@ -136,7 +136,7 @@ def _parsed(data: bytes, field: str) -> Any:
     try:
         return json.loads(data, path=field, exact_integers=settings().exact_integers)
     except InvalidPayload as error:
-        raise PayloadRefused(
+        raise PayloadRejected(
             f"the payload of {field} is not a JSON value: {error}",
             hint="A parameter annotated ojs.PayloadFile or ojs.PayloadStream takes any bytes.",
         ) from None

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from django_ojs.conf import settings
-from django_ojs.spec.errors import PayloadRefused
+from django_ojs.spec.errors import PayloadRejected
 
 #: Seconds without a response after which a request fails.
 CONNECT_TIMEOUT: Final = 5
@@ -17,7 +17,7 @@ READ_TIMEOUT: Final = 20
 def client() -> Any:
     """Return a client for the service of OJS['PAYLOAD_S3'], which threads may share.
 
-    Raises PayloadRefused where boto3 is not installed.
+    Raises PayloadRejected where boto3 is not installed.
     """
     return client_for(settings().payload_s3)
 
@@ -28,7 +28,7 @@ def client_for(options: tuple[tuple[str, str], ...]) -> Any:
     try:
         boto3, botocore = import_module("boto3"), import_module("botocore.config")
     except ImportError:
-        raise PayloadRefused("s3:// needs boto3: install django-ojs[payloads]") from None
+        raise PayloadRejected("s3:// needs boto3: install django-ojs[payloads]") from None
     config = botocore.Config(
         connect_timeout=CONNECT_TIMEOUT,
         read_timeout=READ_TIMEOUT,

@@ -8,7 +8,7 @@ import socket
 from collections.abc import Sequence
 
 from django_ojs.spec.addresses import may_connect
-from django_ojs.spec.errors import PayloadRefused, PayloadUnavailable
+from django_ojs.spec.errors import PayloadRejected, PayloadUnavailable
 from django_ojs.spec.payload_config import Network
 
 
@@ -21,7 +21,7 @@ def addresses_of(
 ) -> list[str]:
     """Resolve a name, and return its addresses if a job may connect to all of them.
 
-    `allowed` are networks that need not be public, from `setting`. Raises PayloadRefused, or
+    `allowed` are networks that need not be public, from `setting`. Raises PayloadRejected, or
     PayloadUnavailable when the name has no address.
     """
     try:
@@ -31,7 +31,7 @@ def addresses_of(
     addresses = list(dict.fromkeys(str(entry[4][0]) for entry in found))
     for text in addresses:
         if not may_connect(text, allowed):
-            raise PayloadRefused(
+            raise PayloadRejected(
                 f"the host of {field} has an address that is not public; "
                 f"OJS['{setting}'] does not name it"
             )

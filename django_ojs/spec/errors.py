@@ -249,10 +249,10 @@ class ChecksumMismatch(OJSError):
     ojs_retryable = False
 
 
-class PayloadRefused(OJSError):
+class PayloadRejected(OJSError):
     """A payload reference names a location that is not allowed, or cannot be read."""
 
-    code, ojs_retryable = "PAYLOAD_REFUSED", False
+    code, ojs_retryable = "PAYLOAD_REJECTED", False
 
 
 class PayloadUnavailable(OJSError):

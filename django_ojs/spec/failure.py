@@ -64,7 +64,7 @@ class Retry(HandlerResponse):
 
 
 class RateLimitExceeded(HandlerResponse):
-    """Pause the limit key of the job, because the service that it calls refuses more calls.
+    """Pause the limit key of the job, because the service that it calls rejects more calls.
 
     No job of the key starts before that is over, at most a day later, and this one spends no
     attempt. `retry_after` is a timedelta, a number of seconds, "PT5M" or "5m", a datetime, or the
@@ -255,7 +255,7 @@ def _until(value: timedelta | datetime | str | float | None) -> datetime:
 
 
 def _retry_after(text: str) -> datetime | timedelta | None:
-    # A service may send anything. An error here would hide that it refuses calls.
+    # A service may send anything. An error here would hide that it rejects calls.
     if text.isdecimal() and text.isascii():
         return timedelta(seconds=int(text[:9]))
     with suppress(InvalidRequest):

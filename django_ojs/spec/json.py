@@ -4,7 +4,7 @@ See json-format §2.3, §3.3 and §13, and RFC 8259. No other module uses the js
 library.
 
 `measure` is the fast check; it returns an upper bound of the size of the text. `explain` is slow,
-runs after `measure` refused, and names the path and the rule: `check` is both. They stop at
+runs after `measure` rejected, and names the path and the rule: `check` is both. They stop at
 MAX_DEPTH, so that no input reaches the interpreter's recursion limit.
 """
 
@@ -71,7 +71,7 @@ MOST_GROWTH: Final = 26
 _LONGEST: Final = 20
 
 
-class Refused(Exception):
+class Rejected(Exception):
     """Raised by `measure`, without a reason; `explain` returns the reason."""
 
 
@@ -96,19 +96,19 @@ def check(
     """
     try:
         return measure(value, exact_integers=exact_integers)
-    except Refused:
+    except Rejected:
         found = explain(value, place, exact_integers=exact_integers)
         message = found or f"{place} cannot be stored as JSON"
         raise error(message, details={"field": place} if place else None) from None
 
 
 def measure(value: object, *, exact_integers: bool = False, depth: int = MAX_DEPTH) -> int:
-    """Return an upper bound of the UTF-8 bytes of `value` as compact JSON. Raises Refused."""
+    """Return an upper bound of the UTF-8 bytes of `value` as compact JSON. Raises Rejected."""
     largest = MAX_EXACT_INTEGER if exact_integers else MAX_INTEGER
     try:
         return _bound((value,), depth, largest)
     except UnicodeEncodeError:
-        raise Refused from None
+        raise Rejected from None
 
 
 def _bound(values: Iterable[object], levels: int, largest: int) -> int:
@@ -119,40 +119,40 @@ def _bound(values: Iterable[object], levels: int, largest: int) -> int:
             total += _text(value)  # type: ignore[arg-type]  # narrowed by identity, which mypy does not follow
         elif kind is int:
             if not -largest <= value <= largest:  # type: ignore[operator]  # as above
-                raise Refused
+                raise Rejected
             total += _NUMBER
         elif value is None or kind is bool:
             total += _WORD
         elif isinstance(value, list | tuple):
             if levels <= 0:
-                raise Refused
+                raise Rejected
             total += _BRACKETS + _bound(value, levels - 1, largest)
         elif isinstance(value, dict):
             if levels <= 0:
-                raise Refused
+                raise Rejected
             total += _BRACKETS + _bound(value.values(), levels - 1, largest)
             for name in value:
                 if not isinstance(name, str) or len(name) > MAX_NAME:
-                    raise Refused
+                    raise Rejected
                 total += _text(name)
         elif isinstance(value, float):
             if value - value != 0.0:  # NaN and both infinities
-                raise Refused
+                raise Rejected
             total += _NUMBER
         elif isinstance(value, str):  # StrEnum, SafeString
             total += _text(value)
         elif isinstance(value, int):  # IntEnum
             if not -largest <= value <= largest:
-                raise Refused
+                raise Rejected
             total += _NUMBER
         else:
-            raise Refused
+            raise Rejected
     return total
 
 
 def _text(text: str) -> int:
     if "\0" in text:
-        raise Refused
+        raise Rejected
     if text.isascii():
         return _STRING * len(text) + _QUOTES
     text.encode()  # UnicodeEncodeError for a lone surrogate
@@ -306,7 +306,7 @@ def dumps(value: Any) -> str:
 def dumps_lists(lists: Sequence[list[Any]], *, exact_integers: bool) -> tuple[str, list[int]]:
     """Return lists as the compact JSON of one array, and the bytes of each, after `check` of each.
 
-    Raises InvalidPayload for the first value that `check` or `dumps` refuses, as `dumps` does.
+    Raises InvalidPayload for the first value that `check` or `dumps` rejects, as `dumps` does.
     """
     # One call of the encoder for all; what its text shows to be harmless needs no other check.
     try:
@@ -317,7 +317,7 @@ def dumps_lists(lists: Sequence[list[Any]], *, exact_integers: bool) -> tuple[st
     if not (is_flat and text.isascii() and "\\u0000" not in text and not has_long_integer(text)):
         try:
             measure(lists, exact_integers=exact_integers, depth=MAX_DEPTH + 1)
-        except Refused:
+        except Rejected:
             raise InvalidPayload(_("a value cannot be stored as JSON")) from None
     # Where no list contains what separates two of them, there is one part for each.
     parts = text[2:-2].split("],[")
@@ -382,7 +382,7 @@ def loads(
         return value  # type: ignore[no-any-return]  # json.loads returns Any
     try:
         measure(value, exact_integers=exact_integers, depth=max_depth)
-    except Refused:
+    except Rejected:
         found = explain(value, path, exact_integers=exact_integers, depth=max_depth)
         raise InvalidPayload(found or _("the document cannot be stored")) from None
     return value  # type: ignore[no-any-return]  # as above
@@ -436,7 +436,7 @@ def has_long_integer(text: str) -> bool:
     """Whether a text may have an integer beyond the safe range: one of at least 16 digits."""
     if len(text) < len(_LONG_INTEGER):
         return False
-    # `measure` refuses a lone surrogate; here it only is not a digit.
+    # `measure` rejects a lone surrogate; here it only is not a digit.
     return _LONG_INTEGER in text.encode(errors="replace").translate(_ALIKE)
 
 

@@ -7,7 +7,7 @@ from typing import Any, Final
 from django_ojs.spec import json
 from django_ojs.storage import database
 
-_TIMES: Final = ("created_at", "expires_at", "revoked_at", "last_used_at", "refused_at", "now")
+_TIMES: Final = ("created_at", "expires_at", "revoked_at", "last_used_at", "rejected_at", "now")
 
 
 @dataclass(kw_only=True, slots=True)
@@ -28,7 +28,7 @@ class StoredKey:
     expires_at: datetime | None
     revoked_at: datetime | None
     last_used_at: datetime | None
-    refused_at: datetime | None
+    rejected_at: datetime | None
     now: datetime
 
 

@@ -360,7 +360,7 @@ def unavailable_reason(error: Exception) -> str:
     return f"{name}: {found['fatal'] or found[0]}" if found else name
 
 
-#: FATAL is what PostgreSQL sends when it refuses or ends a connection.
+#: FATAL is what PostgreSQL sends when it rejects or ends a connection.
 _REASONS: Final = re.compile(
     r"FATAL:\s+(?P<fatal>[^\n]+)|connection refused|connection timeout expired|"
     r"could not translate host name|failed to resolve host|unable to open database file|"

@@ -129,7 +129,7 @@ class _Round:
     #: The next job is one that would be dropped, and is too large to be dropped with the others.
     is_cut: bool = False
     busy: set[str] = field(default_factory=set)
-    #: The limit that the first refused job of each key met.
+    #: The limit that the first rejected job of each key met.
     exceeded: dict[str, tuple[str, int | None, int | None]] = field(default_factory=dict)
     #: Before the chosen jobs start.
     uses: dict[str, KeyUse] = field(default_factory=dict)
@@ -141,10 +141,10 @@ class _Round:
     rescheduled_until: dict[str, int] = field(default_factory=dict)
 
     @property
-    def has_refused(self) -> bool:
+    def has_rejected(self) -> bool:
         return bool(self.exceeded)
 
-    def refuse(self, job: Candidate, policy: Mapping[str, Any], use: KeyUse) -> None:
+    def reject(self, job: Candidate, policy: Mapping[str, Any], use: KeyUse) -> None:
         """Note what becomes of a job that its key does not let start."""
         assert job.key is not None
         self.exceeded.setdefault(job.key, use.exceeded())
@@ -203,7 +203,7 @@ def claim(
         dropped_size = found.dropped_size
         busy |= found.busy
         _set_aside(found, effects)
-        if len(found.chosen) >= limit or not (found.has_refused or found.busy):
+        if len(found.chosen) >= limit or not (found.has_rejected or found.busy):
             break
         if found.is_cut or len(effects.dropped) + len(effects.rescheduled) >= HELD_AT_ONCE:
             is_cut = True
@@ -265,7 +265,7 @@ def _choose(
                     found.is_cut = found.dropped_size + job.size > most_dropped
                     if found.is_cut:
                         break
-                found.refuse(job, policy, use)
+                found.reject(job, policy, use)
                 continue
         size += job.size
         if size > max_bytes and not (at_least_one and not found.chosen):
@@ -278,8 +278,8 @@ def _choose(
 
 
 def _set_aside(found: _Round, effects: Effects) -> None:
-    """Hold, reschedule or drop the jobs that were refused, and add that to the effects."""
-    if not found.has_refused:
+    """Hold, reschedule or drop the jobs that were rejected, and add that to the effects."""
+    if not found.has_rejected:
         return
     if found.held:
         Job.primary.filter(OneOf("pk", found.held)).update(limit_hold=Hold.HELD)

@@ -23,7 +23,7 @@ KEYS_AT_ONCE: Final = 100
 OPENED_AT_ONCE: Final = 10
 
 #: Jobs of a key may have different policies. Where the best held jobs may not start, so many of the
-#: best are searched for one with another policy, and policies of up to so many are refused.
+#: best are searched for one with another policy, and policies of up to so many are rejected.
 BEHIND: Final = 1000
 POLICIES: Final = 10
 
@@ -68,31 +68,31 @@ def open_due() -> tuple[int, list[Crossing]]:
     queues: set[str] = set()
     room_at: dict[str, int] = {}
     again: list[str] = []
-    # Keys of which no held job was refused. Another transaction has locked those that stay held.
+    # Keys of which no held job was rejected. Another transaction has locked those that stay held.
     unsettled = set(keys)
     held: dict[tuple[str, str], list[tuple[UUID, str | None]]] = {}
     for key, queue, job_id, policy in dialect.held_jobs(connection, keys, OPENED_AT_ONCE):
         held.setdefault((key, queue), []).append((job_id, policy))
     for (key, queue), jobs in held.items():
-        may_start, refused = _split(key, jobs, uses[key], room_at)
+        may_start, rejected = _split(key, jobs, uses[key], room_at)
         page = jobs
-        while not may_start and len(page) == OPENED_AT_ONCE and len(refused) < POLICIES:
+        while not may_start and len(page) == OPENED_AT_ONCE and len(rejected) < POLICIES:
             page = dialect.held_behind(
                 connection,
                 key=key,
                 queue=queue,
-                policies=refused,
+                policies=rejected,
                 behind=BEHIND,
                 limit=OPENED_AT_ONCE,
             )
             may_start, others = _split(key, page, uses[key], room_at)
-            refused |= others
+            rejected |= others
         if may_start:
             opened += may_start
             queues.add(queue)
         if len(may_start) == OPENED_AT_ONCE:
             again.append(key)
-        if refused or len(may_start) == OPENED_AT_ONCE:
+        if rejected or len(may_start) == OPENED_AT_ONCE:
             unsettled.discard(key)
     if opened:
         Job.primary.filter(OneOf("pk", opened)).update(limit_hold=Hold.OPEN)
@@ -121,16 +121,16 @@ def _split(
 ) -> tuple[list[UUID], set[str]]:
     """Return those of held jobs that may start together, and the policies of the others."""
     may_start: list[UUID] = []
-    refused: set[str] = set()
+    rejected: set[str] = set()
     for job_id, policy in jobs:
         use = use.under(parsed(policy))
         if use.room:
             may_start.append(job_id)
             use = use.after_start()
         else:
-            refused.add(policy or "")
+            rejected.add(policy or "")
             note_room(room_at, key, use)
-    return may_start, refused
+    return may_start, rejected
 
 
 def _ease(keys: Iterable[str], uses: Mapping[str, KeyUse]) -> list[Crossing]:

@@ -271,14 +271,14 @@ def in_each(
     if not others:
         return operation()
     results: list[T] = []
-    refused: list[Exception] = []
+    rejected: list[Exception] = []
     failed: dict[str, Error] = {}
     for alias in (first, *others):
         try:
             with database.using(alias):
                 results.append(operation())
         except needless as error:
-            refused.append(error)
+            rejected.append(error)
         except Error as error:
             leave(alias, error)
             if alias == first:
@@ -293,5 +293,5 @@ def in_each(
         ) from next(iter(failed.values()))
     if not results:
         # That one has none says less than what another one says of it.
-        raise min(refused, key=lambda error: isinstance(error, NotFound))
+        raise min(rejected, key=lambda error: isinstance(error, NotFound))
     return reduce(add, results)

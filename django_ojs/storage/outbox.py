@@ -181,10 +181,10 @@ def sent(keys: Collection[int], using: str) -> int:
     )  # fmt: skip
 
 
-def refused(key: int, using: str, *, code: str, message: str) -> int:
-    """Mark a row as refused for good, with the reason."""
+def rejected(key: int, using: str, *, code: str, message: str) -> int:
+    """Mark a row as rejected for good, with the reason."""
     return _mark(
-        [key], using, state=Delivery.REFUSED, attempts=F("attempts") + 1, next_try_at=None,
+        [key], using, state=Delivery.REJECTED, attempts=F("attempts") + 1, next_try_at=None,
         error_code=clean(code, 64), error_message=clean(message, 1000),
     )  # fmt: skip
 
@@ -211,8 +211,8 @@ def _mark(keys: Collection[int], using: str, **values: object) -> int:
 
 
 def requeue(keys: Collection[int], using: str) -> int:
-    """Make refused rows pending, after all others. Return how many there were."""
-    rows = entries(using).filter(pk__in=list(keys), state=Delivery.REFUSED)
+    """Make rejected rows pending, after all others. Return how many there were."""
+    rows = entries(using).filter(pk__in=list(keys), state=Delivery.REJECTED)
     return database.retried(
         lambda: rows.update(state=Delivery.PENDING, position=None, next_try_at=None, holds_back=""),
         using,
@@ -231,21 +231,21 @@ def pending(job_ids: Collection[UUID]) -> set[UUID]:
     return set(rows.values_list("job_id", flat=True))
 
 
-def old_condition(*, keep_sent: timedelta, keep_refused: timedelta) -> str:
+def old_condition(*, keep_sent: timedelta, keep_rejected: timedelta) -> str:
     """Whether `prune` may find any in the jobs' own database, in SQL."""
     sent = f"state = '{Delivery.SENT.value}'"
-    refused = f"state = '{Delivery.REFUSED.value}'"
+    rejected = f"state = '{Delivery.REJECTED.value}'"
     sent = raw_queries.is_older(OutboxEntry, "sent_at", sent, keep_sent)
-    refused = raw_queries.is_older(OutboxEntry, "created_at", refused, keep_refused)
-    return f"({sent} OR {refused})"
+    rejected = raw_queries.is_older(OutboxEntry, "created_at", rejected, keep_rejected)
+    return f"({sent} OR {rejected})"
 
 
-def prune(using: str, *, keep_sent: timedelta, keep_refused: timedelta, limit: int) -> int:
-    """Delete sent and refused rows after their retention times, oldest first. Return how many."""
+def prune(using: str, *, keep_sent: timedelta, keep_rejected: timedelta, limit: int) -> int:
+    """Delete sent and rejected rows after their retention times, oldest first. Return how many."""
     count = 0
     for old, order in (
         (Q(state=Delivery.SENT, sent_at__lt=Now() - keep_sent), "sent_at"),
-        (Q(state=Delivery.REFUSED, created_at__lt=Now() - keep_refused), "created_at"),
+        (Q(state=Delivery.REJECTED, created_at__lt=Now() - keep_rejected), "created_at"),
     ):
         keys = list(entries(using).filter(old).order_by(order).values_list("pk", flat=True)[:limit])
         if keys:

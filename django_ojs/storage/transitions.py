@@ -223,10 +223,10 @@ def apply_one(
     claim).
     """
     if not apply(trigger, target, Job.primary.filter(pk=job_id), claim=claim, **values):
-        refuse(trigger, target, get(job_id), claim)
+        reject(trigger, target, get(job_id), claim)
 
 
-def refuse(trigger: Trigger, target: State, job: Job, claim: Claim = ANY_CLAIM) -> NoReturn:
+def reject(trigger: Trigger, target: State, job: Job, claim: Claim = ANY_CLAIM) -> NoReturn:
     """Raise the error that says why the job could not make the transition."""
     expected = sources(trigger, target)
     details = {

@@ -166,7 +166,7 @@ class _MariaDB:
 
     def set(self, moment: datetime) -> None:
         with self._link.cursor() as cursor:
-            # MySQL refuses a moment that it does not know; MariaDB takes the last that it knows.
+            # MySQL rejects a moment that it does not know; MariaDB takes the last that it knows.
             known = min(moment, _LAST_OF_32_BITS) if database.kind() == "mysql" else moment
             cursor.execute(f"SET timestamp = {known.timestamp():.6f}")
             cursor.execute("SELECT UTC_TIMESTAMP(6)")

@@ -16,7 +16,7 @@ from django_ojs.conf import settings
 from django_ojs.models import Webhook
 from django_ojs.operations.webhooks import subscriptions
 from django_ojs.spec import ids, json, webhooks
-from django_ojs.spec.errors import PayloadRefused, PayloadUnavailable
+from django_ojs.spec.errors import PayloadRejected, PayloadUnavailable
 from django_ojs.spec.events import SPECVERSION
 from django_ojs.spec.retry_after_reader import read_retry_after
 from django_ojs.spec.times import format_timestamp
@@ -67,7 +67,7 @@ def send(
     began = time.monotonic()
     try:
         return _post(webhook.url, headers, body, timeout, began)
-    except PayloadRefused as error:
+    except PayloadRejected as error:
         return SendingResult(reason=error.message, is_final=True, milliseconds=_since(began))
     except PayloadUnavailable as error:
         cause = error.details.get("cause")
@@ -98,7 +98,7 @@ def _post(
 
     values = settings()
     if not url.startswith("https://") and not values.webhook_http:
-        raise PayloadRefused("the URL is not https, and OJS['WEBHOOK_HTTP'] is not set")
+        raise PayloadRejected("the URL is not https, and OJS['WEBHOOK_HTTP'] is not set")
     response = https.post(
         url,
         headers,

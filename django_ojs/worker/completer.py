@@ -336,7 +336,7 @@ class Completer:
             if isinstance(item, StateChange):
                 self._store(item.write, runs)
             elif not self._store(partial(self._complete, [item]), runs):
-                self._store(partial(self._fail_refused, item), runs)
+                self._store(partial(self._fail_rejected, item), runs)
         except StatementStopped as stopped:
             self._defer(item, runs, stopped, paused)
             return []
@@ -404,8 +404,8 @@ class Completer:
         publish.send_all_after_commit(signals.job_completed, [run.job.id])
         self._workflows.add([run.job.workflow_id])
 
-    def _fail_refused(self, item: Completion) -> None:
-        failure = Failure(type="result_refused", message="The database rejected the result.")
+    def _fail_rejected(self, item: Completion) -> None:
+        failure = Failure(type="result_rejected", message="The database rejected the result.")
         job = fail.fail(item.run.job.id, failure, claim=item.run.claim)
         self._job_log.failed(item.run, failure, job, item.seconds, None)
 

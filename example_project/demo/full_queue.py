@@ -85,7 +85,7 @@ def _wait_for_events() -> list[str]:
     while True:
         stored = Event.objects.filter(queue=QUEUE, type__startswith=_EVENTS).order_by("id")
         events = [event.type.removeprefix(_EVENTS) for event in stored]
-        # The site records its refusals in the background.
+        # The site records its rejections in the background.
         if {*events} >= _EXPECTED or time.monotonic() > end:
             return events
         time.sleep(0.1)

@@ -1,4 +1,4 @@
-"""Settings of the open server. It refuses to run without DEBUG, which OJS_DEMO_DEBUG=1 turns on."""
+"""Settings of the open server. It does not run without DEBUG, which OJS_DEMO_DEBUG=1 turns on."""
 
 import os
 

@@ -200,10 +200,10 @@ def test_two_clicks_at_the_same_time_replace_a_key_once() -> None:
 
     pages = at_once([click, click])
     new = ApiKey.objects.exclude(pk=key.pk).get()
-    (refused,) = (each for each in pages if not KEY.search(each))
-    assert f"The key was replaced meanwhile, by {new.prefix}" in unescape(refused)
+    (rejected,) = (each for each in pages if not KEY.search(each))
+    assert f"The key was replaced meanwhile, by {new.prefix}" in unescape(rejected)
     # The form is there again, for an operator who has not seen the new key.
-    fields = dict(re.findall(r'name="(form_token|latest_known)" value="([^"]+)"', refused))
+    fields = dict(re.findall(r'name="(form_token|latest_known)" value="([^"]+)"', rejected))
     assert KEY.search(client.post(replace, {**fields, "grace": "48"}).content.decode())
 
 
@@ -257,8 +257,8 @@ def test_a_user_gives_away_no_scope_that_the_user_does_not_have() -> None:
     client = staff("add_apikey", "change_apikey", "operate_job")
     offered = client.get(ADD).context["adminform"].form.fields["scopes"].choices
     assert {value for value, _ in offered} == {"read", "producer", "operator"}
-    refused = client.post(ADD, FORM | {"scopes": ["producer", "admin"]})
-    assert "scopes" in refused.context["adminform"].form.errors
+    rejected = client.post(ADD, FORM | {"scopes": ["producer", "admin"]})
+    assert "scopes" in rejected.context["adminform"].form.errors
     assert ApiKey.objects.count() == 0
     assert KEY.search(client.post(ADD, FORM).content.decode())
     key = ApiKey.objects.get()

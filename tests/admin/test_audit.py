@@ -80,8 +80,8 @@ def test_three_ways_to_operate_are_on_one_page_with_what_changed() -> None:
         assert Client().post(f"{API}/queues/email/pause", **sent).status_code == 200
         assert Client().delete(f"{API}/jobs/{job.pk}", **sent).status_code == 200
         assert Client().get(f"{API}/jobs/{job.pk}", **sent).status_code == 200
-        refused = Client().delete(f"{API}/jobs/{ids.uuid7()}", **sent)
-        assert refused.status_code == 404
+        rejected = Client().delete(f"{API}/jobs/{ids.uuid7()}", **sent)
+        assert rejected.status_code == 404
     assert ojs("resume", "email").code == 0
     assert trail() == [
         ("user", "queue.configured", "email"),

@@ -190,8 +190,8 @@ def test_one_of_code_is_not_edited_and_not_removed() -> None:
     assert "/edit/" not in page
     assert "/action/remove/" not in page
     assert client.post(f"{LIST}in-code/edit/", FORM).status_code == 404
-    refused = client.post(f"{LIST}action/remove/", {"key": "in-code", "confirmed": "1"})
-    assert "declared in code" in said(refused)
+    rejected = client.post(f"{LIST}action/remove/", {"key": "in-code", "confirmed": "1"})
+    assert "declared in code" in said(rejected)
     assert CronJob.objects.get().expression == expression
 
 

@@ -199,7 +199,7 @@ def test_an_order_needs_its_permission(
 
 
 @pytest.mark.parametrize("search", ["", "colour:red", "%00", "state:nothing", "queue:A"])
-def test_an_order_that_means_everything_or_nothing_is_refused(search: str) -> None:
+def test_an_order_that_means_everything_or_nothing_is_rejected(search: str) -> None:
     push_many(2)
     client = root()
     response = client.post(f"{BULK}create/cancel/", {"q": search}, follow=True)

@@ -22,7 +22,7 @@ from tests.factories import push
 
 pytestmark = pytest.mark.django_db
 
-REFUSED = "Nothing is saved yet"
+REJECTED = "Nothing is saved yet"
 
 
 class Page:
@@ -62,7 +62,7 @@ def test_who_saves_second_sees_what_the_first_has_stored_and_saves_again() -> No
     stored = config()
     assert not second.save(max_depth="7", concurrency="2")
     assert config() == stored
-    assert REFUSED in second.text
+    assert REJECTED in second.text
     assert "Stored now: 500. You have changed it too." in second.text
     assert "Stored now: a.*, c." in second.text
     assert "Stored now: block: an enqueue waits" in second.text
@@ -193,7 +193,7 @@ def test_the_other_forms_do_the_same(
     assert first.save(**by_first), first.text
     assert stored() == then
     assert not second.save(**by_second)
-    assert REFUSED in second.text
+    assert REJECTED in second.text
     assert stored() == then
     assert second.save(), second.text
     assert stored() == at_last

@@ -101,8 +101,8 @@ def test_an_error_of_an_operation_is_shown_in_the_language_of_the_page() -> None
     removal = {"key": in_code.pk, "confirmed": "1"}
     visit("cronjob/action/remove/", removal, "im Code deklariert")
     register("drained", template={"options": {"queue": "draining"}})
-    refused = "hat keinen Job eingereiht (rejected). Queue draining läuft aus: Sie nimmt"
-    visit("cronjob/action/run/", {"key": "drained", "confirmed": "1"}, refused)
+    rejected = "hat keinen Job eingereiht (rejected). Queue draining läuft aus: Sie nimmt"
+    visit("cronjob/action/run/", {"key": "drained", "confirmed": "1"}, rejected)
 
     visit("webhook/add/", HOOK | {"url": "http://a.example"}, "url muss mit https:// beginnen.")
     visit("webhook/add/", HOOK | {"events": "nothing.here"}, "Kein Ereignis wird aufgezeichnet")
@@ -148,7 +148,7 @@ def test_a_command_says_it_in_the_language_of_the_site_and_to_programs_in_englis
 
     assert "id muss eine UUIDv7 in Kleinbuchstaben" in command("show", "none").err
     assert "id must be a UUIDv7 in lowercase" in command("show", "none", "--json").err
-    refused = command("cron", "run", "drained")
-    assert "Queue draining läuft aus: Sie nimmt keine Jobs an" in refused.err
+    rejected = command("cron", "run", "drained")
+    assert "Queue draining läuft aus: Sie nimmt keine Jobs an" in rejected.err
     error = command("cron", "run", "drained", "--json").json["cron_jobs"]["drained"]["error"]
     assert error.endswith("queue draining is draining: it accepts no jobs")

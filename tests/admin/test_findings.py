@@ -62,7 +62,7 @@ def doctor() -> str:
     return ojs("doctor", "--only", "queues,lost-workers").out
 
 
-def test_api_keys_that_expire_and_keys_that_are_refused_end_in_what_mends_them(
+def test_api_keys_that_expire_and_keys_that_are_rejected_end_in_what_mends_them(
     django_capture_on_commit_callbacks: Any,
 ) -> None:
     expiring, text = api_keys.create(name="<b>billing", scopes=["admin"], expires=30 * DAY)
@@ -185,7 +185,7 @@ class TestQueues:
 
     @pytest.mark.django_db(transaction=True)
     @pytest.mark.parametrize(
-        ("strategy", "said"), [("reject", "3 jobs refused"), ("drop_oldest", "3 jobs dropped")]
+        ("strategy", "said"), [("reject", "3 jobs rejected"), ("drop_oldest", "3 jobs dropped")]
     )
     def test_what_a_full_queue_did_is_counted_and_named_when_it_is_over(
         self, strategy: str, said: str

@@ -85,7 +85,7 @@ def outbox(text: str) -> list[str]:
         type=text,
         queue=text,
         destination=text[:32],
-        state="refused",
+        state="rejected",
         error_code=text[:64],
         error_message=text,
         envelope=json.dumps({"type": text, "args": [text, {text: text}]}),

@@ -67,8 +67,8 @@ def test_reasons_of_a_bulk_operation_are_english_where_stored() -> None:
     waiting = push(queue="mail")
     queues.configure("mail", {"backpressure": {"max_depth": 2}})
 
-    refused = ojs("retry", waiting.pk)
-    assert "Der Job ist available; für retry muss er discarded sein." in refused.err
+    rejected = ojs("retry", waiting.pk)
+    assert "Der Job ist available; für retry muss er discarded sein." in rejected.err
     assert "1: Queue mail ist voll\n" in ojs("retry", "queue:mail", "--yes").err
     operation = BulkOperation.primary.get()
     assert operation.reasons == {"queue mail is full": 1}

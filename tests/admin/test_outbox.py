@@ -30,11 +30,11 @@ def staff(*permissions: str, name: str = "ann") -> Client:
 
 
 @pytest.fixture
-def refused() -> OutboxEntry:
+def rejected() -> OutboxEntry:
     with override_settings(OJS={"OUTBOX": {"far": {"url": "http://127.0.0.1:9", "types": ["*"]}}}):
         ojs.enqueue("test.job", ["secret-argument"])
     OutboxEntry.objects.update(
-        state="refused", position=1, error_code="JOB_TYPE_NOT_ALLOWED", error_message="not here"
+        state="rejected", position=1, error_code="JOB_TYPE_NOT_ALLOWED", error_message="not here"
     )
     return OutboxEntry.objects.get()
 
@@ -48,75 +48,75 @@ def requeue(client: Client, entry: OutboxEntry) -> str:
     return client.post(LIST, form, follow=True).content.decode()
 
 
-def test_what_was_refused_is_shown_with_its_reason(refused: OutboxEntry) -> None:
+def test_what_was_rejected_is_shown_with_its_reason(rejected: OutboxEntry) -> None:
     client = staff("view_outboxentry")
-    listed = client.get(LIST, {"state": "refused"}).content.decode()
-    assert page_of(refused) not in client.get(LIST, {"state": "sent"}).content.decode()
+    listed = client.get(LIST, {"state": "rejected"}).content.decode()
+    assert page_of(rejected) not in client.get(LIST, {"state": "sent"}).content.decode()
     assert "JOB_TYPE_NOT_ALLOWED: not here" in listed
     assert "rejected: requeue or delete" in listed
-    assert "not here" in client.get(page_of(refused)).content.decode()
-    for query in ("far", str(refused.job_id), "x'"):
+    assert "not here" in client.get(page_of(rejected)).content.decode()
+    for query in ("far", str(rejected.job_id), "x'"):
         assert client.get(LIST, {"q": query}).status_code == 200
 
 
-def test_arguments_are_for_those_who_may_see_what_jobs_carry(refused: OutboxEntry) -> None:
+def test_arguments_are_for_those_who_may_see_what_jobs_carry(rejected: OutboxEntry) -> None:
     client = staff("view_outboxentry")
-    for url in (LIST, page_of(refused), f"{LIST}?q=test.job"):
+    for url in (LIST, page_of(rejected), f"{LIST}?q=test.job"):
         assert "secret-argument" not in client.get(url).content.decode()
     looks = staff("view_outboxentry", "view_job", name="looks")
-    assert "secret-argument" not in looks.get(page_of(refused)).content.decode()
+    assert "secret-argument" not in looks.get(page_of(rejected)).content.decode()
     sees = staff("view_outboxentry", "view_payload_job", name="sees")
-    shown = unescape(sees.get(page_of(refused)).content.decode())
+    shown = unescape(sees.get(page_of(rejected)).content.decode())
     assert '"args": [\n    "secret-argument"\n  ]' in shown  # With its lines and indents.
     with override_settings(OJS={"ADMIN_REDACT": ["args"]}):
-        page = sees.get(page_of(refused)).content.decode()
+        page = sees.get(page_of(rejected)).content.decode()
     assert "secret-argument" not in page
     assert "test.job" in page
 
 
-def test_a_refused_job_is_sent_again_by_those_who_may(refused: OutboxEntry) -> None:
-    said = requeue(staff("view_outboxentry", "requeue_outboxentry"), refused)
+def test_a_rejected_job_is_sent_again_by_those_who_may(rejected: OutboxEntry) -> None:
+    said = requeue(staff("view_outboxentry", "requeue_outboxentry"), rejected)
     assert "1 requeued." in said
-    refused.refresh_from_db()
-    assert (refused.state, refused.position, refused.next_try_at) == ("pending", None, None)
+    rejected.refresh_from_db()
+    assert (rejected.state, rejected.position, rejected.next_try_at) == ("pending", None, None)
 
 
-def test_a_job_that_is_not_refused_is_skipped(refused: OutboxEntry) -> None:
+def test_a_job_that_is_not_rejected_is_skipped(rejected: OutboxEntry) -> None:
     OutboxEntry.objects.update(state="sent")
-    said = requeue(staff("view_outboxentry", "requeue_outboxentry"), refused)
+    said = requeue(staff("view_outboxentry", "requeue_outboxentry"), rejected)
     assert "1 skipped: not rejected." in said
-    refused.refresh_from_db()
-    assert refused.state == "sent"
+    rejected.refresh_from_db()
+    assert rejected.state == "sent"
 
 
-def test_without_the_permission_there_is_no_such_action(refused: OutboxEntry) -> None:
-    requeue(staff("view_outboxentry"), refused)
-    refused.refresh_from_db()
-    assert refused.state == "refused"
+def test_without_the_permission_there_is_no_such_action(rejected: OutboxEntry) -> None:
+    requeue(staff("view_outboxentry"), rejected)
+    rejected.refresh_from_db()
+    assert rejected.state == "rejected"
 
 
-def test_nobody_writes_a_row_by_hand(refused: OutboxEntry) -> None:
+def test_nobody_writes_a_row_by_hand(rejected: OutboxEntry) -> None:
     client = staff("view_outboxentry", "requeue_outboxentry")
     assert client.get(f"{LIST}add/").status_code == 403
-    assert client.post(page_of(refused), {"state": "sent"}).status_code == 403
+    assert client.post(page_of(rejected), {"state": "sent"}).status_code == 403
 
 
 @pytest.mark.both
-def test_a_search_finds_an_id_a_type_or_a_queue_and_nothing_else(refused: OutboxEntry) -> None:
+def test_a_search_finds_an_id_a_type_or_a_queue_and_nothing_else(rejected: OutboxEntry) -> None:
     client = staff("view_outboxentry")
     for text, found in (
-        (str(refused.job_id), True),
-        (refused.job_id.hex, True),
-        (refused.type, True),
-        (refused.queue, True),
+        (str(rejected.job_id), True),
+        (rejected.job_id.hex, True),
+        (rejected.type, True),
+        (rejected.queue, True),
         ("test", False),
         ("01920000-0000-7000-8000-000000000000", False),
     ):
-        assert (page_of(refused) in client.get(LIST, {"q": text}).content.decode()) is found
+        assert (page_of(rejected) in client.get(LIST, {"q": text}).content.decode()) is found
 
 
 def test_the_list_counts_and_turns_to_the_newest_rows_alone(
-    refused: OutboxEntry, monkeypatch: pytest.MonkeyPatch
+    rejected: OutboxEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("django_ojs.admin.outbox.MAX_ROWS", 3)
     monkeypatch.setattr("django_ojs.admin.outbox.SCAN_LIMIT", 2)
@@ -129,11 +129,11 @@ def test_the_list_counts_and_turns_to_the_newest_rows_alone(
     assert client.get(LIST).context["cl"].result_count == 3
     assert "more.4" in client.get(LIST, {"q": "more.4"}).content.decode()
     assert client.get(LIST, {"q": "more.0"}).context["cl"].result_count == 0
-    OutboxEntry.objects.update(state="refused")
-    form = {"action": "requeue", "select_across": "1", "_selected_action": [refused.pk]}
+    OutboxEntry.objects.update(state="rejected")
+    form = {"action": "requeue", "select_across": "1", "_selected_action": [rejected.pk]}
     said = client.post(LIST, form, follow=True).content.decode()
     assert "3 requeued. There are more" in said
-    assert OutboxEntry.objects.filter(state="refused").count() == 3
+    assert OutboxEntry.objects.filter(state="rejected").count() == 3
 
 
 @pytest.mark.parametrize(
@@ -144,7 +144,7 @@ def test_the_list_counts_and_turns_to_the_newest_rows_alone(
     ],
 )
 def test_an_address_nobody_would_type_is_no_error_of_the_server_and_finds_nothing_hidden(
-    refused: OutboxEntry, query: str
+    rejected: OutboxEntry, query: str
 ) -> None:
     known = {"OUTBOX": {"far": {"url": "http://127.0.0.1:9"}}}
     with override_settings(OJS=known):
@@ -154,10 +154,10 @@ def test_an_address_nobody_would_type_is_no_error_of_the_server_and_finds_nothin
     )
 
 
-def test_destinations_to_filter_by_are_those_of_the_settings(refused: OutboxEntry) -> None:
+def test_destinations_to_filter_by_are_those_of_the_settings(rejected: OutboxEntry) -> None:
     client = staff("view_outboxentry")
     with override_settings(OJS={"OUTBOX": {"far": {"url": "http://127.0.0.1:9"}}}):
-        assert page_of(refused) in client.get(LIST, {"destination": "far"}).content.decode()
+        assert page_of(rejected) in client.get(LIST, {"destination": "far"}).content.decode()
         assert "destination=far" in client.get(LIST).content.decode()
 
 
@@ -169,11 +169,11 @@ class ReadsOnReplica:
 
 
 @pytest.mark.django_db(databases=["default", "other"])
-def test_no_page_reads_from_a_replica(refused: OutboxEntry) -> None:
+def test_no_page_reads_from_a_replica(rejected: OutboxEntry) -> None:
     api_keys.create(name="the key", scopes=[Scope.READ])
     client = Client()
     client.force_login(User.objects.create_superuser("root"))
     with override_settings(DATABASE_ROUTERS=[f"{__name__}.ReadsOnReplica"]):
         assert "test.job" in client.get(LIST).content.decode()
-        assert client.get(page_of(refused)).status_code == 200
+        assert client.get(page_of(rejected)).status_code == 200
         assert "the key" in client.get("/admin/django_ojs/apikey/").content.decode()

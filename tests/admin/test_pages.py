@@ -132,7 +132,7 @@ def test_a_queue_has_its_ready_scheduled_and_retrying_jobs_and_its_threshold() -
         *(("week", 9_000, "per hour"), ("<x>", 30, "per minute")),
     ],
 )
-def test_the_charts_of_a_queue_have_refusals_drops_and_changes_of_a_period(
+def test_the_charts_of_a_queue_have_rejections_drops_and_changes_of_a_period(
     period: str, ago: int, unit: str
 ) -> None:
     queues.pause("email")
@@ -140,7 +140,7 @@ def test_the_charts_of_a_queue_have_refusals_drops_and_changes_of_a_period(
     values = {"enqueued": 3, "completed": 5, "rejected": 7, "dropped": 11}
     Rollup.objects.create(minute=minute, queue="email", type="t", **values)
     page = root().get(f"{BASE}queue/email/change/", {"period": period}).content.decode()
-    assert "refused <b>7</b>" in page
+    assert "rejected <b>7</b>" in page
     assert "dropped <b>11</b>" in page
     assert f"<small>{unit}</small>" in page
     assert "paused, " in page

@@ -180,7 +180,7 @@ def test_an_action_needs_its_scope_and_the_sight_of_its_page(things: dict[str, s
             assert order(administrator, model, action, key) != 403
 
 
-def test_an_action_without_a_token_is_refused(things: dict[str, str]) -> None:
+def test_an_action_without_a_token_is_rejected(things: dict[str, str]) -> None:
     client = staff(*VIEW, "operate_job", csrf=True)
     address = reverse("admin:django_ojs_queue_action", args=["pause"])
     assert client.post(address, {"key": "alpha"}).status_code == 403

@@ -228,7 +228,7 @@ def test_the_form_of_the_bounds_says_what_is_in_force_and_what_waits() -> None:
     ],
     undo=True,
 )
-def test_a_wrong_bound_is_refused_with_what_was_typed(wrong: dict[str, str]) -> None:
+def test_a_wrong_bound_is_rejected_with_what_was_typed(wrong: dict[str, str]) -> None:
     known("alpha")
     response = root().post(f"{DO}configure/", {**CONFIGURE, **wrong})
     assert response.status_code == 200

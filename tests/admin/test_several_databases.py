@@ -229,6 +229,6 @@ def test_api_keys_are_at_home_whichever_database_is_selected() -> None:
     assert ApiKey.objects.using("default").count() == 2
     assert not ApiKey.objects.using("other").exists()
     # Such a finding is one of the home alone.
-    ApiKey.objects.using("default").update(revoked_at=Now(), refused_at=Now())
+    ApiKey.objects.using("default").update(revoked_at=Now(), rejected_at=Now())
     overview = text(root(), "overview/?database=*")
     assert overview.count(f"({key.prefix})") == 1, overview

@@ -70,7 +70,7 @@ def test_names_of_tenants_are_for_those_who_see_metadata() -> None:
     shown = text(reader)
     assert ">acme<" in shown
     assert '<span class="ojs-muted">tenant_id</span> acme' in shown, "in the event too"
-    finding = shown.partition("</a> were at their bounds</b> in the last hour; 1 job refused.")[2]
+    finding = shown.partition("</a> were at their bounds</b> in the last hour; 1 job rejected.")[2]
     assert ">Waiting jobs</a> </li>" in finding[:150]
     with redirect_stdout(StringIO()) as said, suppress(SystemExit):
         call_command("ojs", "doctor")

@@ -53,7 +53,7 @@ ATTRIBUTES = frozenset(
 #: The number of the argument, by the name of the function or method.
 SINKS = {
     **dict.fromkeys(("ValidationError", "Skipped", "Http404", "CommandError", "usage_error"), 0),
-    **dict.fromkeys(("ArgumentTypeError", "_Invalid", "_Refused", "TableColumn"), 0),
+    **dict.fromkeys(("ArgumentTypeError", "_Invalid", "_Rejected", "TableColumn"), 0),
     **dict.fromkeys(("line", "note", "query", "of_primary"), 0),
     **dict.fromkeys(("success", "warning", "message_user", "ask"), 1),
     "render": 2,

@@ -82,7 +82,8 @@ RETIRED_NAMES = {
     "told": "published, logged",
 }
 
-#: Expressions that name no process, component or technical effect, and what to write.
+#: Expressions that name no process, component or technical effect, or are a second word for one
+#: meaning, and what to write.
 RETIRED_PHRASES = {
     r"whoever|whomever": "the client, the caller, the operator",
     r"somebody|nobody|anybody|everybody": "the component: a worker, a client, an operator",
@@ -92,6 +93,8 @@ RETIRED_PHRASES = {
     r"interpreter's lock": "GIL",
     r"by its own word": "as it reports",
     r"the house": "the package",
+    # The operating system says "connection refused".
+    r"(?<!connection )(?:refuse[sd]?|refusing|refusals?)": "reject",
 }
 
 #: Lines with a value that clients receive.

@@ -30,7 +30,7 @@ def incident() -> list[str]:
     """Create something of each kind, and return the addresses of all pages."""
     policy = hourly(1, on_exhaustion="dead_letter")
     dead = active(queue="email", type="email.send", retry=policy)
-    fail.fail(dead.id, Failure(type="smtp.Refused", message="550", backtrace=("a.py:1",)))
+    fail.fail(dead.id, Failure(type="smtp.Rejected", message="550", backtrace=("a.py:1",)))
     queues.configure("email", {"backpressure": {"max_depth": 4}})
     push_many(4, queue="email")
     for state in ("scheduled", "retryable", "completed", "cancelled"):

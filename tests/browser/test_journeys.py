@@ -118,7 +118,7 @@ def test_the_cause_of_a_red_queue_is_found_with_one_click(page: Any) -> None:
     follow(page, page.get_by_role("link", name="email", exact=True).first)
     problems = page.get_by_role("list", name="Problems")
     shows(problems, "Queue email is full")
-    shows(problems, "1 job refused")
+    shows(problems, "1 job rejected")
     shows(problems, "100\u202f% of the runs of email.send failed")
     counts(problems.get_by_role("link", name="Its failed jobs"), 1)
     counts(problems.get_by_role("link", name="Configure…"), 1)

@@ -94,7 +94,7 @@ def test_jobs_can_be_enqueued_side_by_side() -> None:
     assert [job.args for job in jobs] == [[n] for n in range(10)]
 
 
-def test_the_plain_functions_refuse_to_block_an_event_loop() -> None:
+def test_the_plain_functions_reject_to_block_an_event_loop() -> None:
     async def enqueue() -> None:
         ojs.enqueue("test.blocking")
 

@@ -50,7 +50,7 @@ VALUES = ("hunter2", "4711", "19.99", "7d444840", "2031-05-06")
 
 
 @contextmanager
-def refused(error: type[OJSError], says: str) -> Iterator[list[OJSError]]:
+def rejected(error: type[OJSError], says: str) -> Iterator[list[OJSError]]:
     """Expect this very error in a transaction that goes on, with no job stored and no leak."""
     found: list[OJSError] = []
     with transaction.atomic():
@@ -68,15 +68,15 @@ def refused(error: type[OJSError], says: str) -> Iterator[list[OJSError]]:
 
 
 @together("bad", [*ARGS, *OPTIONS, TOO_LARGE], ids=lambda bad: bad.name, undo=True)
-def test_what_no_job_may_have_is_refused_where_it_is_enqueued(bad: Bad) -> None:
+def test_what_no_job_may_have_is_rejected_where_it_is_enqueued(bad: Bad) -> None:
     for name, way in WAYS.items():
-        with case(name), refused(bad.error, bad.says):
+        with case(name), rejected(bad.error, bad.says):
             way(bad.args, bad.options)
 
 
 @together("bad", ARGS, ids=lambda bad: bad.name, undo=True)
 def test_a_step_of_a_workflow_may_not_have_it_either(bad: Bad) -> None:
-    with refused(bad.error, "steps[1]") as found:
+    with rejected(bad.error, "steps[1]") as found:
         ojs.chain(ojs.request("test.good"), ojs.request("test.bad", bad.args)).enqueue()
     assert bad.says in found[0].message
 
@@ -85,7 +85,7 @@ def test_a_step_of_a_workflow_may_not_have_it_either(bad: Bad) -> None:
 def test_args_are_a_list(bad: Bad) -> None:
     for name, way in WAYS.items():
         if "handler" not in name:
-            with case(name), refused(bad.error, bad.says):
+            with case(name), rejected(bad.error, bad.says):
                 way(bad.args, bad.options)
 
 
@@ -115,26 +115,26 @@ def test_a_type_follows_the_naming_rule(type_: Any, says: str) -> None:
     undo=True,
 )
 def test_a_batch_holds_requests_only(item: Any, where: int) -> None:
-    with refused(InvalidRequest, "requests[1] must be made by ojs.request()") as found:
+    with rejected(InvalidRequest, "requests[1] must be made by ojs.request()") as found:
         ojs.enqueue_batch([ojs.request("test.good"), item, ojs.request("test.good")])
     assert found[0].details == {"index": where}
 
 
 @pytest.mark.parametrize("requests", [[], (), iter(()), None, 4711])
 def test_a_batch_holds_something(requests: Any) -> None:
-    with refused(InvalidRequest, "requests must be a list of at least one request"):
+    with rejected(InvalidRequest, "requests must be a list of at least one request"):
         ojs.enqueue_batch(requests)
 
 
 def test_a_request_that_was_put_together_by_hand_is_checked_too() -> None:
     odd: Any = {"queue": "hunter2"}
-    with refused(InvalidRequest, "options must be"):
+    with rejected(InvalidRequest, "options must be"):
         ojs.enqueue_batch([ojs.Request(type="test.bad", args=[], options=odd)])
 
 
 @together(
     "bad",
-    # What is no option is refused before there is a batch.
+    # What is no option is rejected before there is a batch.
     [ARGS[0], *(bad for bad in OPTIONS if "color" not in bad.options)],
     ids=lambda bad: bad.name,
     undo=True,
@@ -144,7 +144,7 @@ def test_the_error_of_a_batch_says_which_job_it_is_about(bad: Bad) -> None:
         requests = [ojs.request("test.good") for _ in range(3)]
         requests[index] = ojs.request("test.bad", bad.args, **bad.options)
         with case(f"index {index}"):
-            with refused(bad.error, bad.says) as found:
+            with rejected(bad.error, bad.says) as found:
                 ojs.enqueue_batch(requests)
             assert found[0].details["index"] == index
 
@@ -171,7 +171,7 @@ DESCRIBE: Any = describe
     undo=True,
 )
 def test_arguments_fit_the_handler(enqueue: Callable[[], object], says: str) -> None:
-    with refused(InvalidArgs, "The arguments do not fit testapp.") as found:
+    with rejected(InvalidArgs, "The arguments do not fit testapp.") as found:
         enqueue()
     assert says in str(found[0])
     assert found[0].details == {"field": "args"}
@@ -192,7 +192,7 @@ LOOKS: list[Callable[[Any], object]] = [
 @together("job_id", IDS, undo=True)
 def test_an_id_is_a_uuid_of_version_7(job_id: object) -> None:
     for look in LOOKS:
-        with case(repr(look)), refused(InvalidRequest, "id must be a UUIDv7"):
+        with case(repr(look)), rejected(InvalidRequest, "id must be a UUIDv7"):
             look(job_id)
 
 

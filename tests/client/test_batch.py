@@ -82,7 +82,7 @@ def test_requests_may_come_from_a_generator_and_be_used_again() -> None:
 
 
 @pytest.mark.parametrize("index", [0, 1, 2])
-def test_a_taken_id_refuses_all_and_leaves_the_transaction_usable(index: int) -> None:
+def test_a_taken_id_rejects_all_and_leaves_the_transaction_usable(index: int) -> None:
     taken = ids.uuid7()
     ojs.enqueue("test.first", id=taken)
     requests = [ojs.request("test.more", [n]) for n in range(3)]
@@ -104,7 +104,7 @@ def test_a_batch_of_one_reports_its_index_too() -> None:
     assert caught.value.details["index"] == 0
 
 
-def test_the_same_id_twice_in_a_batch_refuses_the_second() -> None:
+def test_the_same_id_twice_in_a_batch_rejects_the_second() -> None:
     twin = ids.uuid7()
     with pytest.raises(DuplicateJob) as caught:
         ojs.enqueue_batch(
@@ -175,7 +175,7 @@ def test_jobs_that_differ_in_their_arguments_only_are_stored_as_each_alone(
     assert len({job.enqueued_at for job in times}) == len(jobs)
 
 
-def test_arguments_and_options_that_no_job_may_have_are_refused_among_others_as_alone() -> None:
+def test_arguments_and_options_that_no_job_may_have_are_rejected_among_others_as_alone() -> None:
     cycle: list[Any] = []
     cycle.append(cycle)
     deep: list[Any] = []

@@ -150,7 +150,7 @@ def test_a_batch_does_one_thing(handler: Any) -> None:
         ({"on_full": "block", "block_timeout": float("nan")}, "block_timeout"),
     ],
 )
-def test_a_bad_value_is_refused_where_it_is_given(options: Any, field: str) -> None:
+def test_a_bad_value_is_rejected_where_it_is_given(options: Any, field: str) -> None:
     for give in (
         lambda: ojs.enqueue("a", **options),
         lambda: ojs.enqueue_batch([ojs.request("a", **options)]),

@@ -193,7 +193,7 @@ def test_a_pending_job_waits_until_it_is_activated() -> None:
     assert ojs.activate(job.pk).state == State.AVAILABLE
 
 
-def test_the_caller_s_id_is_the_job_s_and_a_second_use_is_refused() -> None:
+def test_the_caller_s_id_is_the_job_s_and_a_second_use_is_rejected() -> None:
     first, second = ids.uuid7(), ids.uuid7()
     assert enqueue(id=first).pk == first
     assert enqueue(id=str(second)).pk == second

@@ -132,7 +132,7 @@ def test_the_returned_job_shares_nothing_with_the_caller_s_objects() -> None:
     assert (job.args, job.meta, job.tags) == ([{"lines": [1]}], {"a": {"b": 1}}, ["a"])
 
 
-# A character of its own for each rule that JSON text has; NUL and surrogates are refused.
+# A character of its own for each rule that JSON text has; NUL and surrogates are rejected.
 text = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=20)
 scalars = (
     st.none()

@@ -122,7 +122,7 @@ def test_a_bounded_queue_is_not_counted_below_its_threshold(short: list[bool]) -
     ids=lambda value: ascii(value)[:30],
     undo=True,
 )
-def test_an_argument_is_stored_or_refused_alike(value: Any, has_configs: bool) -> None:
+def test_an_argument_is_stored_or_rejected_alike(value: Any, has_configs: bool) -> None:
     if has_configs:
         queues.configure("other", {"default_timeout": 5})
     assert_same(value)
@@ -144,7 +144,7 @@ def test_an_argument_is_stored_or_refused_alike(value: Any, has_configs: bool) -
     ids=repr,
     undo=True,
 )
-def test_an_option_is_stored_or_refused_alike(options: dict[str, Any], has_configs: bool) -> None:
+def test_an_option_is_stored_or_rejected_alike(options: dict[str, Any], has_configs: bool) -> None:
     if has_configs:
         queues.configure("other", {"default_timeout": 5})
     assert_same(**options)

@@ -75,7 +75,7 @@ Task: Any = _model(
 @pytest.fixture
 def tables(db: None) -> None:
     """Create the tables for the transaction of the test."""
-    # Without the editor's own block, which SQLite refuses inside of a transaction.
+    # Without the editor's own block, which SQLite rejects inside of a transaction.
     editor: Any = connection.schema_editor()
     editor.deferred_sql = []
     with connection.cursor() as cursor:

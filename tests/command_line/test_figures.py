@@ -212,7 +212,7 @@ def test_a_database_that_cannot_be_used_is_named_with_its_reason(arguments: list
 
 
 @pytest.mark.parametrize("word", ["\udcff", "args.x:\udcff", "a\udc80b"])
-def test_an_argument_that_is_no_text_is_refused_before_anything_is_done(word: str) -> None:
+def test_an_argument_that_is_no_text_is_rejected_before_anything_is_done(word: str) -> None:
     # So Python hands over bytes that are no UTF-8, as `$'\xff'` of a shell. No driver takes them.
     push(queue="mail")
     for arguments in (

@@ -33,7 +33,7 @@ def failed(**values: object) -> str:
 @pytest.mark.both
 def test_dead_letters_are_shown_by_cause_and_a_group_is_retried() -> None:
     assert ojs("dead-letters").out == "There are no dead letters.\n"
-    for number, kind in ((3, "smtp Refused"), (2, "Boom"), (1, "O'Neill")):
+    for number, kind in ((3, "smtp Rejected"), (2, "Boom"), (1, "O'Neill")):
         for _ in range(number):
             policy = hourly(1, on_exhaustion="dead_letter")
             job = active(queue="mail", type="mail.send", retry=policy)
@@ -41,7 +41,7 @@ def test_dead_letters_are_shown_by_cause_and_a_group_is_retried() -> None:
     lines = ojs("dead-letters").out.splitlines()
     rows = [line.split()[:3] for line in lines[1:4]]
     assert rows == [
-        ["3", "smtp", "Refused"],
+        ["3", "smtp", "Rejected"],
         ["2", "Boom", "mail.send"],
         ["1", "O'Neill", "mail.send"],
     ]
@@ -196,9 +196,9 @@ def test_what_the_settings_hide_is_not_shown_and_not_searched() -> None:
         assert HIDDEN in run.out
         assert '"order": 7' in run.out
         assert ojs("show", job, "--args", "--json").json["args"] == [{"card": HIDDEN}, {"order": 7}]
-        refused = ojs("jobs", "args.card:4111111111111111")
-        assert refused.code == 2
-        assert "This site hides" in refused.err
+        rejected = ojs("jobs", "args.card:4111111111111111")
+        assert rejected.code == 2
+        assert "This site hides" in rejected.err
     with override_settings(OJS={"ADMIN_REDACT": ["*"]}):
         for more in ([], ["--json"]):
             run = ojs("show", job, "--args", *more)

@@ -80,7 +80,7 @@ def test_an_operator_finds_what_a_key_holds_back_pauses_it_and_lets_it_go() -> N
     # A pause that is over when it is shown has no end to name.
     assert "before ." not in run("limits", "pause", "free", "--for", "1ms").out
 
-    # The job that says that its service refuses calls waits for the end of the pause as well.
+    # The job that says that its service rejects calls waits for the end of the pause as well.
     until = format_timestamp(timezone.now() + timedelta(hours=2))
     running = Job.objects.filter(limit_key="carrier:7", state="active").first()
     assert running is not None

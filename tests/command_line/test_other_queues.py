@@ -179,7 +179,7 @@ def test_a_function_of_another_name_is_given_its_type(background_tasks: None) ->
     assert stored() == [("email.notify", [7], "email", "available")]
 
 
-def test_a_pair_without_a_type_is_refused(background_tasks: None) -> None:
+def test_a_pair_without_a_type_is_rejected(background_tasks: None) -> None:
     done = ojs("import-from", "django-background-tasks", "--type", "email.notify")
     assert "must be FUNCTION=TYPE" in done.err
 
@@ -189,7 +189,7 @@ def test_the_result_as_json(background_tasks: None) -> None:
     background_task(2, [], name="shop.unknown")
     shown = ojs("import-from", "django-background-tasks", "--json").json
     assert shown["written"] is False
-    assert shown["functions"][f"{HERE}.notify"] == {"types": {"email.notify": 1}, "refused": {}}
+    assert shown["functions"][f"{HERE}.notify"] == {"types": {"email.notify": 1}, "rejected": {}}
     assert list(shown["functions"]["shop.unknown"]["types"]) == []
 
 

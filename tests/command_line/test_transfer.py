@@ -132,7 +132,7 @@ def test_what_is_exported_can_be_imported(load: Any) -> None:
 def test_an_import_can_be_repeated(load: Any) -> None:
     first, second = envelope(), envelope()
     assert load([first]).out == (
-        "1 stored, 0 duplicate, 0 outbox, 0 dropped, 0 existing, 0 refused.\n"
+        "1 stored, 0 duplicate, 0 outbox, 0 dropped, 0 existing, 0 rejected.\n"
     )
     run = load([first, second, second], "--json")
     assert (run.code, run.json["stored"], run.json["existing"]) == (0, 1, 2)
@@ -141,7 +141,7 @@ def test_an_import_can_be_repeated(load: Any) -> None:
     assert jobs().count() == 2
 
 
-def test_a_line_that_is_refused_is_named_and_the_others_are_stored(load: Any) -> None:
+def test_a_line_that_is_rejected_is_named_and_the_others_are_stored(load: Any) -> None:
     run = load(
         [
             envelope(),
@@ -155,50 +155,52 @@ def test_a_line_that_is_refused_is_named_and_the_others_are_stored(load: Any) ->
         ],
         "--json",
     )
-    assert (run.code, run.json["stored"], run.json["refused"]) == (1, 2, 5)
+    assert (run.code, run.json["stored"], run.json["rejected"]) == (1, 2, 5)
     assert [each["line"] for each in run.json["errors"]] == [2, 3, 5, 6, 7]
     assert "line 2: the document is not JSON:" in run.err
     assert "line 3: The line must be a JSON object: the envelope of a job.\n" in run.err
     assert "line 5: args must be an array" in run.err
 
 
-def test_a_line_that_is_too_long_is_refused_and_the_next_one_is_read(
+def test_a_line_that_is_too_long_is_rejected_and_the_next_one_is_read(
     load: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("django_ojs.command_line.transfer._MORE_BYTES", 0)
     limits = {"MAX_ENVELOPE_BYTES": 1024 * 1024, "MAX_RESULT_BYTES": 1}
     with override_settings(OJS=limits):
         run = load([envelope(args=["x" * 3_000_000]), envelope()], "--json")
-    assert (run.json["stored"], run.json["refused"]) == (1, 1)
+    assert (run.json["stored"], run.json["rejected"]) == (1, 1)
     assert "line 1: The line has more than 1,048,577 bytes." in run.err
 
 
-def test_jobs_that_would_run_again_are_refused_unless_that_is_meant(load: Any) -> None:
+def test_jobs_that_would_run_again_are_rejected_unless_that_is_meant(load: Any) -> None:
     done = in_state("completed", queue="mail")
     failed = in_state("discarded", queue="mail")
     running = in_state("active", queue="other")
     exported = lines_of()
     forget()
     Job.objects.filter(pk=running.pk).delete()
-    refused = load(exported, "--json")
-    assert (refused.code, refused.json["refused"]) == (1, 3)
-    assert "The job was completed when it was exported, and would run again. --rerun" in refused.err
+    rejected = load(exported, "--json")
+    assert (rejected.code, rejected.json["rejected"]) == (1, 3)
+    assert (
+        "The job was completed when it was exported, and would run again. --rerun" in rejected.err
+    )
     assert load(exported, "--rerun").code == 0
     assert {*jobs().values_list("pk", "state")} == {
         (job.pk, "available") for job in (done, failed, running)
     }
     again = load(exported, "--json")
-    assert (again.code, again.json["existing"], again.json["refused"]) == (0, 3, 0)
+    assert (again.code, again.json["existing"], again.json["rejected"]) == (0, 3, 0)
 
 
 @pytest.mark.parametrize("state", ["Completed", ["completed"], {}])
-def test_a_line_with_an_unknown_state_is_refused(load: Any, state: object) -> None:
+def test_a_line_with_an_unknown_state_is_rejected(load: Any, state: object) -> None:
     run = load([envelope(state=state), envelope(state="available")], "--rerun", "--json")
-    assert (run.code, run.json["stored"], run.json["refused"]) == (1, 1, 1)
+    assert (run.code, run.json["stored"], run.json["rejected"]) == (1, 1, 1)
     assert run.err == f"line 1: state must be one of {', '.join(State)}.\n"
 
 
-class Refusing(io.StringIO):
+class Rejecting(io.StringIO):
     """A stream whose writes fail after the first."""
 
     def __init__(self, error: OSError) -> None:
@@ -226,7 +228,7 @@ def test_an_export_that_cannot_be_written_fails_and_is_in_the_audit_trail(
 ) -> None:
     push_many(5, queue="mail")
     with caplog.at_level(logging.INFO, "django_ojs.audit"):
-        run = ojs("export", out=Refusing(error))
+        run = ojs("export", out=Rejecting(error))
     assert (run.code, run.err) == (1, message)
     assert audited(caplog) == ("jobs.exported", {"jobs": 2})
 
@@ -288,15 +290,15 @@ def test_a_prune_that_is_interrupted_is_in_the_audit_trail(
 def test_a_dry_run_of_an_import_checks_and_stores_nothing(load: Any) -> None:
     existing = push(queue="mail")
     run = load([envelope(), envelope(id=str(existing.pk)), envelope(args=7)], "--dry-run")
-    assert (run.code, run.out) == (1, "1 valid, 1 existing, 1 refused.\n")
+    assert (run.code, run.out) == (1, "1 valid, 1 existing, 1 rejected.\n")
     assert jobs().count() == 1
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_full_queue_refuses_its_jobs_and_no_others(load: Any) -> None:
+def test_a_full_queue_rejects_its_jobs_and_no_others(load: Any) -> None:
     queues.configure("mail", {"backpressure": {"max_depth": 1}})
     run = load([envelope(), envelope(), envelope(queue="other")], "--json")
-    assert (run.code, run.json["stored"], run.json["refused"]) == (1, 2, 1)
+    assert (run.code, run.json["stored"], run.json["rejected"]) == (1, 2, 1)
     assert "line 2: " in run.err
     assert "full" in run.err
     queues.configure("mail", {"backpressure": {"max_depth": 5}})
@@ -308,7 +310,7 @@ def test_unique_policies_hold_for_an_import(load: Any) -> None:
     push(type="once", queue="mail", unique=UniquePolicy(keys=("type",), on_conflict="reject"))
     lines = [envelope(type="once", unique=ignore), envelope(type="once", unique=reject)]
     run = load([*lines, envelope()], "--json")
-    assert (run.code, run.json["duplicate"], run.json["refused"]) == (1, 1, 1)
+    assert (run.code, run.json["duplicate"], run.json["rejected"]) == (1, 1, 1)
     assert run.json["stored"] == 1
     assert [each["line"] for each in run.json["errors"]] == [2]
 
@@ -362,10 +364,10 @@ def test_a_file_that_cannot_be_read_to_its_end_keeps_what_was_stored(
 def test_a_stderr_that_cannot_be_written_is_no_fault_of_the_file(
     load: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(*_: object) -> None:
+    def reject(*_: object) -> None:
         raise BrokenPipeError
 
-    monkeypatch.setattr(Console, "note", refuse)
+    monkeypatch.setattr(Console, "note", reject)
     run = load(["not json"])
     assert (run.code, run.err) == (1, "")
 

@@ -71,8 +71,8 @@ def test_an_operator_finds_a_workflow_that_does_not_go_on_and_cancels_it() -> No
     assert steps[2]["depends_on"] == ["charge", "label"]
 
     # It asks, each id has its result, and the audit trail has who it was.
-    refused = run("workflows", "cancel", order.id)
-    assert (refused.code, "confirm with --yes" in refused.err) == (2, True)
+    rejected = run("workflows", "cancel", order.id)
+    assert (rejected.code, "confirm with --yes" in rejected.err) == (2, True)
     assert workflows.get(order.id).state == "running"
     cancelled = run("workflows", "cancel", order.id, sums.id, "--yes")
     assert cancelled.out == "Workflow order 7 is cancelled.\n"

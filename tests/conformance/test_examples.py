@@ -1,6 +1,6 @@
 """The examples of the documents, sent as they stand: one scene for each document.
 
-Requests are accepted or refused as the document says, and responses have the fields that it shows.
+Requests are accepted or rejected as the document says, and responses have the fields that it shows.
 """
 
 from __future__ import annotations

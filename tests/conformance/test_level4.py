@@ -55,7 +55,7 @@ def test_what_makes_a_job_the_same_can_be_chosen(
 
 
 @pytest.mark.requirement("L4-UNIQ-002")
-def test_a_duplicate_is_refused_and_the_first_one_is_named() -> None:
+def test_a_duplicate_is_rejected_and_the_first_one_is_named() -> None:
     unique = {"type": "a", "args": [], "unique": {"keys": ["type"], "on_conflict": "reject"}}
     key = api.post("jobs", unique).ok(201)["job"]["id"]
     api.post("jobs", unique).error(409, "duplicate", existing_job_id=key)

@@ -310,7 +310,7 @@ def test_a_batch_is_one_span_that_all_its_jobs_name(telemetry: Telemetry, commit
     }
 
 
-def test_an_enqueue_that_is_refused_is_an_error(telemetry: Telemetry) -> None:
+def test_an_enqueue_that_is_rejected_is_an_error(telemetry: Telemetry) -> None:
     job = ojs.enqueue("test.job")
     with pytest.raises(DuplicateJob):
         ojs.enqueue("test.job", id=job.id)
@@ -324,7 +324,7 @@ def test_an_enqueue_that_is_refused_is_an_error(telemetry: Telemetry) -> None:
     "wrong",
     [{"queue": ["a"]}, {"queue": "x" * 10_000}, {"type": {}}, {"meta": 7}, {"priority": "high"}],
 )
-def test_what_is_not_valid_is_refused_as_without_tracing(
+def test_what_is_not_valid_is_rejected_as_without_tracing(
     wrong: dict[str, Any], telemetry: Telemetry
 ) -> None:
     body = {"type": "test.job", "args": [], **wrong}

@@ -28,7 +28,7 @@ def test_sqlite_waits_for_its_turn_to_write() -> None:
 @pytest.mark.parametrize(
     "url", ["mysql://ann:secret@db/shop", "ann:secret", "postgres//secret", "oddity://secret"]
 )
-def test_another_url_is_refused_without_being_shown(url: str) -> None:
+def test_another_url_is_rejected_without_being_shown(url: str) -> None:
     with pytest.raises(ImproperlyConfigured, match=r"^DATABASE_URL: ") as caught:
         from_url(url)
     assert "secret" not in str(caught.value)

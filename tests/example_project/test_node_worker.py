@@ -299,7 +299,7 @@ def test_the_job_of_a_killed_worker_is_done_by_another(start: Start) -> None:
 def test_a_wrong_key_ends_it_with_an_error_without_the_key(start: Start) -> None:
     node = start(key="ojs_nobody_secret")
     assert node.wait() == 1
-    node.said("the server refuses these credentials, see OJS_API_KEY and OJS_QUEUES", status=401)
+    node.said("the server rejects these credentials, see OJS_API_KEY and OJS_QUEUES", status=401)
     assert "ojs_nobody_secret" not in str(node.lines)
 
 

@@ -172,7 +172,7 @@ def test_the_web_server_does_not_outlive_a_command_that_was_killed(server: Serve
     wait_until(lambda: not server.is_listening(), "it still listens")
 
 
-def refusal(*arguments: str, **variables: str) -> str:
+def rejection(*arguments: str, **variables: str) -> str:
     done = subprocess.run(
         [*COMMAND, *arguments],
         env=environment(**NO_CLUSTER, **variables),
@@ -194,14 +194,14 @@ def test_it_is_installed_with_zstd_and_metrics() -> None:
     assert any("metrics" in line for line in extras["demo"])
 
 
-def test_a_port_that_is_taken_is_refused() -> None:
+def test_a_port_that_is_taken_is_rejected() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        assert f"Port {port} of 127.0.0.1 cannot be used" in refusal("--port", str(port))
+        assert f"Port {port} of 127.0.0.1 cannot be used" in rejection("--port", str(port))
 
 
 def test_it_does_not_run_without_debug() -> None:
-    assert "needs DEBUG" in refusal(OJS_DEMO_DEBUG="0")
+    assert "needs DEBUG" in rejection(OJS_DEMO_DEBUG="0")
 
 
 def test_no_web_server_serves_it_without_debug() -> None:

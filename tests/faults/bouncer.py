@@ -60,7 +60,7 @@ def bouncer(server: dict[str, Any], pool: int) -> Iterator[dict[str, str]]:
     (folder / "pgbouncer.ini").write_text(text)
     command = [PROGRAM, str(folder / "pgbouncer.ini")]
     if os.geteuid() == 0:
-        # It refuses to work as root; the server's own user may enter the folder of its socket.
+        # It does not work as root; the server's own user may enter the folder of its socket.
         local = Path(server["HOST"]).is_absolute()
         owner = Path(server["HOST"]).stat().st_uid if local else 0
         user = pwd.getpwuid(owner) if owner else pwd.getpwnam("nobody")

@@ -122,7 +122,7 @@ def test_an_idle_transaction_does_not_block_other_enqueues_for_ever(
         with pytest.raises(QueueFull, match="transactions are open"):
             add(250)
         near = time.monotonic() - began
-        report(f"beside an idle transaction: 100 jobs in {far:.2f} s; refused after {near:.2f} s")
+        report(f"beside an idle transaction: 100 jobs in {far:.2f} s; rejected after {near:.2f} s")
         assert near < bounds.LOCK_TIMEOUT + GENEROUS
     assert depth() == 700
 
@@ -154,7 +154,7 @@ def _crowd(strategy: str, seed: int) -> str:
     dice = random.Random(seed)
     stop, lowest = threading.Event(), 100
     errors: list[BaseException] = []
-    done = {"stored": 0, "refused": 0}
+    done = {"stored": 0, "rejected": 0}
     highest = [1_000]
     over: list[tuple[int, int]] = []
     bound(1_000, strategy)
@@ -189,7 +189,7 @@ def _crowd(strategy: str, seed: int) -> str:
                     transaction.set_rollback(kind > 0.93)
             done["stored"] += number
         except QueueFull:
-            done["refused"] += 1
+            done["rejected"] += 1
             time.sleep(0.002)
 
     def work() -> None:
@@ -227,4 +227,4 @@ def _crowd(strategy: str, seed: int) -> str:
             break
     assert depth() == counts.depth(NAME) == 1_000
     assert not counts.differences()
-    return f"{done['stored']} stored, {done['refused']} refused, by {producers} producers"
+    return f"{done['stored']} stored, {done['rejected']} rejected, by {producers} producers"

@@ -53,8 +53,8 @@ def cluster(site: Site) -> Iterator[Cluster]:
                 site.close()
 
 
-def refused(cluster: Cluster) -> int:
-    """Return how many connections the server has refused."""
+def rejected(cluster: Cluster) -> int:
+    """Return how many connections the server has rejected."""
     return cluster.log.read_text().count("too many clients already")
 
 
@@ -71,9 +71,9 @@ def test_without_a_pooler_the_server_is_not_overrun_and_work_goes_on_when_there_
         many = site.start("--processes", str(PROCESSES - 4), "--threads", "1")
         many.says("(OperationalError: sorry, too many clients already); trying again")
         eventually(lambda: len(many.children()) == PROCESSES - 4, "all processes have started")
-        began, before = time.monotonic(), refused(cluster)
-        eventually(lambda: refused(cluster) >= before + 300, "many attempts are refused")
-        rate = (refused(cluster) - before) / (time.monotonic() - began) / PROCESSES
+        began, before = time.monotonic(), rejected(cluster)
+        eventually(lambda: rejected(cluster) >= before + 300, "many attempts are rejected")
+        rate = (rejected(cluster) - before) / (time.monotonic() - began) / PROCESSES
         many.signal(signal.SIGTERM)
         assert many.ends() == 0
     enqueuer.wait(BOUND)
@@ -81,7 +81,7 @@ def test_without_a_pooler_the_server_is_not_overrun_and_work_goes_on_when_there_
     verdict = site.verdict()
     report(
         f"{PROCESSES} processes, {CONNECTIONS} connections: of each process {rate:.1f} attempts a "
-        f"second are refused; {verdict.line}"
+        f"second are rejected; {verdict.line}"
     )
     verdict.good()
     assert len(few.children()) == 4

@@ -48,7 +48,7 @@ def test_promise_4_a_worker_thawed_after_its_lease_cannot_change_the_job(
             site.drained()
     finally:
         os.kill(frozen, signal.SIGCONT)
-    # Either its handler ends and the result is refused, or a heartbeat that was due before tells
+    # Either its handler ends and the result is rejected, or a heartbeat that was due before tells
     # that the claim is gone, and the handler is interrupted: then it never notes that it is done.
     eventually(lambda: "its claim is gone" in first.log, "the continued worker logged it")
     site.drained()

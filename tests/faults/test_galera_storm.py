@@ -178,7 +178,7 @@ def disturb(site: Site, galera: Cluster, node: Node, crew: Crew) -> str:
     """Do something to a node, and a worker, and say what."""
     kind = site.dice.choice(["killed, with changes", "killed, with a copy", "frozen"])
     if kind == "frozen":
-        # The others go on without it, and what it had not sent is refused when it is back.
+        # The others go on without it, and what it had not sent is rejected when it is back.
         node.freeze()
         crew.kill_one()
         other = galera.nodes[node.number % len(galera.nodes)]

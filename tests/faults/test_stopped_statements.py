@@ -56,8 +56,8 @@ def test_a_group_of_outcomes_that_takes_too_long_is_stored_in_parts(site: Site) 
     options["options"] = f"{options.get('options', '')} -c statement_timeout=500"
     site.variables["OJS_FAULTS_DATABASE"] = json.dumps({"OPTIONS": options})
     requests = [ojs.request("faults.effect") for _ in range(JOBS)]
-    requests += [ojs.request("faults.refused") for _ in range(JOBS)]
-    first = [stored(handlers.effect.enqueue(0)), stored(handlers.refused.enqueue())]
+    requests += [ojs.request("faults.rejected") for _ in range(JOBS)]
+    first = [stored(handlers.effect.enqueue(0)), stored(handlers.rejected.enqueue())]
     jobs = ojs.enqueue_batch(requests)
     never = ", ".join(f"'{job.pk}'" for job in first)
     with slow_ends(f"NEW.id IN ({never})"):

@@ -87,7 +87,7 @@ def test_a_default_that_is_passed_over_is_a_value_of_the_job() -> None:
         handler.options(priority=1).enqueue(1, c=30)
 
 
-def test_a_keyword_that_only_a_positional_parameter_has_is_refused() -> None:
+def test_a_keyword_that_only_a_positional_parameter_has_is_rejected() -> None:
     handler: Any = ojs.job("test.binding")(positional_only)
     with pytest.raises(InvalidArgs, match=r"The arguments do not fit test.binding"):
         handler.request(a=1)

@@ -1,4 +1,4 @@
-"""`@ojs.job`: what is refused where a handler is declared, before any job of its type exists."""
+"""`@ojs.job`: what is rejected where a handler is declared, before any job of its type exists."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def declare(function: Any, **options: Any) -> Any:
 
 
 @together("bad", OPTIONS, ids=lambda bad: bad.name)
-def test_a_default_that_no_job_may_have_is_refused(bad: Bad) -> None:
+def test_a_default_that_no_job_may_have_is_rejected(bad: Bad) -> None:
     with pytest.raises(OJSError) as caught:
         ojs.job("test.declared", **bad.options)
     if "id" in bad.options:
@@ -99,7 +99,7 @@ def test_a_hint_survives_pickling_and_is_shown_once() -> None:
     assert error.__notes__ == []
 
 
-def test_a_context_that_would_not_be_passed_is_refused() -> None:
+def test_a_context_that_would_not_be_passed_is_rejected() -> None:
     def second(a: int, ctx: ojs.JobContext) -> None: ...
 
     def twice(ctx: ojs.JobContext, other: ojs.JobContext) -> None: ...
@@ -128,7 +128,7 @@ class Mailer:
 
 
 @pytest.mark.parametrize("method", [Mailer.send, Mailer().send])
-def test_a_method_is_refused(method: Any) -> None:
+def test_a_method_is_rejected(method: Any) -> None:
     with pytest.raises(ImproperlyConfigured, match=r"is the method Mailer\.send: a worker has no"):
         declare(method)
 
@@ -162,7 +162,7 @@ def test_the_limits_of_names_are_the_settings() -> None:
         ojs.job("test.declared")
 
 
-def test_a_parameter_that_a_list_of_arguments_cannot_fill_is_refused() -> None:
+def test_a_parameter_that_a_list_of_arguments_cannot_fill_is_rejected() -> None:
     def keyword_only(a: int, *, urgent: bool) -> None: ...
 
     def keywords(a: int, **rest: int) -> None: ...
@@ -265,7 +265,7 @@ def test_a_policy_is_checked_where_it_is_made(make: Callable[[], object], says: 
 
 
 @together("delay", [timedelta(seconds=-1), -4711, float("nan"), 1e300, "soon", NAIVE, []])
-def test_a_retry_with_an_impossible_delay_is_refused(delay: Any) -> None:
+def test_a_retry_with_an_impossible_delay_is_rejected(delay: Any) -> None:
     with pytest.raises(InvalidRequest, match=r"^delay must") as caught:
         ojs.Retry("later", delay=delay)
     assert "4711" not in str(caught.value)

@@ -1,4 +1,4 @@
-"""Workflows in Python: what the builders describe, and what they refuse."""
+"""Workflows in Python: what the builders describe, and what they reject."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ def test_a_type_without_a_handler_here() -> None:
         (lambda: ojs.step("a", ADA, after="b"), TypeError, r"needs a list: after=\['b'\]"),
     ],
 )
-def test_refused_at_once(make: Callable[[], object], error: type[Exception], message: str) -> None:
+def test_rejected_at_once(make: Callable[[], object], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
         make()
 
@@ -141,7 +141,7 @@ def test_refused_at_once(make: Callable[[], object], error: type[Exception], mes
         ),
     ],
 )
-def test_refused_with_the_path(workflow: ojs.WorkflowRequest, message: str) -> None:
+def test_rejected_with_the_path(workflow: ojs.WorkflowRequest, message: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         workflow.graph()
     assert caught.value.message.startswith(message)
@@ -154,7 +154,7 @@ def test_a_cycle() -> None:
     assert caught.value.hint == "steps[0] is step('a'), which waits for 'b'."
 
 
-def test_a_refused_step_is_named_as_its_author_named_it() -> None:
+def test_a_rejected_step_is_named_as_its_author_named_it() -> None:
     wrong = ojs.graph(ojs.step("label", ADA), ojs.step("ship", ADA, after=["lable"]))
     with pytest.raises(InvalidRequest) as caught:
         wrong.enqueue()

@@ -10,7 +10,7 @@ from typing import Any
 
 MIB = 2**20
 INVALID = (400, "invalid_payload")
-REFUSED = (400, "invalid_request")
+REJECTED = (400, "invalid_request")
 TOO_LARGE = (413, "PAYLOAD_TOO_LARGE")
 META_TOO_LARGE = (413, "METADATA_TOO_LARGE")
 COMPRESSED = (415, "UNSUPPORTED_COMPRESSION")
@@ -101,7 +101,7 @@ TABLE: list[Abuse] = [
     ),
     *bodies(
         "no object",
-        REFUSED,
+        REJECTED,
         lambda: b"[]",
         lambda: b'"x"',
         lambda: b"null",
@@ -144,7 +144,7 @@ TABLE: list[Abuse] = [
     # Shapes
     *bodies(
         "depth 65",
-        REFUSED,
+        REJECTED,
         lambda: job(b"[" * 65 + b"]" * 65),
         lambda: job(b"[" + b'{"a":' * 64 + b"1" + b"}" * 64 + b"]"),
     ),
@@ -158,7 +158,7 @@ TABLE: list[Abuse] = [
     *bodies("a long name", INVALID, lambda: job(b'[{"%s":1}]' % (b"x" * 65_537))),
     *bodies(
         "types mixed up",
-        REFUSED,
+        REJECTED,
         lambda: job(b"{}"),
         lambda: job(b'"x"'),
         lambda: named("meta", []),
@@ -194,24 +194,24 @@ TABLE: list[Abuse] = [
         lambda: named("queue", "a" * 256),
         lambda: named("queue", "ä" * 128),
     ),
-    *bodies("a schema that goes on", REFUSED, lambda: named("schema", "urn:" + "x" * 2_048)),
-    *bodies("a priority of 101", REFUSED, lambda: named("priority", 101)),
+    *bodies("a schema that goes on", REJECTED, lambda: named("schema", "urn:" + "x" * 2_048)),
+    *bodies("a priority of 101", REJECTED, lambda: named("priority", 101)),
     *bodies(
         "a timeout of 25 days",
-        REFUSED,
+        REJECTED,
         lambda: named("timeout_ms", 2**31),
         lambda: named("timeout", 2**31),
     ),
     # What regular expressions and calendars dislike
     *bodies(
         "a type of dots",
-        REFUSED,
+        REJECTED,
         lambda: named("type", "a" + ".a" * 126 + "."),
         lambda: named("type", "-" * 255),
     ),
     *bodies(
         "a time of digits",
-        REFUSED,
+        REJECTED,
         lambda: named("scheduled_at", "9" * MIB),
         lambda: named("scheduled_at", "+PT" + "9" * MIB + "S"),
         lambda: named("scheduled_at", "9999-12-31T23:59:59-23:59"),
@@ -266,7 +266,7 @@ TABLE: list[Abuse] = [
     # Many at once
     *bodies(
         "a batch of nothing",
-        REFUSED,
+        REJECTED,
         lambda: b'{"jobs":[]}',
         lambda: b"{}",
         lambda: b'{"jobs":{}}',
@@ -274,7 +274,7 @@ TABLE: list[Abuse] = [
     ),
     *bodies(
         "a batch of 200,000 nulls",
-        REFUSED,
+        REJECTED,
         lambda: b'{"jobs":[%s]}' % b",".join([b"null"] * 200_000),
         path="jobs/batch",
     ),
@@ -286,13 +286,13 @@ TABLE: list[Abuse] = [
     ),
     *bodies(
         "a fetch of 100,000 queues",
-        REFUSED,
+        REJECTED,
         lambda: json.dumps({"queues": [f"q{n}" for n in range(100_000)]}).encode(),
         path="workers/fetch",
     ),
     *bodies(
         "a beat with 20,000 jobs",
-        REFUSED,
+        REJECTED,
         lambda: json.dumps({"worker_id": "w", "active_jobs": ["x"] * 20_000}).encode(),
         path="workers/heartbeat",
     ),

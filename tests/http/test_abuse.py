@@ -18,10 +18,10 @@ from tests.http.api import JSON_TYPE, Api, ApiResponse, framed, stored
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
-#: Refused in 0.4 ms in the median, 75 ms at most (10 MiB and one byte); the slowest that is stored
+#: Rejected in 0.4 ms in the median, 75 ms at most (10 MiB and one byte); the slowest that is stored
 #: takes 770 ms (a million values), all on PostgreSQL. These are seconds of the processor, since a
 #: busy machine makes others wait for it: quadratic work on a megabyte takes minutes.
-REFUSED_WITHIN, STORED_WITHIN = 5, 20
+REJECTED_WITHIN, STORED_WITHIN = 5, 20
 #: Of memory, for each byte of a body: Python's objects are larger than their text.
 FACTOR, FLOOR = 100, 16 * MIB
 api = Api()
@@ -45,7 +45,7 @@ def test_the_error_names_what_is_wrong_and_nothing_is_stored(abuse: Abuse) -> No
         response.error(*abuse.response)
         assert len(response.raw.content) < 2_000
         assert stored() == 0
-    assert took < (STORED_WITHIN if abuse.response == STORED else REFUSED_WITHIN)
+    assert took < (STORED_WITHIN if abuse.response == STORED else REJECTED_WITHIN)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,7 @@ def test_the_error_names_what_is_wrong_and_nothing_is_stored(abuse: Abuse) -> No
     [abuse for abuse in TABLE if abuse.response != STORED and len(abuse.make()) > 900_000],
     ids=lambda abuse: abuse.name,
 )
-def test_what_is_refused_takes_little_memory(abuse: Abuse) -> None:
+def test_what_is_rejected_takes_little_memory(abuse: Abuse) -> None:
     body = abuse.make()
     send(abuse, b"{}")  # What is loaded and kept by a first request is no matter of this one.
     tracemalloc.start()
@@ -93,7 +93,7 @@ def raw(body: Any, length: str | None, **more: Any) -> ApiResponse:
 
 class TestContentLength:
     @pytest.mark.parametrize("more", [1, 1_000, 10 * MIB])
-    def test_a_body_that_ends_before_it_is_refused_though_it_looks_complete(
+    def test_a_body_that_ends_before_it_is_rejected_though_it_looks_complete(
         self, more: int
     ) -> None:
         response = raw(io.BytesIO(job()), str(len(job()) + more))

@@ -264,10 +264,10 @@ def test_a_class_of_a_third_party_brings_users_with_their_permissions() -> None:
     user(PERMISSIONS[Scope.READ], is_staff=False)
     assert ask(**{"X-User": "ann"}).json()["name"] == "ann"
     assert code(ask("post", **{"X-User": "ann"})) == (403, "PERMISSION_DENIED")
-    refused = ask(**{"X-User": "bob"})
-    assert code(refused) == (401, "UNAUTHENTICATED")
-    assert "bob" not in refused.content.decode()
-    assert refused["WWW-Authenticate"].startswith("Bearer")
+    rejected = ask(**{"X-User": "bob"})
+    assert code(rejected) == (401, "UNAUTHENTICATED")
+    assert "bob" not in rejected.content.decode()
+    assert rejected["WWW-Authenticate"].startswith("Bearer")
     assert ask(text=key()[1]).status_code == 200
 
 
@@ -287,7 +287,7 @@ def test_a_path_that_names_no_class_is_named(path: str) -> None:
         authentication.authentication_classes()
 
 
-def test_refusals_are_noted_without_what_was_sent(caplog: pytest.LogCaptureFixture) -> None:
+def test_rejections_are_noted_without_what_was_sent(caplog: pytest.LogCaptureFixture) -> None:
     made, text = key("producer")
     wrong = f"ojs_{made.prefix}_" + "q" * 43
     with caplog.at_level(logging.DEBUG):

@@ -73,7 +73,7 @@ def test_an_id_that_comes_twice_rejects_all() -> None:
 
 
 @together("bad", [None, [], {}, "x", 1, True], undo=True)
-def test_what_is_no_array_of_jobs_is_refused(bad: Any) -> None:
+def test_what_is_no_array_of_jobs_is_rejected(bad: Any) -> None:
     response = api.post("jobs/batch", {"jobs": bad})
     response.error(400, "invalid_request", field="jobs")
     api.post("jobs/batch", {}).error(400, "invalid_request", field="jobs")

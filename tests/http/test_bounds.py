@@ -164,7 +164,7 @@ def test_a_wait_that_is_over_returns_429_and_is_published_once() -> None:
     push(**{"OJS-Block-Timeout": "1"}).error(429, "QUEUE_FULL", strategy="block")
 
 
-def test_who_finds_no_place_to_wait_is_refused_at_once(settings: Any) -> None:
+def test_who_finds_no_place_to_wait_is_rejected_at_once(settings: Any) -> None:
     settings.OJS = {**settings.OJS, "HTTP_WAITING_REQUESTS": 1}
     bound(1, strategy="block")
     push().ok(201)
@@ -180,7 +180,7 @@ def test_who_finds_no_place_to_wait_is_refused_at_once(settings: Any) -> None:
 
 
 @pytest.mark.parametrize("bad", ["-1", "1.5", "", "soon", "1e3", "9" * 10, "٣"])
-def test_a_bad_time_to_wait_is_refused_whether_or_not_there_is_room(bad: str) -> None:
+def test_a_bad_time_to_wait_is_rejected_whether_or_not_there_is_room(bad: str) -> None:
     for response in (
         push(**{"OJS-Block-Timeout": bad}),
         push_batch(1, **{"OJS-Block-Timeout": bad}),

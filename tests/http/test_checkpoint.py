@@ -101,7 +101,7 @@ def test_there_is_no_checkpoint_of_what_is_no_job(key: str) -> None:
         ({"state": 1, "attempt": "1"}, "attempt"),
     ],
 )
-def test_what_is_no_checkpoint_is_refused(body: Any, field: str) -> None:
+def test_what_is_no_checkpoint_is_rejected(body: Any, field: str) -> None:
     job = api.active()
     path = f"jobs/{job['id']}/checkpoint"
     api.post(path, body).error(400, "invalid_request", field=field)

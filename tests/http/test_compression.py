@@ -76,19 +76,19 @@ class TestRequests:
         push(PACK[coding](BODY[:20]) + PACK[coding](BODY[20:]), coding).ok(201)
 
     @codings
-    def test_a_body_of_countless_parts_is_refused(self, coding: str) -> None:
+    def test_a_body_of_countless_parts_is_rejected(self, coding: str) -> None:
         packed = PACK[coding](b"") * 2_000 + PACK[coding](BODY)
         assert "1000 parts" in push(packed, coding).error(400, "invalid_payload")["message"]
 
     @codings
     @pytest.mark.parametrize("missing", [1, 5, 20])
-    def test_a_body_that_ends_in_the_middle_is_refused(self, coding: str, missing: int) -> None:
+    def test_a_body_that_ends_in_the_middle_is_rejected(self, coding: str, missing: int) -> None:
         push(PACK[coding](BODY)[:-missing], coding).error(400, "invalid_payload")
         assert stored() == 0
 
     @codings
     @pytest.mark.parametrize("body", [BODY, b"\x1f\x8b\x08", b"\x28\xb5\x2f\xfd", b"\0" * 100])
-    def test_what_is_not_the_coding_it_says_is_refused(self, coding: str, body: bytes) -> None:
+    def test_what_is_not_the_coding_it_says_is_rejected(self, coding: str, body: bytes) -> None:
         push(body, coding).error(400, "invalid_payload")
 
     def test_bytes_changed_on_the_way_are_noticed(self) -> None:
@@ -102,7 +102,7 @@ class TestRequests:
         push(head + bytes(63) + b"\xf0", "gzip").error(400, "invalid_payload")
 
     @codings
-    def test_what_follows_the_packed_body_is_refused(self, coding: str) -> None:
+    def test_what_follows_the_packed_body_is_rejected(self, coding: str) -> None:
         push(PACK[coding](BODY) + b"{}", coding).error(400, "invalid_payload")
 
     @together(
@@ -155,7 +155,7 @@ class TestSizes:
 
     @pytest.mark.requirement("PL-010")
     @codings
-    def test_a_body_over_the_limit_for_bodies_is_refused(self, coding: str, settings: Any) -> None:
+    def test_a_body_over_the_limit_for_bodies_is_rejected(self, coding: str, settings: Any) -> None:
         settings.OJS = settings.OJS | {"HTTP_MAX_BODY_BYTES": MIB}
         response = push(zeros(2 * MIB, coding), coding)
         response.error(413, "PAYLOAD_TOO_LARGE", field="body", max_bytes=MIB)
@@ -183,7 +183,7 @@ class TestSizes:
         assert peak < 80 * MIB
         push(bomb, coding).error(413, "PAYLOAD_TOO_LARGE", field="body")
 
-    def test_a_window_that_takes_too_much_memory_is_refused(self) -> None:
+    def test_a_window_that_takes_too_much_memory_is_rejected(self) -> None:
         parameters = zstandard.ZstdCompressionParameters(window_log=27, compression_level=1)
         packer = zstandard.ZstdCompressor(compression_params=parameters).compressobj()
         packed = packer.compress(BODY) + packer.flush()

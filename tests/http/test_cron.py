@@ -143,7 +143,7 @@ def test_a_second_registration_changes_the_first(api: Api) -> None:
         ({"job_template": []}, "job_template", "must be an object"),
     ],
 )
-def test_what_cannot_be_is_refused_with_its_field(
+def test_what_cannot_be_is_rejected_with_its_field(
     api: Api, change: dict[str, Any], field: str, message: str
 ) -> None:
     error = api.post("cron", FLAT | change).body["error"]

@@ -72,11 +72,11 @@ class TestList:
 
     def test_they_are_found_by_type_error_and_time(self) -> None:
         one = dead("Timeout", type="email.send")
-        two = dead("Refused", type="email.drop")
+        two = dead("Rejected", type="email.drop")
         Job.objects.filter(pk=one).update(finished_at=F("finished_at") - 2 * HOUR)
         since = api.get(f"dead-letter/{two}").ok()["job"]["discarded_at"]
         assert listed("type=email.send") == [str(one)]
-        assert listed("type=email.*&error_type=Refused") == [str(two)]
+        assert listed("type=email.*&error_type=Rejected") == [str(two)]
         assert listed(f"since={since}") == [str(two)]
         assert listed(f"until={since}") == [str(one)]
 
@@ -96,7 +96,7 @@ class TestList:
         ],
         undo=True,
     )
-    def test_what_cannot_be_looked_for_is_refused(self, query: str) -> None:
+    def test_what_cannot_be_looked_for_is_rejected(self, query: str) -> None:
         dead()
         api.get(f"dead-letter?{query}").error(400, "invalid_request")
 
@@ -124,10 +124,10 @@ def test_the_figures_are_by_queue_and_error() -> None:
         "retention": {"max_age": "P180D"},
     }
     dead("Timeout", queue="a")
-    dead("Refused", queue="a")
+    dead("Rejected", queue="a")
     body = api.get("dead-letter/stats").ok()
     assert (body["total"], body["by_queue"]) == (2, {"a": 2})
-    assert body["by_error_type"] == {"Timeout": 1, "Refused": 1}
+    assert body["by_error_type"] == {"Timeout": 1, "Rejected": 1}
     assert body["oldest_at"] <= body["newest_at"]
 
 
@@ -153,7 +153,7 @@ class TestRetry:
         [[], "x", {"queue": "No"}, {"queue": 5}, {"state": "active"}, {"args": {}}],
         undo=True,
     )
-    def test_a_change_that_no_job_may_have_is_refused(self, override: Any) -> None:
+    def test_a_change_that_no_job_may_have_is_rejected(self, override: Any) -> None:
         key = dead()
         body = {"override": override}
         api.post(f"dead-letter/{key}/retry", body).error(400, "invalid_request")

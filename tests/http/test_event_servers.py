@@ -185,8 +185,8 @@ def test_a_client_that_reads_nothing_is_disconnected_and_the_others_are_served(
         try:
             with connected(server, key):
                 pass
-        except InvalidStatus as refused:
-            return refused.response.status_code != 429
+        except InvalidStatus as rejected:
+            return rejected.response.status_code != 429
         return True
 
     try:
@@ -238,7 +238,7 @@ def resident(pid: int) -> int:
 def test_a_request_without_a_key_gets_the_response_of_the_api(uvicorn: Uvicorn) -> None:
     from websockets.exceptions import InvalidStatus
 
-    with pytest.raises(InvalidStatus) as refused, connected(uvicorn, "ojs_unknown"):
+    with pytest.raises(InvalidStatus) as rejected, connected(uvicorn, "ojs_unknown"):
         pass
-    assert refused.value.response.status_code == 401
-    assert b'"UNAUTHENTICATED"' in (refused.value.response.body or b"")
+    assert rejected.value.response.status_code == 401
+    assert b'"UNAUTHENTICATED"' in (rejected.value.response.body or b"")

@@ -521,9 +521,9 @@ def test_behind_a_real_server(
         headers["Last-Event-ID"] = last.id
         with ExitStack() as stack:
             assert next(messages(open_one(stack).iter_raw())).subject == "b"
-            while (refused := open_one(stack)).status_code == 200:
+            while (rejected := open_one(stack)).status_code == 200:
                 pass
-            assert refused.status_code == 429
+            assert rejected.status_code == 429
             # The threads that are left serve requests.
             assert httpx.get(f"{site.url}/ojs/v1/health", timeout=BOUND).status_code == 200
 

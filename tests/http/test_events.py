@@ -106,7 +106,7 @@ def test_filters_take_commas_repetition_and_patterns() -> None:
             assert {event["source"] for event in found} == {"ojs://django_ojs/api"}
     stream = api.get("events?sources=*", headers={"Accept": "text/event-stream"})
     stream.error(400, "invalid_request", field="sources")
-    # However many there are, it is one condition: SQLite refuses a thousand.
+    # However many there are, it is one condition: SQLite rejects a thousand.
     assert len(read(f"?sources={','.join(['*'] * 2000)}")["events"]) == 6
     many = [f"ojs://django_ojs/workers/{number}" for number in range(2000)]
     assert read(f"?sources={','.join(many)}")["events"] == []
@@ -136,7 +136,7 @@ def test_filters_take_commas_repetition_and_patterns() -> None:
     ],
     undo=True,
 )
-def test_what_is_ill_formed_is_refused_by_name(query: str, field: str) -> None:
+def test_what_is_ill_formed_is_rejected_by_name(query: str, field: str) -> None:
     happen()
     error = api.get(f"events?{query}").error(400, "invalid_request")
     assert field in error["message"]

@@ -1,4 +1,4 @@
-"""Reading fields: what is wrong is refused by name, and without its value."""
+"""Reading fields: what is wrong is rejected by name, and without its value."""
 
 from __future__ import annotations
 
@@ -70,18 +70,18 @@ def test_null_equals_absent(reader: str) -> None:
 
 
 @together(("reader", "given"), BAD)
-def test_what_is_wrong_is_refused_by_name(reader: str, given: Any) -> None:
-    with pytest.raises(InvalidRequest) as refused:
+def test_what_is_wrong_is_rejected_by_name(reader: str, given: Any) -> None:
+    with pytest.raises(InvalidRequest) as rejected:
         READERS[reader]({"some_field": given}, "some_field")
-    assert refused.value.message.startswith("some_field ")
+    assert rejected.value.message.startswith("some_field ")
 
 
 @together("reader", sorted(set(READERS) - {"timestamp"}))
 def test_the_details_hold_the_field(reader: str) -> None:
     bad = next(given for name, given in BAD if name == reader)
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(InvalidRequest) as rejected:
         READERS[reader]({"some_field": bad}, "some_field")
-    assert refused.value.details == {"field": "some_field"}
+    assert rejected.value.details == {"field": "some_field"}
 
 
 def test_a_required_field_may_have_two_names() -> None:

@@ -162,12 +162,12 @@ def test_the_events_of_each_hour_are_counted(scene: dict[str, Any]) -> None:
         assert busy["avg_duration_ms"] > 0
         assert busy["p95_duration_ms"] > 0
     query = {"start": tomorrow, "job_types": "mail.send"}
-    refused = api.get(f"history/stats?{urlencode(query)}")
-    refused.error(400, "invalid_request", field="start")
-    assert "start must be before end." in refused.body["error"]["message"]
-    refused = api.get("history/stats?group_by=minute&start=2020-01-01T00:00:00Z")
-    refused.error(400, "invalid_request", field="start")
-    assert "start and end must be at most" in refused.body["error"]["message"]
+    rejected = api.get(f"history/stats?{urlencode(query)}")
+    rejected.error(400, "invalid_request", field="start")
+    assert "start must be before end." in rejected.body["error"]["message"]
+    rejected = api.get("history/stats?group_by=minute&start=2020-01-01T00:00:00Z")
+    rejected.error(400, "invalid_request", field="start")
+    assert "start and end must be at most" in rejected.body["error"]["message"]
     api.get("history/stats?job_types=A").error(400, "invalid_request", field="job_types")
     other = api.get("history/stats?job_types=pay.charge").ok()["buckets"]
     assert sum(bucket["events"]["job.discarded"] for bucket in other) == 1

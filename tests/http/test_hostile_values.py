@@ -248,7 +248,7 @@ def test_no_value_is_a_500(operation: Operation) -> None:
             transaction.set_rollback(True)
 
 
-def test_a_body_that_is_no_object_is_refused_by_every_operation() -> None:
+def test_a_body_that_is_no_object_is_rejected_by_every_operation() -> None:
     found = [each for each in operations() if "requestBody" in each.content]
     assert len(found) > 30
     for operation in found:

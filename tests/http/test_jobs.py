@@ -166,7 +166,7 @@ class TestPush:
     @pytest.mark.parametrize(
         "bad", ["", "x", NOBODY.upper(), "0" * 32, "6ba7b810-9dad-41d1-80b4-00c04fd430c8"]
     )
-    def test_an_id_that_is_no_lowercase_uuid7_is_refused(self, bad: str) -> None:
+    def test_an_id_that_is_no_lowercase_uuid7_is_rejected(self, bad: str) -> None:
         error = api.post("jobs", {"id": bad, "type": "a", "args": []}).error(400, "invalid_request")
         assert "id" in error["message"]
 
@@ -218,14 +218,14 @@ class TestPush:
     @pytest.mark.requirement("CORE-5.2-13", "CORE-5.2-16", "CORE-5.5-2")
     @together("bad", ["2099-01-31T09:30:00", "tomorrow", 1, True, "PT2S", "+PT", {}], undo=True)
     @together("name", ["scheduled_at", "expires_at"], undo=True)
-    def test_a_time_without_an_offset_or_sense_is_refused(self, name: str, bad: Any) -> None:
+    def test_a_time_without_an_offset_or_sense_is_rejected(self, name: str, bad: Any) -> None:
         error = api.post("jobs", {"type": "a", "args": [], name: bad}).error(400, "invalid_request")
         assert name in error["message"]
         assert stored() == 0
 
     @pytest.mark.requirement("CORE-5.2-6")
     @together("bad", [101, -101, 1.0, True, "HIGH", [1]], undo=True)
-    def test_a_priority_outside_its_range_is_refused(self, bad: Any) -> None:
+    def test_a_priority_outside_its_range_is_rejected(self, bad: Any) -> None:
         error = api.post("jobs", {"type": "a", "args": [], "priority": bad})
         assert "priority" in error.error(400, "invalid_request")["message"]
 
@@ -237,7 +237,7 @@ class TestPush:
     @pytest.mark.once
     @pytest.mark.requirement("CORE-5.1-4", "CORE-5.1-5")
     @together("bad", ["", "A", "1a", "a..b", ".a", "a.", "a b", "a.1", 1, ["a"]], undo=True)
-    def test_a_bad_type_is_refused(self, bad: Any) -> None:
+    def test_a_bad_type_is_rejected(self, bad: Any) -> None:
         api.post("jobs", {"type": bad, "args": []}).error(400, "invalid_request")
 
     @pytest.mark.requirement("CORE-5.1-6", "CORE-5.1-7")
@@ -248,7 +248,7 @@ class TestPush:
     @pytest.mark.once
     @pytest.mark.requirement("CORE-5.1-6")
     @together("bad", ["", "A", "-a", ".a", "a_b", "a b", "ä", 1, ["a"]], undo=True)
-    def test_a_bad_queue_is_refused(self, bad: Any) -> None:
+    def test_a_bad_queue_is_rejected(self, bad: Any) -> None:
         api.post("jobs", {"type": "a", "args": [], "queue": bad}).error(400, "invalid_request")
 
     @pytest.mark.requirement("PL-003", "PL-004", "CORE-5.1-7")
@@ -266,7 +266,7 @@ class TestPush:
         assert response.error(400, code)["type"] == kind
 
     @together("name", ["priority", "queue", "type", "args", "tags", "unique"], undo=True)
-    def test_a_refusal_begins_with_the_field(self, name: str) -> None:
+    def test_a_rejection_begins_with_the_field(self, name: str) -> None:
         response = api.post("jobs", {"type": "a", "args": []} | {name: 1.5})
         assert response.error(400, "invalid_request")["message"].startswith(f"{name} ")
 

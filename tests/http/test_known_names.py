@@ -31,7 +31,7 @@ def producer(*scopes: str) -> Api:
     return Api(make_key(*(scopes or ("producer",))))
 
 
-def refused(response: Any, field: str = "queue") -> None:
+def rejected(response: Any, field: str = "queue") -> None:
     error = response.error(403, "PERMISSION_DENIED", field=field, limit=3)
     assert "HTTP_MAX_NAMES" in error["hint"]
 
@@ -40,7 +40,7 @@ def test_a_producer_makes_up_so_many_queues_and_no_more() -> None:
     api = producer()
     for number in range(3):
         api.push(queue=f"made-up-{number}")
-    refused(api.post("jobs", {"type": "test.job", "args": [], "queue": "one-more"}))
+    rejected(api.post("jobs", {"type": "test.job", "args": [], "queue": "one-more"}))
     api.push(queue="made-up-0")
     assert Job.objects.count() == 4
 
@@ -59,14 +59,14 @@ def test_types_are_limited_as_queues_are() -> None:
     api = producer()
     for number in range(3):
         api.push(type=f"made.up{number}", queue="q")
-    refused(api.post("jobs", {"type": "one.more", "args": [], "queue": "q"}), "type")
+    rejected(api.post("jobs", {"type": "one.more", "args": [], "queue": "q"}), "type")
     api.push(type="made.up2", queue="q")
 
 
 def test_a_batch_counts_all_its_names_and_stores_none_if_one_is_too_many() -> None:
     api = producer()
     batch = [{"type": "test.job", "args": [], "queue": f"made-up-{n}"} for n in range(4)]
-    refused(api.post("jobs/batch", {"jobs": batch}))
+    rejected(api.post("jobs/batch", {"jobs": batch}))
     assert not Job.objects.exists()
     api.post("jobs/batch", {"jobs": batch[:3]}).ok(201)
 
@@ -81,7 +81,7 @@ def test_queues_that_exist_count_for_no_key() -> None:
         api.push(queue=f"row-{number}")
         api.push(queue=f"made-up-{number}")
     producer().push(queue="made-up-0")
-    refused(api.post("jobs", {"type": "test.job", "args": [], "queue": "one-more"}))
+    rejected(api.post("jobs", {"type": "test.job", "args": [], "queue": "one-more"}))
 
 
 def test_another_key_has_names_of_its_own_and_a_replacement_has_not() -> None:
@@ -89,7 +89,7 @@ def test_another_key_has_names_of_its_own_and_a_replacement_has_not() -> None:
     for number in range(3):
         Api(text).push(queue=f"made-up-{number}")
     body = {"type": "test.job", "args": [], "queue": "one-more"}
-    refused(Api(api_keys.replace(key.prefix)[1]).post("jobs", body))
+    rejected(Api(api_keys.replace(key.prefix)[1]).post("jobs", body))
     producer().post("jobs", body).ok(201)
 
 
@@ -114,7 +114,7 @@ def test_every_route_that_creates_a_queue_is_limited(method: str, path: str, bod
     api = producer("admin")
     for number in range(1, 4):
         api.push(queue=f"made-up-{number}")
-    refused(api.ask(method, path.format(dead=dead.pk), body))
+    rejected(api.ask(method, path.format(dead=dead.pk), body))
     assert not Queue.objects.filter(name="one-more").exists()
 
 
@@ -144,7 +144,7 @@ def test_names_count_as_long_as_figures_are_kept(settings: Any) -> None:
 @pytest.mark.once
 @together("name", [["a"], {"a": 1}, 5, "A", "", "a" * 300, "a\0b"], undo=True)
 @together("field", ["type", "queue"], undo=True)
-def test_what_is_no_name_is_refused_and_not_kept(field: str, name: Any) -> None:
+def test_what_is_no_name_is_rejected_and_not_kept(field: str, name: Any) -> None:
     body = {"type": "a", "args": [], field: name}
     for path, given in (("jobs", body), ("jobs/batch", {"jobs": [body]})):
         assert producer().post(path, given).status in (400, 422)

@@ -103,6 +103,6 @@ def test_a_wait_that_ends_returns_no_jobs() -> None:
 
 @pytest.mark.django_db
 @pytest.mark.parametrize("bad", [-1, 20_001, 1.5, "1", True])
-def test_a_bad_wait_is_refused(bad: Any) -> None:
+def test_a_bad_wait_is_rejected(bad: Any) -> None:
     response = api.post("workers/fetch", {"queues": ["a"], "wait_ms": bad})
     response.error(400, "invalid_request", field="wait_ms")

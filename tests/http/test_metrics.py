@@ -90,7 +90,7 @@ def test_jobs_are_counted_by_queue_and_state() -> None:
 
 
 @pytest.mark.requirement("BP-R005")
-def test_the_pressure_of_bounded_queues_and_what_they_refused_and_dropped() -> None:
+def test_the_pressure_of_bounded_queues_and_what_they_rejected_and_dropped() -> None:
     queues.configure("full", {"backpressure": {"max_depth": 4}})
     queues.configure("lossy", {"backpressure": {"max_depth": 1, "strategy": "drop_oldest"}})
     for _ in range(4):

@@ -16,7 +16,7 @@ def test_a_cursor_gives_back_what_was_put_in() -> None:
 
 
 @pytest.mark.parametrize("cursor", [encode([True]), encode([1, 2]), encode(["a"]), encode([])])
-def test_a_cursor_of_another_list_is_refused(cursor: str) -> None:
+def test_a_cursor_of_another_list_is_rejected(cursor: str) -> None:
     with pytest.raises(InvalidRequest, match="next_cursor of this list"):
         decode(cursor, int)
 
@@ -31,7 +31,7 @@ def test_the_control_plane_counts_pages_from_one() -> None:
 
 
 @pytest.mark.parametrize("query", [{"page": "0"}, {"page": "1000001"}, {"per_page": "0"}])
-def test_a_page_that_cannot_be_is_refused(query: dict[str, str]) -> None:
+def test_a_page_that_cannot_be_is_rejected(query: dict[str, str]) -> None:
     with pytest.raises(InvalidRequest) as caught:
         numbered_page(query)
     assert caught.value.details["field"] in query

@@ -81,11 +81,11 @@ def test_a_share_is_clamped_and_never_goes_back() -> None:
     ],
     undo=True,
 )
-def test_what_is_no_report_is_refused(body: Any, field: str) -> None:
+def test_what_is_no_report_is_rejected(body: Any, field: str) -> None:
     report(api.active(), **body).error(400, "invalid_request", field=field)
 
 
-def test_a_report_that_is_too_large_is_refused() -> None:
+def test_a_report_that_is_too_large_is_rejected() -> None:
     job = api.active()
     report(job, data={"a": "x" * 70_000}).error(413, "PAYLOAD_TOO_LARGE", field="data")
     api.put(f"jobs/{job['id']}/progress").error(400, "invalid_payload")

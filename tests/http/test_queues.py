@@ -82,7 +82,7 @@ class TestList:
         ],
         undo=True,
     )
-    def test_a_page_that_cannot_be_is_refused(self, query: str, field: str) -> None:
+    def test_a_page_that_cannot_be_is_rejected(self, query: str, field: str) -> None:
         api.get(f"queues?{query}").error(400, "invalid_request", field=field)
 
 
@@ -110,7 +110,7 @@ class TestCreate:
             ({"name": "a", "config": {"max_size": -1}}, "config.max_size"),
         ],
     )
-    def test_what_makes_no_queue_is_refused_by_name(self, body: Any, field: str) -> None:
+    def test_what_makes_no_queue_is_rejected_by_name(self, body: Any, field: str) -> None:
         api.post("queues", body).error(400, "invalid_request", field=field)
 
     @together("name", ["_default", "*", "No", "", 5, ["a"]], undo=True)
@@ -139,7 +139,7 @@ class TestDetail:
         api.get(path).error(404, "not_found", resource_type="queue", resource_id="unknown")
 
     @pytest.mark.parametrize("name", ["_default", "*", "No", quote("a b"), "%00"])
-    def test_a_name_that_no_queue_can_have_is_refused(self, name: str) -> None:
+    def test_a_name_that_no_queue_can_have_is_rejected(self, name: str) -> None:
         api.get(f"queues/{name}").error(400, "invalid_request")
         api.post(f"queues/{name}/pause").error(400, "invalid_request")
 
@@ -273,7 +273,7 @@ class TestDelete:
             ({"strategy": "move", "target_queue": "a"}, "target_queue"),
         ],
     )
-    def test_a_request_that_makes_no_sense_is_refused(self, body: Any, field: str) -> None:
+    def test_a_request_that_makes_no_sense_is_rejected(self, body: Any, field: str) -> None:
         push(queue="a")
         api.delete("queues/a", body).error(400, "invalid_request", field=field)
         assert stats.depth("a") == 1

@@ -155,9 +155,9 @@ BAD = (400, "invalid_request")
     ],
     undo=True,
 )
-def test_an_override_that_cannot_hold_is_refused(body: Any, field: str, cure: str) -> None:
-    refusal = Api().put("rate-limits/stripe", body).error(*BAD, field=field)
-    assert cure in refusal["message"]
+def test_an_override_that_cannot_hold_is_rejected(body: Any, field: str, cure: str) -> None:
+    rejection = Api().put("rate-limits/stripe", body).error(*BAD, field=field)
+    assert cure in rejection["message"]
     assert not LimitKey.primary.exists()
 
 

@@ -274,8 +274,8 @@ def test_a_queue_is_purged_and_deleted_in_each_database() -> None:
     # A job in any of them keeps the queue in all.
     with ojs.using("default"):
         queues.create("only")
-    refused = api.delete("queues/only").error(409, "conflict")
-    assert refused["details"]["jobs"] == 2
+    rejected = api.delete("queues/only").error(409, "conflict")
+    assert rejected["details"]["jobs"] == 2
     assert Queue.objects.using("default").get(pk="only").config == {}
     done = api.delete("queues/full", {"strategy": "discard"}).ok(202)
     assert (done["jobs_affected"], done["jobs_waiting"], done["state"]) == (2, 0, "deleted")

@@ -50,15 +50,15 @@ def test_a_key_may_send_so_many_requests_and_each_response_says_how_many_are_lef
     assert [left(api.post("jobs", JOB)) for _ in range(2)] == [(3, 2), (3, 1)]
     missing = api.get("jobs/01a1fc00-0000-7000-8000-000000000001")
     assert (missing.status, left(missing)) == (404, (3, 0))
-    refused = api.post("jobs", JOB)
-    error = refused.error(429, "rate_limited")
+    rejected = api.post("jobs", JOB)
+    error = rejected.error(429, "rate_limited")
     assert error["retryable"] is True
     assert "Retry-After" in error["hint"]
-    assert left(refused) == (3, 0)
-    wait = int(refused.headers["Retry-After"])
+    assert left(rejected) == (3, 0)
+    wait = int(rejected.headers["Retry-After"])
     assert 50 < wait <= 60
     assert error["details"]["retry_after_seconds"] == wait
-    reset = int(refused.headers["X-RateLimit-Reset"])
+    reset = int(rejected.headers["X-RateLimit-Reset"])
     assert began + 60 <= reset <= time.time() + 61
     # Another key has requests of its own, and so does the same one a minute later.
     assert left(caller(name="other").post("jobs", JOB)) == (3, 2)
@@ -94,7 +94,7 @@ def test_callers_of_an_open_api_are_told_apart_by_their_addresses(settings: Any)
     assert other.get("queues").status == 200
 
 
-def test_without_its_cache_no_request_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_its_cache_no_request_is_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(*args: Any, **kwargs: Any) -> Any:
         raise ConnectionError
 

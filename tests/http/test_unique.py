@@ -144,7 +144,7 @@ def test_the_policies_of_the_other_documents_work() -> None:
     api.push(**report | {"args": [43, "quarterly", {"include_charts": True}]})
 
 
-def test_a_batch_is_refused_as_a_whole_with_the_place_of_the_duplicate() -> None:
+def test_a_batch_is_rejected_as_a_whole_with_the_place_of_the_duplicate() -> None:
     batch = {"jobs": [{"type": "a", "args": []}, wanted(), wanted()]}
     api.post("jobs/batch", batch).error(409, "duplicate", index=2)
     assert stored() == 0

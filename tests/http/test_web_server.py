@@ -156,7 +156,7 @@ def test_slow_connections_do_not_keep_others_from_the_api(proxy: int) -> None:
 
 
 @pytest.mark.parametrize("server", ["gunicorn", "proxy"])
-def test_a_client_reads_why_its_large_body_is_refused(
+def test_a_client_reads_why_its_large_body_is_rejected(
     server: str, request: pytest.FixtureRequest
 ) -> None:
     port = request.getfixturevalue(server)
@@ -164,6 +164,6 @@ def test_a_client_reads_why_its_large_body_is_refused(
     body = b" " * (17 * 1024 * 1024)
     status, content = push(port, body, key)
     assert (status, b"PAYLOAD_TOO_LARGE" in content) == (413, True)
-    # Refused before the body is looked at.
+    # Rejected before the body is looked at.
     status, content = push(port, body, key, path="nowhere")
     assert (status, b"NOT_FOUND" in content.upper()) == (404, True)

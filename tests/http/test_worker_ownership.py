@@ -60,7 +60,7 @@ def beat(api: Api, **values: Any) -> Any:
     return api.post("workers/heartbeat", {"worker_id": "w"} | values)
 
 
-def refused(api: Api) -> None:
+def rejected(api: Api) -> None:
     """Check that neither BEAT nor FETCH in the name of the worker has any effect."""
     job, before = push(queue="mine"), row()
     responses = [
@@ -91,10 +91,10 @@ def test_a_limited_key_writes_no_worker_of_another_principal(
     made_known: Callable[[], object],
 ) -> None:
     made_known()
-    refused(of_queue("mine"))
+    rejected(of_queue("mine"))
 
 
-def test_the_refusal_is_the_same_whatever_the_worker_is() -> None:
+def test_the_rejection_is_the_same_whatever_the_worker_is() -> None:
     worker("w")
     beat(of_queue("other"), worker_id="x").ok()
     mine = of_queue("mine")
@@ -124,33 +124,33 @@ def test_a_key_that_replaces_another_one_is_the_same_principal() -> None:
 
 def test_a_key_of_the_same_name_is_another_principal() -> None:
     beat(of_queue("mine")).ok()
-    refused(of_queue("mine"))
+    rejected(of_queue("mine"))
 
 
 def test_a_key_for_all_queues_takes_a_worker_over() -> None:
     limited, unlimited = of_queue("mine"), of_queue()
     beat(limited).ok()
     beat(unlimited, hostname="h").ok()
-    refused(limited)
+    rejected(limited)
     Worker.primary.filter(pk="w").delete()
     beat(limited).ok()
     unlimited.fetch("mine", worker_id="w")
-    refused(limited)
+    rejected(limited)
 
 
 def test_a_worker_of_this_project_takes_its_own_id_back() -> None:
     mine = of_queue("mine")
     beat(mine).ok()
     worker("w")
-    refused(mine)
+    rejected(mine)
 
 
 def test_other_authentication_owns_by_the_name_of_the_caller() -> None:
     mine = Api(HTTP_X_SUBJECT="CN=mail")
     beat(mine).ok()
     beat(mine, hostname="h").ok()
-    refused(Api(HTTP_X_SUBJECT="CN=other"))
-    refused(of_queue("mine"))
+    rejected(Api(HTTP_X_SUBJECT="CN=other"))
+    rejected(of_queue("mine"))
 
 
 def test_a_limited_key_names_no_queue_of_others_as_its_own() -> None:

@@ -70,25 +70,25 @@ class TestFetch:
         assert [len(api.fetch(count=2)) for _ in range(3)] == [2, 1, 0]
 
     @together("bad", [0, -1, 1_001, 1.0, True, "1", [1], {}], undo=True)
-    def test_a_bad_count_is_refused(self, bad: Any) -> None:
+    def test_a_bad_count_is_rejected(self, bad: Any) -> None:
         response = api.post("workers/fetch", {"queues": ["a"], "count": bad})
         assert "count" in response.error(400, "invalid_request", field="count")["message"]
 
     @pytest.mark.once
     @pytest.mark.requirement("CORE-7.2-1")
     @together("bad", [None, [], "default", 1, {}, [1], [None], ["A"], [""]], undo=True)
-    def test_bad_queues_are_refused(self, bad: Any) -> None:
+    def test_bad_queues_are_rejected(self, bad: Any) -> None:
         response = api.post("workers/fetch", {"queues": bad})
         assert "queues" in response.error(400, "invalid_request")["message"]
 
     @pytest.mark.once
     @together("bad", ["", "x" * 256, "a\nb", 1, [], True], undo=True)
-    def test_a_bad_worker_id_is_refused(self, bad: Any) -> None:
+    def test_a_bad_worker_id_is_rejected(self, bad: Any) -> None:
         response = api.post("workers/fetch", {"queues": ["a"], "worker_id": bad})
         assert "worker_id" in response.error(400, "invalid_request", field="worker_id")["message"]
 
     @together("bad", [0, -1, 2**31, "PT1S", True, 1.5], undo=True)
-    def test_a_bad_visibility_timeout_is_refused(self, bad: Any) -> None:
+    def test_a_bad_visibility_timeout_is_rejected(self, bad: Any) -> None:
         response = api.post("workers/fetch", {"queues": ["a"], "visibility_timeout_ms": bad})
         response.error(400, "invalid_request", field="visibility_timeout_ms")
 
@@ -155,7 +155,7 @@ class TestAck:
         key = api.active()["id"]
         assert api.post(f"jobs/{key}/ack").ok()["state"] == "completed"
 
-    def test_a_result_that_json_cannot_carry_is_refused(self) -> None:
+    def test_a_result_that_json_cannot_carry_is_rejected(self) -> None:
         key = api.active()["id"]
         deep = b'{"job_id": "%s", "result": %s}' % (key.encode(), b"[" * 65 + b"]" * 65)
         assert "result" in api.post("workers/ack", deep).error(400, "invalid_request")["message"]
@@ -234,7 +234,7 @@ class TestFail:
         ],
         undo=True,
     )
-    def test_a_bad_error_is_refused_and_changes_nothing(self, bad: Any) -> None:
+    def test_a_bad_error_is_rejected_and_changes_nothing(self, bad: Any) -> None:
         key = api.active()["id"]
         response = api.post("workers/nack", {"job_id": key, "error": bad})
         assert "error" in response.error(400, "invalid_request")["message"]
@@ -311,14 +311,14 @@ class TestTheClaim:
 
     @pytest.mark.once
     @pytest.mark.parametrize("bad", [-1, 1.0, "1", True, 2**31, [1]])
-    def test_a_bad_attempt_is_refused(self, what: str, bad: Any) -> None:
+    def test_a_bad_attempt_is_rejected(self, what: str, bad: Any) -> None:
         self.send(what, api.active()["id"], attempt=bad).error(
             400, "invalid_request", field="attempt"
         )
 
     @pytest.mark.once
     @pytest.mark.parametrize("bad", [1, "", "a\nb", "\u0000x", [], True, "x" * 256])
-    def test_a_bad_worker_id_is_refused(self, what: str, bad: Any) -> None:
+    def test_a_bad_worker_id_is_rejected(self, what: str, bad: Any) -> None:
         self.send(what, api.active()["id"], worker_id=bad).error(
             400, "invalid_payload" if bad == "\u0000x" else "invalid_request"
         )
@@ -329,7 +329,7 @@ class TestTheClaim:
 
     @pytest.mark.once
     @pytest.mark.parametrize("bad", [None, "", "x", 1, [], {}, "0" * 36])
-    def test_what_is_no_job_id_is_refused(self, what: str, bad: Any) -> None:
+    def test_what_is_no_job_id_is_rejected(self, what: str, bad: Any) -> None:
         self.send(what, bad).error(400, "invalid_request")
 
 
@@ -439,7 +439,7 @@ class TestBeat:
         ],
         undo=True,
     )
-    def test_a_bad_field_is_refused_by_name(self, name: str, bad: Any) -> None:
+    def test_a_bad_field_is_rejected_by_name(self, name: str, bad: Any) -> None:
         error = api.post("workers/heartbeat", {"worker_id": "w"} | {name: bad})
         assert name in error.error(400, "invalid_request")["message"]
 

@@ -320,7 +320,7 @@ def test_what_cannot_be_is_400_with_its_path_and_stores_nothing(
     assert not jobs().exists()
 
 
-def test_a_workflow_over_the_limit_of_jobs_is_refused(api: Api, settings: Any) -> None:
+def test_a_workflow_over_the_limit_of_jobs_is_rejected(api: Api, settings: Any) -> None:
     settings.OJS = {**settings.OJS, "MAX_WORKFLOW_JOBS": 2}
     api.post("workflows", group(job("a"), job("b"))).ok(201)
     api.post("workflows", group(job("a"), job("b"), job("c"))).error(400, "invalid_request")
@@ -367,7 +367,7 @@ def test_the_next_step_is_available_with_the_response_to_an_ack_and_to_a_nack(
 
 
 @pytest.mark.django_db(transaction=True)
-def test_a_full_queue_refuses_the_workflow_as_it_refuses_a_job(api: Api) -> None:
+def test_a_full_queue_rejects_the_workflow_as_it_rejects_a_job(api: Api) -> None:
     api.put("queues/default/config", {"backpressure": {"max_depth": 1}}).ok()
     api.post("workflows", group(job("a"), job("b"))).error(429, "QUEUE_FULL")
     assert not Workflow.primary.exists()

@@ -36,7 +36,7 @@ def test_a_server_that_is_away_is_no_error(capsys: pytest.CaptureFixture[str]) -
     with override_settings(OJS=OJS):
         put(envelope(queue="far"), "far")
         call_command("ojs_relay", once=True)
-    assert "far: 0 sent, 0 refused" in capsys.readouterr().out
+    assert "far: 0 sent, 0 rejected" in capsys.readouterr().out
     assert OutboxEntry.objects.get().error_code == "unreachable"
 
 

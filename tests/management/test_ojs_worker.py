@@ -121,10 +121,10 @@ def test_every_argument_arrives(supervised: type[Supervised]) -> None:
     ],
 )
 def test_a_bad_argument_is_named_with_its_rule(arguments: list[str], said: str) -> None:
-    with pytest.raises(CommandError) as refused:
+    with pytest.raises(CommandError) as rejected:
         call_command("ojs_worker", *arguments)
-    assert said in str(refused.value)
-    assert arguments[0].lstrip("-") in str(refused.value)
+    assert said in str(rejected.value)
+    assert arguments[0].lstrip("-") in str(rejected.value)
 
 
 @pytest.mark.parametrize(
@@ -161,12 +161,12 @@ def test_queues_may_share_a_worker(
         (["--queues", "a,b", "--strategy", "weighted"], "weighted needs weights of the queues"),
     ],
 )
-def test_queues_that_cannot_be_shared_so_are_refused_with_the_cure(
+def test_queues_that_cannot_be_shared_so_are_rejected_with_the_cure(
     supervised: type[Supervised], arguments: list[str], said: str
 ) -> None:
-    with override_settings(OJS=POOLS), pytest.raises(CommandError) as refused:
+    with override_settings(OJS=POOLS), pytest.raises(CommandError) as rejected:
         call_command("ojs_worker", *arguments)
-    assert said in str(refused.value)
+    assert said in str(rejected.value)
 
 
 def test_no_grace_at_all_may_be_asked_for(supervised: type[Supervised]) -> None:
@@ -206,10 +206,10 @@ def test_an_unreachable_database_is_reported_without_its_text(
         raise OperationalError("password of a secret")
 
     monkeypatch.setattr(database_check, "MigrationExecutor", away)
-    with pytest.raises(CommandError) as refused:
+    with pytest.raises(CommandError) as rejected:
         call_command("ojs_worker", "--once")
-    assert "'default' does not respond (OperationalError)" in str(refused.value)
-    assert "secret" not in str(refused.value)
+    assert "'default' does not respond (OperationalError)" in str(rejected.value)
+    assert "secret" not in str(rejected.value)
 
 
 def test_a_start_says_what_to_check_when_its_statements_go_on_failing(
@@ -220,10 +220,12 @@ def test_a_start_says_what_to_check_when_its_statements_go_on_failing(
 
     monkeypatch.setattr(database_check, "MigrationExecutor", lock_timeout)
     monkeypatch.setattr(database_check, "TRIES", 2)
-    with pytest.raises(CommandError) as refused:
+    with pytest.raises(CommandError) as rejected:
         call_command("ojs_worker", "--once")
-    text = str(refused.value)
-    assert "refused a statement (OperationalError: canceling statement due to lock timeout)" in text
+    text = str(rejected.value)
+    assert (
+        "rejected a statement (OperationalError: canceling statement due to lock timeout)" in text
+    )
     assert "no transaction holds a lock" in text
     assert "secret" not in text
 
@@ -258,10 +260,10 @@ def test_the_reason_why_a_database_cannot_be_used_is_in_the_message(
     with monkeypatch.context() as patch:
         for key, value in name.items():
             patch.setitem(connection.settings_dict, key, value)
-        with pytest.raises(CommandError) as refused:
+        with pytest.raises(CommandError) as rejected:
             call_command("ojs_worker", "--once")
-    assert "'default' does not respond (OperationalError: " in str(refused.value)
-    assert reason in str(refused.value)
+    assert "'default' does not respond (OperationalError: " in str(rejected.value)
+    assert reason in str(rejected.value)
 
 
 def test_no_connection_is_open_when_the_supervisor_forks(supervised: type[Supervised]) -> None:
@@ -299,7 +301,7 @@ def test_connections_are_kept_from_job_to_job_unless_the_project_says_how_long(
 def test_the_pool_of_the_site_is_none_of_a_worker(
     supervised: type[Supervised], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # Django refuses a pool whose connections are kept from job to job.
+    # Django rejects a pool whose connections are kept from job to job.
     connections.close_all()
     options = {**connections.settings["default"]["OPTIONS"], "pool": {"min_size": 2}}
     monkeypatch.setitem(connections.settings["default"], "OPTIONS", options)
@@ -382,7 +384,7 @@ def test_it_leaves_the_process_as_it_was(supervised: type[Supervised]) -> None:
 
 @pytest.mark.parametrize("alias", ["default", "other"])
 @pytest.mark.django_db(transaction=True, databases=["default", "other"])
-def test_inside_a_transaction_it_refuses_and_the_transaction_goes_on(alias: str) -> None:
+def test_inside_a_transaction_it_rejects_and_the_transaction_goes_on(alias: str) -> None:
     threads = threading.active_count()
     with transaction.atomic(using=alias):
         job = echo.enqueue("hello") if alias == "default" else None

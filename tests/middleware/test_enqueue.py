@@ -199,15 +199,15 @@ def test_the_index_of_a_duplicate_counts_the_dropped_ones() -> None:
 
 @pytest.mark.parametrize("error", [ValueError("no"), OJSError("no")])
 def test_an_error_reaches_the_caller_and_nothing_is_stored(error: Exception) -> None:
-    def refuse(envelope: Envelope) -> None:
-        if envelope.type == "test.refused":
+    def reject(envelope: Envelope) -> None:
+        if envelope.type == "test.rejected":
             raise error
 
-    with chain(First, changing(refuse)), transaction.atomic():
+    with chain(First, changing(reject)), transaction.atomic():
         with pytest.raises(type(error)) as single:
-            ojs.enqueue("test.refused")
+            ojs.enqueue("test.rejected")
         with pytest.raises(type(error)) as batch:
-            ojs.enqueue_batch([ojs.request("test.fine"), ojs.request("test.refused")])
+            ojs.enqueue_batch([ojs.request("test.fine"), ojs.request("test.rejected")])
         Thing.objects.create(name="after")
     assert single.value is batch.value is error
     assert Thing.objects.count() == 1
@@ -215,8 +215,8 @@ def test_an_error_reaches_the_caller_and_nothing_is_stored(error: Exception) -> 
 
 
 def test_an_error_ends_the_chain() -> None:
-    def refuse(envelope: Envelope) -> None:
+    def reject(envelope: Envelope) -> None:
         raise ValueError("no")
 
-    with chain(changing(refuse), never), pytest.raises(ValueError, match="no"):
+    with chain(changing(reject), never), pytest.raises(ValueError, match="no"):
         ojs.enqueue("test.middleware")

@@ -107,7 +107,7 @@ def test_the_lease_ends_with_the_ack() -> None:
     ],
     undo=True,
 )
-def test_a_result_that_json_cannot_carry_is_refused_and_the_job_stays_active(
+def test_a_result_that_json_cannot_carry_is_rejected_and_the_job_stays_active(
     result: Any, place: str
 ) -> None:
     job = active()
@@ -117,7 +117,7 @@ def test_a_result_that_json_cannot_carry_is_refused_and_the_job_stays_active(
     assert snapshot(job.id) == before
 
 
-def test_a_result_over_its_limit_is_refused_and_the_job_stays_active(settings: Any) -> None:
+def test_a_result_over_its_limit_is_rejected_and_the_job_stays_active(settings: Any) -> None:
     settings.OJS = settings.OJS | {"MAX_RESULT_BYTES": 100}
     job = active()
     before = snapshot(job.id)
@@ -133,7 +133,7 @@ WRONG = [{"worker_id": "worker-b"}, {"attempt": 2}, {"run": 7}, {"attempt": 0}, 
 
 @together("wrong", WRONG, ids=str, undo=True)
 @together("operation", ["ack", "fail", "hold", "requeue"], undo=True)
-def test_a_claim_that_is_wrong_in_one_thing_is_refused_and_changes_nothing(
+def test_a_claim_that_is_wrong_in_one_thing_is_rejected_and_changes_nothing(
     operation: str, wrong: dict[str, Any]
 ) -> None:
     job = active()

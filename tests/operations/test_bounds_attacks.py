@@ -39,7 +39,7 @@ def add(number: int = 1, *, queue: str = NAME) -> None:
 
 
 def fill(queue: str = NAME) -> int:
-    """Add jobs one by one until one is refused; return how many."""
+    """Add jobs one by one until one is rejected; return how many."""
     stored = 0
     while True:
         try:
@@ -173,7 +173,7 @@ def test_several_batches_of_an_open_transaction_are_counted_together(
 def test_an_old_snapshot_lets_nobody_over_the_bound(level: str) -> None:
     bound(100)
     add(10)
-    refused = []
+    rejected = []
     with transaction.atomic():
         with connection.cursor() as cursor:
             cursor.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
@@ -195,9 +195,9 @@ def test_an_old_snapshot_lets_nobody_over_the_bound(level: str) -> None:
                     add()
                 added += 1
             except QueueFull as full:
-                refused.append(full)
+                rejected.append(full)
         Job.objects.filter(queue=NAME).count()  # The transaction is usable.
-    assert refused
+    assert rejected
     assert depth() <= 100
 
 
@@ -248,7 +248,7 @@ def test_two_that_take_two_queues_in_opposite_order_do_not_wait_for_ever() -> No
                     add(queue=second)
                     outcomes.append("stored")
                 except QueueFull:
-                    outcomes.append("refused")
+                    outcomes.append("rejected")
                 add(queue=first)  # The transaction is usable, and its turn is still its own.
         finally:
             connections.close_all()
@@ -258,7 +258,7 @@ def test_two_that_take_two_queues_in_opposite_order_do_not_wait_for_ever() -> No
         thread.start()
     for thread in pair:
         thread.join(GENEROUS)
-    assert sorted(outcomes) in (["refused", "stored"], ["refused", "refused"])
+    assert sorted(outcomes) in (["rejected", "stored"], ["rejected", "rejected"])
     assert depth("one") + depth("two") == 2 + 2 + 4 + outcomes.count("stored")
 
 
@@ -361,7 +361,7 @@ def test_a_crowd_never_takes_more_bytes_than_there_may_be(inherited: bool) -> No
         queues.configure(NAME, config)
     producers = 16 if connection.vendor == "postgresql" else 4
     errors: list[BaseException] = []
-    refused: list[int] = []
+    rejected: list[int] = []
 
     def produce(seed: int) -> None:
         dice = random.Random(seed)
@@ -375,7 +375,7 @@ def test_a_crowd_never_takes_more_bytes_than_there_may_be(inherited: bool) -> No
                     with transaction.atomic() if dice.random() < 0.5 else nullcontext():
                         pushing.push_batch(wanted, GENERATED)
                 except QueueFull:
-                    refused.append(1)
+                    rejected.append(1)
         except BaseException as error:
             errors.append(error)
         finally:
@@ -387,7 +387,7 @@ def test_a_crowd_never_takes_more_bytes_than_there_may_be(inherited: bool) -> No
     for thread in threads:
         thread.join(BOUND)
     assert not errors
-    assert refused
+    assert rejected
     assert bounds.load(NAME).size <= limit
     taken = sum(Job.objects.filter(queue=NAME).values_list("size_bytes", flat=True))
     assert bounds.load(NAME).size == taken > limit * 0.9

@@ -249,7 +249,7 @@ def test_count_is_a_bound_and_not_a_wish() -> None:
     ids=str,
     undo=True,
 )
-def test_what_cannot_be_fetched_is_refused_by_name(
+def test_what_cannot_be_fetched_is_rejected_by_name(
     arguments: dict[str, Any], error: type[InvalidRequest], message: str
 ) -> None:
     with pytest.raises(error, match=message):

@@ -151,7 +151,7 @@ def test_both_relative_times_are_kept_apart() -> None:
     assert (stored.tags, job.options) == (["kept"], stored.options)
 
 
-def test_an_empty_batch_is_refused() -> None:
+def test_an_empty_batch_is_rejected() -> None:
     with pytest.raises(InvalidRequest, match="jobs must hold at least one job"):
         pushing.push_batch([])
 
@@ -236,7 +236,7 @@ def test_a_single_duplicate_names_no_index_and_leaves_the_transaction_usable() -
 
 
 @pytest.mark.parametrize("pending", [False, True])
-def test_a_deadline_that_has_passed_does_not_refuse_the_job(pending: bool) -> None:
+def test_a_deadline_that_has_passed_does_not_reject_the_job(pending: bool) -> None:
     # It is discarded where it would be fetched (core §5.2), not at the door.
     assert state_of(expires_at=EARLIER, pending=pending) == ("pending" if pending else "available")
 

@@ -40,7 +40,7 @@ def change_id(job: Envelope, proceed: Next) -> Envelope | None:
     return proceed(job)
 
 
-def refuse(job: Envelope, proceed: Next) -> Envelope | None:
+def reject(job: Envelope, proceed: Next) -> Envelope | None:
     raise InvalidRequest("not today")
 
 
@@ -104,7 +104,7 @@ def test_a_batch_of_which_all_was_dropped_stores_nothing() -> None:
 
 @pytest.mark.parametrize(
     ("name", "message"),
-    [("spoil_priority", "priority"), ("change_id", "id must not be changed"), ("refuse", "today")],
+    [("spoil_priority", "priority"), ("change_id", "id must not be changed"), ("reject", "today")],
 )
 def test_what_a_middleware_makes_of_a_job_is_checked_again(name: str, message: str) -> None:
     with using(name), pytest.raises(InvalidRequest, match=message):

@@ -24,13 +24,13 @@ Way = Callable[[dict[str, Any]], str | None]
 
 
 def python(job: dict[str, Any]) -> str | None:
-    return _refusal(lambda: ojs.enqueue(job["type"], job["args"], **_options(job)))
+    return _rejection(lambda: ojs.enqueue(job["type"], job["args"], **_options(job)))
 
 
 def python_batch(job: dict[str, Any]) -> str | None:
     small = ojs.request("test.job", [])
     large = ojs.request(job["type"], job["args"], **_options(job))
-    return _refusal(lambda: ojs.enqueue_batch([small, large]))
+    return _rejection(lambda: ojs.enqueue_batch([small, large]))
 
 
 def http(job: dict[str, Any]) -> str | None:
@@ -49,7 +49,7 @@ def _options(job: dict[str, Any]) -> Any:
     return {name: job[name] for name in ("queue", "meta") if name in job}
 
 
-def _refusal(send: Callable[[], object]) -> str | None:
+def _rejection(send: Callable[[], object]) -> str | None:
     try:
         send()
     except OJSError as error:

@@ -128,7 +128,7 @@ def test_no_worker_sees_a_job_before_its_transaction_commits(alias: str) -> None
         other_session.close()
 
 
-def test_a_refused_duplicate_leaves_the_callers_transaction_usable(alias: str) -> None:
+def test_a_rejected_duplicate_leaves_the_callers_transaction_usable(alias: str) -> None:
     first = push(args=["first"])
     with transaction.atomic(using=alias):
         with pytest.raises(DuplicateJob):

@@ -252,7 +252,7 @@ def test_many_with_old_snapshots_store_one(isolation: str) -> None:
         with suppress(OperationalError), transaction.atomic():
             begin(isolation)
             return store(IGNORE)
-        return None  # SERIALIZABLE may refuse at the commit.
+        return None  # SERIALIZABLE may reject at the commit.
 
     responses = [response for response in at_once([task] * MANY) if response is not None]
     assert len({response.id for response in responses}) == jobs().count() == 1

@@ -194,7 +194,7 @@ def test_jobs_wait_while_the_remote_site_is_away(remote: Remote, relay: Relay) -
 
 
 @pytest.mark.smoke
-def test_a_unique_job_that_is_sent_twice_neither_replaces_nor_refuses_itself(
+def test_a_unique_job_that_is_sent_twice_neither_replaces_nor_rejects_itself(
     remote: Remote, relay: Relay
 ) -> None:
     for conflict in ("reject", "replace", "ignore"):
@@ -237,7 +237,7 @@ def test_manage_py_ojs_relay_once_sends_what_can_be_sent(
 ) -> None:
     enqueue(7)
     call_command("ojs_relay", once=True)
-    assert "remote: 7 sent, 0 refused" in capsys.readouterr().out
+    assert "remote: 7 sent, 0 rejected" in capsys.readouterr().out
     assert numbers(remote) == list(range(7))
 
 

@@ -105,7 +105,7 @@ def test_a_job_vanishes_with_a_rollback_savepoints_included() -> None:
     assert not Thing.objects.exists()
 
 
-def test_a_repeated_id_is_refused_and_the_transaction_stays_usable() -> None:
+def test_a_repeated_id_is_rejected_and_the_transaction_stays_usable() -> None:
     key = ids.uuid7()
     with transaction.atomic():
         enqueue(id=key)
@@ -132,7 +132,7 @@ def test_a_batch_with_one_bad_job_stores_none_and_says_which() -> None:
         ojs.request("near.job", []),
         ojs.request("near.job", []),
         ojs.request("far.job", [object()]),
-    ]  # type: ignore[list-item]  # what is refused
+    ]  # type: ignore[list-item]  # what is rejected
     with pytest.raises(InvalidArgs) as caught:
         ojs.enqueue_batch(wanted)
     assert caught.value.details["index"] == 2
@@ -184,13 +184,13 @@ def test_an_envelope_that_came_by_wire_goes_out_the_same() -> None:
     assert again == parse(document)
 
 
-def test_a_job_over_the_limit_is_refused_at_once() -> None:
+def test_a_job_over_the_limit_is_rejected_at_once() -> None:
     with pytest.raises(PayloadTooLarge):
         enqueue("x" * (10 * 1024 * 1024))
     assert not entries()
 
 
-def test_in_the_transaction_of_another_alias_a_job_is_refused_unless_the_outbox_takes_it() -> None:
+def test_in_the_transaction_of_another_alias_a_job_is_rejected_unless_the_outbox_takes_it() -> None:
     with transaction.atomic(using="other"), pytest.raises(WrongDatabase):
         enqueue()
     with override_settings(OJS={"OUTBOX": REMOTE, "WRONG_DATABASE": "outbox"}):

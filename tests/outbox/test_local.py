@@ -133,15 +133,15 @@ def test_a_job_is_stored_and_leaves_the_outbox_in_one_transaction(
     assert stored("a") == [0, 1]
 
 
-def test_a_job_that_its_unique_policy_refuses_is_kept_and_the_next_one_is_stored() -> None:
+def test_a_job_that_its_unique_policy_rejects_is_kept_and_the_next_one_is_stored() -> None:
     policy = ojs.UniquePolicy(keys=["queue"])
     put("a", 1, unique=policy)
     put("a", 1, unique=policy)
     put("a", 1)
     local.deliver_all()
     assert stored("a") == [0, 0]
-    (refused,) = OutboxEntry.objects.filter(state="refused")
-    assert refused.error_code == "duplicate"
+    (rejected,) = OutboxEntry.objects.filter(state="rejected")
+    assert rejected.error_code == "duplicate"
 
 
 def test_the_middleware_sees_a_job_once_and_uniqueness_is_of_what_was_asked() -> None:
@@ -153,7 +153,7 @@ def test_the_middleware_sees_a_job_once_and_uniqueness_is_of_what_was_asked() ->
     (job,) = Job.objects.all()
     assert [arg.rpartition("-")[2] for arg in job.args] == ["0"]
     assert job.args[0].count("sealed") == 1
-    assert OutboxEntry.objects.filter(state="refused").count() == 1
+    assert OutboxEntry.objects.filter(state="rejected").count() == 1
 
 
 def test_a_job_of_another_databases_transaction_is_stored_after_its_commit() -> None:

@@ -100,11 +100,11 @@ def test_a_full_queue_says_how_many_jobs_it_would_take(error: Any, room: int) ->
         (200, {"job": {"id": "other"}, "deduplicated": True}, DeliveryOutcome.DELIVERED),
         (201, [], DeliveryOutcome.LATER),
         (409, {"error": {"code": "duplicate"}}, DeliveryOutcome.DELIVERED),
-        (409, {"error": {"code": "conflict"}}, DeliveryOutcome.REFUSED),
+        (409, {"error": {"code": "conflict"}}, DeliveryOutcome.REJECTED),
         (409, {"error": "x"}, DeliveryOutcome.LATER),
-        (500, {"error": {"code": "x", "retryable": False}}, DeliveryOutcome.REFUSED),
+        (500, {"error": {"code": "x", "retryable": False}}, DeliveryOutcome.REJECTED),
         (501, None, DeliveryOutcome.LATER),
-        (413, None, DeliveryOutcome.REFUSED),
+        (413, None, DeliveryOutcome.REJECTED),
     ],
 )
 def test_a_response_means(status: int, body: Any, outcome: DeliveryOutcome) -> None:
@@ -112,7 +112,7 @@ def test_a_response_means(status: int, body: Any, outcome: DeliveryOutcome) -> N
 
 
 @together("status", [400, 404, 405, 409, 413, 422])
-def test_a_batch_that_is_refused_goes_job_by_job(status: int) -> None:
+def test_a_batch_that_is_rejected_goes_job_by_job(status: int) -> None:
     keys = ids.many(2)
     assert responses.read(status, {}, None, keys, batch=True).outcome is DeliveryOutcome.ONE_BY_ONE
 

@@ -74,7 +74,7 @@ def test_a_job_that_is_sent_again_goes_after_all_that_wait() -> None:
     enqueue(2)
     stored.assign_positions("default")
     first, second = OutboxEntry.objects.order_by("pk")
-    stored.refused(first.pk, "default", code="x", message="x")
+    stored.rejected(first.pk, "default", code="x", message="x")
     operations.requeue([first.pk])
     stored.assign_positions("default")
     pages = [stored.next_of(first.destination, "default", limit) for limit in (1, 2)]
@@ -175,16 +175,16 @@ def test_a_job_is_not_put_off_for_longer_by_a_clock_that_is_set_back(
         assert server.ids == sent
 
 
-def test_what_was_sent_or_refused_is_pruned_in_its_time(server: Server, relay: Relay) -> None:
+def test_what_was_sent_or_rejected_is_pruned_in_its_time(server: Server, relay: Relay) -> None:
     enqueue(3)
     run(relay)
-    OutboxEntry.objects.filter(pk=OutboxEntry.objects.order_by("id")[0].pk).update(state="refused")
+    OutboxEntry.objects.filter(pk=OutboxEntry.objects.order_by("id")[0].pk).update(state="rejected")
     assert operations.prune() == 0
     with override_settings(
         OJS={"OUTBOX": destination(server), "KEEP_SENT": 0.000001, "KEEP_DEAD_LETTERS": 3600}
     ):
         assert operations.prune() == 2
-    assert states() == ["refused"]
+    assert states() == ["rejected"]
     with override_settings(OJS={"KEEP_DEAD_LETTERS": 0.000001}):
         assert operations.prune() == 1
 

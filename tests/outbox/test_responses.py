@@ -49,14 +49,14 @@ def test_a_job_that_had_arrived_already_counts_as_delivered(server: Server, rela
     assert set(states()) == {"sent"}
 
 
-def test_a_job_that_its_unique_policy_refuses_is_kept_as_refused(
+def test_a_job_that_its_unique_policy_rejects_is_kept_as_rejected(
     server: Server, relay: Relay
 ) -> None:
     other = {"existing_job_id": str(ids.uuid7())}
     server.response = lambda path, body: body and error(409, "duplicate", details=other)
     enqueue(1)
     run(relay)
-    assert (only().state, only().error_code) == ("refused", "duplicate")
+    assert (only().state, only().error_code) == ("rejected", "duplicate")
 
 
 def test_a_job_for_a_queue_that_drains_is_sent_again_later(server: Server, relay: Relay) -> None:
@@ -77,7 +77,7 @@ def test_a_job_for_a_queue_that_drains_is_sent_again_later(server: Server, relay
     assert (server.ids, only().state) == (keys, "sent")
 
 
-def test_one_bad_job_of_a_batch_is_refused_and_the_others_arrive(
+def test_one_bad_job_of_a_batch_is_rejected_and_the_others_arrive(
     server: Server, relay: Relay
 ) -> None:
     def response(path: str, body: Any) -> Any:
@@ -89,9 +89,9 @@ def test_one_bad_job_of_a_batch_is_refused_and_the_others_arrive(
     enqueue(6)
     run(relay)
     assert server.args == [0, 1, 2, 4, 5]
-    (entry,) = OutboxEntry.objects.filter(state="refused")
+    (entry,) = OutboxEntry.objects.filter(state="rejected")
     assert (entry.error_code, entry.error_message) == ("invalid_request", "a rule of the server")
-    assert (relay.sent_count, relay.refused_count) == (5, 1)
+    assert (relay.sent_count, relay.rejected_count) == (5, 1)
     server.response = lambda path, body: None
     assert operations.requeue([entry.pk]) == 1
     assert operations.requeue([entry.pk]) == 0
@@ -138,14 +138,14 @@ def test_what_says_nothing_about_the_job_leaves_it_waiting(
 
 
 @pytest.mark.parametrize("status", [400, 403, 413, 422])
-def test_what_is_refused_for_good_is_kept_with_the_reason(
+def test_what_is_rejected_for_good_is_kept_with_the_reason(
     server: Server, relay: Relay, status: int
 ) -> None:
     server.response = lambda path, body: body and error(status, "SOME_CODE", message="x" * 5000)
     enqueue(1)
     run(relay)
     entry = only()
-    assert (entry.state, entry.error_code, entry.attempts) == ("refused", "SOME_CODE", 1)
+    assert (entry.state, entry.error_code, entry.attempts) == ("rejected", "SOME_CODE", 1)
     assert len(entry.error_message) == 1000
 
 
@@ -178,8 +178,8 @@ def test_the_manifest_is_read_once_and_sizes_are_checked_before_sending(
         ojs.enqueue("test.job", [index, "x" * 1000], queue="remote-a")
     run(relay)
     assert server.args == [0, 2, 3, 4, 5, 6]
-    refused = OutboxEntry.objects.filter(state="refused").order_by("id")
-    assert [entry.error_code for entry in refused] == ["PAYLOAD_TOO_LARGE", "METADATA_TOO_LARGE"]
+    rejected = OutboxEntry.objects.filter(state="rejected").order_by("id")
+    assert [entry.error_code for entry in rejected] == ["PAYLOAD_TOO_LARGE", "METADATA_TOO_LARGE"]
     assert max(len(str(body)) for body in server.posts("/batch")) < 3000
     assert sum(path.endswith("/manifest") for _, path, _, _ in server.requests) == 1
 

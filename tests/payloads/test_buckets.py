@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from django_ojs.payloads import s3_client
-from django_ojs.spec.errors import ChecksumMismatch, PayloadRefused, PayloadUnavailable
+from django_ojs.spec.errors import ChecksumMismatch, PayloadRejected, PayloadUnavailable
 from tests.payloads.conftest import Bucket
 from tests.payloads.resolving import checksum, value
 
@@ -48,10 +48,10 @@ def test_a_bucket_that_is_not_allowed_is_not_asked(
 ) -> None:
     setting = f"PAYLOAD_{scheme.upper()}_BUCKETS"
     for name in ("another", f"{bucket.name}x", bucket.name[:-1], f"{bucket.name}.evil.test"):
-        with pytest.raises(PayloadRefused, match=setting):
+        with pytest.raises(PayloadRejected, match=setting):
             value(f"{scheme}://{name}/key")
     for path in ("", "/", bucket.name, f"{bucket.name}/", f"{bucket.name}/../x/key"):
-        with pytest.raises(PayloadRefused):
+        with pytest.raises(PayloadRejected):
             value(f"{scheme}://{path}")
     assert connections_made == []
 
@@ -60,7 +60,7 @@ def test_a_prefix_allows_a_part_of_a_bucket(bucket: Bucket, settings: Any) -> No
     settings.OJS = settings.OJS | {"PAYLOAD_S3_BUCKETS": [f"{bucket.name}/open/"]}
     assert value(bucket.put("open/a.json", b"1")) == 1
     for key in ("closed/a.json", "openly/a.json", "open", "open/../closed/a.json"):
-        with pytest.raises(PayloadRefused):
+        with pytest.raises(PayloadRejected):
             value(f"s3://{bucket.name}/{key}")
 
 
@@ -76,7 +76,7 @@ def test_without_boto3_it_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "boto3", None)
     s3_client.client_for.cache_clear()
-    with pytest.raises(PayloadRefused, match="install"):
+    with pytest.raises(PayloadRejected, match="install"):
         value(f"s3://{bucket.name}/a")
 
 
@@ -128,5 +128,5 @@ def test_without_its_library_gs_says_what_to_install(
 ) -> None:
     monkeypatch.setitem(sys.modules, "google.cloud.storage", None)
     settings.OJS = settings.OJS | {"PAYLOAD_GS_BUCKETS": ["models"]}
-    with pytest.raises(PayloadRefused, match="google-cloud-storage"):
+    with pytest.raises(PayloadRejected, match="google-cloud-storage"):
         value("gs://models/a")

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from django_ojs.payloads.reference import SCHEMES
-from django_ojs.spec.errors import PayloadRefused, PayloadUnavailable
+from django_ojs.spec.errors import PayloadRejected, PayloadUnavailable
 from tests.payloads.resolving import value
 
 
@@ -39,12 +39,12 @@ def test_a_root_may_itself_be_a_link(root: Path, tmp_path: Path, settings: Any) 
 def test_without_debug_it_needs_a_setting(root: Path, settings: Any) -> None:
     uri = f"file://{root}/inner/a%20b.json"
     settings.OJS = settings.OJS | {"PAYLOAD_FILES": False}
-    with pytest.raises(PayloadRefused, match="PAYLOAD_FILES"):
+    with pytest.raises(PayloadRejected, match="PAYLOAD_FILES"):
         value(uri)
     settings.DEBUG = True
     assert value(uri) == ["inside"]
     settings.OJS = settings.OJS | {"PAYLOAD_FILE_ROOTS": []}
-    with pytest.raises(PayloadRefused, match="PAYLOAD_FILE_ROOTS"):
+    with pytest.raises(PayloadRejected, match="PAYLOAD_FILE_ROOTS"):
         value(uri)
 
 
@@ -69,9 +69,9 @@ def test_without_debug_it_needs_a_setting(root: Path, settings: Any) -> None:
         "{root}/a%00b",
     ],
 )
-def test_a_path_out_of_the_root_is_refused(root: Path, path: str) -> None:
+def test_a_path_out_of_the_root_is_rejected(root: Path, path: str) -> None:
     uri = "file://" + path.format(root=root, outside=root.parent)
-    with pytest.raises(PayloadRefused):
+    with pytest.raises(PayloadRejected):
         value(uri)
 
 
@@ -126,18 +126,18 @@ def file_as_folder(root: Path) -> str:
         file_as_folder,
     ],
 )
-def test_what_is_no_regular_file_is_refused_at_once(
+def test_what_is_no_regular_file_is_rejected_at_once(
     root: Path, make: Callable[[Path], str]
 ) -> None:
     name = make(root)
-    with pytest.raises(PayloadRefused):
+    with pytest.raises(PayloadRejected):
         value(f"file://{root}/{name}")
 
 
-def test_a_device_is_refused(settings: Any) -> None:
+def test_a_device_is_rejected(settings: Any) -> None:
     settings.OJS = settings.OJS | {"PAYLOAD_FILE_ROOTS": ["/dev"], "PAYLOAD_FILES": True}
     for name in ("zero", "null", "random", "tty", "stdin", "fd/0"):
-        with pytest.raises((PayloadRefused, PayloadUnavailable)):
+        with pytest.raises((PayloadRejected, PayloadUnavailable)):
             value(f"file:///dev/{name}")
 
 
@@ -147,7 +147,7 @@ def test_a_file_that_is_not_there_may_come(root: Path) -> None:
 
 
 @pytest.mark.parametrize("uri", ["ftp://a/b", "http://a/b", "data:,x", "gopher://a", "s3:/b/k"])
-def test_another_scheme_is_refused(uri: str, connections_made: list[Any]) -> None:
-    with pytest.raises(PayloadRefused, match=", ".join(SCHEMES)):
+def test_another_scheme_is_rejected(uri: str, connections_made: list[Any]) -> None:
+    with pytest.raises(PayloadRejected, match=", ".join(SCHEMES)):
         value(uri)
     assert connections_made == []

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from django_ojs.payloads.schemes import https
-from django_ojs.spec.errors import ChecksumMismatch, PayloadRefused, PayloadUnavailable
+from django_ojs.spec.errors import ChecksumMismatch, PayloadRejected, PayloadUnavailable
 from tests.payloads.resolving import checksum, value
 from tests.payloads.servers import HttpsServer, authority, response
 from tests.worker.waiting import BOUND
@@ -53,7 +53,7 @@ def test_what_is_not_what_was_meant_never_reaches_a_handler(
     host: HttpsServer, fields: dict[str, Any]
 ) -> None:
     host.paths["/x"] = response(BODY)
-    with pytest.raises((ChecksumMismatch, PayloadRefused)) as caught:
+    with pytest.raises((ChecksumMismatch, PayloadRejected)) as caught:
         value(host.uri("/x"), **fields)
     assert caught.value.ojs_retryable is False
 
@@ -66,7 +66,7 @@ def test_a_redirect_is_not_followed(
     host: HttpsServer, connections_made: list[Any], status: str, target: str
 ) -> None:
     host.paths["/x"] = response(b"", f"Location: {target}", status=status)
-    with pytest.raises(PayloadRefused, match="redirects"):
+    with pytest.raises(PayloadRejected, match="redirects"):
         value(host.uri("/x"))
     assert connections_made == [("127.0.0.1", host.port)]
 
@@ -146,16 +146,16 @@ def test_an_endless_body_ends_at_the_limit(host: HttpsServer, settings: Any) -> 
             sent.append(4096)
 
     host.paths["/x"] = pour
-    with pytest.raises(PayloadRefused, match="at most 100000 bytes"):
+    with pytest.raises(PayloadRejected, match="at most 100000 bytes"):
         value(host.uri("/x"))
     # What was under way when it hung up counts as sent too.
     assert sum(sent) < 50_000_000
 
 
-def test_a_size_over_the_limit_is_refused_before_anyone_is_asked(
+def test_a_size_over_the_limit_is_rejected_before_anyone_is_asked(
     host: HttpsServer, connections_made: list[Any]
 ) -> None:
-    with pytest.raises(PayloadRefused, match="at most"):
+    with pytest.raises(PayloadRejected, match="at most"):
         value(host.uri("/x"), size=10**12)
     assert connections_made == []
 
@@ -180,9 +180,9 @@ def test_what_a_host_does_wrong_may_be_right_the_next_time(host: HttpsServer, gi
         value(host.uri("/x"))
 
 
-def test_a_compressed_payload_is_refused(host: HttpsServer) -> None:
+def test_a_compressed_payload_is_rejected(host: HttpsServer) -> None:
     host.paths["/x"] = response(b"...", "Content-Encoding: gzip")
-    with pytest.raises(PayloadRefused, match="compressed"):
+    with pytest.raises(PayloadRejected, match="compressed"):
         value(host.uri("/x"))
 
 
@@ -211,7 +211,7 @@ def test_a_compressed_payload_is_refused(host: HttpsServer) -> None:
 def test_a_host_is_the_one_that_is_allowed_or_none(
     host: HttpsServer, connections_made: list[Any], authority_of_uri: str
 ) -> None:
-    with pytest.raises(PayloadRefused) as caught:
+    with pytest.raises(PayloadRejected) as caught:
         value(f"https://{authority_of_uri}/x")
     assert connections_made == []
     assert "payloads.test" not in caught.value.message
@@ -251,8 +251,8 @@ def test_a_certificate_of_another_authority_is_not_trusted(
 
 
 @pytest.mark.parametrize("body", [b"", b"\x00\x01", b"{", b"NaN", b"[" * 100 + b"]" * 100])
-def test_what_is_no_value_is_refused_with_a_hint(host: HttpsServer, body: bytes) -> None:
+def test_what_is_no_value_is_rejected_with_a_hint(host: HttpsServer, body: bytes) -> None:
     host.paths["/x"] = response(body)
-    with pytest.raises(PayloadRefused) as caught:
+    with pytest.raises(PayloadRejected) as caught:
         value(host.uri("/x"))
     assert "PayloadFile" in str(caught.value.hint)

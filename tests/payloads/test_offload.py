@@ -25,7 +25,7 @@ from django_ojs.spec.errors import (
     ConnectionError,
     DuplicateJob,
     InvalidRequest,
-    PayloadRefused,
+    PayloadRejected,
     PayloadTooLarge,
 )
 from tests import factories
@@ -100,7 +100,7 @@ def test_what_is_elsewhere_does_not_count_for_the_envelope(
         enqueue(text)
 
 
-def test_what_no_worker_would_take_is_refused_at_once(offloading: Bucket, settings: Any) -> None:
+def test_what_no_worker_would_take_is_rejected_at_once(offloading: Bucket, settings: Any) -> None:
     settings.OJS = settings.OJS | {"PAYLOAD_MAX_BYTES": 5_000}
     assert value_of(enqueue("x" * 4_998)) == ["x" * 4_998]
     with pytest.raises(PayloadTooLarge) as caught:
@@ -135,7 +135,9 @@ def unstorable() -> None:
 
 
 @pytest.mark.parametrize("way", [bad_option, bad_neighbour, unstorable])
-def test_what_is_refused_leaves_nothing_behind(offloading: Bucket, way: Callable[[], None]) -> None:
+def test_what_is_rejected_leaves_nothing_behind(
+    offloading: Bucket, way: Callable[[], None]
+) -> None:
     with pytest.raises(InvalidRequest):
         way()
     assert offloading.keys == []
@@ -192,7 +194,7 @@ def test_when_s3_is_away_nothing_is_stored(offloading: Bucket, settings: Any) ->
 
 def test_the_arguments_of_one_job_are_not_to_be_had_by_another(offloading: Bucket) -> None:
     reference = enqueue(LARGE).args[0]
-    with pytest.raises(PayloadRefused, match="PAYLOAD_S3_BUCKETS"):
+    with pytest.raises(PayloadRejected, match="PAYLOAD_S3_BUCKETS"):
         value_of(factories.push(args=[reference]))
 
 
@@ -272,7 +274,7 @@ class TestSweep:
         assert sweep.sweep() == 0
 
     @pytest.mark.usefixtures("later")
-    @pytest.mark.parametrize("state", ["pending", "refused"])
+    @pytest.mark.parametrize("state", ["pending", "rejected"])
     def test_what_a_job_needs_that_waits_in_the_outbox_for_room_stays(
         self, offloading: Bucket, state: str
     ) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from django_ojs.payloads.reference import KEY, Reference, is_reference, payload_reference
-from django_ojs.spec.errors import PayloadRefused
+from django_ojs.spec.errors import PayloadRejected
 from tests.cases import together
 
 DIGITS = {"sha256": 64, "sha384": 96, "sha512": 128}
@@ -58,8 +58,8 @@ def test_a_checksum_is_read_in_either_case(algorithm: str) -> None:
         {"checksum": 5},
     ],
 )
-def test_what_is_ill_formed_is_refused_by_name_and_without_its_value(wrong: Any) -> None:
-    with pytest.raises(PayloadRefused) as caught:
+def test_what_is_ill_formed_is_rejected_by_name_and_without_its_value(wrong: Any) -> None:
+    with pytest.raises(PayloadRejected) as caught:
         Reference.parse({KEY: "s3://bucket/secret"} | wrong, "args[3]")
     assert caught.value.message.startswith("args[3].")
     assert "secret" not in caught.value.message
@@ -69,5 +69,5 @@ def test_a_reference_can_be_made_in_python() -> None:
     text = "sha256:" + "0" * 64
     made = payload_reference("s3://bucket/key", size=3, checksum=text)
     assert made == {KEY: "s3://bucket/key", "size": 3, "checksum": text}
-    with pytest.raises(PayloadRefused):
+    with pytest.raises(PayloadRejected):
         payload_reference("ftp://host/file")

@@ -16,7 +16,7 @@ from django_ojs.payloads import resolver
 from django_ojs.payloads.parameters import ParameterKind, ParameterKinds
 from django_ojs.payloads.reader import Budget, Reader
 from django_ojs.payloads.reference import KEY, Reference
-from django_ojs.spec.errors import ChecksumMismatch, PayloadRefused, PayloadUnavailable
+from django_ojs.spec.errors import ChecksumMismatch, PayloadRejected, PayloadUnavailable
 from tests.payloads.resolving import checksum, kinds, resolved
 
 DATA = os.urandom(700_000)
@@ -49,7 +49,7 @@ def test_nothing_is_resolved_when_no_setting_says_so() -> None:
         "https://h/x": "PAYLOAD_HTTPS_HOSTS",
         "file:///x": "PAYLOAD_FILES",
     }.items():
-        with pytest.raises(PayloadRefused, match=setting) as caught:
+        with pytest.raises(PayloadRejected, match=setting) as caught:
             resolved({KEY: uri})
         assert "args[0]" in caught.value.message
         assert caught.value.ojs_retryable is False
@@ -187,10 +187,10 @@ def test_files_may_be_larger_than_values(root: Path, settings: Any) -> None:
     for kind in (ojs.PayloadFile, ojs.PayloadStream):
         with resolved(reference(root / "data.bin"), as_=kind) as found:
             found.finish()
-    with pytest.raises(PayloadRefused, match="at most 4 bytes"):
+    with pytest.raises(PayloadRejected, match="at most 4 bytes"):
         resolved(reference(root / "list.json"))
     settings.OJS = settings.OJS | {"PAYLOAD_MAX_FILE_BYTES": len(DATA) - 1}
-    with pytest.raises(PayloadRefused, match="at most"):
+    with pytest.raises(PayloadRejected, match="at most"):
         resolved(reference(root / "data.bin"), as_=ojs.PayloadFile)
 
 

@@ -9,7 +9,7 @@ import pytest
 
 from django_ojs.payloads import ssrf
 from django_ojs.spec.addresses import is_public
-from django_ojs.spec.errors import PayloadRefused, PayloadUnavailable
+from django_ojs.spec.errors import PayloadRejected, PayloadUnavailable
 from tests.cases import together
 from tests.payloads.resolving import value
 
@@ -54,7 +54,7 @@ def test_no_spelling_of_an_internal_address_is_connected_to(
 ) -> None:
     # Allowed by name, so that only the address speaks against it.
     settings.OJS = settings.OJS | {"PAYLOAD_HTTPS_HOSTS": [host]}
-    with pytest.raises((PayloadRefused, PayloadUnavailable)):
+    with pytest.raises((PayloadRejected, PayloadUnavailable)):
         value(f"https://{host}/x")
     assert connections_made == []
 
@@ -63,18 +63,18 @@ def test_no_spelling_of_an_internal_address_is_connected_to(
 def test_no_spelling_is_connected_to_when_nothing_is_allowed(
     host: str, connections_made: list[Any]
 ) -> None:
-    with pytest.raises(PayloadRefused, match="PAYLOAD_HTTPS_HOSTS"):
+    with pytest.raises(PayloadRejected, match="PAYLOAD_HTTPS_HOSTS"):
         value(f"https://{host}/x")
     assert connections_made == []
 
 
 @together("internal", INTERNAL)
-def test_one_internal_address_among_public_ones_refuses_the_name(
+def test_one_internal_address_among_public_ones_rejects_the_name(
     internal: str, settings: Any, names: dict[str, list[str]], connections_made: list[Any]
 ) -> None:
     names["payloads.test"] = [f"8.8.8.8 {internal} 2606:4700::1111"]
     settings.OJS = settings.OJS | {"PAYLOAD_HTTPS_HOSTS": ["payloads.test"]}
-    with pytest.raises(PayloadRefused, match="PAYLOAD_PRIVATE_NETWORKS"):
+    with pytest.raises(PayloadRejected, match="PAYLOAD_PRIVATE_NETWORKS"):
         value("https://payloads.test/x")
     assert connections_made == []
 
@@ -83,7 +83,7 @@ def test_a_network_that_is_allowed_lets_nothing_else_through() -> None:
     networks = [ip_network("10.1.0.0/16")]
     assert ssrf.addresses_of("10.1.2.3", 443, networks, "args[0]") == ["10.1.2.3"]
     for other in ("10.2.0.1", "::ffff:10.1.2.3", "64:ff9b::10.1.2.3", "fe80::1%1"):
-        with pytest.raises((PayloadRefused, PayloadUnavailable)):
+        with pytest.raises((PayloadRejected, PayloadUnavailable)):
             ssrf.addresses_of(other, 443, networks, "args[0]")
 
 

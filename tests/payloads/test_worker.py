@@ -126,16 +126,16 @@ class TestJobs:
     def test_what_is_not_allowed_fails_the_job_for_good(
         self, declared: Any, connections_made: list[Any]
     ) -> None:
-        @declared("payloads.refused")
+        @declared("payloads.rejected")
         def never(payload: Any) -> None:
             raise AssertionError
 
-        job = enqueue("payloads.refused", {KEY: "https://169.254.169.254/latest/meta-data"})
+        job = enqueue("payloads.rejected", {KEY: "https://169.254.169.254/latest/meta-data"})
         made = len(connections_made)
         work("payloads")
         failed = factories.read(job.pk)
         assert (failed.state, failed.attempt) == ("discarded", 1)
-        assert failed.error["type"] == "PayloadRefused"
+        assert failed.error["type"] == "PayloadRejected"
         assert failed.error["retryable"] is False
         assert "PAYLOAD_HTTPS_HOSTS" in failed.error["message"]
         assert "169.254" not in json.dumps(failed.error)

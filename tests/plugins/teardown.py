@@ -74,7 +74,7 @@ def install() -> None:
 
 
 def _permit_queries(cls: Any) -> None:
-    """Take off the connections what refused the queries of a class of tests.
+    """Take off the connections what rejected the queries of a class of tests.
 
     Django puts the methods of the connection in its place, where they look like those of a program
     that wants to see all statements: `storage.dialects.direct` then sends none by itself.

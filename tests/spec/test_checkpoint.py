@@ -18,7 +18,7 @@ def test_a_state_is_any_value_of_json(state: Any) -> None:
 
 
 @pytest.mark.parametrize("state", [datetime.now(UTC), {"at": object()}, float("nan"), 2**60])
-def test_what_json_cannot_represent_is_refused(state: Any) -> None:
+def test_what_json_cannot_represent_is_rejected(state: Any) -> None:
     with pytest.raises(InvalidRequest) as caught:
         encode(state)
     assert caught.value.details["field"].startswith("state")

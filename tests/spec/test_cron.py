@@ -166,18 +166,18 @@ def test_an_interval_counts_from_the_occurrence_before(text: str, interval: time
         ("@every 999999999h", "interval", "at most 1000 years"),
     ],
 )
-def test_what_is_invalid_or_can_never_fire_is_refused_with_its_field(
+def test_what_is_invalid_or_can_never_fire_is_rejected_with_its_field(
     text: str, field: str, message: str
 ) -> None:
-    with pytest.raises(CronExpressionError, match=message) as refused:
+    with pytest.raises(CronExpressionError, match=message) as rejected:
         CronExpression.parse(text)
 
-    assert refused.value.field == field
-    assert str(refused.value) == f"{field.replace('_', ' ')}: {refused.value.message}"
+    assert rejected.value.field == field
+    assert str(rejected.value) == f"{field.replace('_', ' ')}: {rejected.value.message}"
 
 
 @given(st.text(max_size=40) | st.text("0123456789*,-/LW#@ FRIJANevrymsh.", max_size=40))
-def test_any_text_is_an_expression_or_a_refusal(text: str) -> None:
+def test_any_text_is_an_expression_or_a_rejection(text: str) -> None:
     try:
         expression = CronExpression.parse(text)
     except CronExpressionError:
@@ -259,7 +259,7 @@ def test_the_end_of_the_calendar_is_no_error() -> None:
     assert CronExpression.parse("@every 999999h").next_after(after, PARIS) is None
 
 
-def test_a_moment_without_a_timezone_is_refused() -> None:
+def test_a_moment_without_a_timezone_is_rejected() -> None:
     naive = datetime(2026, 1, 1)  # noqa: DTZ001 - what is tested
 
     with pytest.raises(ValueError, match="aware"):
@@ -340,11 +340,11 @@ def test_an_update_of_the_timezone_database_needs_no_restart(
         ("Z" * 5000 + "z", "not in the IANA database"),
     ],
 )
-def test_any_other_name_is_refused(name: str, message: str) -> None:
-    with pytest.raises(CronExpressionError, match=message) as refused:
+def test_any_other_name_is_rejected(name: str, message: str) -> None:
+    with pytest.raises(CronExpressionError, match=message) as rejected:
         check_timezone(name)
 
-    assert refused.value.field == "timezone"
+    assert rejected.value.field == "timezone"
 
 
 def test_the_text_stays_as_it_was_written() -> None:

@@ -28,12 +28,12 @@ def accept(**fields: Any) -> Envelope:
     return parsed
 
 
-def refuse(limits: Limits = envelope.DEFAULT_LIMITS, **fields: Any) -> errors.OJSError:
-    with pytest.raises(errors.OJSError) as refused:
+def reject(limits: Limits = envelope.DEFAULT_LIMITS, **fields: Any) -> errors.OJSError:
+    with pytest.raises(errors.OJSError) as rejected:
         envelope.validate(
             envelope.parse({"type": "email.send", "args": [], **fields}, limits=limits), limits
         )
-    return refused.value
+    return rejected.value
 
 
 @pytest.mark.requirement("CORE-5.2-1")
@@ -69,7 +69,7 @@ def test_both_spec_versions_are_kept(value: str) -> None:
 
 @pytest.mark.parametrize("value", ["2.0", "1", "", "1.0.0-rc.1 "])
 def test_other_spec_versions_are_unsupported(value: str) -> None:
-    assert isinstance(refuse(specversion=value), errors.UnsupportedFeature)
+    assert isinstance(reject(specversion=value), errors.UnsupportedFeature)
 
 
 @pytest.mark.parametrize("good", ["a", "email.send", "data.etl.transform", "a-b_c.d9", "a" * 255])
@@ -80,8 +80,8 @@ def test_job_types_follow_the_naming_rule(good: str) -> None:
 @together(
     "bad", ["Email.send", "1a", "a..b", ".a", "a.", "a.1", "a b", "a\n", "ä", "_a", "a/b", "a\0"]
 )
-def test_other_job_types_are_refused(bad: str) -> None:
-    error = refuse(type=bad)
+def test_other_job_types_are_rejected(bad: str) -> None:
+    error = reject(type=bad)
     assert isinstance(error, errors.InvalidJobType)
     assert error.code == "invalid_request"
     assert error.message.startswith("type must")
@@ -93,15 +93,15 @@ def test_queue_names_follow_the_naming_rule(good: str) -> None:
 
 
 @together("bad", ["", "-a", ".a", "A", "a_b", "a b", "a\n", "ä", "\ud800"])
-def test_other_queue_names_are_refused(bad: str) -> None:
-    assert isinstance(refuse(queue=bad), errors.InvalidQueue)
+def test_other_queue_names_are_rejected(bad: str) -> None:
+    assert isinstance(reject(queue=bad), errors.InvalidQueue)
 
 
 def test_names_one_byte_over_their_limit_have_their_own_code() -> None:
-    assert refuse(type="a" * 256).code == "JOB_TYPE_TOO_LONG"
-    assert refuse(queue="a" * 256).code == "QUEUE_NAME_TOO_LONG"
-    assert refuse(queue="ä" * 128).code == "QUEUE_NAME_TOO_LONG"
-    assert refuse(Limits(queue_bytes=128), queue="a" * 129).code == "QUEUE_NAME_TOO_LONG"
+    assert reject(type="a" * 256).code == "JOB_TYPE_TOO_LONG"
+    assert reject(queue="a" * 256).code == "QUEUE_NAME_TOO_LONG"
+    assert reject(queue="ä" * 128).code == "QUEUE_NAME_TOO_LONG"
+    assert reject(Limits(queue_bytes=128), queue="a" * 129).code == "QUEUE_NAME_TOO_LONG"
 
 
 @pytest.mark.requirement("CORE-5.2-7")
@@ -163,7 +163,7 @@ def test_priorities_from_minus_to_plus_a_hundred_pass(value: int) -> None:
     ],
 )  # fmt: skip
 def test_each_error_names_the_field_and_the_rule(fields: dict[str, Any], message: str) -> None:
-    error = refuse(**fields)
+    error = reject(**fields)
     assert error.message.startswith(message)
     assert error.status in {400, 422}
 
@@ -279,9 +279,9 @@ def test_the_envelope_limit_is_exact_to_the_byte(filler: str) -> None:
     for attempt in (lambda: envelope.parse(data, limits=under), lambda: envelope.validate(
         envelope.parse(data), under
     )):  # fmt: skip
-        with pytest.raises(errors.PayloadTooLarge) as refused:
+        with pytest.raises(errors.PayloadTooLarge) as rejected:
             attempt()
-        details = refused.value.details
+        details = rejected.value.details
         assert details["actual_bytes"] == details["size_bytes"] == size_of(data)
         assert details["max_bytes"] == details["max_size_bytes"] == size_of(data) - 1
 
@@ -289,7 +289,7 @@ def test_the_envelope_limit_is_exact_to_the_byte(filler: str) -> None:
 def test_the_limit_of_meta_is_exact_to_the_byte() -> None:
     meta = {"a": "x" * (65_536 - size_of({"a": ""}))}
     assert accept(meta=meta).meta == meta
-    error = refuse(meta={"a": meta["a"] + "x"})
+    error = reject(meta={"a": meta["a"] + "x"})
     assert isinstance(error, errors.MetadataTooLarge)
     assert error.details["actual_bytes"] == 65_537
 

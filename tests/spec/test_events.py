@@ -69,7 +69,7 @@ def test_a_pattern_stands_for_the_types_that_it_matches(
     "pattern",
     ["", "job", "job.", "*.failed", "job.*ed", "Job.failed", "job.failed\n", "job.a.b", 7],
 )
-def test_what_is_no_name_and_no_pattern_is_refused(pattern: str) -> None:
+def test_what_is_no_name_and_no_pattern_is_rejected(pattern: str) -> None:
     with pytest.raises(ValueError, match="an event type is a name"):
         events.matching(["job.*", pattern])
 
@@ -122,7 +122,7 @@ def test_an_id_is_read_with_and_without_its_prefix_and_says_when_it_was_made() -
 
 
 @together("text", ["", "evt_", "evt_evt_x", "019539a4", f"job_{KEY}", "evt_\0"])
-def test_what_is_no_event_id_is_refused(text: str) -> None:
+def test_what_is_no_event_id_is_rejected(text: str) -> None:
     with pytest.raises(InvalidRequest, match="after must be"):
         events.parse_event_id(text, "after")
 

@@ -44,9 +44,9 @@ def test_a_response_code_is_not_taken_for_a_type() -> None:
     ],
 )
 def test_what_is_missing_or_ill_typed_is_named(data: Any, field: str) -> None:
-    with pytest.raises(InvalidRequest) as refused:
+    with pytest.raises(InvalidRequest) as rejected:
         Failure.parse(data)
-    assert refused.value.message.startswith(field)
+    assert rejected.value.message.startswith(field)
 
 
 def test_long_and_dirty_text_is_cut_and_cleaned() -> None:
@@ -219,7 +219,7 @@ def test_a_retry_takes_its_delay_in_every_form(delay: Any) -> None:
 
 
 @pytest.mark.parametrize("delay", [-1, float("nan"), 1e300, "soon", True])
-def test_a_retry_refuses_a_delay_that_is_none(delay: Any) -> None:
+def test_a_retry_rejects_a_delay_that_is_none(delay: Any) -> None:
     with pytest.raises(InvalidRequest, match=r"^delay must"):
         Retry("m", delay=delay)
 

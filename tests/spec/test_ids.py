@@ -110,7 +110,7 @@ def test_a_uuid7_is_read_from_text_and_passed_through() -> None:
         uuid.UUID(int=0),
     ],
 )
-def test_anything_else_is_refused_without_repeating_it(bad: Any) -> None:
+def test_anything_else_is_rejected_without_repeating_it(bad: Any) -> None:
     with pytest.raises(
         InvalidRequest, match=r"^job_id must be a UUIDv7 in lowercase with hyphens(\n|$)"
     ):

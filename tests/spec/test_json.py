@@ -1,4 +1,4 @@
-"""Strict JSON: what passes, what is refused, and that nothing hostile takes long."""
+"""Strict JSON: what passes, what is rejected, and that nothing hostile takes long."""
 
 from __future__ import annotations
 
@@ -90,11 +90,11 @@ def test_text_is_compact_and_not_escaped() -> None:
     ],
     ids=lambda value: f"{type(value).__name__} {len(value)}",
 )
-def test_what_is_not_strict_json_is_refused_quickly(data: str | bytes, rule: str) -> None:
+def test_what_is_not_strict_json_is_rejected_quickly(data: str | bytes, rule: str) -> None:
     start = time.monotonic()
-    with pytest.raises(InvalidPayload) as refused:
+    with pytest.raises(InvalidPayload) as rejected:
         json.loads(data)
-    assert rule in refused.value.message
+    assert rule in rejected.value.message
     assert time.monotonic() - start < 20
 
 
@@ -181,9 +181,9 @@ class Model:
     ids=lambda value: value if type(value) is str and value.isprintable() else type(value).__name__,
 )
 def test_what_json_cannot_carry_is_named_with_its_place_and_cure(value: Any, message: str) -> None:
-    with pytest.raises(InvalidArgs) as refused:
+    with pytest.raises(InvalidArgs) as rejected:
         json.check([0, {"price": value}], "args")
-    assert refused.value.message.startswith(f"args[1].price {message}")
+    assert rejected.value.message.startswith(f"args[1].price {message}")
 
 
 def test_values_of_enums_and_tuples_pass() -> None:
@@ -193,9 +193,9 @@ def test_values_of_enums_and_tuples_pass() -> None:
 
 
 def test_a_name_that_is_free_text_is_not_repeated() -> None:
-    with pytest.raises(InvalidArgs) as refused:
+    with pytest.raises(InvalidArgs) as rejected:
         json.check({"my secret": object()}, "args")
-    assert refused.value.message.startswith("args.* is a object")
+    assert rejected.value.message.startswith("args.* is a object")
 
 
 def test_the_class_of_the_error_is_the_callers_choice() -> None:
@@ -203,7 +203,7 @@ def test_the_class_of_the_error_is_the_callers_choice() -> None:
         json.check({"a": set()}, "meta", error=InvalidMetadata)
 
 
-def test_a_cycle_is_refused() -> None:
+def test_a_cycle_is_rejected() -> None:
     loop: list[Any] = []
     loop.append({"again": loop})
     with pytest.raises(InvalidArgs, match=r"^args\[0\]\.again contains itself"):
@@ -228,7 +228,7 @@ def test_depth_is_counted_and_not_recursed_into() -> None:
 
 
 @pytest.mark.parametrize("value", [float("nan"), {"a": "\0"}, "\ud800", b"x", "ä\0"])
-def test_dumps_refuses_what_was_never_checked(value: Any) -> None:
+def test_dumps_rejects_what_was_never_checked(value: Any) -> None:
     with pytest.raises(InvalidPayload):
         json.dumps(value)
 
@@ -258,16 +258,16 @@ any_values = st.recursive(
 
 
 @given(st.lists(st.lists(any_values), min_size=1), st.booleans())
-def test_lists_are_written_at_once_as_one_by_one_and_refused_as_one_by_one(
+def test_lists_are_written_at_once_as_one_by_one_and_rejected_as_one_by_one(
     lists: list[list[Any]], exact: bool
 ) -> None:
-    refused = False
+    rejected = False
     for each in lists:
         try:
             json.measure(each, exact_integers=exact)
-        except json.Refused:
-            refused = True
-    if refused:
+        except json.Rejected:
+            rejected = True
+    if rejected:
         with pytest.raises(InvalidPayload):
             json.dumps_lists(lists, exact_integers=exact)
         return
@@ -276,7 +276,7 @@ def test_lists_are_written_at_once_as_one_by_one_and_refused_as_one_by_one(
     assert sizes == [len(json.dumps(each).encode()) for each in lists]
 
 
-def test_lists_that_are_nested_too_deep_or_contain_themselves_are_refused() -> None:
+def test_lists_that_are_nested_too_deep_or_contain_themselves_are_rejected() -> None:
     deepest: list[Any] = []
     for _ in range(json.MAX_DEPTH - 1):
         deepest = [deepest]
@@ -305,7 +305,7 @@ FILLER = "x" * 600
 @example([2**53 - 1, -(2**53)], True, 5)
 @example(["\0"], False, 5)
 @example(["\ud800"], False, 5)
-def test_a_long_text_is_read_or_refused_as_its_value_is_measured(
+def test_a_long_text_is_read_or_rejected_as_its_value_is_measured(
     value: Any, exact: bool, depth: int
 ) -> None:
     document = [FILLER, value]
@@ -317,7 +317,7 @@ def test_a_long_text_is_read_or_refused_as_its_value_is_measured(
         read = standard.loads(text)
         try:
             json.measure(read, exact_integers=exact, depth=depth)
-        except json.Refused:
+        except json.Rejected:
             with pytest.raises(InvalidPayload):
                 json.loads(text, exact_integers=exact, max_depth=depth)
         else:
@@ -325,12 +325,12 @@ def test_a_long_text_is_read_or_refused_as_its_value_is_measured(
 
 
 @pytest.mark.parametrize("number", ["1e400", "-1E400", "1" + "0" * 400, "Infinity", "-Infinity"])
-def test_a_number_that_is_too_large_is_refused_in_a_long_text(number: str) -> None:
+def test_a_number_that_is_too_large_is_rejected_in_a_long_text(number: str) -> None:
     with pytest.raises(InvalidPayload):
         json.loads(f'["{FILLER}", {number}]')
 
 
-def test_a_name_that_is_too_long_is_refused_in_a_plain_text() -> None:
+def test_a_name_that_is_too_long_is_rejected_in_a_plain_text() -> None:
     assert json.loads(f'{{"{"n" * json.MAX_NAME}": "{FILLER}"}}')
     with pytest.raises(InvalidPayload, match="longer than"):
         json.loads(f'{{"{"n" * (json.MAX_NAME + 1)}": "{FILLER}"}}')

@@ -42,14 +42,14 @@ def test_a_share_outside_its_range_counts_as_the_nearer_end(given: float, share:
         ({"progress": 0.5, "checkpoint": "here"}, "checkpoint"),
     ],
 )
-def test_what_is_no_report_is_refused_by_name(body: dict[str, Any], field: str) -> None:
+def test_what_is_no_report_is_rejected_by_name(body: dict[str, Any], field: str) -> None:
     with pytest.raises(InvalidRequest) as caught:
         Report.parse(body)
     assert caught.value.details["field"] == field
     assert field in caught.value.message
 
 
-def test_what_json_cannot_carry_is_refused() -> None:
+def test_what_json_cannot_carry_is_rejected() -> None:
     with pytest.raises(InvalidRequest, match=r"data\.when"):
         Report(data={"when": NOW})
 

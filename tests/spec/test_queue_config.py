@@ -1,4 +1,4 @@
-"""The configuration of a queue: what is taken, what is refused and why, and what holds."""
+"""The configuration of a queue: what is taken, what is rejected and why, and what holds."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.cases import together
 LIMIT = 10 * 1024 * 1024
 
 
-def refused(given: object, **options: Any) -> InvalidRequest:
+def rejected(given: object, **options: Any) -> InvalidRequest:
     with pytest.raises(InvalidRequest) as caught:
         check(given, max_envelope_bytes=LIMIT, **options)
     return caught.value
@@ -101,10 +101,10 @@ def test_zero_and_null_mean_unbounded(unbounded: int | None) -> None:
     ],
 )
 def test_an_error_names_the_field_and_not_the_value(given: dict[str, Any], field: str) -> None:
-    error = refused(given)
+    error = rejected(given)
     assert error.message.startswith(field + " ")
     assert error.details["field"] == field if field != "dead_letter_queue" else True
-    assert refused({**given}, path="config").message.startswith(f"config.{field} ")
+    assert rejected({**given}, path="config").message.startswith(f"config.{field} ")
 
 
 @pytest.mark.parametrize(
@@ -145,28 +145,28 @@ def test_a_bad_retry_policy_is_reported_as_one() -> None:
 
 @pytest.mark.parametrize("given", [None, [], "x", 5])
 def test_a_configuration_is_an_object(given: object) -> None:
-    assert "must be an object" in refused(given).message
+    assert "must be an object" in rejected(given).message
 
 
-def test_what_json_cannot_carry_is_refused() -> None:
-    assert refused({"note": float("nan")}).status == 400
-    assert refused({"note": object()}).status == 400
+def test_what_json_cannot_carry_is_rejected() -> None:
+    assert rejected({"note": float("nan")}).status == 400
+    assert rejected({"note": object()}).status == 400
 
 
 def test_a_configuration_does_not_hold_documents() -> None:
     check({"note": "x" * (MAX_BYTES - 20)}, max_envelope_bytes=LIMIT)
-    assert f"{MAX_BYTES} bytes" in refused({"note": "x" * MAX_BYTES}).message
+    assert f"{MAX_BYTES} bytes" in rejected({"note": "x" * MAX_BYTES}).message
 
 
 def test_names_with_an_underscore_in_front_are_the_servers() -> None:
-    assert "underscore" in refused({"_deleted": True}).message
+    assert "underscore" in rejected({"_deleted": True}).message
 
 
 @pytest.mark.parametrize(
     "given", [{"backpressure": {"strategy": "drop_oldest"}}, {"overflow_policy": "drop_oldest"}]
 )
 def test_the_default_policy_cannot_drop_jobs(given: dict[str, Any]) -> None:
-    assert refused(given, default_policy=True).details["field"] == "backpressure.strategy"
+    assert rejected(given, default_policy=True).details["field"] == "backpressure.strategy"
     assert check(given, max_envelope_bytes=LIMIT) == given
 
 

@@ -56,14 +56,14 @@ def test_the_key_is_made_of_the_arguments(
     assert key(build({"key": template, "concurrency": 1}), *args) == expected
 
 
-def test_a_template_that_names_no_parameter_is_refused_when_the_type_is_declared(
+def test_a_template_that_names_no_parameter_is_rejected_when_the_type_is_declared(
     build: Any,
 ) -> None:
     with pytest.raises(InvalidRequest, match=r"'custommer', which is not a parameter.*customer"):
         build({"key": "customer:{custommer}"})
 
 
-def test_arguments_without_what_the_template_names_are_refused(build: Any) -> None:
+def test_arguments_without_what_the_template_names_are_rejected(build: Any) -> None:
     handler = build({"key": "{customer[id]}"})
     with pytest.raises(InvalidRequest, match="cannot be made of"):
         handler.enqueue({"name": "no id"})
@@ -75,7 +75,7 @@ def test_a_job_without_a_handler_here_has_a_key_without_parameters() -> None:
 
 
 @together("period", [float("nan"), float("inf"), 1e300, -1, timedelta(-1), None])
-def test_a_period_that_is_no_time_is_refused(period: Any) -> None:
+def test_a_period_that_is_no_time_is_rejected(period: Any) -> None:
     with pytest.raises(InvalidRequest) as raised:
         parse_python({"key": "api", "rate": (5, period)})
     assert raised.value.details["field"] == "rate_limit.rate.period"
@@ -108,7 +108,7 @@ def test_periods_may_be_timedeltas_seconds_and_text() -> None:
         ({"key": "a", "rate": (0, 5)}, "rate_limit.rate.limit"),
     ],
 )
-def test_a_policy_that_means_nothing_is_refused(policy: Any, field: str) -> None:
+def test_a_policy_that_means_nothing_is_rejected(policy: Any, field: str) -> None:
     with pytest.raises(InvalidRequest) as raised:
         parse_python(policy)
     assert raised.value.details["field"] == field

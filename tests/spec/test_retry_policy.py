@@ -140,15 +140,15 @@ def test_a_policy_survives_rendering_and_pickling(policy: RetryPolicy) -> None:
     ],
 )
 def test_a_broken_rule_is_named_with_its_field(field: str, value: Any, rule: str) -> None:
-    with pytest.raises(InvalidRetryPolicy) as refused:
+    with pytest.raises(InvalidRetryPolicy) as rejected:
         retry_policy.parse({field: value}, default=DEFAULT)
-    assert refused.value.message.startswith("retry.")
-    assert rule in refused.value.message
-    assert refused.value.status == 422
+    assert rejected.value.message.startswith("retry.")
+    assert rule in rejected.value.message
+    assert rejected.value.status == 422
 
 
 @pytest.mark.parametrize("data", [True, "PT1S", [], 1.5])
-def test_what_is_no_policy_is_refused(data: Any) -> None:
+def test_what_is_no_policy_is_rejected(data: Any) -> None:
     with pytest.raises(InvalidRetryPolicy, match="retry must be an object"):
         retry_policy.parse(data, default=DEFAULT)
 

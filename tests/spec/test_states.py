@@ -76,7 +76,7 @@ STATES = (
     "discarded",
 )
 EVENTS = sorted({trigger for _, trigger, _ in ROWS})
-# core §6.4: what must be refused, whatever the trigger.
+# core §6.4: what must be rejected, whatever the trigger.
 INVALID = [
     ("available", "completed"),
     *[("completed", target) for target in STATES],

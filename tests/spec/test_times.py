@@ -68,11 +68,11 @@ def test_a_timestamp_with_any_offset_is_read_as_utc(text: str, moment: datetime)
         "tomorrow",
     ],
 )
-def test_other_timestamps_are_refused_naming_the_field_only(bad: str) -> None:
-    with pytest.raises(InvalidRequest) as refused:
+def test_other_timestamps_are_rejected_naming_the_field_only(bad: str) -> None:
+    with pytest.raises(InvalidRequest) as rejected:
         times.parse_timestamp(bad, "expires_at")
-    assert refused.value.message.startswith("expires_at must ")
-    assert not bad or bad not in refused.value.message
+    assert rejected.value.message.startswith("expires_at must ")
+    assert not bad or bad not in rejected.value.message
 
 
 def test_a_missing_offset_is_named_as_the_reason() -> None:
@@ -138,7 +138,7 @@ def test_every_dialect_of_durations_is_read(text: str, seconds: float) -> None:
     ],
     ids=lambda value: repr(value)[:24],
 )  # fmt: skip
-def test_other_durations_are_refused(bad: Any) -> None:
+def test_other_durations_are_rejected(bad: Any) -> None:
     with pytest.raises(InvalidRequest, match=r"^retry\.max_interval must "):
         times.parse_duration(bad, "retry.max_interval")
 
@@ -202,7 +202,7 @@ def test_when_is_a_moment_or_a_time_from_now() -> None:
     assert times.parse_when("2026-01-01T10:00:00Z", "x") == moment
 
 
-def test_a_naive_datetime_is_refused_with_a_cure() -> None:
+def test_a_naive_datetime_is_rejected_with_a_cure() -> None:
     with pytest.raises(
         InvalidRequest, match=r"^scheduled_at is a naive datetime: use .*make_aware"
     ):
@@ -227,7 +227,7 @@ def test_a_naive_datetime_is_refused_with_a_cure() -> None:
         {},
     ],
 )
-def test_what_is_no_when_is_refused(bad: Any) -> None:
+def test_what_is_no_when_is_rejected(bad: Any) -> None:
     with pytest.raises(InvalidRequest, match=r"^x must "):
         times.parse_when(bad, "x")
 

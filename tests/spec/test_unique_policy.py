@@ -77,7 +77,7 @@ def test_names_select_from_the_first_object_and_digits_from_the_places() -> None
 
 
 @pytest.mark.parametrize("names", [["nobody"], ["user_id", "nobody"], ["1"]])
-def test_what_args_do_not_have_is_refused(names: list[str]) -> None:
+def test_what_args_do_not_have_is_rejected(names: list[str]) -> None:
     says = f"args_keys names '{names[-1]}', which is not in args"
     with pytest.raises(UniqueKeyInvalid, match=says):
         key_of({"keys": ["args"], "args_keys": names})
@@ -194,7 +194,7 @@ def test_a_period_in_numbers() -> None:
         ({"on_conflict": False}, "unique.on_conflict must be one of"),
     ],
 )
-def test_an_invalid_policy_is_refused_by_field_and_rule(policy: Any, message: str) -> None:
+def test_an_invalid_policy_is_rejected_by_field_and_rule(policy: Any, message: str) -> None:
     with pytest.raises(UniqueKeyInvalid) as caught:
         unique_policy.parse(policy)
     assert caught.value.message.startswith(message)

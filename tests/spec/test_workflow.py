@@ -1,4 +1,4 @@
-"""Workflows: both forms of a definition, the graph they make, and what is refused (§3-§10)."""
+"""Workflows: both forms of a definition, the graph they make, and what is rejected (§3-§10)."""
 
 from __future__ import annotations
 
@@ -219,7 +219,7 @@ def test_job_may_have_the_type_of_a_workflow() -> None:
     assert len(parse(chain(job("group"))).jobs) == 1
 
 
-# What is refused.
+# What is rejected.
 
 
 def nested(depth: int) -> JSON:
@@ -229,7 +229,7 @@ def nested(depth: int) -> JSON:
 LONG = "x" * 256
 DEEP = ".".join(["steps[0]"] * MAX_DEPTH)
 
-REFUSED: list[tuple[object, str]] = [
+REJECTED: list[tuple[object, str]] = [
     ([], "a workflow must be an object"),
     ({"type": "saga"}, "type must be chain, group or batch"),
     (chain(name=5), "name must be a non-empty string"),
@@ -289,8 +289,8 @@ REFUSED: list[tuple[object, str]] = [
 
 
 @pytest.mark.requirement("WF-02", "WF-05", "WF-13", "WF-31")
-@together(("definition", "message"), REFUSED, ids=[text for _, text in REFUSED])
-def test_refused(definition: Any, message: str) -> None:
+@together(("definition", "message"), REJECTED, ids=[text for _, text in REJECTED])
+def test_rejected(definition: Any, message: str) -> None:
     with pytest.raises(OJSError) as caught:
         parse(definition)
     assert caught.value.message.startswith(message)

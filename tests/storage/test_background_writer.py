@@ -102,13 +102,13 @@ def test_a_write_that_fails_is_logged_and_the_next_one_is_tried(
 def test_a_thread_that_cannot_start_is_no_error_of_the_caller(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def refuse(thread: threading.Thread) -> None:
+    def reject(thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
 
     written: list[None] = []
     writer = make(lambda: written.append(None))
     with monkeypatch.context() as patch:
-        patch.setattr(threading.Thread, "start", refuse)
+        patch.setattr(threading.Thread, "start", reject)
         writer.request()
     assert not threads()
     writer.request()

@@ -1,4 +1,4 @@
-"""What the database itself refuses, whoever writes: each constraint against raw SQL."""
+"""What the database itself rejects, whoever writes: each constraint against raw SQL."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def change(job_id: Any, what: str) -> None:
 
 
 @together(("name", "state", "change_it"), VIOLATIONS, undo=True)
-def test_a_job_that_breaks_a_constraint_is_refused_by_its_name(
+def test_a_job_that_breaks_a_constraint_is_rejected_by_its_name(
     name: str, state: str, change_it: str
 ) -> None:
     job = in_state(state)
@@ -123,7 +123,7 @@ def test_postgresql_keeps_the_constraints_of_the_model_as_one() -> None:
 
 
 @pytest.mark.postgresql
-def test_it_refuses_what_the_constraints_of_the_model_refuse_and_nothing_else() -> None:
+def test_it_rejects_what_the_constraints_of_the_model_reject_and_nothing_else() -> None:
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT proargnames, pg_get_function_identity_arguments(oid) FROM pg_proc"
@@ -136,12 +136,12 @@ def test_it_refuses_what_the_constraints_of_the_model_refuse_and_nothing_else() 
             constraint.name: constraint._get_check_sql(Job, editor)
             for constraint in Job._meta.constraints
         }
-        refused = ", ".join(
+        rejected = ", ".join(
             f"CASE WHEN NOT {condition} THEN '{name}' END" for name, condition in conditions.items()
         )
         times = ("due_at", "started_at", "lease_until", "finished_at")
         cursor.execute(
-            f"SELECT pg_temp.broken({', '.join(names)}), array_remove(ARRAY[{refused}], NULL) FROM"
+            f"SELECT pg_temp.broken({', '.join(names)}), array_remove(ARRAY[{rejected}], NULL) FROM"
             " (SELECT 0 AS attempt, 0 AS max_attempts, 0 AS returned, 0 AS lost_with_others,"
             " 0 AS run, 0::smallint AS limit_hold, NULL::bigint AS timeout_ms,"
             " NULL::bigint AS visibility_timeout_ms, NULL::bigint AS lease_ms) AS numbers,"

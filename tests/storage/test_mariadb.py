@@ -131,13 +131,13 @@ def test_outcomes_above_the_largest_message_of_the_server_are_stored(
     large, quotes = "x" * 900_000, '"' * (most // 4)
     ended = [(active(), large) for _ in range(most // len(large) + 2)]
     # The driver writes four bytes for each, and the server takes no such statement.
-    refused = active()
-    for job, result in [*ended, (refused, quotes)]:
+    rejected = active()
+    for job, result in [*ended, (rejected, quotes)]:
         end(job, result)
     assert completer.close(120), "all of it is stored"
     assert {read(job.id).state for job, _ in ended} == {State.COMPLETED}
     assert read(ended[-1][0].id).result == large
-    assert read(refused.id).error["type"] == "result_refused"
+    assert read(rejected.id).error["type"] == "result_rejected"
     assert "does not respond" not in caplog.text
 
     failure = Failure(type="X", message="", details={"n": large})
@@ -163,23 +163,23 @@ def small_messages() -> Iterator[int]:
     connection.close()
 
 
-def test_what_is_above_the_largest_message_of_the_server_is_refused_for_good(
+def test_what_is_above_the_largest_message_of_the_server_is_rejected_for_good(
     small_messages: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     api, claimed, large = Api(), active(), '"' * (small_messages // 2)
     key = str(claimed.id)
 
-    def refused(response: ApiResponse) -> None:
+    def rejected(response: ApiResponse) -> None:
         error = response.error(413, "PAYLOAD_TOO_LARGE", max_bytes=small_messages)
         assert error["details"]["actual_bytes"] > small_messages
         assert not error["retryable"]
         assert "max_allowed_packet" in error["hint"]
         assert large[:9] not in str(error)
 
-    refused(api.post("workers/ack", {"job_id": key, "result": large}))
-    refused(api.post("jobs", {"type": "test.job", "queue": "large", "args": [large]}))
+    rejected(api.post("workers/ack", {"job_id": key, "result": large}))
+    rejected(api.post("jobs", {"type": "test.job", "queue": "large", "args": [large]}))
     batch = [{"type": "test.job", "queue": "large", "args": [args]} for args in ("small", large)]
-    refused(api.post("jobs/batch", {"jobs": batch}))
+    rejected(api.post("jobs/batch", {"jobs": batch}))
     assert read(claimed.id).state == State.ACTIVE
     # The connection, and a transaction, are still there.
     with transaction.atomic():
@@ -268,7 +268,9 @@ def bound(queue: str, depth: int) -> None:
     queues.configure(queue, {"backpressure": {"max_depth": depth}})
 
 
-def test_of_two_open_transactions_that_want_the_last_room_one_is_refused_and_none_is_lost() -> None:
+def test_of_two_open_transactions_that_want_the_last_room_one_is_rejected_and_none_is_lost() -> (
+    None
+):
     bound("full", 100)
     add("full", 60)
     both = threading.Barrier(2)
@@ -288,9 +290,9 @@ def test_of_two_open_transactions_that_want_the_last_room_one_is_refused_and_non
             return said
 
     with ThreadPoolExecutor(2) as pool:
-        refused, stored = sorted(pool.map(produce, ["one", "two"]))
+        rejected, stored = sorted(pool.map(produce, ["one", "two"]))
     assert stored == "stored"
-    assert "transactions are open" in refused
+    assert "transactions are open" in rejected
     assert [Job.objects.filter(queue=name).count() for name in ("one", "two", "full")] == [2, 2, 82]
 
 
@@ -384,7 +386,7 @@ def test_a_deadlock_is_repeated_unless_the_transaction_is_the_callers(*, is_call
 
 
 @pytest.mark.usefixtures("new_session")
-def test_a_session_that_is_set_up_wrong_is_refused() -> None:
+def test_a_session_that_is_set_up_wrong_is_rejected() -> None:
     assert said() == []
     for statement, problem in (
         ("SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ", "isolation REPEATABLE-READ"),
@@ -451,13 +453,13 @@ def test_triggers_that_were_read_in_part_are_read_again_by_who_may_close_the_tab
         execute(f"GRANT ALL ON {connection.settings_dict['NAME']}.* TO {user}@localhost")
         read_in_part()
         kept = connections["default"]
-        refused = connections["default"] = connection.copy()
-        refused.settings_dict |= {"USER": user, "PASSWORD": password}
+        rejected = connections["default"] = connection.copy()
+        rejected.settings_dict |= {"USER": user, "PASSWORD": password}
         try:
             problems = checks.check_database(databases=["default"])
             assert problems[-1].id == "django_ojs.W008"
             assert "GRANT RELOAD" in str(problems[-1].hint)
-            for operation in (partial(push, queue="refused"), partial(cancel, unchanged.pk)):
+            for operation in (partial(push, queue="rejected"), partial(cancel, unchanged.pk)):
                 with pytest.raises(OperationalError) as caught:
                     operation()
                 assert database.is_unavailable(caught.value)
@@ -465,7 +467,7 @@ def test_triggers_that_were_read_in_part_are_read_again_by_who_may_close_the_tab
             execute("FLUSH LOCAL TABLES")
             push(queue="allowed")
         finally:
-            refused.close()
+            rejected.close()
             connections["default"] = kept
     finally:
         execute("FLUSH LOCAL TABLES")

@@ -58,7 +58,7 @@ def test_a_key_is_read_as_the_orm_reads_it_and_says_what_time_it_is() -> None:
         name='Zoë "the" \\ 😀\'s {0} %s', scopes=list(Scope), queues=["a", "b"], expires=HOUR
     )
     moment = datetime(2026, 1, 2, 3, 4, 5, 600, tzinfo=UTC)
-    ApiKey.objects.filter(pk=all_.pk).update(last_used_at=moment, refused_at=moment)
+    ApiKey.objects.filter(pk=all_.pk).update(last_used_at=moment, rejected_at=moment)
     ended, _ = api_keys.create(name="k", scopes=["read"])
     api_keys.revoke(ended.prefix)
 

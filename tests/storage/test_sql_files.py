@@ -68,7 +68,7 @@ def test_no_comment_is_sent_to_the_database() -> None:
     assert "--" not in sql_files.load("postgresql", "claim")
 
 
-def test_a_placeholder_of_a_transition_that_the_table_does_not_have_is_refused() -> None:
+def test_a_placeholder_of_a_transition_that_the_table_does_not_have_is_rejected() -> None:
     with pytest.raises(Conflict):
         sql_files.before(Trigger.ACK, State.AVAILABLE)
     with pytest.raises(KeyError):

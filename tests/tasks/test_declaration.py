@@ -1,4 +1,4 @@
-"""How tasks are declared: `@options` over `@task`, and what is refused with its cure."""
+"""How tasks are declared: `@options` over `@task`, and what is rejected with its cure."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_task_has_one_type_and_one_handler(tasks: ModuleType) -> None:
         ({"unique": ojs.UniquePolicy(args_keys=["ordre"])}, UniqueKeyInvalid, "ordre"),
     ],
 )
-def test_an_option_that_is_wrong_is_refused_at_the_declaration(
+def test_an_option_that_is_wrong_is_rejected_at_the_declaration(
     tasks: ModuleType, given: dict[str, Any], error: type[Exception], says: str
 ) -> None:
     with pytest.raises(error, match=says):
@@ -125,7 +125,7 @@ def test_a_package_that_imports_the_backport_on_django_6(tasks: ModuleType) -> N
 
 
 @pytest.mark.parametrize("queue", ["email_low", "Email", "_email_low"])
-def test_the_name_of_a_queue_is_refused_with_its_cure(
+def test_the_name_of_a_queue_is_rejected_with_its_cure(
     tasks: ModuleType, settings: Any, queue: str
 ) -> None:
     cure = queue.lower().strip("_").replace("_", "-")

@@ -27,12 +27,12 @@ def place_order(tasks: ModuleType, order: int, *, paid: bool) -> str:
     with transaction.atomic():
         result = tasks.book.enqueue(order, note="by card")
         if not paid:
-            raise ValueError("The card was refused.")
+            raise ValueError("The card was rejected.")
     return str(result.id)
 
 
 def test_a_task_runs_once_its_transaction_has_committed(tasks: ModuleType, start: Start) -> None:
-    with pytest.raises(ValueError, match="refused"):
+    with pytest.raises(ValueError, match="rejected"):
         place_order(tasks, 1, paid=False)
     assert not Job.objects.exists()
 

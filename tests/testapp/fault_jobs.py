@@ -47,8 +47,8 @@ def now() -> float:
     return time.time()
 
 
-@ojs.job("faults.refused", retry=ojs.RetryPolicy(max_attempts=1))
-def refused(ctx: ojs.JobContext) -> None:
+@ojs.job("faults.rejected", retry=ojs.RetryPolicy(max_attempts=1))
+def rejected(ctx: ojs.JobContext) -> None:
     """Fail for good."""
     ledger.note(ctx, "start")
     raise ojs.Discard

@@ -145,7 +145,7 @@ def watch(ctx: ojs.JobContext) -> None:
 def transfer(ctx: ojs.JobContext, name: str, ending: str = "") -> str:
     """Write a row that commits with the job; before that, end as the test says, in the first run.
 
-    "raise", "broken reference" (refused at the commit), "die", "wait" or nothing.
+    "raise", "broken reference" (rejected at the commit), "die", "wait" or nothing.
     """
     Thing.objects.create(name=name)
     mark(ctx, "wrote")

@@ -74,7 +74,7 @@ def test_what_imported_now_before_follows_too(context: TestContext) -> None:
     assert timezone.template_localtime(MOMENT, use_tz=True).tzinfo is not MOMENT.tzinfo
 
 
-def test_what_is_no_moment_is_refused(context: TestContext) -> None:
+def test_what_is_no_moment_is_rejected(context: TestContext) -> None:
     with pytest.raises(TypeError, match=r"freeze\(\) needs a datetime, not '2030-01-01'"):
         context.freeze("2030-01-01")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"advance\(\) needs a timedelta, not 5"):
@@ -96,7 +96,7 @@ def database_time() -> datetime:
 
 
 @pytest.mark.mariadb
-def test_a_moment_that_the_clock_of_the_server_does_not_know_is_refused(ojs: TestContext) -> None:
+def test_a_moment_that_the_clock_of_the_server_does_not_know_is_rejected(ojs: TestContext) -> None:
     with pytest.raises(ValueError, match=r"2040-01-01 .* ends on 2038-01-19"):
         ojs.freeze(datetime(2040, 1, 1, tzinfo=UTC))
     assert abs(database_time() - datetime.now(UTC)) < timedelta(minutes=5)

@@ -133,7 +133,7 @@ def test_a_type_without_a_handler_is_postponed(context: TestContext) -> None:
     assert [job.state for job in context.enqueued()] == ["retryable"]
 
 
-def test_a_job_whose_service_refuses_calls_spends_no_attempt(context: TestContext) -> None:
+def test_a_job_whose_service_rejects_calls_spends_no_attempt(context: TestContext) -> None:
     @django_ojs.job("testing.busy", rate_limit={"key": "api", "concurrency": 1})
     def busy() -> None:
         raise django_ojs.RateLimitExceeded("busy", retry_after="120")

@@ -67,10 +67,10 @@ def test_a_webhook_is_created_and_its_secret_shown_once(root: Client) -> None:
         {"job_types": "A"},
     ],
 )
-def test_what_the_api_refuses_is_an_error_of_the_form(root: Client, values: Any) -> None:
+def test_what_the_api_rejects_is_an_error_of_the_form(root: Client, values: Any) -> None:
     page = root.post(ADD, FORM | values).content.decode()
     assert "errorlist" in page
-    # The refusals of another page name another field, and have no translation.
+    # The rejections of another page name another field, and have no translation.
     assert "types: " not in page
     assert not Webhook.primary.exists()
 
@@ -84,8 +84,8 @@ def test_a_webhook_is_tested_and_its_deliveries_are_listed(
     receiver.responses = [200, 500]
     taken = root.post(change, form | {"_test": "1"}, follow=True).content.decode()
     assert "took the test event" in taken
-    refused = root.post(change, form | {"_test": "1"}, follow=True).content.decode()
-    assert "status 500" in refused
+    rejected = root.post(change, form | {"_test": "1"}, follow=True).content.decode()
+    assert "status 500" in rejected
     # A receiver without TLS, none at all, and a name that leads nowhere: the cause is said.
     for wrong, cause in (
         (receiver.url.replace("http://", "https://"), "no response: TLS failed, "),

@@ -282,7 +282,7 @@ def test_a_response_without_the_rest_of_its_body_is_a_response(
 
 @pytest.mark.parametrize("status", [400, 404, 410, 302])
 @pytest.mark.requirement("WH-014", "WH-R005")
-def test_what_the_receiver_refuses_is_not_repeated_until_somebody_asks(
+def test_what_the_receiver_rejects_is_not_repeated_until_somebody_asks(
     receiver: Receiver, ojs: Any, status: int
 ) -> None:
     receiver.responses = [status]
@@ -426,7 +426,7 @@ def test_nothing_is_sent_to_an_address_that_is_not_public(
 ) -> None:
     settings.OJS = {**settings.OJS, "WEBHOOK_PRIVATE_NETWORKS": []}
     subscribe()
-    # The last one is refused at the creation too.
+    # The last one is rejected at the creation too.
     Webhook.primary.update(url=url.format(port=receiver.port))
     happen("a")
     dispatch.dispatch()

@@ -100,7 +100,7 @@ def test_the_secret_is_rotated() -> None:
     ],
     undo=True,
 )
-def test_what_is_ill_formed_is_refused_by_name(values: dict[str, Any], field: str) -> None:
+def test_what_is_ill_formed_is_rejected_by_name(values: dict[str, Any], field: str) -> None:
     error = api.post(PATH, GIVEN | values).error(400, "invalid_request", field=field)
     if error["message"] == "url must begin with https://":
         assert "WEBHOOK_HTTP" in error["hint"]
@@ -190,7 +190,7 @@ def test_a_test_sends_an_event_at_once(
 
 
 @pytest.mark.parametrize("host", INTERNAL)
-def test_an_address_that_is_not_public_is_refused_unless_the_setting_allows_it(
+def test_an_address_that_is_not_public_is_rejected_unless_the_setting_allows_it(
     host: str, settings: Any
 ) -> None:
     url = f"https://{host}:8443/"

@@ -195,16 +195,16 @@ def test_outcomes_are_kept_while_the_database_is_away(
     assert "a secret" not in caplog.text
 
 
-def test_one_outcome_that_the_database_refuses_does_not_take_the_others_along(
+def test_one_outcome_that_the_database_rejects_does_not_take_the_others_along(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     runs = [bench.ended() for _ in range(3)]
-    refused = runs[1].job.id
+    rejected = runs[1].job.id
     # Its lease would last for half an hour; it fails by its policy at once.
     real = ack.ack_batch
 
     def batch(worker_id: str, finished: list[Any]) -> Any:
-        if refused in [key for key, _, _ in finished]:
+        if rejected in [key for key, _, _ in finished]:
             raise DataError
         return real(worker_id, finished)
 
@@ -214,7 +214,7 @@ def test_one_outcome_that_the_database_refuses_does_not_take_the_others_along(
     bench.is_written()
     states = [factories.read(run.job.id).state for run in runs]
     assert states == ["completed", "retryable", "completed"]
-    assert factories.read(refused).error["type"] == "result_refused"
+    assert factories.read(rejected).error["type"] == "result_rejected"
     assert "could not be stored" in caplog.text
 
 
@@ -323,7 +323,7 @@ def test_many_completions_go_in_few_statements(
     assert len(sizes) <= 3
 
 
-def test_failures_are_stored_together_and_one_that_is_refused_does_not_take_the_others_along(
+def test_failures_are_stored_together_and_one_that_is_rejected_does_not_take_the_others_along(
     bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(completers, "MAX_FAILURES", 10)
@@ -336,27 +336,27 @@ def test_failures_are_stored_together_and_one_that_is_refused_does_not_take_the_
         singly.append(job_id)
         begun.set()
         assert go_on.wait(BOUND)
-        if job_id == refused:
+        if job_id == rejected:
             raise DataError
         return real(job_id, failure, **how)
 
     def batch(worker_id: str, failed: list[Any]) -> Any:
         groups.append(len(failed))
-        if refused in [job.id for job, _, _ in failed]:
+        if rejected in [job.id for job, _, _ in failed]:
             real_batch(worker_id, failed[:1])
             raise DataError
         return real_batch(worker_id, failed)
 
-    def refuse_together(worker_id: str, failed: list[Any]) -> Any:
+    def reject_together(worker_id: str, failed: list[Any]) -> Any:
         with transaction.atomic():
             return batch(worker_id, failed)
 
     monkeypatch.setattr(fail, "fail", one)
-    monkeypatch.setattr(fail, "fail_batch", refuse_together)
+    monkeypatch.setattr(fail, "fail_batch", reject_together)
     first = bench.ended()
     claimed = [factories.claim(job) for job in factories.push_many(25, queue="down")]
     runs = [bench.ended(job) for job in claimed]
-    refused = runs[12].job.id
+    rejected = runs[12].job.id
     cancel.cancel(runs[3].job.id)
     bench.completer.handler_ended(first, None, ValueError(), False)
     assert begun.wait(BOUND)
@@ -367,7 +367,7 @@ def test_failures_are_stored_together_and_one_that_is_refused_does_not_take_the_
     assert groups == [10, 10, 5]
     assert singly == [first.job.id, *(run.job.id for run in runs[10:20])]
     states = {run.job.id: factories.read(run.job.id).state for run in runs}
-    assert (states.pop(runs[3].job.id), states.pop(refused)) == ("cancelled", "active")
+    assert (states.pop(runs[3].job.id), states.pop(rejected)) == ("cancelled", "active")
     assert set(states.values()) == {"retryable"}
     assert {len(factories.snapshot(key)["attempts"]) for key in states} == {1}
     assert bench.job_log.failed_count == 24

@@ -71,7 +71,7 @@ def test_coroutines_run_side_by_side_up_to_the_slots(outcomes: Outcomes) -> None
     assert most == 2
 
 
-def test_what_a_coroutine_raises_or_json_refuses_is_the_outcome(outcomes: Outcomes) -> None:
+def test_what_a_coroutine_raises_or_json_rejects_is_the_outcome(outcomes: Outcomes) -> None:
     async def broken() -> None:
         raise LookupError
 

@@ -93,7 +93,7 @@ def _texts(each: health.Finding) -> tuple[str, str, str]:
         "until": absolute_time(each.until),
         "key": each.limit_key,
         "text": each.text,
-        "refused": grouped(each.refused),
+        "rejected": grouped(each.rejected),
         "dropped": grouped(each.dropped),
     }
     match each.kind:
@@ -112,15 +112,15 @@ def _texts(each: health.Finding) -> tuple[str, str, str]:
                 "(`manage.py ojs jobs queue:%(queue)s state:available`), or raise its bound."
             )
             return _full(each, values), why, cure % values
-        case "refused":
+        case "rejected":
             return (
-                _with_refused(each, _("Queue %(queue)s was full in the last hour") % values),
+                _with_rejected(each, _("Queue %(queue)s was full in the last hour") % values),
                 _("Those jobs did not run."),
                 _("Start more workers with --queues %(queue)s, or raise its bound.") % values,
             )
-        case "refused_tenants":
+        case "rejected_tenants":
             return (
-                _with_refused(
+                _with_rejected(
                     each,
                     _("Tenants of queue %(queue)s were at their bounds in the last hour") % values,
                 ),
@@ -263,21 +263,21 @@ def _full(each: health.Finding, values: Mapping[str, Any]) -> str:
             if each.since
             else _("Queue %(queue)s is nearly full: %(number)s of %(of)s")
         )
-    return _with_refused(each, text % values)
+    return _with_rejected(each, text % values)
 
 
-def _with_refused(each: health.Finding, found: str) -> str:
-    """Return a sentence with the numbers of the jobs that the queue refused and dropped."""
+def _with_rejected(each: health.Finding, found: str) -> str:
+    """Return a sentence with the numbers of the jobs that the queue rejected and dropped."""
     text = "%(found)s."
-    if each.refused and each.dropped:
-        text = _("%(found)s, %(refused)s refused and %(dropped)s dropped.")
-    elif each.refused:
-        text = _("%(found)s, %(refused)s refused.")
+    if each.rejected and each.dropped:
+        text = _("%(found)s, %(rejected)s rejected and %(dropped)s dropped.")
+    elif each.rejected:
+        text = _("%(found)s, %(rejected)s rejected.")
     elif each.dropped:
         text = _("%(found)s, %(dropped)s dropped.")
     return text % {
         "found": found,
-        "refused": grouped(each.refused),
+        "rejected": grouped(each.rejected),
         "dropped": grouped(each.dropped),
     }
 
@@ -322,10 +322,10 @@ def _died(lost: health.LostWorkers) -> str:
 
 def _keys() -> Iterator[DoctorFinding]:
     for key in key_expiry.problems():
-        if key.refused_at is not None:
-            found = _("The API key %(name)s is refused, the last time %(age)s ago.") % {
+        if key.rejected_at is not None:
+            found = _("The API key %(name)s is rejected, the last time %(age)s ago.") % {
                 "name": key.name,
-                "age": age(key.refused_at, timezone.now()),
+                "age": age(key.rejected_at, timezone.now()),
             }
             why = _("The requests of a program fail with 401.")
             cure = _("Give the program a valid key: `manage.py ojs_apikey list`, or create one.")

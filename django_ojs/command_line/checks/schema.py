@@ -41,7 +41,7 @@ def _migrations() -> Iterator[DoctorFinding]:
     for name in unapplied_migrations():
         yield DoctorFinding(
             found=_("The migration %(name)s is not applied.") % {"name": name},
-            why=_("Workers refuse to start, and enqueues fail where a table or column is missing."),
+            why=_("Workers do not start, and enqueues fail where a table or column is missing."),
             cure=_("Run `manage.py migrate`."),
         )
 

@@ -55,7 +55,7 @@ def read(options: Mapping[str, Any]) -> dict[str, Any]:
         elif name == "serializer":
             check_serializer(value)
         else:
-            raise refusal(name)
+            raise rejection(name)
     return found
 
 
@@ -71,7 +71,7 @@ def read_rate(value: object) -> tuple[int, timedelta]:
     return (int(number), period) if number.is_integer() else (1, period / number)
 
 
-def refusal(name: str) -> NoEquivalent:
+def rejection(name: str) -> NoEquivalent:
     """Return the error for an option that a job does not have."""
     return NoEquivalent(
         f"{name} is an option of apply_async that django_ojs does not know. "

@@ -71,7 +71,7 @@ class Signature:
 
     def link_error(self, errback: object) -> NoReturn:
         """Raise NoEquivalent, which says what to do."""
-        raise call_options.refusal("link_error")
+        raise call_options.rejection("link_error")
 
     on_error = link_error
 

@@ -185,7 +185,7 @@ class WebSocket(EventView):
 
 
 def check_origin(request: HttpRequest) -> None:
-    """Refuse a WebSocket that a page of another site opens with a session (ojs-realtime §6).
+    """Reject a WebSocket that a page of another site opens with a session (ojs-realtime §6).
 
     A browser sends the cookies with it, and no CSRF token. What is trusted is what Django trusts.
     """

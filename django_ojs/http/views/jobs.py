@@ -42,7 +42,7 @@ class JobView(OJSView):
     located = Job
 
     def check_queue_of(self, key: UUID) -> None:
-        """Refuse a caller that may not use the job's queue; no query for one that may use all.
+        """Reject a caller that may not use the job's queue; no query for one that may use all.
 
         Raises PermissionDenied, JobNotFound.
         """
@@ -64,7 +64,7 @@ class JobView(OJSView):
         self.check_queue_of(key)
         job, before = cancel(key)
         if before is State.CANCELLED:
-            transitions.refuse(Trigger.CANCEL, State.CANCELLED, job)
+            transitions.reject(Trigger.CANCEL, State.CANCELLED, job)
         return job, before
 
 
@@ -109,7 +109,7 @@ class JobBatch(OJSView):
     def _push_alike(self, request: Request, items: list[Any]) -> HttpResponse | None:
         """Store jobs that differ in their arguments only; None where they take the ordinary way.
 
-        What refuses them has changed nothing: the ordinary way finds it again, and its index.
+        What rejects them has changed nothing: the ordinary way finds it again, and its index.
         """
         # The database of several is that of the caller's transaction, which `push_batch` finds.
         if database.is_to_be_chosen() or not plain.is_open():
@@ -205,13 +205,13 @@ def _warning(results: Iterable[EnqueuedJob]) -> dict[str, str]:
 
 
 def check_access(wanted: Envelope, access: Access) -> None:
-    """Refuse a job that the caller may not enqueue, or that may affect jobs of other queues.
+    """Reject a job that the caller may not enqueue, or that may affect jobs of other queues.
 
     Without the queue among its keys, a unique policy finds and replaces the jobs of every queue.
     """
     queue: object = wanted.queue
     if not isinstance(queue, str):
-        return  # PUSH refuses it, by the rules of the envelope.
+        return  # PUSH rejects it, by the rules of the envelope.
     access.check_queue(wanted.queue)
     access.check_producer(wanted.queue)
     policy = wanted.unique

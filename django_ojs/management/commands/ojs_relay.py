@@ -40,7 +40,7 @@ time sends to a destination, another one takes over two seconds after it died.
 
 Jobs are sent in the order of their commits. While a server is unreachable or full, its jobs wait:
 1, 2, 4, 8 seconds, then 10 seconds between two tries; Retry-After is honoured. A job that the
-server refuses for good stays in the outbox; the admin shows it with the reason.
+server rejects for good stays in the outbox; the admin shows it with the reason.
 """)
 
 
@@ -97,11 +97,11 @@ class Command(BaseCommand):
             finally:
                 relay.close()
             self.stdout.write(
-                _("%(name)s: %(sent)s sent, %(refused)s refused")
+                _("%(name)s: %(sent)s sent, %(rejected)s rejected")
                 % {
                     "name": relay.destination.name,
                     "sent": relay.sent_count,
-                    "refused": relay.refused_count,
+                    "rejected": relay.rejected_count,
                 }
             )
         if here:

@@ -140,7 +140,7 @@ def find(presented: str) -> stored.StoredKey:
         raise Unauthenticated("The API key is not valid.")
     # After the comparison: a client without the secret learns nothing about the key.
     if (what := status(key)) != ACTIVE:
-        _note(key, "refused_at")
+        _note(key, "rejected_at")
         raise TokenExpired(f"The API key is {what}.")
     _note(key, "last_used_at")
     return key

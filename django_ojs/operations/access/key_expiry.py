@@ -24,7 +24,7 @@ MOST: Final = 20
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KeyProblem:
-    """A key in use that expires, or one that has ended and is refused (`refused_at`).
+    """A key in use that expires, or one that has ended and is rejected (`rejected_at`).
 
     `replaced_by` is the prefix of the key that replaces it.
     """
@@ -35,7 +35,7 @@ class KeyProblem:
     status: str
     expires_at: datetime | None
     used_at: datetime | None
-    refused_at: datetime | None
+    rejected_at: datetime | None
     replaced_by: str | None
 
 
@@ -59,13 +59,13 @@ def status_text(key: Any) -> str:
 
 
 def problems() -> list[KeyProblem]:
-    """Return the keys that need an operator, those that are refused first."""
+    """Return the keys that need an operator, those that are rejected first."""
     keys = with_replacement(api_keys.keys())
     soon = Q(revoked_at=None, expires_at__gt=Now(), expires_at__lte=Now() + SOON)
     in_use = Q(last_used_at__gt=Now() - USED_WITHIN)
-    refused = Q(refused_at__gt=Now() - OLD_USED_WITHIN)
-    found = keys.filter((soon & in_use) | refused).order_by(
-        F("refused_at").desc(nulls_last=True), "expires_at", "pk"
+    rejected = Q(rejected_at__gt=Now() - OLD_USED_WITHIN)
+    found = keys.filter((soon & in_use) | rejected).order_by(
+        F("rejected_at").desc(nulls_last=True), "expires_at", "pk"
     )
     return [_problem(key) for key in found[:MOST] if _needs_operator(key)]
 
@@ -74,7 +74,7 @@ def _needs_operator(key: Any) -> bool:
     if api_keys.status(key) != api_keys.ACTIVE:
         return True
     if key.expires_at is None or key.last_used_at is None:
-        return False  # Refused once, and valid again.
+        return False  # Rejected once, and valid again.
     if key.replaced_by is not None:
         used_since: bool = key.last_used_at > key.replaced_at
         return used_since and elapsed(key.last_used_at, key.now) < OLD_USED_WITHIN
@@ -92,15 +92,15 @@ def _problem(key: Any) -> KeyProblem:
         status=status,
         expires_at=key.expires_at,
         used_at=key.last_used_at,
-        refused_at=None if status == api_keys.ACTIVE else key.refused_at,
+        rejected_at=None if status == api_keys.ACTIVE else key.rejected_at,
         replaced_by=key.replaced_by,
     )
 
 
 def sentence(problem: KeyProblem) -> str:
     """Return why a key needs an operator, without times."""
-    if problem.refused_at is not None:
-        return _refused(problem)
+    if problem.rejected_at is not None:
+        return _rejected(problem)
     if problem.replaced_by:
         return _("It was replaced by %(prefix)s, and a program still uses it.") % {
             "prefix": problem.replaced_by
@@ -108,7 +108,7 @@ def sentence(problem: KeyProblem) -> str:
     return _("It is in use, and nothing has replaced it.")
 
 
-def _refused(problem: KeyProblem) -> str:
+def _rejected(problem: KeyProblem) -> str:
     is_revoked = problem.status == "revoked"
     if not problem.replaced_by:
         return (

@@ -1,7 +1,7 @@
 """How many queues and job types a caller over HTTP may make known (HTTP_MAX_NAMES).
 
 Each name has a cost in figures and lists for as long as they are kept. So a caller that makes up
-names is refused, and the names that are in use go on.
+names is rejected, and the names that are in use go on.
 """
 
 import hashlib
@@ -61,7 +61,7 @@ def make_known(
     """Store the names that are new as those of this caller.
 
     A queue that has a row or jobs is not new. A name that is not valid is left out: the operation
-    that gets it refuses it. Raises PermissionDenied if the caller would have more
+    that gets it rejects it. Raises PermissionDenied if the caller would have more
     names than HTTP_MAX_NAMES.
     """
     for kind, names in ((NameKind.QUEUE, queues), (NameKind.TYPE, types)):

@@ -1,9 +1,9 @@
 """Episodes of a bounded queue: since when it has been full or nearly full, for operators.
 
 A queue near its bound crosses it many times a minute. So an episode has hysteresis: it begins when
-the pressure reaches the warning threshold (nearly full) or with the first refusal (full), and ends
-when the pressure has been a tenth under the threshold for a minute. Three columns of the queue have
-its state; they are written when it changes, and never by an enqueue that has room.
+the pressure reaches the warning threshold (nearly full) or with the first rejection (full), and
+ends when the pressure has been a tenth under the threshold for a minute. Three columns of the queue
+have its state; they are written when it changes, and never by an enqueue that has room.
 """
 
 from collections.abc import Collection
@@ -31,7 +31,7 @@ _COLUMNS: Final = ("near_full_at", "full_at", "eased_at")
 class Episode:
     """Since when a queue has been nearly full and full; and since when the pressure is low again.
 
-    `full_at` may be the time of the first refusal, or when the queue was found at its bound.
+    `full_at` may be the time of the first rejection, or when the queue was found at its bound.
     """
 
     near_full_at: datetime | None = None
@@ -74,8 +74,8 @@ def check(queue: str, bound: Backpressure, found: Load) -> None:
     _advance(queue, found.pressure(bound), bound.warning_threshold, full)
 
 
-def refused(queue: str) -> None:
-    """Record that a queue refused a job. Inside a write transaction."""
+def rejected(queue: str) -> None:
+    """Record that a queue rejected a job. Inside a write transaction."""
     _advance(queue, 1.0, 1.0, True)
 
 

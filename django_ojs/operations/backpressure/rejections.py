@@ -139,7 +139,7 @@ class RejectionRecorder:
                     count=numbers[queue, type, tenant],
                 )
             for queue in queues:
-                episodes.refused(queue)
+                episodes.rejected(queue)
 
         try:
             database.in_write_transaction(operation)

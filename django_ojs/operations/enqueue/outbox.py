@@ -58,7 +58,7 @@ _tables: Final = process_state.register(Tables())
 def route(envelope: Envelope) -> str | None:
     """Return the name of the destination to which a job is sent; None for a job of this site."""
     queue, type = envelope.queue, envelope.type
-    if isinstance(queue, str) and isinstance(type, str):  # Admission refuses anything else.
+    if isinstance(queue, str) and isinstance(type, str):  # Admission rejects anything else.
         for destination in settings().outbox:
             if destination.takes(queue, type):
                 return destination.name
@@ -129,12 +129,12 @@ def _moment(when: datetime | timedelta | None, now: datetime) -> datetime | None
 
 
 def requeue(keys: Collection[int], *, using: str | None = None) -> int:
-    """Send refused jobs again, after all waiting ones. Return how many there were."""
+    """Send rejected jobs again, after all waiting ones. Return how many there were."""
     return stored.requeue(keys, using or database.alias())
 
 
 def waiting(keys: Collection[UUID]) -> set[UUID]:
-    """Return which of these jobs are in an outbox and have not left it; refused ones have not."""
+    """Return which of these jobs are in an outbox and have not left it; rejected ones have not."""
     return {key for alias in aliases() for key in stored.unsent(keys, alias)}
 
 
@@ -148,19 +148,19 @@ def old_condition() -> str:
     if not is_only_here():
         return "1 = 1"  # The rows of another database are asked for there.
     return stored.old_condition(
-        keep_sent=settings().keep_sent, keep_refused=settings().keep_dead_letters
+        keep_sent=settings().keep_sent, keep_rejected=settings().keep_dead_letters
     )
 
 
 def prune() -> int:
-    """Delete entries that were sent or refused before the time to keep. Return how many."""
+    """Delete entries that were sent or rejected before the time to keep. Return how many."""
     count = 0
     for alias in aliases():
         try:
             count += stored.prune(
                 alias,
                 keep_sent=settings().keep_sent,
-                keep_refused=settings().keep_dead_letters,
+                keep_rejected=settings().keep_dead_letters,
                 limit=PRUNED_AT_ONCE,
             )
         except Error:

@@ -60,8 +60,8 @@ Kind = Literal[
     "maintenance",
     "full",
     "near",
-    "refused",
-    "refused_tenants",
+    "rejected",
+    "rejected_tenants",
     "unworked",
     "late",
     "stale",
@@ -77,7 +77,7 @@ Kind = Literal[
     "limit_key_paused",
     "limit_keys_paused",
     "key_expires",
-    "key_refused",
+    "key_rejected",
 ]
 
 
@@ -95,8 +95,8 @@ class Finding:
     limit_key: str | None = None
     number: int = 0
     of: int = 0
-    #: Jobs that the queue refused and dropped, since the beginning or in the last hour.
-    refused: int = 0
+    #: Jobs that the queue rejected and dropped, since the beginning or in the last hour.
+    rejected: int = 0
     dropped: int = 0
     share: float = 0.0
     capped: bool = False
@@ -202,7 +202,7 @@ def new_dead_letters(within: timedelta = timedelta(hours=1)) -> int:
 def restricted_keys() -> RestrictedKeys:
     """Return the limit keys with drops in the last hour, and those that are paused for long."""
     drops = Q(dropped_at__gt=Now() - key_limits.DROPPED_WITHIN)
-    # A handler whose service refuses calls for a moment pauses its key as it should.
+    # A handler whose service rejects calls for a moment pauses its key as it should.
     is_paused = Q(paused_until__gt=Now(), paused_until__gte=F("paused_at") + SHORT_PAUSE)
     found = (
         LimitKey.primary.filter(drops | is_paused)
@@ -378,8 +378,8 @@ def _of_limit_keys(keys: RestrictedKeys) -> list[Finding]:
 
 def _of_key(problem: KeyProblem) -> Finding:
     text = key_expiry.sentence(problem)
-    if problem.refused_at is not None:  # The requests of a program fail now.
-        return Finding(kind="key_refused", level=Level.BAD, key=problem, text=text)
+    if problem.rejected_at is not None:  # The requests of a program fail now.
+        return Finding(kind="key_rejected", level=Level.BAD, key=problem, text=text)
     return Finding(kind="key_expires", level=Level.FAIR, key=problem, text=text)
 
 
@@ -427,7 +427,7 @@ def _of_workers_and_types(observed: Observations) -> list[Finding]:
 def _of(row: OverviewRow, *, is_stopped: bool) -> list[Finding]:
     found = []
     bound = row.bound
-    refused = _lately(row.flow.refused, row.level_since)
+    rejected = _lately(row.flow.rejected, row.level_since)
     dropped = _lately(row.flow.dropped, row.level_since)
     if row.level is not Level.GOOD:
         full = row.level is Level.BAD
@@ -439,21 +439,21 @@ def _of(row: OverviewRow, *, is_stopped: bool) -> list[Finding]:
                 queue=row.name,
                 number=depth,
                 of=most,
-                refused=refused,
+                rejected=rejected,
                 dropped=dropped,
                 since=row.level_since,
                 text=bound.strategy,
             )
         )
-    elif refused or dropped:
-        # Without a bound of its own, the bounds of its tenants refused them.
+    elif rejected or dropped:
+        # Without a bound of its own, the bounds of its tenants rejected them.
         of_tenants = row.status.config.tenant_limits is not None and not row.bounded
         found.append(
             Finding(
-                kind="refused_tenants" if of_tenants else "refused",
+                kind="rejected_tenants" if of_tenants else "rejected",
                 level=Level.FAIR,
                 queue=row.name,
-                refused=refused,
+                rejected=rejected,
                 dropped=dropped,
             )
         )

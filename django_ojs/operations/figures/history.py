@@ -34,7 +34,7 @@ class Point:
     """The figures of one period, which begins at `timestamp`.
 
     Processed are the runs that ended with a result or an error, failed those with an error.
-    `rejected` and `dropped` are the jobs that a full queue refused, and dropped for new ones.
+    `rejected` and `dropped` are the jobs that a full queue rejected, and dropped for new ones.
     `waited` and `ran` are histograms of the completed jobs; see `stats.percentiles`.
     """
 

@@ -124,9 +124,9 @@ class OverviewRow:
         return bool(self.available and not self.status.paused and self.listening == 0)
 
     @property
-    def refused_last_hour(self) -> int:
-        """The number of jobs that it refused because it was full."""
-        return sum(self.flow.refused)
+    def rejected_last_hour(self) -> int:
+        """The number of jobs that it rejected because it was full."""
+        return sum(self.flow.rejected)
 
     @property
     def dropped_last_hour(self) -> int:
@@ -137,13 +137,13 @@ class OverviewRow:
     def growing(self) -> bool:
         """Whether more jobs come than are finished, by more than the noise of the rates.
 
-        Those that a full queue refuses come too.
+        Those that a full queue rejects come too.
         """
         return self._comes > self.flow.went_per_minute * _NOISE
 
     @property
     def _comes(self) -> float:
-        return self.flow.came_per_minute + self.flow.refused_per_minute
+        return self.flow.came_per_minute + self.flow.rejected_per_minute
 
     @property
     def drains_in(self) -> float | None:

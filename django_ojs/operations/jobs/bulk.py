@@ -46,7 +46,7 @@ MAX_ERRORS = 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Refusal:
+class Rejection:
     """A job that was left unchanged, and why."""
 
     job_id: UUID
@@ -64,7 +64,7 @@ class Summary:
     matched: int
     succeeded: int
     failed: int
-    errors: tuple[Refusal, ...] = ()
+    errors: tuple[Rejection, ...] = ()
     has_more: bool = False
 
     def plus(self, other: "Summary") -> "Summary":
@@ -247,7 +247,7 @@ class _Tally:
     def __init__(self, step: BulkStep) -> None:
         self.step = step
         self.succeeded = self.failed = 0
-        self.errors: list[Refusal] = []
+        self.errors: list[Rejection] = []
 
     @property
     def taken(self) -> int:
@@ -263,17 +263,17 @@ class _Tally:
                 raise
             unchanged = dict.fromkeys(keys, BUSY)
         self.succeeded += len(keys) - len(unchanged)
-        self._refuse(unchanged)
+        self._reject(unchanged)
 
     def leave_out(self, keys: Sequence[UUID], reason: str) -> None:
         """Count jobs as failed that no step has run for."""
-        self._refuse(dict.fromkeys(keys, reason))
+        self._reject(dict.fromkeys(keys, reason))
 
-    def _refuse(self, unchanged: Mapping[UUID, str]) -> None:
+    def _reject(self, unchanged: Mapping[UUID, str]) -> None:
         self.failed += len(unchanged)
         room = MAX_ERRORS - len(self.errors)
         reported = sorted(unchanged.items())[:room]
-        self.errors += [Refusal(job_id=key, error=reason) for key, reason in reported]
+        self.errors += [Rejection(job_id=key, error=reason) for key, reason in reported]
 
     def summary(self, *, has_more: bool = False) -> Summary:
         """Return the result."""

@@ -132,7 +132,7 @@ def parse(text: str, *, now: datetime | None = None) -> Search:
             errors.append(str(reason))
     if "queue" in values and "queues" in values:
         errors.append(_("queue is given twice, with two values."))
-    errors += _refused(values)
+    errors += _rejected(values)
     return Search(filter=None if errors else JobFilter(**values), errors=errors)
 
 
@@ -488,7 +488,7 @@ def _scalars(value: str, quoted: bool) -> tuple[Scalar, ...]:
     return (value,)
 
 
-def _refused(values: dict[str, Any]) -> list[str]:
+def _rejected(values: dict[str, Any]) -> list[str]:
     """Return what JobFilter says against the values of each of its fields."""
     errors = []
     for name, value in values.items():

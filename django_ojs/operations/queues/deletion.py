@@ -99,7 +99,7 @@ def delete_in_each(
     _check(name, strategy, target)
     if strategy == "reject" and database.is_to_be_chosen():
         with sums.together(all_or_error=True):
-            _refuse_unfinished(name, counts.by_queue([name]).get(name, {}))
+            _reject_unfinished(name, counts.by_queue([name]).get(name, {}))
     return locations.in_each(
         lambda: delete(name, strategy=strategy, target=target),
         needless=(NotFound,),
@@ -125,7 +125,7 @@ def delete(
     _check(name, strategy, target)
     known = get(name)
     if strategy == "reject":
-        _refuse_unfinished(name, known.counts)
+        _reject_unfinished(name, known.counts)
     # First, because many transactions follow.
     entry = audit_trail.record("queue.deleted", name, strategy=strategy, target=target)
     affected = 0
@@ -169,7 +169,7 @@ def _check(name: str, strategy: Strategy, target: str | None) -> None:
         )
 
 
-def _refuse_unfinished(name: str, numbers: ByState) -> None:
+def _reject_unfinished(name: str, numbers: ByState) -> None:
     unfinished = sum(numbers.get(state, 0) for state in (*_LEFT, State.ACTIVE))
     if unfinished:
         raise Conflict(

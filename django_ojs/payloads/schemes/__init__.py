@@ -10,7 +10,7 @@ from typing import Final
 
 from django_ojs.payloads.reader import Budget, Source
 from django_ojs.payloads.reference import SCHEMES, Reference
-from django_ojs.spec.errors import PayloadRefused
+from django_ojs.spec.errors import PayloadRejected
 
 Opener = Callable[[Reference, str, Budget], Source]
 
@@ -20,17 +20,17 @@ _MODULES: Final = {name: f"{__name__}.{name}" for name in SCHEMES}
 def open_(reference: Reference, field: str, budget: Budget) -> Source:
     """Open what a reference leads to; `field` is where it stands, for messages.
 
-    Raises PayloadRefused for what the settings do not allow, PayloadUnavailable for what is not to
+    Raises PayloadRejected for what the settings do not allow, PayloadUnavailable for what is not to
     be had now.
     """
     name = _MODULES.get(reference.scheme)
     if name is None:
-        raise PayloadRefused(f"the scheme of {field} must be one of {', '.join(SCHEMES)}")
+        raise PayloadRejected(f"the scheme of {field} must be one of {', '.join(SCHEMES)}")
     # Imported here: a site needs the libraries of the schemes that it uses.
     try:
         opener: Opener = import_module(name).open_
     except ImportError:
-        raise PayloadRefused(
+        raise PayloadRejected(
             f"the scheme of {field} needs a library: install django-ojs[payloads]"
         ) from None
     return opener(reference, field, budget)

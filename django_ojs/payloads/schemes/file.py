@@ -11,7 +11,7 @@ from django.conf import settings as django_settings
 from django_ojs.conf import settings
 from django_ojs.payloads.reader import Budget, Source
 from django_ojs.payloads.reference import Reference
-from django_ojs.spec.errors import PayloadRefused, PayloadUnavailable
+from django_ojs.spec.errors import PayloadRejected, PayloadUnavailable
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: opening a FIFO would wait for its writer.
@@ -22,15 +22,15 @@ def open_(reference: Reference, field: str, budget: Budget) -> Source:
     """Open a regular file below one of PAYLOAD_FILE_ROOTS; no part of its path is a link."""
     values = settings()
     if not (django_settings.DEBUG or values.payload_files):
-        raise PayloadRefused(f"{field} is a file, and OJS['PAYLOAD_FILES'] is not True")
+        raise PayloadRejected(f"{field} is a file, and OJS['PAYLOAD_FILES'] is not True")
     host, slash, rest = reference.uri[len("file://") :].partition("/")
     path = PurePosixPath(unquote(slash + rest))
     if host not in ("", "localhost") or ".." in path.parts or "\0" in str(path):
-        raise PayloadRefused(f"{field} must be file:// with an absolute path without ..")
+        raise PayloadRejected(f"{field} must be file:// with an absolute path without ..")
     for root in values.payload_file_roots:
         if path.is_relative_to(root) and path != PurePosixPath(root):
             return _open_below(root, path.relative_to(root).parts, field)
-    raise PayloadRefused(f"{field} is not below a folder that OJS['PAYLOAD_FILE_ROOTS'] names")
+    raise PayloadRejected(f"{field} is not below a folder that OJS['PAYLOAD_FILE_ROOTS'] names")
 
 
 def _open_below(root: str, parts: tuple[str, ...], field: str) -> Source:
@@ -48,11 +48,11 @@ def _open_below(root: str, parts: tuple[str, ...], field: str) -> Source:
     except FileNotFoundError:
         raise PayloadUnavailable(f"the file of {field} does not exist") from None
     except OSError:
-        raise PayloadRefused(f"{field} cannot be opened, or is reached through a link") from None
+        raise PayloadRejected(f"{field} cannot be opened, or is reached through a link") from None
     finally:
         if folder >= 0:
             os.close(folder)
     if not stat.S_ISREG(os.fstat(found).st_mode):
         os.close(found)
-        raise PayloadRefused(f"{field} must be a regular file")
+        raise PayloadRejected(f"{field} must be a regular file")
     return os.fdopen(found, "rb", buffering=0)

@@ -6,7 +6,7 @@ from django_ojs.conf import settings
 from django_ojs.payloads.reader import CHUNK, Budget, Source
 from django_ojs.payloads.reference import Reference
 from django_ojs.payloads.schemes.buckets import StoredObject, locate
-from django_ojs.spec.errors import PayloadRefused
+from django_ojs.spec.errors import PayloadRejected
 
 
 def open_(reference: Reference, field: str, budget: Budget) -> Source:
@@ -17,7 +17,7 @@ def open_(reference: Reference, field: str, budget: Budget) -> Source:
     try:
         storage = import_module("google.cloud.storage")
     except ImportError:
-        raise PayloadRefused("gs:// needs google-cloud-storage: install django-ojs[gs]") from None
+        raise PayloadRejected("gs:// needs google-cloud-storage: install django-ojs[gs]") from None
     blob = storage.Client().bucket(bucket).blob(key)
     # The library raises its own exceptions, requests', and those of its transport.
     return StoredObject(blob.open("rb", chunk_size=CHUNK), field, (Exception,))

@@ -13,7 +13,7 @@ from django_ojs.conf import settings
 from django_ojs.payloads.reader import Budget, Source
 from django_ojs.payloads.reference import Reference
 from django_ojs.payloads.ssrf import addresses_of
-from django_ojs.spec.errors import PayloadRefused, PayloadUnavailable
+from django_ojs.spec.errors import PayloadRejected, PayloadUnavailable
 from django_ojs.spec.payload_config import Network
 from django_ojs.spec.urls import locate
 
@@ -33,7 +33,7 @@ def open_(reference: Reference, field: str, budget: Budget) -> Source:
     host, port, target = _split(reference.uri, field)
     values = settings()
     if not is_allowed(host, port, values.payload_https_hosts):
-        raise PayloadRefused(
+        raise PayloadRejected(
             f"the host of {field} is not allowed: OJS['PAYLOAD_HTTPS_HOSTS'] does not name it"
         )
     url = httpcore.URL(scheme=b"https", host=host.encode(), port=port, target=target.encode())
@@ -82,7 +82,7 @@ def post(
 ) -> Response:
     """POST to a URL at a public address, or at one that a setting allows.
 
-    It follows no redirects and uses no proxies. Raises PayloadRefused, PayloadUnavailable.
+    It follows no redirects and uses no proxies. Raises PayloadRejected, PayloadUnavailable.
     """
     field = "url"
     scheme = url.partition("://")[0]
@@ -149,7 +149,7 @@ def ssl_context(ca_file: str | None) -> ssl.SSLContext:
 def _split(uri: str, field: str, default_port: int = 443) -> tuple[str, int, str]:
     found = locate(uri, default_port)
     if found is None:
-        raise PayloadRefused(f"{field} must be https:// with a host, and no user in it")
+        raise PayloadRejected(f"{field} must be https:// with a host, and no user in it")
     return found.host, found.port, found.target
 
 
@@ -171,7 +171,7 @@ def _host_header(host: str, port: int, default_port: int = 443) -> bytes:
 
 def _check(response: httpcore.Response, field: str) -> None:
     if 300 <= response.status < 400:
-        raise PayloadRefused(f"the host of {field} redirects, and redirects are not followed")
+        raise PayloadRejected(f"the host of {field} redirects, and redirects are not followed")
     if response.status != 200:
         # Retryable for 403 and 404 too: an object may be stored later than its reference.
         raise PayloadUnavailable(
@@ -181,7 +181,7 @@ def _check(response: httpcore.Response, field: str) -> None:
         name.lower() == b"content-encoding" and value.lower() != b"identity"
         for name, value in response.headers
     ):
-        raise PayloadRefused(
+        raise PayloadRejected(
             f"the host of {field} sent the payload compressed, which is not supported"
         )
 

@@ -150,7 +150,7 @@ def _with_retry(data: Mapping[str, Any], options: dict[str, Any]) -> dict[str, A
         return options
     options = dict(options)
     attempts = options.pop("max_attempts")
-    # A wrong one is refused also where it does not count.
+    # A wrong one is rejected also where it does not count.
     retry_policy.parse({"max_attempts": attempts}, default=DEFAULT)
     policy: Any = next((value for _, value in _given([options, data], _RETRY)), {})
     if attempts is not None and isinstance(policy, Mapping) and policy.get("max_attempts") is None:

@@ -35,7 +35,7 @@ from django_ojs.spec.errors import (
     UnsupportedFeature,
 )
 from django_ojs.spec.ids import is_uuid7
-from django_ojs.spec.json import BODY_DEPTH, Refused, check, dumps, measure
+from django_ojs.spec.json import BODY_DEPTH, Rejected, check, dumps, measure
 from django_ojs.spec.texts import Translatable as _
 
 _TYPE: Final = re.compile(r"[a-z][a-z0-9_\-]*(?:\.[a-z][a-z0-9_\-]*)*").fullmatch
@@ -128,7 +128,7 @@ def check_size(data: Mapping[str, Any], limits: Limits) -> None:
     try:
         if measure(data, exact_integers=True, depth=BODY_DEPTH) <= limits.envelope_bytes:
             return
-    except Refused:
+    except Rejected:
         pass  # validate() names what is wrong with it; the size still has to be checked
     check_bytes(data, limits.envelope_bytes, "envelope", PayloadTooLarge)
 

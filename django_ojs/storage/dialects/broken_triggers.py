@@ -1,4 +1,4 @@
-"""Changes that MariaDB refuses because it has read the triggers of a table in part (1064).
+"""Changes that MariaDB rejects because it has read the triggers of a table in part (1064).
 
 The server reads the triggers of a table each time it opens the table anew. When the statement for
 which it does so is ended meanwhile, by KILL, by a time limit, or by a transaction of another node
@@ -34,7 +34,7 @@ _PAUSE: Final = 0.05
 _CONNECT_SECONDS: Final = 4
 #: The reason is also what the logs of workers say (see `storage.database`).
 REASON: Final = (
-    "MariaDB has read triggers in part, and refuses each change of the table: "
+    "MariaDB has read triggers in part, and rejects each change of the table: "
     "run FLUSH LOCAL TABLES on this server, and grant RELOAD to its user"
 )
 

@@ -114,7 +114,7 @@ def usable(connection: BaseDatabaseWrapper) -> "psycopg.Connection[Any] | None":
     connection.validate_thread_sharing()
     server = link.pgconn
     status = server.transaction_status
-    # Otherwise psycopg has to begin a transaction, or to refuse the statement.
+    # Otherwise psycopg has to begin a transaction, or to reject the statement.
     is_ready = status == _IN_TRANSACTION or (status == _IDLE and link.autocommit)
     return link if is_ready and server.pipeline_status == pq.PipelineStatus.OFF else None
 

@@ -64,7 +64,7 @@ _SQL: Final = load_all(
 
 #: Changes of the counts that one transaction folds.
 _CHANGES: Final = 5000
-#: Bytes of jobs, results or errors that one statement stores: the server refuses a message above
+#: Bytes of jobs, results or errors that one statement stores: the server rejects a message above
 #: max_allowed_packet, which is 16 MiB unless the server has another value. At least one of them.
 _STATEMENT_BYTES: Final = 2**20
 

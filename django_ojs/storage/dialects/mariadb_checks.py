@@ -81,7 +81,7 @@ def problems(
     if int(settings["max_allowed_packet"]) < _PACKET:
         found.append(
             Warning(
-                f"The server of {connection.alias!r} refuses statements above "
+                f"The server of {connection.alias!r} rejects statements above "
                 f"{settings['max_allowed_packet']} bytes: jobs with large arguments, and batches "
                 "of them, cannot be stored.",
                 hint="Set max_allowed_packet to 16 MiB or more.",

@@ -1,7 +1,7 @@
 """Changes above the largest message that MariaDB or MySQL takes (`max_allowed_packet`).
 
 The server ends the connection when it gets one, as if it were away, and the client would send it
-again for ever. So what is too large is refused before it is sent: the connection, and the caller's
+again for ever. So what is too large is rejected before it is sent: the connection, and the caller's
 transaction, stay usable.
 """
 
@@ -26,7 +26,7 @@ _ESCAPED: Final = "\"'\\\n\r\0\x1a"
 
 
 def install(connection: BaseDatabaseWrapper, **kwargs: object) -> None:
-    """Let a new connection refuse what its server would (signal connection_created)."""
+    """Let a new connection reject what its server would (signal connection_created)."""
     execute_wrappers.install(connection, _run)
 
 

@@ -9,7 +9,7 @@ the holders of the other shares add, however they end.
 Near the bound a producer holds all shares, so that no other adds jobs, and counts. It waits for the
 holders, one such producer after the other: the row of `Kind.QUEUE` or `Kind.TENANT` says whose turn
 it is. A transaction that holds a share already does not wait for its turn, because the other one
-may wait for that share: it is refused at once, where the server would end the deadlock with the
+may wait for that share: it is rejected at once, where the server would end the deadlock with the
 whole transaction.
 
 Row locks stay when a savepoint is rolled back, and no statement says which of them a transaction

@@ -26,13 +26,13 @@ class Flow:
     """A queue's figures by minute, oldest first; the last minute is the current one.
 
     `came`: jobs enqueued; `went`: jobs completed or discarded; `failed`: runs that failed;
-    `refused` and `dropped`: jobs that a full queue refused or dropped.
+    `rejected` and `dropped`: jobs that a full queue rejected or dropped.
     """
 
     came: list[int]
     went: list[int]
     failed: list[int]
-    refused: list[int]
+    rejected: list[int]
     dropped: list[int]
 
     def plus(self, other: "Flow") -> "Flow":
@@ -47,9 +47,9 @@ class Flow:
         return _rate(self.came)
 
     @property
-    def refused_per_minute(self) -> float:
-        """Jobs refused per minute, over the last whole minutes."""
-        return _rate(self.refused)
+    def rejected_per_minute(self) -> float:
+        """Jobs rejected per minute, over the last whole minutes."""
+        return _rate(self.rejected)
 
     @property
     def went_per_minute(self) -> float:
@@ -130,7 +130,7 @@ def flows(minutes: int = 60, queues: Collection[str] | None = None) -> dict[str,
             flow.came[index] += row["came"]
             flow.went[index] += row["done"] + row["gone"]
             flow.failed[index] += row["broke"]
-            flow.refused[index] += row["no"]
+            flow.rejected[index] += row["no"]
             flow.dropped[index] += row["lost"]
     return found
 

@@ -74,11 +74,11 @@ function endGracePeriod() {
 function endOnCredentialError(error) {
   if (!(error instanceof ErrorResponse && error.isCredentialError)) return;
   exitCode = 1;
-  log('error', 'the server refuses these credentials, see OJS_API_KEY and OJS_QUEUES', {
+  log('error', 'the server rejects these credentials, see OJS_API_KEY and OJS_QUEUES', {
     status: error.status,
     error: error.text,
   });
-  terminate('refused');
+  terminate('rejected');
 }
 
 // BEAT (§4)

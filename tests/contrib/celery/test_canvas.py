@@ -142,7 +142,7 @@ def test_what_follows_is_signed_for_its_job(ojs: testing.TestContext, shop: Modu
     job = Job.objects.get(pk=forged.id)
     assert (job.state, job.error["type"]) == (State.DISCARDED, "InvalidMetadata")
     assert Job.objects.filter(type__endswith="mail").count() == 1
-    assert shop.calls == []  # It is refused before it runs.
+    assert shop.calls == []  # It is rejected before it runs.
 
 
 def test_link_enqueues_a_task_with_the_result(ojs: testing.TestContext, shop: ModuleType) -> None:

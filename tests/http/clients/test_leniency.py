@@ -34,7 +34,7 @@ class TestProgressOfWorkers:
         assert (answer["job_id"], answer["progress"]) == (key, 0.5)
         assert wire.send("GET", f"/v1/jobs/{key}/progress")["data"] == {"message": "half"}
 
-    def test_it_is_refused_as_under_the_other_path(self, wire: Wire) -> None:
+    def test_it_is_rejected_as_under_the_other_path(self, wire: Wire) -> None:
         key = wire.push()
         wire.fetch(worker_id="w")
         other = {"job_id": key, "worker_id": "other", "progress": 0.5}
@@ -118,7 +118,7 @@ class TestMaxAttempts:
         assert job["retry"]["initial_interval"] == "PT2S"
 
     @pytest.mark.parametrize("bad", [-1, "7", 1.5, True, []])
-    def test_a_wrong_value_is_refused(self, wire: Wire, bad: Any) -> None:
+    def test_a_wrong_value_is_rejected(self, wire: Wire, bad: Any) -> None:
         for retry in (None, {"max_attempts": 2}):
             options = {"max_attempts": bad, "retry": retry}
             wire.send("POST", "/v1/jobs", {"type": "a.b", "args": [], "options": options}, 422)

@@ -69,7 +69,7 @@ GO = SDK(
     fetch={"count": 1, "worker_id": WORKER, "visibility_timeout_ms": 30_000},
     beat={"visibility_timeout_ms": 30_000},
     interval=15,
-    error={"code": "handler_error", "message": "SMTP refused", "retryable": True},
+    error={"code": "handler_error", "message": "SMTP rejected", "retryable": True},
     ack={"result": {"sent": True}},
 )
 JAVASCRIPT = SDK(

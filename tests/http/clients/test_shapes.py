@@ -12,7 +12,7 @@ from tests.http.test_jobs import TIMESTAMP
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once]
 
-ERROR = {"type": "SMTPError", "message": "refused"}
+ERROR = {"type": "SMTPError", "message": "rejected"}
 
 
 @pytest.fixture

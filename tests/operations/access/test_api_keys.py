@@ -281,18 +281,18 @@ def test_the_last_use_of_a_key_that_has_ended_is_known() -> None:
     api_keys.find(text)
     api_keys.revoke(key.prefix)
     before = ApiKey.objects.get(pk=key.pk)
-    assert before.refused_at is None
+    assert before.rejected_at is None
     with pytest.raises(TokenExpired):
         api_keys.find(text)
     with pytest.raises(Unauthenticated):
         api_keys.find(text[:-1] + ("a" if text[-1] != "a" else "b"))
     after = ApiKey.objects.get(pk=key.pk)
     assert after.last_used_at == before.last_used_at
-    assert after.refused_at is not None
+    assert after.rejected_at is not None
     # To the minute: a program that repeats its requests does not write with each.
     with pytest.raises(TokenExpired):
         api_keys.find(text)
-    assert ApiKey.objects.get(pk=key.pk).refused_at == after.refused_at
+    assert ApiKey.objects.get(pk=key.pk).rejected_at == after.rejected_at
 
 
 @pytest.mark.django_db(transaction=True)
@@ -304,7 +304,7 @@ def test_a_key_in_use_that_is_about_to_expire_needs_an_operator() -> None:
     now = datetime.now(UTC)
     turn_back(ending, created_at=now - 25 * DAY, expires_at=now + 5 * DAY)
     (problem,) = key_expiry.problems()
-    assert (problem.prefix, problem.status, problem.refused_at) == (ending.prefix, "active", None)
+    assert (problem.prefix, problem.status, problem.rejected_at) == (ending.prefix, "active", None)
     # A shorter lifetime: in its last quarter.
     turn_back(ending, created_at=now - DAY, expires_at=now + 5 * DAY)
     assert key_expiry.problems() == []
@@ -324,8 +324,8 @@ def test_a_key_in_use_that_is_about_to_expire_needs_an_operator() -> None:
     with pytest.raises(TokenExpired):
         api_keys.find(text)
     (problem,) = key_expiry.problems()
-    assert (problem.status, problem.refused_at is not None) == ("expired", True)
-    turn_back(ending, refused_at=now - DAY)
+    assert (problem.status, problem.rejected_at is not None) == ("expired", True)
+    turn_back(ending, rejected_at=now - DAY)
     assert key_expiry.problems() == []
 
 

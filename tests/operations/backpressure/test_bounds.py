@@ -60,7 +60,7 @@ def events(type: str) -> list[Event]:
 
 @pytest.mark.requirement("BP-001")
 @pytest.mark.requirement("BP-002")
-def test_a_queue_at_its_bound_refuses_the_next_job_and_says_where_it_stands() -> None:
+def test_a_queue_at_its_bound_rejects_the_next_job_and_says_where_it_stands() -> None:
     bound(10)
     for _ in range(10):
         add()
@@ -86,7 +86,7 @@ def test_the_bound_is_reached_and_never_passed(limit: int) -> None:
     assert stored == depth() == limit
 
 
-def test_a_refusal_leaves_the_callers_transaction_usable() -> None:
+def test_a_rejection_leaves_the_callers_transaction_usable() -> None:
     bound(1)
     add()
     with transaction.atomic():
@@ -280,7 +280,7 @@ def test_drop_oldest_drops_the_oldest_whatever_its_priority() -> None:
         assert dropped.pk == oldest.id
 
 
-def test_drop_oldest_refuses_where_nothing_is_available() -> None:
+def test_drop_oldest_rejects_where_nothing_is_available() -> None:
     from datetime import timedelta
 
     bound(2, strategy="drop_oldest")
@@ -293,7 +293,7 @@ def test_drop_oldest_refuses_where_nothing_is_available() -> None:
 
 
 @pytest.mark.requirement("BP-004")
-def test_a_refusal_is_published_even_where_the_caller_rolls_back() -> None:
+def test_a_rejection_is_published_even_where_the_caller_rolls_back() -> None:
     bound(1)
     add()
     with pytest.raises(QueueFull), transaction.atomic():

@@ -346,7 +346,7 @@ class TestRejected:
         [
             ("tests.operations.cron.test_tick.drop", "dropped"),
             ("tests.operations.cron.test_tick.fail_for_b", "rejected"),
-            ("tests.operations.cron.test_tick.refuse_b", "rejected"),
+            ("tests.operations.cron.test_tick.reject_b", "rejected"),
         ],
     )
     def test_what_a_middleware_does_to_one_leaves_the_others(
@@ -371,7 +371,7 @@ def fail_for_b(envelope: Any, next: Any) -> Any:
     return next(envelope)
 
 
-def refuse_b(envelope: Any, next: Any) -> Any:
+def reject_b(envelope: Any, next: Any) -> Any:
     if envelope.meta["cron_name"] == "b":
         envelope.type = "Not A Type"
     return next(envelope)
@@ -425,7 +425,7 @@ class TestTrigger:
 
     def test_a_job_that_is_rejected_says_why(self) -> None:
         register("b")
-        middleware = "tests.operations.cron.test_tick.refuse_b"
+        middleware = "tests.operations.cron.test_tick.reject_b"
         with (
             override_settings(OJS={"ENQUEUE_MIDDLEWARE": [middleware]}),
             pytest.raises(Conflict, match="type"),

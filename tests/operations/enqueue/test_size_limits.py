@@ -75,7 +75,7 @@ def test_http_measures_the_document_that_was_sent(small: str, more: dict[str, An
     response.error(413, "PAYLOAD_TOO_LARGE", actual_bytes=LIMIT + 1, max_bytes=LIMIT)
 
 
-def test_one_job_over_the_limit_refuses_the_batch(small: str) -> None:
+def test_one_job_over_the_limit_rejects_the_batch(small: str) -> None:
     jobs_of_batch = [document(LIMIT), document(LIMIT + 1), document(LIMIT)]
     response = api.post("jobs/batch", {"jobs": jobs_of_batch})
     response.error(413, "PAYLOAD_TOO_LARGE", index=1, field="envelope")

@@ -326,7 +326,7 @@ def test_a_taken_id_in_a_batch_is_named_by_its_place_and_undoes_what_was_replace
     assert jobs().count() == 2
 
 
-def test_more_keys_than_a_server_has_room_for_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_keys_than_a_server_has_room_for_are_rejected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(operation, "MAX_KEYS", 3)
     batch(*({"args": [n % 3], "unique": policy("ignore")} for n in range(6)))
     with pytest.raises(InvalidRequest, match="at most 3 different unique keys"):
@@ -360,7 +360,7 @@ def test_the_same_id_again_is_a_duplicate_or_the_job_itself(strategy: str) -> No
     assert read(key).state == "available"
 
 
-def test_a_refused_policy_stores_nothing_and_leaves_the_transaction_usable() -> None:
+def test_a_rejected_policy_stores_nothing_and_leaves_the_transaction_usable() -> None:
     with transaction.atomic():
         job = push(args=[1], unique=policy())
         with pytest.raises(DuplicateJob):
@@ -433,7 +433,7 @@ def test_the_policy_is_stored_and_returned() -> None:
     }
 
 
-def test_a_policy_that_is_none_is_refused_by_name() -> None:
+def test_a_policy_that_is_none_is_rejected_by_name() -> None:
     with pytest.raises(UniqueKeyInvalid, match="unique must be an object"):
         ojs.enqueue("test.p", unique="reject")  # type: ignore[arg-type]  # the point
     with pytest.raises(UniqueKeyInvalid, match="unique must be a unique policy"):
@@ -471,7 +471,7 @@ def test_names_of_parameters_are_places_whoever_enqueues() -> None:
         handlers.registry.remove("test.placed")
 
 
-def test_a_bad_policy_of_a_handler_is_refused_where_it_is_declared() -> None:
+def test_a_bad_policy_of_a_handler_is_rejected_where_it_is_declared() -> None:
     with pytest.raises(UniqueKeyInvalid, match=r"unique\.keys may hold"):
         ojs.job("test.bad", unique={"keys": ["argz"]})
     with pytest.raises(UniqueKeyInvalid, match="unique must be an object"):

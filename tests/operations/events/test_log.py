@@ -117,7 +117,7 @@ def test_an_event_id_is_a_cursor_too() -> None:
         "f" * 8 + "-ffff-7fff-8fff-" + "f" * 12,
     ],
 )
-def test_a_cursor_that_was_never_given_is_refused(after: str) -> None:
+def test_a_cursor_that_was_never_given_is_rejected(after: str) -> None:
     happen()
     with pytest.raises(InvalidRequest) as caught:
         log.read(after=after)

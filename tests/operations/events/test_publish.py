@@ -385,7 +385,7 @@ def test_of_a_batch_only_what_was_still_held_is_published() -> None:
         assert [data["job_id"] for _, data in published()] == [str(kept.id)]
 
 
-def test_a_job_that_is_refused_is_not_published_and_leaves_the_transaction_usable() -> None:
+def test_a_job_that_is_rejected_is_not_published_and_leaves_the_transaction_usable() -> None:
     with ALL:
         job = push()
         with transaction.atomic():
@@ -397,7 +397,7 @@ def test_a_job_that_is_refused_is_not_published_and_leaves_the_transaction_usabl
         assert [data["job_id"] for _, data in published()] == [str(job.pk), str(other.pk)]
 
 
-def test_what_is_refused_is_not_published() -> None:
+def test_what_is_rejected_is_not_published() -> None:
     done = in_state("completed")
     with ALL:
         for act in (ojs.cancel, ojs.activate, ojs.retry, ack.ack, ack.complete):

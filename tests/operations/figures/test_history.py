@@ -125,7 +125,7 @@ def test_what_this_process_has_not_written_for_long_is_written_first(
 
 
 @pytest.mark.parametrize("until", [NOON, NOON - MINUTE])
-def test_an_empty_time_is_refused(until: datetime) -> None:
+def test_an_empty_time_is_rejected(until: datetime) -> None:
     with pytest.raises(InvalidRequest, match="since"):
         history("1m", since=NOON, until=until)
 

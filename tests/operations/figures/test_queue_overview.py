@@ -33,7 +33,7 @@ def row(
     paused: bool = False,
     listening: int | None = 1,
     size: int | None = None,
-    refused: int = 0,
+    rejected: int = 0,
     dropped: int = 0,
     oldest: datetime | None = None,
     episode: Episode = NONE,
@@ -48,7 +48,7 @@ def row(
         counts={State.AVAILABLE: available},
         config=QueueConfig(backpressure=Backpressure(**bound)),
     )
-    flow = Flow([came] * 60, [went] * 60, [0] * 60, [refused] * 60, [dropped] * 60)
+    flow = Flow([came] * 60, [went] * 60, [0] * 60, [rejected] * 60, [dropped] * 60)
     return OverviewRow(
         status=status, flow=flow, listening=listening, size=size, oldest=oldest, episode=episode
     )
@@ -83,8 +83,8 @@ def test_a_queue_drains_by_what_goes_beyond_what_comes() -> None:
     assert row(100_000, came=1000, went=1010).drains_in is None
 
 
-def test_what_a_full_queue_refuses_comes_too() -> None:
-    full = row(100, came=10, went=11, refused=90, max_depth=100)
+def test_what_a_full_queue_rejects_comes_too() -> None:
+    full = row(100, came=10, went=11, rejected=90, max_depth=100)
     assert full.growing
     assert full.drains_in is None
 

@@ -83,7 +83,7 @@ class TestRetry:
             found = bulk.retry_all(which)
             assert (found.matched, found.succeeded, found.failed) == (1, 0, 1)
             assert found.errors == (
-                bulk.Refusal(job_id=key, error=f"The job is {state}; retry needs it discarded."),
+                bulk.Rejection(job_id=key, error=f"The job is {state}; retry needs it discarded."),
             )
         assert read(key).state == state
 
@@ -122,7 +122,7 @@ class TestRetry:
         found = bulk.retry_all(keys)
         assert (found.succeeded, found.failed) == (2, 1)
         reported = f"queue {read(keys[1]).queue} is full"
-        assert found.errors == (bulk.Refusal(job_id=keys[1], error=reported),)
+        assert found.errors == (bulk.Rejection(job_id=keys[1], error=reported),)
         assert [read(key).state for key in keys] == ["available", "discarded", "available"]
 
 
@@ -209,14 +209,14 @@ def test_more_than_the_limit_are_left_for_the_next_call() -> None:
     assert (found.matched, found.succeeded, found.has_more) == (2, 2, False)
 
 
-def test_more_ids_than_the_limit_are_refused_whole() -> None:
+def test_more_ids_than_the_limit_are_rejected_whole() -> None:
     keys = [job.pk for job in push_many(3)]
     with pytest.raises(PayloadTooLarge, match="at most 2"):
         bulk.cancel_all(keys, limit=2)
     assert states() == {"available": 3}
 
 
-def test_a_filter_that_leaves_no_job_out_is_refused() -> None:
+def test_a_filter_that_leaves_no_job_out_is_rejected() -> None:
     push()
     for action in (bulk.retry_all, bulk.cancel_all, bulk.delete_all):
         with pytest.raises(InvalidRequest, match="filter"):
@@ -228,7 +228,7 @@ def test_an_id_without_a_job_and_one_twice() -> None:
     known, unknown = push().pk, ids.uuid7()
     found = bulk.cancel_all([known, unknown, known])
     assert (found.matched, found.succeeded, found.failed) == (2, 1, 1)
-    assert found.errors == (bulk.Refusal(job_id=unknown, error="There is no job with this id."),)
+    assert found.errors == (bulk.Rejection(job_id=unknown, error="There is no job with this id."),)
 
 
 def test_a_hundred_reasons_are_listed_and_all_are_counted() -> None:

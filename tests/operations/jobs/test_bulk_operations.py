@@ -366,7 +366,7 @@ def test_two_operators_of_one_group_share_its_jobs() -> None:
     ],
     undo=True,
 )
-def test_what_makes_no_sense_is_refused(
+def test_what_makes_no_sense_is_rejected(
     action: BulkActionName, which: JobFilter, changes: Any
 ) -> None:
     with pytest.raises(InvalidRequest):

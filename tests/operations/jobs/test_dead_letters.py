@@ -94,10 +94,10 @@ def test_an_offset_leaves_out_what_comes_first() -> None:
 
 def test_they_are_found_by_queue_type_error_and_time() -> None:
     one = dead(queue="a", type="email.send", error="Timeout")
-    two = dead(queue="b", type="email.send", error="Refused")
+    two = dead(queue="b", type="email.send", error="Rejected")
     assert keys(which=JobFilter(queue="a")) == [one]
     assert set(keys(which=JobFilter(type="email.send"))) == {one, two}
-    assert keys(which=JobFilter(error_type="Refused")) == [two]
+    assert keys(which=JobFilter(error_type="Rejected")) == [two]
     assert keys(which=JobFilter(within=frozenset({"b"}))) == [two]
     Job.objects.filter(pk=one).update(finished_at=F("finished_at") - timedelta(days=2))
     ended = read(two).finished_at
@@ -123,12 +123,12 @@ def test_the_figures_are_by_queue_and_error() -> None:
     discarded()
     assert dead_letters.figures().total == 0
     assert dead_letters.figures().oldest_at is None
-    for queue, error in (("a", "Timeout"), ("a", "Refused"), ("b", "Timeout")):
+    for queue, error in (("a", "Timeout"), ("a", "Rejected"), ("b", "Timeout")):
         dead(queue=queue, error=error)
     figures = dead_letters.figures()
     assert (figures.total, figures.capped) == (3, False)
     assert figures.by_queue == {"a": 2, "b": 1}
-    assert figures.by_error_type == {"Timeout": 2, "Refused": 1}
+    assert figures.by_error_type == {"Timeout": 2, "Rejected": 1}
     newest, *_, oldest = dead_letters.list_page().jobs
     assert (figures.newest_at, figures.oldest_at) == (newest.finished_at, oldest.finished_at)
     assert dead_letters.figures(frozenset({"b"})).by_queue == {"b": 1}
@@ -215,7 +215,7 @@ def test_a_retry_without_changes_changes_nothing_else() -> None:
     ],
     undo=True,
 )
-def test_a_change_that_no_job_may_have_is_refused_and_changes_nothing(
+def test_a_change_that_no_job_may_have_is_rejected_and_changes_nothing(
     override: dict[str, Any], error: type[InvalidRequest]
 ) -> None:
     key = dead()

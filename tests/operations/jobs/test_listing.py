@@ -115,7 +115,7 @@ def test_two_ways_that_end_in_different_places_lose_nothing() -> None:
     ["", "x", "~", "1~2~3", "20260101T000000.000000~x", "\x00~\x00", "9" * 5000, "٣~x"],
     undo=True,
 )
-def test_what_is_no_place_is_refused(text: str) -> None:
+def test_what_is_no_place_is_rejected(text: str) -> None:
     for order in (("-pk",), ("-finished_at", "-pk"), ("-priority", "enqueued_at", "pk")):
         with pytest.raises(InvalidRequest):
             cursor.read(text, order)

@@ -209,7 +209,7 @@ def test_an_empty_list_does_not_look_at_the_jobs() -> None:
     ],
     undo=True,
 )
-def test_a_filter_that_can_match_nothing_is_refused(values: dict[str, str], field: str) -> None:
+def test_a_filter_that_can_match_nothing_is_rejected(values: dict[str, str], field: str) -> None:
     with pytest.raises(InvalidRequest, match=field):
         JobFilter(**values)  # type: ignore[arg-type]
 
@@ -217,7 +217,7 @@ def test_a_filter_that_can_match_nothing_is_refused(values: dict[str, str], fiel
 @pytest.mark.parametrize(
     "values", [{"per_page": 0}, {"per_page": 101}, {"page": 0}, {"page": 2**70}]
 )
-def test_a_page_that_cannot_be_is_refused(values: dict[str, int]) -> None:
+def test_a_page_that_cannot_be_is_rejected(values: dict[str, int]) -> None:
     with pytest.raises(InvalidRequest, match="page must be"):
         search.search(JobFilter(), **values)
 

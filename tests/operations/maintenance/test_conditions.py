@@ -191,7 +191,7 @@ CONDITIONS: dict[Callable[[], str], tuple[list[Make], list[Make]]] = {
     outbox.old_condition: (
         [
             lambda: entry(state="sent", sent_at=Now() - YEARS),
-            lambda: entry(state="refused", created_at=Now() - YEARS),
+            lambda: entry(state="rejected", created_at=Now() - YEARS),
         ],
         [lambda: entry(state="pending", created_at=Now() - YEARS)],
     ),

@@ -106,7 +106,7 @@ def test_it_is_no_queue() -> None:
 
 
 @pytest.mark.parametrize("reason", ["", "x" * 1001, "nul\0", "\ud800"])
-def test_a_reason_that_cannot_be_stored_is_refused(reason: str) -> None:
+def test_a_reason_that_cannot_be_stored_is_rejected(reason: str) -> None:
     with pytest.raises(InvalidRequest, match="reason"):
         mode.enable(reason=reason)
     assert not mode.status().enabled

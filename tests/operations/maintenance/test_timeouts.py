@@ -81,15 +81,15 @@ def test_a_long_timeout_is_longer_than_the_default() -> None:
 def test_a_job_that_ended_meanwhile_is_passed_over(monkeypatch: pytest.MonkeyPatch) -> None:
     first, second = active(timeout_ms=1), active(timeout_ms=1)
     age([first.id, second.id], HOUR)
-    real, refused = fail.fail, []
+    real, rejected = fail.fail, []
 
-    def refuse_once(*args: object, **values: object) -> object:
-        if not refused:
-            refused.append(args)
+    def reject_once(*args: object, **values: object) -> object:
+        if not rejected:
+            rejected.append(args)
             raise ClaimLost("gone")
         return real(*args, **values)  # type: ignore[arg-type]  # passed through
 
-    monkeypatch.setattr(timeouts, "fail", refuse_once)
+    monkeypatch.setattr(timeouts, "fail", reject_once)
     assert timeouts.enforce() == 1
     assert sorted([read(first.id).state, read(second.id).state]) == ["active", "retryable"]
 

@@ -62,7 +62,7 @@ def test_configuring_an_unknown_queue_creates_it_and_changes_go_by_top_level_key
     assert changed.config.max_envelope_bytes is None
 
 
-def test_a_change_that_is_refused_changes_nothing() -> None:
+def test_a_change_that_is_rejected_changes_nothing() -> None:
     queues.configure("a", {"max_envelope_bytes": 3})
     with pytest.raises(InvalidRequest):
         queues.configure("a", {"max_envelope_bytes": 4, "retention": {"completed": "soon"}})

@@ -229,7 +229,7 @@ def test_the_default_policy_names_one_for_all_queues() -> None:
 
 
 @pytest.mark.parametrize("target", ["pay-dead", "pay"])
-def test_a_loop_is_refused(target: str) -> None:
+def test_a_loop_is_rejected(target: str) -> None:
     with pytest.raises(InvalidRequest, match="lead back") as caught:
         queues.configure("pay-dead", {"dead_letter_queue": target})
     assert caught.value.details["field"] == "dead_letter_queue"

@@ -37,7 +37,7 @@ def known() -> list[str]:
 
 @pytest.mark.requirement("QC-05")
 @pytest.mark.parametrize("state", [*WAITING, "active"])
-def test_reject_refuses_while_a_job_has_not_ended(state: str) -> None:
+def test_reject_rejects_while_a_job_has_not_ended(state: str) -> None:
     job = in_state(state, queue="a")
     with pytest.raises(Conflict) as caught:
         queues.delete("a")
@@ -134,7 +134,7 @@ def test_what_one_call_does_not_reach_is_said_and_the_next_call_does_it() -> Non
         ({"strategy": "discard", "target": "b"}, "target_queue"),
     ],
 )
-def test_a_request_that_makes_no_sense_is_refused(values: dict[str, Any], field: str) -> None:
+def test_a_request_that_makes_no_sense_is_rejected(values: dict[str, Any], field: str) -> None:
     push(queue="a")
     with pytest.raises(InvalidRequest) as caught:
         queues.delete("a", **values)

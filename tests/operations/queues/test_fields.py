@@ -190,7 +190,7 @@ def test_a_producer_that_is_not_allowed_is_rejected(settings: Any) -> None:
     Api(make_key("producer")).post("jobs", body).error(403, "PERMISSION_DENIED")
 
 
-REFUSED: list[Config] = [
+REJECTED: list[Config] = [
     {"rate_limit": {"on_limit": "drop"}},
     {"dead_letter_max_size": 5},
     {"dead_letter": {"retention": {"max_count": 5}}},
@@ -198,8 +198,8 @@ REFUSED: list[Config] = [
 
 
 @pytest.mark.requirement("QC-12")
-@pytest.mark.parametrize("config", REFUSED, ids=str)
-def test_a_field_without_an_effect_is_refused(config: Config) -> None:
+@pytest.mark.parametrize("config", REJECTED, ids=str)
+def test_a_field_without_an_effect_is_rejected(config: Config) -> None:
     api.put(f"queues/{QUEUE}/config", config).error(422, "unsupported")
     with pytest.raises(UnsupportedFeature):
         queues.configure(QUEUE, config)
@@ -219,7 +219,7 @@ ELSEWHERE = [
 
 @pytest.mark.requirement("QC-12")
 def test_all_fields_are_here() -> None:
-    shown = [*BOUNDS, *LIMITS, *REFUSED, *ELSEWHERE, *(config for config, _, _ in DEFAULTS)]
+    shown = [*BOUNDS, *LIMITS, *REJECTED, *ELSEWHERE, *(config for config, _, _ in DEFAULTS)]
     names = {name.removeprefix("default_retry.") for each in shown for name in leaves(each)}
     assert names - {"max_attempts"} == leaves(queue_config._CHECKS) - {"default_retry"}
 

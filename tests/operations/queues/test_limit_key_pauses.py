@@ -1,4 +1,4 @@
-"""A handler whose service refuses calls pauses the key of its job (ojs-rate-limiting §9.1)."""
+"""A handler whose service rejects calls pauses the key of its job (ojs-rate-limiting §9.1)."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def claim() -> list[Claimed]:
     return fetch.fetch(["carrier"], count=100, worker_id=WORKER)
 
 
-def refused(**values: Any) -> Failure:
+def rejected(**values: Any) -> Failure:
     return Failure.from_exception(ojs.RateLimitExceeded("429", **values))
 
 
@@ -50,7 +50,7 @@ def test_a_handler_pauses_the_key_of_its_job_and_no_other_key() -> None:
     add()
     (running,) = claim()
     waiting, elsewhere = add(), add("bravo")
-    job = fail.fail(running.id, refused(retry_after=90))
+    job = fail.fail(running.id, rejected(retry_after=90))
     assert (job.state, job.spent, job.error["type"]) == ("retryable", 0, "RateLimitExceeded")
     assert MINUTE < job.due_at - timezone.now() < MINUTE * 2
     assert [each.id for each in claim()] == [elsewhere.pk]
@@ -74,8 +74,8 @@ def test_the_maintenance_opens_the_jobs_of_a_pause_that_is_over() -> None:
     add(), add()
     running, other = claim()
     add()
-    fail.fail(running.id, refused(retry_after=90))
-    fail.requeue(other.id, refused(retry_after=30))
+    fail.fail(running.id, rejected(retry_after=90))
+    fail.requeue(other.id, rejected(retry_after=30))
     assert claim() == []
     assert limits.open_due() == 0
     assert jobs().filter(limit_hold=2).count() == 2
@@ -91,7 +91,7 @@ def test_the_maintenance_opens_the_jobs_of_a_pause_that_is_over() -> None:
 def test_without_a_key_a_job_waits_alone() -> None:
     other = (add(None), add(None))
     first, second = claim()
-    assert fail.fail(first.id, refused(retry_after=60)).spent == 0
+    assert fail.fail(first.id, rejected(retry_after=60)).spent == 0
     fail.requeue(second.id)
     assert [job.id for job in claim()] == [second.id]
     assert {first.id, second.id} == {job.pk for job in other}
@@ -133,8 +133,8 @@ def test_of_two_pauses_at_the_same_time_the_longer_one_holds() -> None:
     first, second = claim()
     with Other() as other:
         with transaction.atomic():
-            fail.fail(first.id, refused(retry_after=timedelta(hours=20)))
-            later = other.do(lambda: fail.fail(second.id, refused(retry_after=60)))
+            fail.fail(first.id, rejected(retry_after=timedelta(hours=20)))
+            later = other.do(lambda: fail.fail(second.id, rejected(retry_after=60)))
             until_one_waits(later)
         later.result(BOUND)
     row = LimitKey.primary.get(pk="acme")

@@ -357,7 +357,7 @@ def test_a_claim_that_finds_all_jobs_locked_by_another_claim_is_repeated_soon() 
     add("acme", number=2)
     add("bravo", concurrency=9, number=9)
     with ThreadPoolExecutor(1) as pool, transaction.atomic():
-        # The second job of the key is refused, so the claim locks more jobs than it takes.
+        # The second job of the key is rejected, so the claim locks more jobs than it takes.
         assert len(claim(count=2)) == 2
 
         def other() -> tuple[list[Claimed], float | None]:
@@ -406,7 +406,7 @@ def test_a_transaction_with_an_old_snapshot_starts_no_job_with_a_limit() -> None
     ],
     undo=True,
 )
-def test_a_policy_that_cannot_hold_is_refused(policy: Any, field: str) -> None:
+def test_a_policy_that_cannot_hold_is_rejected(policy: Any, field: str) -> None:
     with pytest.raises(OJSError) as raised:
         push(rate_limit=policy)
     assert raised.value.details["field"] == field

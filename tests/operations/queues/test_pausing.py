@@ -62,7 +62,7 @@ def test_other_queues_are_not_touched() -> None:
     [("No", InvalidQueue), ("", InvalidQueue), ("q" * 256, QueueNameTooLong)],
     undo=True,
 )
-def test_a_name_that_no_queue_can_have_is_refused(
+def test_a_name_that_no_queue_can_have_is_rejected(
     operation: object, name: str, error: type[InvalidQueue]
 ) -> None:
     assert callable(operation)

@@ -225,7 +225,7 @@ class TestStarting:
         workflows.advance_due()
         assert states(workflow)["b"] == "enqueued"
 
-    def test_a_step_waits_while_its_queue_is_draining_and_a_new_workflow_is_refused(self) -> None:
+    def test_a_step_waits_while_its_queue_is_draining_and_a_new_workflow_is_rejected(self) -> None:
         workflow = create(chain(job("a"), job("b", queue="old"), job("c")))
         queues.drain("old")
         with pytest.raises(QueuePaused):
@@ -345,7 +345,7 @@ class TestStarting:
         finish("a")
         assert states(workflow)["b"] == "failed"
 
-    def test_a_duplicate_among_the_first_jobs_refuses_the_workflow(self) -> None:
+    def test_a_duplicate_among_the_first_jobs_rejects_the_workflow(self) -> None:
         unique = {"unique": {"keys": ["type"], "on_conflict": "ignore"}}
         create(chain(job("b", **unique)))
         with pytest.raises(Conflict):
@@ -386,10 +386,10 @@ class TestStarting:
         assert states(workflow)["b"] == "failed"
         assert read(workflow).state == "failed"
 
-    def test_what_a_middleware_refuses_fails_its_step_at_once(self) -> None:
+    def test_what_a_middleware_rejects_fails_its_step_at_once(self) -> None:
         workflow = create(chain(job("a"), job("b")))
-        refuse = "tests.operations.workflows.test_advance.refuse"
-        with override_settings(OJS={"ENQUEUE_MIDDLEWARE": [refuse]}):
+        reject = "tests.operations.workflows.test_advance.reject"
+        with override_settings(OJS={"ENQUEUE_MIDDLEWARE": [reject]}):
             finish("a")
         assert states(workflow)["b"] == "failed"
         assert step_of(workflow, "b").error["code"] == "invalid_request"
@@ -428,8 +428,8 @@ def fail_for_b(job: Any, proceed: Any) -> Any:
     return proceed(job)
 
 
-def refuse(job: Any, proceed: Any) -> None:
-    """An enqueue middleware that refuses every job."""
+def reject(job: Any, proceed: Any) -> None:
+    """An enqueue middleware that rejects every job."""
     raise InvalidRequest.of("type", "is not wanted")
 
 
@@ -546,7 +546,7 @@ class TestLocks:
         take_ended = stored.take_ended_jobs
         lost: list[Any] = []
 
-        def refuse() -> None:
+        def reject() -> None:
             raise OperationalError("connection refused")
 
         with monkeypatch.context() as patch:
@@ -558,7 +558,7 @@ class TestLocks:
                 if not lost:
                     patch.setattr(connection, "is_usable", lambda: False)
                     if is_away:
-                        patch.setattr(connection, "ensure_connection", refuse)
+                        patch.setattr(connection, "ensure_connection", reject)
                 lost.append(workflow_ids)
                 raise OperationalError("server closed the connection unexpectedly")
 

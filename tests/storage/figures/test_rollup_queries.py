@@ -31,7 +31,7 @@ def test_a_flow_has_a_place_for_every_minute_and_adds_up_types_and_processes() -
     assert (flow.came[-1], flow.came[-4], sum(flow.came)) == (1, 5, 6)
     assert (flow.went[-4], flow.went[0]) == (5, 6)
     assert sum(flow.failed) == 5
-    assert sum(flow.refused) == 7
+    assert sum(flow.rejected) == 7
 
 
 def test_a_rate_leaves_out_the_minute_that_is_not_over() -> None:

@@ -115,11 +115,11 @@ def test_a_connection_that_the_request_has_closed_is_closed_again() -> None:
 
 
 def test_figures_that_cannot_be_written_harm_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(*args: object, **kwargs: object) -> None:
+    def reject(*args: object, **kwargs: object) -> None:
         raise DatabaseError("secret")
 
     rollups.note(rollups.ENQUEUED, "q", "t")
-    monkeypatch.setattr("django.db.models.query.QuerySet.bulk_create", refuse)
+    monkeypatch.setattr("django.db.models.query.QuerySet.bulk_create", reject)
     assert rollups.flush() == 0
 
 

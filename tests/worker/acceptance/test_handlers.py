@@ -25,7 +25,7 @@ def test_once_runs_every_kind_of_handler_to_its_end(start: Start) -> None:
     atomic = stored(handlers.transfer.enqueue("kept"))
     failing = handlers.transfer.options(retry=ojs.RetryPolicy(max_attempts=1))
     undone = stored(failing.enqueue("undone", "raise"))
-    refused = stored(failing.enqueue("refused", "broken reference"))
+    rejected = stored(failing.enqueue("rejected", "broken reference"))
     unfit = stored(ojs.enqueue("testapp.add", ["one", "two", "three", "four"]))
     assert start("--once", "--threads", "4").ends() == 0
     assert becomes(plain, "completed").result == [{"price": "1.10"}, None, "ä☃"]
@@ -36,7 +36,7 @@ def test_once_runs_every_kind_of_handler_to_its_end(start: Start) -> None:
     assert becomes(atomic, "completed").result == "kept"
     # What a failed atomic handler wrote is gone, that it ran is not forgotten.
     assert list(Thing.objects.values_list("name", flat=True)) == ["kept"]
-    for job, error in ((undone, "ValueError"), (refused, "IntegrityError")):
+    for job, error in ((undone, "ValueError"), (rejected, "IntegrityError")):
         job.refresh_from_db()
         assert marks(job)[0] == "wrote"
         assert history(job)[0] == (1, "failed", error)

@@ -143,17 +143,17 @@ def test_results_that_cannot_be_stored_fail_their_jobs_and_no_others(start: Star
 
 
 @pytest.mark.postgresql  # One constraint is enough to show it.
-def test_a_result_that_the_database_refuses_fails_its_job_and_no_other(start: Start) -> None:
+def test_a_result_that_the_database_rejects_fails_its_job_and_no_other(start: Start) -> None:
     with connection.cursor() as cursor:
         cursor.execute("ALTER TABLE ojs_job ADD CONSTRAINT no_seven CHECK (result::text <> '7')")
     try:
         once = handlers.quick.options(retry=ONE_ATTEMPT)
         jobs = [stored(once.enqueue(number)) for number in range(50)]
         start("--threads", "10").ready()
-        refused = jobs.pop(7)
-        becomes(refused, "discarded")
-        [(_, outcome, kind)] = history(refused)
-        assert (outcome, kind) == ("failed", "result_refused")
+        rejected = jobs.pop(7)
+        becomes(rejected, "discarded")
+        [(_, outcome, kind)] = history(rejected)
+        assert (outcome, kind) == ("failed", "result_rejected")
         for job in jobs:
             completed_at_first_attempt(job)
     finally:

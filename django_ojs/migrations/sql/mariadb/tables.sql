@@ -77,7 +77,7 @@ ALTER TABLE ojs_outbox CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bi
     ADD INDEX IF NOT EXISTS ojs_outbox_next (state, destination, position),
     ADD INDEX IF NOT EXISTS ojs_outbox_next_of_queue (state, destination, queue, position),
     ADD INDEX IF NOT EXISTS ojs_outbox_sent (state, sent_at),
-    ADD INDEX IF NOT EXISTS ojs_outbox_refused (state, created_at);
+    ADD INDEX IF NOT EXISTS ojs_outbox_rejected (state, created_at);
 
 ALTER TABLE ojs_queue CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 

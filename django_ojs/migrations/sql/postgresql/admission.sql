@@ -103,7 +103,7 @@ BEGIN
 END $$;
 
 -- Admit all of the jobs or none. The exception block gives back the shared locks when one queue
--- refuses: two transactions that waited for the queue lock with a shared one held would deadlock.
+-- rejects: two transactions that waited for the queue lock with a shared one held would deadlock.
 CREATE OR REPLACE FUNCTION ojs_admit_all(queues text[], jobs bigint[], sizes bigint[], alone boolean)
 RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN

@@ -12,7 +12,7 @@ SELECT (
         'expires_at', expires_at,
         'revoked_at', revoked_at,
         'last_used_at', last_used_at,
-        'refused_at', refused_at,
+        'rejected_at', rejected_at,
         'now', statement_timestamp()
     )::text
     FROM ojs_api_key

@@ -1,4 +1,4 @@
-"""A refusal says in `details` which field it is about, wherever the field was read."""
+"""A rejection says in `details` which field it is about, wherever the field was read."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ FIELDS: list[tuple[str, dict[str, Any], str]] = [
 
 class TestTheField:
     @together(("path", "body", "field"), FIELDS, ids=lambda part: str(part)[:60], undo=True)
-    def test_a_refusal_names_it_for_programs(
+    def test_a_rejection_names_it_for_programs(
         self, path: str, body: dict[str, Any], field: str
     ) -> None:
         error = api.post(path, body).body["error"]

@@ -1,4 +1,4 @@
-"""Every trigger in every state the table does not have for it: refused, and nothing is changed."""
+"""Every trigger in every state the table does not have for it: rejected, and nothing is changed."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def run_of(key: UUID) -> int:
     return int(jobs().values_list("run", flat=True).get(pk=key))
 
 
-def refused(operations: dict[str, Any]) -> list[tuple[str, str]]:
+def rejected(operations: dict[str, Any]) -> list[tuple[str, str]]:
     return [
         (name, state)
         for name, state in product(operations, STATES)
@@ -90,8 +90,8 @@ def test_every_trigger_of_the_table_is_tried() -> None:
     assert tried | {"push", "delete_queue"} == set(EVENTS)
 
 
-@together(("operation", "state"), refused(ASKED), undo=True)
-def test_what_the_table_does_not_have_is_refused_and_changes_nothing(
+@together(("operation", "state"), rejected(ASKED), undo=True)
+def test_what_the_table_does_not_have_is_rejected_and_changes_nothing(
     operation: str, state: str
 ) -> None:
     job = in_state(state)
@@ -108,7 +108,7 @@ def test_what_the_table_does_not_have_is_refused_and_changes_nothing(
     assert snapshot(job.pk) == before
 
 
-@together(("operation", "state"), refused(FOUND), undo=True)
+@together(("operation", "state"), rejected(FOUND), undo=True)
 def test_a_step_leaves_jobs_in_other_states_alone(operation: str, state: str) -> None:
     job = in_state(state)
     ripen(job.pk)
@@ -121,7 +121,7 @@ def test_a_step_leaves_jobs_in_other_states_alone(operation: str, state: str) ->
 
 @together(
     ("operation", "state"),
-    sorted((name, s) for name, s in product(FOUND, STATES) if (name, s) not in refused(FOUND)),
+    sorted((name, s) for name, s in product(FOUND, STATES) if (name, s) not in rejected(FOUND)),
     undo=True,
 )
 def test_the_same_step_takes_the_job_where_the_table_has_the_row(

@@ -1,4 +1,4 @@
-"""What a client learns from a refusal: that a feature, or a resource, is not there."""
+"""What a client learns from a rejection: that a feature, or a resource, is not there."""
 
 from __future__ import annotations
 
