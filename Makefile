@@ -65,21 +65,20 @@ check:
 	@scripts/venv $(VENV) dev $(PYTHON)
 	@$(VENV)/bin/python scripts/changed $(ARGS)
 
+# All parts run, whatever fails in one of them.
 faults:
 	@scripts/venv $(VENV) dev $(PYTHON)
-	OJS_FAULTS=full OJS_FAULTS_KILLS=$(KILLS) OJS_FAULTS_JOBS=$(JOBS) \
-		OJS_TEST_TIER=storm OJS_TEST_PROCESSES=0 scripts/suite $(VENV) postgresql \
-		--ignore=tests/http $(ARGS)
-	OJS_FAULTS=full OJS_FAULTS_KILLS=$(KILLS) OJS_FAULTS_JOBS=$(JOBS) \
-		OJS_TEST_TIER=storm OJS_TEST_PROCESSES=0 scripts/suite $(VENV) sqlite \
-		--ignore=tests/http $(ARGS)
-	OJS_FAULTS_KILLS=$(KILLS) OJS_FAULTS_JOBS=$(JOBS) OJS_TEST_CAPABILITIES=none \
-		OJS_TEST_TIER=full scripts/suite $(VENV) postgresql $(ARGS) \
-		tests/operations tests/properties tests/faults/test_kill_storm.py
-	@if $(VENV)/bin/python -m tests.galera_cluster; then \
-		OJS_FAULTS=full OJS_FAULTS_JOBS=$(JOBS) OJS_TEST_TIER=storm OJS_TEST_PROCESSES=0 \
-			scripts/suite $(VENV) mariadb tests/faults/test_galera.py tests/faults/test_galera_storm.py; \
-	fi
+	@export OJS_FAULTS_KILLS=$(KILLS) OJS_FAULTS_JOBS=$(JOBS) failed=0; \
+	storms() { OJS_FAULTS=full OJS_TEST_TIER=storm OJS_TEST_PROCESSES=0 \
+		scripts/suite $(VENV) "$$@" || failed=1; }; \
+	storms postgresql --ignore=tests/http $(ARGS); \
+	storms sqlite --ignore=tests/http $(ARGS); \
+	OJS_TEST_CAPABILITIES=none OJS_TEST_TIER=full scripts/suite $(VENV) postgresql $(ARGS) \
+		tests/operations tests/properties tests/faults/test_kill_storm.py || failed=1; \
+	if $(VENV)/bin/python -m tests.galera_cluster; then \
+		storms mariadb tests/faults/test_galera.py tests/faults/test_galera_storm.py; \
+	fi; \
+	exit $$failed
 
 # Not of `make faults`: whether another process takes the processor meanwhile makes no difference.
 fuzz:
