@@ -14,7 +14,7 @@ from django_ojs.spec.states import State
 from django_ojs.storage import database
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.transitions import Claim
-from django_ojs.worker import checkpoint, own_connection
+from django_ojs.worker import checkpoint, outside_transaction
 
 #: Seconds after which a handler no longer waits for its report to be stored.
 WRITE_TIMEOUT = 5.0
@@ -33,10 +33,10 @@ def report(job: Claimed, reported: Report) -> bool:
             held = False
 
     without = replace(reported, checkpoint=None)
-    if own_connection.in_transaction():
+    if outside_transaction.in_transaction():
         # In the handler's transaction the report would be invisible until the commit, and its lock
         # on the job row would block the beats of the whole worker.
-        own_connection.run(partial(store, without), timeout=WRITE_TIMEOUT)
+        outside_transaction.run(partial(store, without), timeout=WRITE_TIMEOUT)
         if held and reported.checkpoint is not None:
             # That transaction may hold the row of the checkpoint: another connection would wait.
             held = _save_checkpoint(job, reported.checkpoint)

@@ -80,7 +80,11 @@ NOT_REPEATED = (
     *("spec/workflow/", "operations/access/known_names.py", "operations/beat.py"),
     *("operations/checkpoint.py", "operations/enqueue/caller_database.py"),
     *("operations/events/log.py", "operations/fetch.py", "operations/figures/history.py"),
-    *("operations/jobs/search.py", "operations/liveness.py", "operations/maintenance/mode.py"),
+    *(
+        "operations/jobs/numbered_pages.py",
+        "operations/liveness.py",
+        "operations/maintenance/mode.py",
+    ),
     *("operations/progress.py", "operations/workflows/creation.py"),
     "operations/workflows/starting.py",
 )

@@ -22,7 +22,7 @@ from django_ojs.models.worker import Directive
 from django_ojs.operations import fetch
 from django_ojs.operations.events import log
 from django_ojs.operations.figures import history
-from django_ojs.operations.jobs import bulk, search
+from django_ojs.operations.jobs import bulk, numbered_pages
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.queues import QueueState
 from django_ojs.spec import envelope, json
@@ -174,7 +174,7 @@ CONSTANTS = {
     "parameters/Limit/schema/default": pagination.DEFAULT_LIMIT,
     "parameters/Offset/schema/anyOf/0/maximum": pagination.MAX_OFFSET,
     "parameters/Page/schema/anyOf/0/maximum": pagination.MAX_PAGE,
-    "parameters/Sort/schema/enum": list(search.SORTS),
+    "parameters/Sort/schema/enum": list(numbered_pages.SORTS),
     "schemas/AdminCounts/required": STATES,
     "schemas/Bound/maximum": json.MAX_INTEGER,
     "schemas/BulkRequest/properties/job_ids/maxItems": bulk.LIMIT,

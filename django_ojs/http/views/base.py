@@ -17,7 +17,7 @@ from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
-from django_ojs.http import compression, exceptions, headers, throttling
+from django_ojs.http import compression, error_responses, headers, throttling
 from django_ojs.http.access import API_KEY, Access, access_of, required_access
 from django_ojs.http.authentication import authentication_classes
 from django_ojs.http.parsers import discard_rest, read_object
@@ -117,7 +117,7 @@ class OJSView(APIView):
             response = super().dispatch(request, *args, **kwargs)
         except Exception as error:
             # DRF does not catch what get_authenticators and finalize_response raise.
-            response = exceptions.error_response(request, error)
+            response = error_responses.error_response(request, error)
             headers.add_standard_headers(request, response)
         finally:
             if self._chosen is not None:
@@ -202,7 +202,7 @@ class OJSView(APIView):
 
     def handle_exception(self, exc: Exception) -> HttpResponse:  # type: ignore[override]  # DRF would have its own Response
         discard_rest(self.request._request)
-        response = exceptions.error_response(self.request, exc)
+        response = error_responses.error_response(self.request, exc)
         if response.status_code == 405:
             response["Allow"] = ", ".join(self.allowed_methods)
         return response

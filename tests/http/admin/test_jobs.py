@@ -69,9 +69,9 @@ def test_an_item_has_no_arguments_and_says_when_it_ended() -> None:
 
 
 def test_a_total_that_is_not_exact_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    from django_ojs.operations.jobs import search
+    from django_ojs.operations.jobs import numbered_pages
 
-    monkeypatch.setattr(search, "WINDOW", 2)
+    monkeypatch.setattr(numbered_pages, "WINDOW", 2)
     push_many(3, queue="email", type="email.send")
     assert api.get("admin/jobs?type=email.send").ok()["pagination"] == {
         "total": 2,

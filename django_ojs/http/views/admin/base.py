@@ -9,7 +9,7 @@ from django_ojs.http import fields
 from django_ojs.http.pagination import NumberedPage, numbered_page
 from django_ojs.http.views.admin.job_rendering import summary
 from django_ojs.http.views.base import OJSView
-from django_ojs.operations.jobs import search
+from django_ojs.operations.jobs import numbered_pages
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec import ids
 from django_ojs.spec.envelope import MAX_PRIORITY, MIN_PRIORITY
@@ -44,13 +44,13 @@ class AdminView(OJSView):
         pagination = self.page().describe(total=total, capped=capped)
         return {"items": list(items), **more, "pagination": pagination}
 
-    def search(self, which: JobFilter, default: search.Sort) -> dict[str, Any]:
+    def search(self, which: JobFilter, default: numbered_pages.Sort) -> dict[str, Any]:
         """Return the page of these jobs that the query names, in the order that it names."""
         query = self.request.query_params
-        sort = fields.choice(query, "sort", search.SORTS, default)
+        sort = fields.choice(query, "sort", numbered_pages.SORTS, default)
         order = fields.choice(query, "order", ("asc", "desc"), "desc")
         page = self.page()
-        result = search.search(
+        result = numbered_pages.read(
             which,
             sort=sort,
             descending=order == "desc",

@@ -26,7 +26,7 @@ def run(write: Callable[[], None], *, timeout: float) -> bool:
         finally:
             connections.close_all()
 
-    thread = threading.Thread(target=call, name="ojs-own-connection", daemon=True)
+    thread = threading.Thread(target=call, name="ojs-outside-transaction", daemon=True)
     thread.start()
     thread.join(timeout)
     if failed:

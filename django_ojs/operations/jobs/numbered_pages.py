@@ -28,7 +28,7 @@ MAX_OFFSET = 100_000_000
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class SearchPage:
+class SortedPage:
     """The jobs of a page, and the number of jobs on all pages.
 
     `capped`: there are more than `total`, at which the count ended.
@@ -39,14 +39,14 @@ class SearchPage:
     capped: bool = False
 
 
-def search(
+def read(
     which: JobFilter,
     *,
     sort: Sort = "created_at",
     descending: bool = True,
     page: int = 1,
     per_page: int = 20,
-) -> SearchPage:
+) -> SortedPage:
     """Return a page of these jobs, with `LISTED_FIELDS`; other fields are read when needed.
 
     The total is exact where the counts have it (for a queue, states, both, or no condition), and
@@ -58,7 +58,7 @@ def search(
     offset = (page - 1) * per_page
     total = which.number() if which.counted else None
     if total is not None and offset >= total:
-        return SearchPage(jobs=[], total=total)
+        return SortedPage(jobs=[], total=total)
     rows = which.jobs()
     if sort == "created_at":
         keys, seen, capped = _by_creation(rows, descending, offset, per_page)
@@ -68,8 +68,8 @@ def search(
         seen, capped = count_up_to(rows, WINDOW) if total is None else (0, False)
     found = _read(keys)
     if total is not None:
-        return SearchPage(jobs=found, total=total)
-    return SearchPage(jobs=found, total=seen, capped=capped)
+        return SortedPage(jobs=found, total=total)
+    return SortedPage(jobs=found, total=seen, capped=capped)
 
 
 def _check(page: int, per_page: int) -> None:

@@ -11,9 +11,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.models import Job
-from django_ojs.operations.jobs import search
+from django_ojs.operations.jobs import numbered_pages
 from django_ojs.operations.jobs.job_filter import JobFilter
-from django_ojs.operations.jobs.search import SearchPage
+from django_ojs.operations.jobs.numbered_pages import SortedPage
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import State
 from tests.cases import together
@@ -32,13 +32,13 @@ from tests.factories import (
 pytestmark = [pytest.mark.django_db, pytest.mark.requirement("ADM-003")]
 
 
-def keys(page: SearchPage) -> list[UUID]:
+def keys(page: SortedPage) -> list[UUID]:
     return [job.pk for job in page.jobs]
 
 
 def find(*, page: int = 1, per_page: int = 20, **values: Any) -> list[UUID]:
     order = {name: values.pop(name) for name in ("sort", "descending") if name in values}
-    return keys(search.search(JobFilter(**values), page=page, per_page=per_page, **order))
+    return keys(numbered_pages.read(JobFilter(**values), page=page, per_page=per_page, **order))
 
 
 def in_turn(number: int, **values: Any) -> list[UUID]:
@@ -71,10 +71,10 @@ def test_a_state_selects_its_jobs_and_counts_them(state: State) -> None:
     others = [other for other in State if other is not state]
     for other in others:
         in_state(other)
-    found = search.search(JobFilter(states=(state,)))
+    found = numbered_pages.read(JobFilter(states=(state,)))
     assert keys(found) == [job.pk]
     assert (found.total, found.capped) == (1, False)
-    some = search.search(JobFilter(states=tuple(others)))
+    some = numbered_pages.read(JobFilter(states=tuple(others)))
     assert (some.total, job.pk in keys(some)) == (7, False)
 
 
@@ -129,10 +129,10 @@ def test_priority_error_type_and_dead_letter_select_too() -> None:
 def test_whoever_is_kept_to_queues_sees_no_others() -> None:
     mine = push(queue="mine")
     push(queue="theirs")
-    found = search.search(JobFilter(within=frozenset({"mine"})))
+    found = numbered_pages.read(JobFilter(within=frozenset({"mine"})))
     assert (keys(found), found.total) == ([mine.pk], 1)
-    assert search.search(JobFilter(queue="theirs", within=frozenset({"mine"}))).total == 0
-    assert search.search(JobFilter(within=frozenset())).total == 0
+    assert numbered_pages.read(JobFilter(queue="theirs", within=frozenset({"mine"}))).total == 0
+    assert numbered_pages.read(JobFilter(within=frozenset())).total == 0
     assert find(type="*", within=frozenset({"mine"})) == [mine.pk]
 
 
@@ -156,15 +156,15 @@ def test_priorities_sort(values: dict[str, Any]) -> None:
 def test_a_total_that_is_counted_by_looking_ends_at_the_window(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(search, "WINDOW", 3)
+    monkeypatch.setattr(numbered_pages, "WINDOW", 3)
     push_many(3, queue="w", type="a.b")
-    found = search.search(JobFilter(type="a.b"))
+    found = numbered_pages.read(JobFilter(type="a.b"))
     assert (found.total, found.capped) == (3, False)
     push_many(2, queue="w", type="a.b")
-    for sort in search.SORTS:
-        found = search.search(JobFilter(type="a.b"), sort=sort)
+    for sort in numbered_pages.SORTS:
+        found = numbered_pages.read(JobFilter(type="a.b"), sort=sort)
         assert (found.total, found.capped) == (3, True)
-    found = search.search(JobFilter(queue="w"))
+    found = numbered_pages.read(JobFilter(queue="w"))
     assert (found.total, found.capped) == (5, False)
 
 
@@ -172,7 +172,7 @@ def test_a_total_that_is_counted_by_looking_ends_at_the_window(
 def test_beyond_the_window_no_job_is_left_out_or_shown_twice(
     monkeypatch: pytest.MonkeyPatch, per_page: int
 ) -> None:
-    monkeypatch.setattr(search, "WINDOW", 3)
+    monkeypatch.setattr(numbered_pages, "WINDOW", 3)
     made = in_turn(8)
     pages = [find(page=page, per_page=per_page) for page in range(1, 10)]
     assert sorted(key for page in pages for key in page) == sorted(made)
@@ -182,7 +182,7 @@ def test_beyond_the_window_no_job_is_left_out_or_shown_twice(
 def test_a_list_reads_no_arguments_and_looks_twice_at_most() -> None:
     push_many(5, queue="w")
     with CaptureQueriesContext(connection) as queries:
-        search.search(JobFilter(queue="w"))
+        numbered_pages.read(JobFilter(queue="w"))
     about_jobs = [query["sql"] for query in queries if '"ojs_job"' in query["sql"]]
     assert len(about_jobs) == 2
     assert not any('"args"' in sql or '"meta"' in sql for sql in about_jobs)
@@ -190,7 +190,7 @@ def test_a_list_reads_no_arguments_and_looks_twice_at_most() -> None:
 
 def test_an_empty_list_does_not_look_at_the_jobs() -> None:
     with CaptureQueriesContext(connection) as queries:
-        search.search(JobFilter(queue="nothing", states=(State.COMPLETED,)))
+        numbered_pages.read(JobFilter(queue="nothing", states=(State.COMPLETED,)))
     assert not any('"ojs_job"' in query["sql"] for query in queries)
 
 
@@ -219,7 +219,7 @@ def test_a_filter_that_can_match_nothing_is_rejected(values: dict[str, str], fie
 )
 def test_a_page_that_cannot_be_is_rejected(values: dict[str, int]) -> None:
     with pytest.raises(InvalidRequest, match="page must be"):
-        search.search(JobFilter(), **values)
+        numbered_pages.read(JobFilter(), **values)
 
 
 @pytest.mark.postgresql
@@ -228,7 +228,7 @@ def test_a_page_of_a_queue_a_state_or_of_dead_letters_reads_an_index(
 ) -> None:
     """The first page never reads the whole table."""
     # The window is to the table what it is on a site with some million jobs.
-    monkeypatch.setattr(search, "WINDOW", 200)
+    monkeypatch.setattr(numbered_pages, "WINDOW", 200)
     with connection.cursor() as cursor:
         cursor.execute(FILL)
         cursor.execute("ANALYZE ojs_job")
@@ -240,7 +240,7 @@ def test_a_page_of_a_queue_a_state_or_of_dead_letters_reads_an_index(
     dead = JobFilter(states=(State.DISCARDED,), dead_letter=True)
     for which, sort in [*((each, "created_at") for each in filters), (dead, "discarded_at")]:
         with CaptureQueriesContext(connection) as queries:
-            found = search.search(which, sort=sort)
+            found = numbered_pages.read(which, sort=sort)
         assert len(found.jobs) == 20, which
         explained = [plan(query["sql"]) for query in queries if '"ojs_job"' in query["sql"]]
         assert len(explained) >= 2, which
@@ -268,5 +268,5 @@ FROM (SELECT n, CASE n % 20 WHEN 0 THEN 'available' WHEN 1 THEN 'scheduled' WHEN
 
 
 def test_what_is_shown_are_fields_of_a_job() -> None:
-    assert set(search.LISTED_FIELDS) <= {field.name for field in Job._meta.concrete_fields}
+    assert set(numbered_pages.LISTED_FIELDS) <= {field.name for field in Job._meta.concrete_fields}
     assert jobs().count() == 0
