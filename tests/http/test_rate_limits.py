@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 from django.db.models import F
+from django.test import override_settings
 from django.utils import timezone
 
 from django_ojs.models import LimitCheck, LimitKey
@@ -15,7 +16,7 @@ from django_ojs.spec.failure import Failure
 from django_ojs.spec.times import format_timestamp
 from tests.cases import together
 from tests.factories import MINUTE, push
-from tests.http.api import Api
+from tests.http.api import Api, make_key
 
 pytestmark = pytest.mark.django_db
 
@@ -168,3 +169,22 @@ def test_more_keys_and_jobs_than_are_counted(monkeypatch: pytest.MonkeyPatch) ->
     found = Api().get("rate-limits").ok()
     assert [each["key"] for each in found["items"]] == ["a", "b"]
     assert found["pagination"] | {"total": 2, "total_capped": True} == found["pagination"]
+
+
+@override_settings(OJS={})
+def test_a_key_for_one_queue_shares_no_limit_with_jobs_of_another() -> None:
+    # Its worker could pause the key, and its jobs could take the places of the others.
+    Api(make_key("producer")).push(
+        type="a", queue="theirs", rate_limit={"key": "carrier", "concurrency": 5}
+    )
+    kept = Api(make_key("producer", queues=("mine",)))
+    for key in ("carrier", "queue:theirs"):
+        job = {"type": "a", "args": [], "queue": "mine"}
+        job["rate_limit"] = {"key": key, "concurrency": 5}
+        cron = {"name": "c", "cron": "* * * * *", **job}
+        for path, body in (("jobs", job), ("jobs/batch", {"jobs": [job]})):
+            error = kept.post(path, body).error(403, "PERMISSION_DENIED", field="rate_limit.key")
+            assert "rate_limit.key must be left out" in error["message"]
+        assert kept.post("cron", cron).status == 403
+    kept.push(type="a", queue="mine", rate_limit={"concurrency": 5})
+    kept.push(type="a", queue="mine", rate_limit={"key": "queue:mine", "concurrency": 5})

@@ -23,6 +23,7 @@ from django_ojs.spec import envelope, ids
 from django_ojs.spec.destinations import LOCAL
 from django_ojs.spec.envelope import Envelope, Limits
 from django_ojs.spec.errors import InvalidRequest, JobNotFound, OJSError, PermissionDenied
+from django_ojs.spec.rate_limit_policy import key_of_queue
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, transitions
@@ -207,7 +208,8 @@ def _warning(results: Iterable[EnqueuedJob]) -> dict[str, str]:
 def check_access(wanted: Envelope, access: Access) -> None:
     """Reject a job that the caller may not enqueue, or that may affect jobs of other queues.
 
-    Without the queue among its keys, a unique policy finds and replaces the jobs of every queue.
+    Without the queue among its keys, a unique policy finds and replaces the jobs of every queue. A
+    limit key may be that of jobs in any queue: they wait while this job runs, or pauses the key.
     """
     queue: object = wanted.queue
     if not isinstance(queue, str):
@@ -218,6 +220,11 @@ def check_access(wanted: Envelope, access: Access) -> None:
     if access.queues is not None and policy is not None and "queue" not in policy.keys:
         raise PermissionDenied.of(
             "unique.keys", "must have queue: these credentials are for some queues only."
+        )
+    limit = wanted.rate_limit if isinstance(wanted.rate_limit, dict) else {}
+    if access.queues is not None and limit.get("key") not in (None, key_of_queue(wanted.queue)):
+        raise PermissionDenied.of(
+            "rate_limit.key", "must be left out: these credentials are for some queues only."
         )
 
 
