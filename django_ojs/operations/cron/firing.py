@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 from uuid import UUID
@@ -59,7 +59,13 @@ class _Run:
     occurrence: DueRun
     #: The job is pending until the earlier runs have ended.
     is_held: bool = False
+    #: The jobs of earlier runs that end when this one is stored.
+    replaces: list[UUID] = field(default_factory=list)
     result: EnqueuedJob | SkippedRun | None = None
+
+
+class _NotPushedError(Exception):
+    """Rolls back what was to happen together with the push of a job."""
 
 
 def event_source(cron_job: CronJob) -> cron_events.Schedule:
@@ -88,7 +94,10 @@ def fire(occurrences: Sequence[DueRun], now: datetime) -> list[EnqueuedJob | Ski
             by_queue.setdefault(run.occurrence.cron_job.queue, []).append(run)
     # In order, so that two schedulers that lock bounded queues do not deadlock.
     for queue in sorted(by_queue):
-        _push(by_queue[queue])
+        _push([run for run in by_queue[queue] if not run.replaces])
+        for run in by_queue[queue]:
+            if run.replaces:
+                _replace(run)
     _record(runs, now)
     results = []
     for run in runs:
@@ -118,10 +127,7 @@ def _apply_policy(run: _Run, open_runs: Sequence[CronRun]) -> None:
         case OverlapPolicy.SKIP:
             run.result = SkippedRun(reason=SkipReason.OVERLAP, job_id=open_runs[0].job_id)
         case OverlapPolicy.CANCEL_PREVIOUS:
-            for each in open_runs:
-                # It may have ended meanwhile, or wait in the outbox.
-                with suppress(Conflict, JobNotFound):
-                    cancel(each.job_id)
+            run.replaces = [each.job_id for each in open_runs]
         case OverlapPolicy.ENQUEUE:
             run.is_held = True
             held = sum(each.phase == CronRunPhase.HELD for each in open_runs) + 1
@@ -133,8 +139,22 @@ def _apply_policy(run: _Run, open_runs: Sequence[CronRun]) -> None:
                 )
 
 
+def _replace(run: _Run) -> None:
+    """Cancel the jobs of earlier runs and store the job of this one: both, or neither."""
+    with suppress(_NotPushedError), database.atomic():
+        for job_id in run.replaces:
+            # It may have ended meanwhile, or wait in the outbox.
+            with suppress(Conflict, JobNotFound):
+                cancel(job_id)
+        _push([run])
+        if isinstance(run.result, SkippedRun):
+            raise _NotPushedError
+
+
 def _push(runs: Sequence[_Run]) -> None:
     """Store the jobs of runs in one queue. One that is rejected does not reject the others."""
+    if not runs:
+        return
     try:
         with database.atomic():
             results = push_batch([_envelope(run) for run in runs], _PUSH)

@@ -263,6 +263,15 @@ class TestOverlap:
         assert read(waiting.pk).state == "cancelled"
         assert jobs().filter(state="available").count() == 1
 
+    def test_cancel_previous_cancels_nothing_if_no_job_takes_its_place(self) -> None:
+        register(overlap_policy="cancel_previous")
+        tick("report")
+        (running,) = fetch.fetch(["default"])
+        queues.drain("default")
+        tick("report")
+        assert read(running.id).state == "active"
+        assert jobs().count() == 1
+
     @pytest.mark.requirement("CRON-18", "CRON-S04")
     def test_enqueue_lets_every_run_wait_for_the_one_before(
         self, caplog: pytest.LogCaptureFixture
