@@ -104,10 +104,12 @@ def _options_of(task: Any) -> Options:
         "soft_time_limit": task.soft_time_limit or configuration.task_soft_time_limit,
     }
     retries = task.most_retries
+    # `retry` passes its own delay, which may be 0; that of a policy may not.
+    delay = max(0.001, task.default_retry_delay or 0)
     policy = RetryPolicy(
         max_attempts=MAX_ATTEMPTS_LIMIT if retries is None else retries + 1,
-        initial_interval=timedelta(seconds=task.default_retry_delay),
-        max_interval=timedelta(seconds=max(300.0, task.default_retry_delay)),
+        initial_interval=timedelta(seconds=delay),
+        max_interval=timedelta(seconds=max(300.0, delay)),
         backoff_coefficient=1.0,
         jitter=False,
         # As after Celery's hard time limit.

@@ -219,7 +219,7 @@ class Task:
                 f"{self.name}: retry(max_retries={limit}) is more than the {declared} retries that "
                 f"the task declares. Write @shared_task(max_retries={limit})."
             ) from cause
-        delay = self.default_retry_delay if countdown is None else countdown
+        delay = (self.default_retry_delay or 0) if countdown is None else countdown
         if eta is not None:
             if timezone.is_naive(eta):
                 raise NoEquivalent(f"{self.name}: the eta of retry() needs a time zone.")

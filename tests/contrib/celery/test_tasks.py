@@ -454,3 +454,17 @@ def test_eta_is_a_retry_too(shop: ModuleType, monkeypatch: pytest.MonkeyPatch) -
     with pytest.raises(NoEquivalent, match="time zone"):
         task.apply(throw=True)
     assert seen == [timedelta(minutes=5)]
+
+
+@pytest.mark.parametrize("delay", [0, None])
+def test_a_task_without_a_delay_of_its_retries(
+    ojs: testing.TestContext, shop: ModuleType, delay: float | None
+) -> None:
+    @shared_task(bind=True, name="shop.hasty", max_retries=1, default_retry_delay=delay)
+    def task(self: Any) -> None:
+        raise self.retry()
+
+    result = task.delay()
+    ojs.drain()
+    # Both attempts, because the second was due at once.
+    assert Job.objects.get(pk=result.id).spent == 2
