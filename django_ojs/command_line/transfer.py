@@ -117,6 +117,9 @@ class _Import:
             data["scheduled_at"] = data["next_attempt_at"]
         elif state == State.PENDING:
             data["pending"] = True
+        if data.get("original_queue"):
+            # A dead letter in a dead letter queue, whose jobs no worker runs.
+            data["queue"] = data["original_queue"]
         # The batch reads it again: a middleware may have changed an envelope that was rejected.
         envelope.validate(_read(data), settings().limits)
         self._batch.append((number, data))

@@ -193,6 +193,16 @@ def test_jobs_that_would_run_again_are_rejected_unless_that_is_meant(load: Any) 
     assert (again.code, again.json["existing"], again.json["rejected"]) == (0, 3, 0)
 
 
+def test_a_job_in_a_dead_letter_queue_returns_to_the_queue_where_it_ran(load: Any) -> None:
+    queues.configure("mail", {"dead_letter_queue": "mail-dead"})
+    failed = in_state("discarded", queue="mail", retry=hourly(1))
+    exported = lines_of()
+    assert [line["queue"] for line in exported] == ["mail-dead"]
+    forget()
+    assert load(exported, "--rerun").code == 0
+    assert jobs().get(pk=failed.pk).queue == "mail"
+
+
 @pytest.mark.parametrize("state", ["Completed", ["completed"], {}])
 def test_a_line_with_an_unknown_state_is_rejected(load: Any, state: object) -> None:
     run = load([envelope(state=state), envelope(state="available")], "--rerun", "--json")

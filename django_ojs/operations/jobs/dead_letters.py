@@ -234,6 +234,9 @@ def change(job: Job, override: Mapping[str, Any]) -> None:
         # the key was computed.
         if not given.keys().isdisjoint(same.keys):
             job.unique_key = same.key(type=job.type, queue=job.queue, args=job.args, meta=job.meta)
+    if job.options.get("rate_limit"):
+        changed.rate_limit = job.options["rate_limit"]
+        job.limit_key = changed.limit_key  # Without a key of its own, that of its queue.
     # A bound in bytes counts it, and `revive` checks that bound.
     sized = {name: getattr(job, name) for name in ("type", "queue", "args", "meta", "options")}
     job.size_bytes = job_row.size_of(sized)
@@ -246,5 +249,6 @@ def change(job: Job, override: Mapping[str, Any]) -> None:
         "max_attempts",
         "options",
         "unique_key",
+        "limit_key",
     ]
     job.save(using=database.alias(), update_fields=[*fields, "size_bytes"])

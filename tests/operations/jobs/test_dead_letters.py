@@ -193,6 +193,16 @@ def test_a_retry_that_changes_what_makes_a_job_unique_gives_it_another_key() -> 
     )
 
 
+def test_a_retry_in_another_queue_has_the_limit_of_that_queue() -> None:
+    own, named = (
+        dead(rate_limit={"concurrency": 1}),
+        dead(rate_limit={"key": "carrier", "concurrency": 1}),
+    )
+    for key in (own, named):
+        dead_letters.retry(key, override={"queue": "mended"})
+    assert (read(own).limit_key, read(named).limit_key) == ("queue:mended", "carrier")
+
+
 def test_a_retry_without_changes_changes_nothing_else() -> None:
     key = dead(args=["old"], meta={"keep": 1})
     before = read(key)
