@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 from django_ojs import signals
 from django_ojs.conf import settings
 from django_ojs.context import JobContext
-from django_ojs.models import Job
+from django_ojs.models import EndedWorkflowJob, Job, Workflow, WorkflowStep
 from django_ojs.operations import ack, beat, checkpoint, fail, progress, workflows
 from django_ojs.operations.due_check import DueCheck
 from django_ojs.operations.enqueue.result import EnqueuedJob
@@ -88,7 +88,14 @@ class DatabaseStore:
             workflows.advance_due()
 
     def clear(self) -> None:
-        Job.primary.filter(pk__in=[job.pk for job in self.jobs()]).delete()
+        keys = [job.pk for job in self.jobs()]
+        Job.primary.filter(pk__in=keys).delete()
+        # A step has the id of its job. Without its workflow no deleted job counts as failed.
+        steps = WorkflowStep.primary.filter(pk__in=keys)
+        begun = set(steps.values_list("workflow_id", flat=True))
+        for model in (EndedWorkflowJob, WorkflowStep):
+            model.primary.filter(workflow_id__in=begun).delete()
+        Workflow.primary.filter(pk__in=begun).delete()
         self.results.clear()
 
     def claim(self, queue: str | None, early: Sequence[State]) -> Claimed | None:

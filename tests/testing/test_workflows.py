@@ -53,6 +53,16 @@ def test_a_callback_runs_once_with_all_results(context: TestContext) -> None:
     assert workflow.workflow().state == "completed"
 
 
+def test_a_cleared_workflow_runs_no_callback(context: TestContext) -> None:
+    ojs.batch(
+        send.s("ada"), on_complete=collect.s("late"), on_failure=collect.s("failed")
+    ).enqueue()
+    context.clear()
+    send.enqueue("eve")
+    context.drain()
+    context.refute_enqueued(collect)
+
+
 def test_a_graph_starts_a_step_after_those_it_names(context: TestContext) -> None:
     ojs.graph(
         ojs.step("ship", collect.s(), after=["label", "charge"]),
