@@ -163,6 +163,8 @@ _ANY_SIZE = 2**53
 #: The times of so many requests are kept of each caller.
 MAX_REQUESTS = 10_000
 DURATION = "a number of seconds, a timedelta or an ISO 8601 duration"
+#: Durations whose zero has a meaning: never.
+_MAY_BE_ZERO = frozenset(("stall_timeout",))
 COUNT = "an integer of at least 1"
 #: Every implementation must accept envelopes of this size (payload-limits).
 SMALLEST_LIMIT = 1024 * 1024
@@ -368,7 +370,7 @@ def _read(given: Mapping[str, Any]) -> Settings:
                 rule = f"is invalid: {reason}" if isinstance(value, Mapping) else f"{rule} {reason}"
             raise ImproperlyConfigured(f"OJS[{key!r}] {rule}") from error
     for name, value in values.items():
-        if isinstance(value, timedelta) and value <= timedelta(0):
+        if isinstance(value, timedelta) and value <= timedelta(0) and name not in _MAY_BE_ZERO:
             raise ImproperlyConfigured(f"OJS[{name.upper()!r}] must be longer than zero.")
     return Settings(**values)
 

@@ -215,6 +215,11 @@ class ExecutionChain(Chain[ExecutionMiddleware]):
         )
         if inspect.iscoroutine(result) and not context.is_async:
             result.close()
+            if not self._entries:
+                raise TypeError(
+                    "The handler returned a coroutine and is not async def itself: declare it with "
+                    "async def, or return what the coroutine returns."
+                )
             raise TypeError("An async def execution middleware wraps async def handlers only.")
         return result
 

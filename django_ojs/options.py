@@ -264,6 +264,8 @@ def full_policy(type: str, given: Options = NO_OPTIONS) -> PushOptions:
     timeout = defaults.block_timeout if given.block_timeout is None else given.block_timeout
     if wanted is None and timeout is None:
         return _RAISE
+    if wanted is None or (given.block_timeout is not None and wanted in ("raise", "outbox")):
+        raise InvalidRequest.of("block_timeout", 'needs on_full="block".')
     if wanted not in _ON_FULL:
         raise InvalidRequest.of("on_full", f"must be one of {', '.join(_ON_FULL)}.")
     if timeout is not None:

@@ -18,7 +18,8 @@ from django_ojs.spec.retry_policy import DEFAULT, RetryPolicy
 from tests.cases import together
 
 NEITHER = [None, "hunter2", b"hunter2", object(), {}, [], float("nan"), float("inf"), 10**400, -1]
-DURATIONS = [*NEITHER, 0, True, timedelta(0), timedelta(seconds=-1), "PT0S", "5 minutes"]
+ZEROS: list[Any] = [0, timedelta(0), "PT0S"]
+DURATIONS = [*NEITHER, *ZEROS, True, timedelta(seconds=-1), "5 minutes"]
 COUNTS = [*NEITHER, 0, True, 1.5, "5"]
 BOOLEANS = [*NEITHER, 0, 1, "yes"]
 PATHS = [None, "a.path", 4711, [4711], [None], {"a.path": 1, 2: 3}, True]
@@ -73,6 +74,8 @@ POOLS: list[Any] = [
 
 #: Values that each key rejects, by what its own default is.
 BAD: dict[str, list[Any]] = {
+    # 0: never.
+    "STALL_TIMEOUT": [value for value in DURATIONS if value is True or value not in ZEROS],
     "WARN_FAILURE_RATE": [*NEITHER, 0, 1.5, True, "0.5"],
     "KEEP_EVENTS": [None, "*", "job.*", True, [4711], ["job"], ["*", "job.exploded"], ["Job.*"]],
     "RELEASE": [None, "x" * 65, "a\nb", 7, ["1.0"]],
@@ -166,6 +169,11 @@ def test_a_bad_value_is_an_error_that_names_the_key_and_no_value(key: str) -> No
         verdict = "(must be|is invalid:)" if isinstance(value, dict) else "must be"
         assert re.match(rf"OJS\['{key}'\] {verdict} ", said), value
         assert "hunter2" not in said
+
+
+def test_a_worker_that_is_never_stalled() -> None:
+    for value in ZEROS:
+        assert read({"STALL_TIMEOUT": value}).stall_timeout == timedelta(0)
 
 
 @together("key", KEYS)

@@ -8,6 +8,7 @@ from types import TracebackType
 from typing import Any, Final
 
 from django.db import InternalError
+from django.utils import timezone
 
 from django_ojs.conf import settings
 from django_ojs.context import log_fields
@@ -83,7 +84,10 @@ class JobLog:
             what = f"attempt {job.spent} of {job.max_attempts}"
             if failure.pause:
                 what = "its limit key is paused, without spending an attempt"
-            what += f", next attempt at {job.due_at:%H:%M:%S}"
+            # In the time zone of the log's own times; with the date, unless it is today's.
+            due = timezone.localtime(job.due_at)
+            is_today = due.date() == timezone.localdate()
+            what += f", next attempt at {due:{'%H:%M:%S' if is_today else '%Y-%m-%d %H:%M:%S'}}"
         elif job.state == State.AVAILABLE:
             level = logging.WARNING
             what = "beside other jobs, without spending an attempt: available again"

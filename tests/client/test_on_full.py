@@ -144,7 +144,8 @@ def test_a_batch_does_one_thing(handler: Any) -> None:
     [
         ({"on_full": "wait"}, "on_full"),
         ({"on_full": 1}, "on_full"),
-        ({"block_timeout": 3}, "on_full"),
+        ({"block_timeout": 3}, "block_timeout"),
+        ({"on_full": "raise", "block_timeout": 3}, "block_timeout"),
         ({"on_full": "block", "block_timeout": 0}, "block_timeout"),
         ({"on_full": "block", "block_timeout": "1s"}, "block_timeout"),
         ({"on_full": "block", "block_timeout": float("nan")}, "block_timeout"),

@@ -315,3 +315,17 @@ def test_a_transaction_of_a_run_that_was_taken_away_is_not_the_next_ones(
         executor.submit([taken, run_of(lambda: connection.get_autocommit())])
         assert outcomes.next().result is True
     assert not Thing.objects.exists()
+
+
+def test_a_function_that_returns_a_coroutine_fails_with_what_to_write(outcomes: Outcomes) -> None:
+    async def work() -> None:
+        """Never awaited."""
+
+    def wrapped() -> Any:
+        return work()
+
+    with executing(1, outcomes) as executor:
+        executor.submit([run_of(wrapped)])
+        error = outcomes.next().error
+    assert isinstance(error, TypeError)
+    assert "The handler returned a coroutine and is not async def itself" in str(error)

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 import pytest
+from django.test import override_settings
 
 from django_ojs.models import Job
 from django_ojs.spec.failure import DeadLetter, Discard, Failure, Retry
@@ -87,7 +88,8 @@ def test_a_completed_job_is_one_line_with_type_id_and_duration(
                 due_at=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC),
             ),
             logging.WARNING,
-            "attempt 1 of 3, next attempt at 03:04:05",
+            # Not today.
+            "attempt 1 of 3, next attempt at 2026-01-02 04:04:05",
         ),
         (
             Job(state="discarded", attempt=1, dead_letter=True),
@@ -97,6 +99,7 @@ def test_a_completed_job_is_one_line_with_type_id_and_duration(
         (Job(state="discarded", attempt=1), logging.ERROR, "discarded after attempt 1"),
     ],
 )
+@override_settings(TIME_ZONE="Europe/Paris")
 def test_a_failed_job_says_why_and_what_comes_next(
     log: pytest.LogCaptureFixture, job: Job, level: int, expected: str
 ) -> None:
