@@ -23,6 +23,7 @@ from django_ojs.storage.dialects.sql_files import load
 
 _SQL: Final = {name: load("mariadb", name) for name in ("close_tables", "this_server")}
 _PARSE_ERROR: Final = 1064
+_DEADLOCK: Final = 1213
 #: "Trigger 'ojs_job_…' has an error in its body: '…'", in the language of the server.
 _BROKEN: Final = re.compile(r"'ojs_job_\w+'[^']*: '")
 #: The trigger has no name yet where the statement was ended before that was read. It is one of
@@ -64,6 +65,8 @@ def _run(
         try:
             is_closed = _close_tables(context["connection"], execute, context)
         except DatabaseError as error:
+            if error.args[:1] == (_DEADLOCK,):
+                raise  # The transaction lost to one of another node meanwhile: it begins anew.
             raise BrokenTriggers(_PARSE_ERROR, REASON) from error
         if not is_closed:
             break
