@@ -254,6 +254,7 @@ def test_silence_while_the_database_was_away_is_no_death() -> None:
 
 
 @pytest.mark.postgresql
+@pytest.mark.capabilities
 def test_a_session_that_ended_holds_and_is_dead_only_in_two_checks_in_a_row() -> None:
     gone = datetime.fromisoformat("2026-01-01T00:00:00Z")
     beat.beat("worker", session=(1, gone))
