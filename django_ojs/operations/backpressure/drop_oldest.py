@@ -1,5 +1,11 @@
 """`drop_oldest`: discard the oldest available jobs, to admit new ones (ojs-backpressure §5.3)."""
 
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import Final
+from uuid import UUID
+
 from django.db.models.functions import Now
 
 from django_ojs.models import Job
@@ -10,6 +16,21 @@ from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import transitions
 from django_ojs.storage.bounds import Load
 from django_ojs.storage.figures import rollups
+
+#: Each returns the jobs of a queue that are not dropped now.
+_spared: Final[ContextVar[tuple[Callable[[str], Collection[UUID]], ...]]] = ContextVar(
+    "ojs_spared_jobs", default=()
+)
+
+
+@contextmanager
+def sparing(jobs_of: Callable[[str], Collection[UUID]]) -> Iterator[None]:
+    """Drop none of these jobs of a queue: what one call adds does not replace its own jobs."""
+    token = _spared.set((*_spared.get(), jobs_of))
+    try:
+        yield
+    finally:
+        _spared.reset(token)
 
 
 def drop_oldest(queue: str, bound: Backpressure, before: Load, added: Load) -> Load | None:
@@ -45,16 +66,20 @@ def drop_oldest(queue: str, bound: Backpressure, before: Load, added: Load) -> L
 
 def _to_drop(queue: str, bound: Backpressure, before: Load, added: Load) -> tuple[list[Job], Load]:
     limit = max(1, before.jobs + added.jobs - (bound.max_depth or before.jobs + added.jobs))
+    spared = {key for jobs_of in _spared.get() for key in jobs_of(queue)}
     while True:
         dropped: list[Job] = []
         left = before
-        found = transitions.oldest_available(queue, limit)
+        read = limit + len(spared)
+        found = transitions.oldest_available(queue, read)
         for job in found:
+            if job.pk in spared:
+                continue
             if left.with_(added.jobs, added.size).fits(bound):
                 return dropped, left
             dropped.append(job)
             left = left.with_(-1, -(job.size_bytes or 0))
-        if left.with_(added.jobs, added.size).fits(bound) or len(found) < limit:
+        if left.with_(added.jobs, added.size).fits(bound) or len(found) < read:
             return dropped, left
         # Bounded by bytes: the number of jobs follows from their sizes.
         limit *= 4

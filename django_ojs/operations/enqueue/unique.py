@@ -14,6 +14,7 @@ from django.db import transaction
 
 from django_ojs.models import Job
 from django_ojs.operations import cancel
+from django_ojs.operations.backpressure.drop_oldest import sparing
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, of_row
 from django_ojs.spec.envelope import Envelope, when_text
 from django_ojs.spec.errors import BackendError, DuplicateJob, InvalidRequest
@@ -46,13 +47,19 @@ def store(envelopes: Sequence[Envelope], insert: Insert) -> list[EnqueuedJob]:
         fresh = unique.lock(keys)
         done: list[EnqueuedJob] = []
         cancelled: set[UUID] = set()
-        for run in _runs(envelopes):
-            try:
-                resolved = _resolve(run, fresh, cancelled)
-                done += _insert(resolved, insert)
-            except DuplicateJob as error:
-                error.details["index"] = len(done) + error.details["index"]
-                raise
+        #: Jobs of the results, which a full queue must not drop for the others.
+        reported: set[UUID] = set()
+        with sparing(lambda _: reported):
+            for run in _runs(envelopes):
+                try:
+                    resolved = _resolve(run, fresh, cancelled)
+                    reported.update(job.id for job in resolved if isinstance(job, EnqueuedJob))
+                    stored = _insert(resolved, insert)
+                except DuplicateJob as error:
+                    error.details["index"] = len(done) + error.details["index"]
+                    raise
+                reported.update(job.id for job in stored)
+                done += stored
         if all(job.outcome is Outcome.DUPLICATE for job in done):
             # Nothing was written. A rollback releases the locks, which other enqueues wait for,
             # however long the caller's transaction goes on.

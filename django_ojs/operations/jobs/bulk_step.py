@@ -14,6 +14,7 @@ from django.db import OperationalError
 
 from django_ojs.models import Job
 from django_ojs.operations.access import audit_trail
+from django_ojs.operations.backpressure.drop_oldest import sparing
 from django_ojs.operations.cancel import stop
 from django_ojs.operations.delete import erase
 from django_ojs.operations.jobs import dead_letters
@@ -172,13 +173,16 @@ class BulkStep:
         skipped: dict[UUID, str] = {}
         failed: dict[UUID, str] = {}
         allowed = {job.pk: job for job in Job.primary.filter(pk__in=keys).defer("args", "meta")}
+        changed: set[UUID] = set()
         for key in keys:
             reason = self._reason_to_skip(allowed[key]) if key in allowed else _GONE
             if reason is not None:
                 skipped[key] = reason
                 continue
             try:
-                single(key)
+                with sparing(lambda _: changed):
+                    single(key)
+                changed.add(key)
             except OJSError as error:
                 # Without the current depth, so that a thousand rejections have the same reason.
                 full = isinstance(error, QueueFull)

@@ -1,7 +1,7 @@
 """Start steps of a workflow: enqueue their jobs, with the results of their parents."""
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final
@@ -10,14 +10,16 @@ from uuid import UUID
 from django.db import InterfaceError, OperationalError
 
 from django_ojs.conf import settings
-from django_ojs.models import WorkflowStep
+from django_ojs.models import Job, WorkflowStep
 from django_ojs.models.workflow import StepState
 from django_ojs.operations.backpressure import rejections, tenant_bounds
+from django_ojs.operations.backpressure.drop_oldest import sparing
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.push import PushOptions, push_batch
 from django_ojs.spec.envelope import Envelope, parse
 from django_ojs.spec.errors import DependencyFailed, OJSError, QueueFull, QueuePaused
 from django_ojs.spec.json import JSON, dumps
+from django_ojs.spec.states import State
 from django_ojs.storage import bounds, database, workflows
 from django_ojs.storage.dialects import job_row
 
@@ -83,10 +85,12 @@ def start(steps: Sequence[WorkflowStep]) -> Started:
             by_place.setdefault(place, []).append((step, envelope))
     # In order, so that two processes that lock bounded queues do not deadlock.
     full_queues: dict[str, QueueFull] = {}
+    ours = {step.workflow_id for step in steps}
     for (queue, _), jobs in sorted(by_place.items(), key=lambda item: item[0]):
         full = full_queues.get(queue)
         if full is None:
-            full = _push(jobs, started)
+            with sparing(lambda name: _waiting_jobs(ours, name)):
+                full = _push(jobs, started)
         else:
             started.ready += [step for step, _ in jobs]
         if full is not None:
@@ -94,6 +98,13 @@ def start(steps: Sequence[WorkflowStep]) -> Started:
                 full_queues[queue] = full
             _record_rejection(full, jobs, started)
     return started
+
+
+def _waiting_jobs(workflows: Collection[UUID], queue: str) -> set[UUID]:
+    """Return the jobs of these workflows that wait in a queue; a step has the id of its job."""
+    steps = WorkflowStep.primary.filter(workflow_id__in=workflows).values("pk")
+    waiting = Job.primary.filter(queue=queue, state=State.AVAILABLE, pk__in=steps)
+    return set(waiting.values_list("pk", flat=True))
 
 
 def push(envelopes: Sequence[Envelope], options: PushOptions = FIRST) -> list[EnqueuedJob]:

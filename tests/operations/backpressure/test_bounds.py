@@ -24,6 +24,7 @@ from django_ojs.operations.jobs import bulk_step, dead_letters
 from django_ojs.operations.push import PushOptions
 from django_ojs.operations.retry import retry
 from django_ojs.spec.errors import QueueFull
+from django_ojs.spec.unique_policy import UniquePolicy
 from django_ojs.storage import bounds, queue_configs
 from django_ojs.storage.figures import counts
 from tests.factories import envelope, in_state
@@ -289,6 +290,33 @@ def test_drop_oldest_rejects_where_nothing_is_available() -> None:
         add()
     with pytest.raises(QueueFull):
         add(3)
+    assert depth() == 2
+
+
+def test_drop_oldest_drops_no_job_that_the_same_call_reports() -> None:
+    bound(1, strategy="drop_oldest")
+    unique = UniquePolicy(keys=("args",), on_conflict="ignore")
+    a, b = ({"args": [name], "unique": unique} for name in "ab")
+
+    def add_all(*wanted: dict[str, Any]) -> list[EnqueuedJob]:
+        return pushing.push_batch([envelope(queue=NAME, **each) for each in wanted])
+
+    with pytest.raises(QueueFull):
+        add_all(a, a, b)
+    assert depth() == 0
+    (waiting_job,) = add(**a)
+    with pytest.raises(QueueFull):
+        add_all(a, b)
+    assert Job.objects.get(pk=waiting_job.id).state == "available"
+    assert [job.id for job in add_all(a, a)] == [waiting_job.id] * 2
+
+
+def test_drop_oldest_drops_no_job_that_the_same_bulk_operation_retried() -> None:
+    keys = [in_state("discarded", queue=NAME).pk for _ in range(3)]
+    bound(2, strategy="drop_oldest")
+    result = bulk_step.BulkStep(bulk_step.RETRY).run(keys)
+    assert [*result.failed] == [keys[-1]]
+    assert set(Job.objects.filter(dead_letter=True).values_list("pk", flat=True)) == {keys[-1]}
     assert depth() == 2
 
 

@@ -225,6 +225,20 @@ class TestStarting:
         workflows.advance_due()
         assert states(workflow)["b"] == "enqueued"
 
+    @pytest.mark.django_db(transaction=True)
+    def test_a_queue_that_drops_its_oldest_drops_no_job_of_the_same_workflow(self) -> None:
+        workflow = create(chain(job("a"), group(*[job("b", n) for n in range(4)]), job("c")))
+        bound = {"max_depth": 2, "strategy": "drop_oldest"}
+        queues.configure("default", {"backpressure": bound})
+        finish("a")
+        for _ in range(4):
+            workflows.advance_due()
+            assert 0 < len(available()) <= 2
+            finish("b")
+        workflows.advance_due()
+        assert not jobs().filter(state="discarded").exists()
+        assert states(workflow)["c"] == "enqueued"
+
     def test_a_step_waits_while_its_queue_is_draining_and_a_new_workflow_is_rejected(self) -> None:
         workflow = create(chain(job("a"), job("b", queue="old"), job("c")))
         queues.drain("old")
