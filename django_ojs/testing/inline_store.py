@@ -25,8 +25,15 @@ class InlineStore(MemoryStore):
         store: Callable[[], list[EnqueuedJob]],
     ) -> list[EnqueuedJob]:
         results = super().push(envelopes, batch=batch, store=store)
+        errors: list[BaseException] = []
         for job in results:
             if job.outcome is Outcome.STORED and job.state is not State.PENDING:
-                runner.run_inline(self, job.id, self._failures)
+                try:
+                    runner.run_inline(self, job.id, self._failures)
+                except (Exception, SystemExit) as error:
+                    errors.append(error)
+        # All have run, and the callbacks of their workflows, before the first exception is raised.
         self.advance_workflows()
+        if errors:
+            raise errors[0]
         return results

@@ -15,6 +15,7 @@ from django_ojs.operations.workflows.queries import not_found
 from django_ojs.operations.workflows.starting import envelope_of
 from django_ojs.spec import ids
 from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.errors import DuplicateJob
 from django_ojs.spec.json import JSON
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.spec.workflow import Graph, GraphStep, StepOutcome, evaluate
@@ -36,7 +37,11 @@ class MemoryWorkflows:
         """Keep a workflow, and enqueue the jobs of its first steps."""
         run = _Run(graph, queues)
         self._all[run.workflow.pk] = run
-        self.advance()
+        try:
+            self.advance()
+        except DuplicateJob:
+            del self._all[run.workflow.pk]
+            raise
         return run.workflow
 
     def get(self, workflow_id: UUID) -> Workflow:
@@ -60,16 +65,31 @@ class MemoryWorkflows:
         self._all.clear()
 
     def advance(self) -> None:
-        """Note the jobs that have ended, and start the steps that waited for them."""
+        """Note the jobs that have ended, and start the steps that waited for them.
+
+        A job that runs inside its enqueue may raise: the first exception is raised at the end.
+        """
         # A job that runs inside its enqueue ends while its step is started.
         if self._is_advancing:
             return
         self._is_advancing = True
+        errors: list[BaseException] = []
         try:
-            while any(self._advance(run) for run in list(self._all.values())):
+            while any(self._advance_or_note(run, errors) for run in list(self._all.values())):
                 pass
         finally:
             self._is_advancing = False
+        if errors:
+            raise errors[0]
+
+    def _advance_or_note(self, run: "_Run", errors: list[BaseException]) -> bool:
+        started = len(run.jobs)
+        try:
+            return self._advance(run)
+        except (Exception, SystemExit) as error:
+            errors.append(error)
+            # Otherwise it would raise again.
+            return len(run.jobs) > started
 
     def _advance(self, run: "_Run") -> bool:
         """Advance one workflow; return whether a step started or ended."""
@@ -95,9 +115,15 @@ class MemoryWorkflows:
         assert step.job is not None
         job_id = run.jobs[step.key] = run.ids[step.key]
         results = [run.result(key) for key in step.parents]
-        [pushed] = self._push([envelope_of(job_id, run.workflow.pk, step.job, results)])
-        if pushed.outcome is not EnqueueOutcome.STORED:
+        try:
+            [pushed] = self._push([envelope_of(job_id, run.workflow.pk, step.job, results)])
+        except DuplicateJob:
+            if not step.depends_on:
+                raise  # Among the first jobs it rejects the workflow.
             run.note(step, None)
+        else:
+            if pushed.outcome is not EnqueueOutcome.STORED:
+                run.note(step, None)
 
     def _run(self, workflow_id: UUID) -> "_Run":
         if workflow_id not in self._all:

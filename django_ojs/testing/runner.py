@@ -2,6 +2,7 @@
 
 import inspect
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -13,6 +14,7 @@ from django_ojs.context import JobContext
 from django_ojs.handlers import Handler, get_handler, job_types
 from django_ojs.operations.enqueue.admission import admit
 from django_ojs.options import Request, envelope_of
+from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import State
 from django_ojs.spec.suggestions import did_you_mean
@@ -79,9 +81,12 @@ def run_inline(store: MemoryStore, job_id: UUID, failures: Failures) -> None:
     try:
         result, committed = call(run, store.complete_atomic)
     except (Exception, SystemExit) as error:
-        store.fail(run, failure_of(run, error))
+        with suppress(Conflict, JobNotFound):
+            store.fail(run, failure_of(run, error))
         raise
-    store.complete(run, result, committed=committed)
+    # The handler may have cancelled or deleted its own job: as in a worker, the result is ignored.
+    with suppress(Conflict, JobNotFound):
+        store.complete(run, result, committed=committed)
 
 
 def _claimed(store: MemoryStore, job_id: UUID, failures: Failures) -> Run | None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
+
 import pytest
 from asgiref.sync import async_to_sync
 
 import django_ojs as ojs
-from django_ojs.spec.errors import Conflict, WorkflowNotFound
+from django_ojs.registry import registry
+from django_ojs.spec.errors import Conflict, DuplicateJob, WorkflowNotFound
 from django_ojs.testing import Drained, TestContext
 from tests.testapp.testing_jobs import collect, send
 
@@ -119,3 +122,43 @@ def test_the_async_twins() -> None:
         ]
 
     assert async_to_sync(scene)() == ["running", "cancelled", "cancelled"]
+
+
+def test_a_later_step_whose_unique_policy_finds_another_job_fails(context: TestContext) -> None:
+    policy = ojs.UniquePolicy(keys=("type", "args"))
+    unique = send.options(unique=policy)
+    # Due later, so that it waits while the others run.
+    ojs.enqueue("testing.send", ["ada"], unique=policy, scheduled_at=timedelta(hours=1))
+    workflow = ojs.chain(send.s("eve"), unique.s("ada"), collect.s("after")).enqueue()
+    context.drain()
+    context.refute_enqueued(collect)
+    assert workflow.workflow().state == "failed"
+    with pytest.raises(DuplicateJob):
+        ojs.chain(unique.s("ada"), collect.s("after")).enqueue()
+
+
+def test_inline_all_members_run_and_then_the_callbacks_before_the_exception(
+    ojs_inline: TestContext,
+) -> None:
+    once = send.options(retry={"max_attempts": 1})
+    ojs_inline.fail_next(send, ValueError("no"))
+    with pytest.raises(ValueError, match="no"):
+        ojs.batch(
+            once.s("ada"), once.s("eve"), on_failure=collect.s("f"), on_complete=collect.s("c")
+        ).enqueue()
+    assert [job.args for job in ojs_inline.enqueued(send)] == [["ada"], ["eve"]]
+    assert {job.args[0] for job in ojs_inline.assert_completed(collect)} == {"f", "c"}
+
+
+def test_inline_a_handler_may_cancel_its_own_job(
+    ojs_inline: TestContext, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "handlers", dict(registry.handlers))
+
+    @ojs.job("testing.cancel_own")
+    def cancel_own(ctx: ojs.JobContext) -> str:
+        ojs.cancel(ctx.job.id)
+        return "ignored"
+
+    cancel_own.enqueue()
+    assert [job.state for job in ojs_inline.enqueued(cancel_own)] == ["cancelled"]
