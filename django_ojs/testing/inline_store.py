@@ -33,7 +33,9 @@ class InlineStore(MemoryStore):
                 except (Exception, SystemExit) as error:
                     errors.append(error)
         # All have run, and the callbacks of their workflows, before the first exception is raised.
-        self.advance_workflows()
-        if errors:
-            raise errors[0]
+        try:
+            self.advance_workflows()
+        finally:
+            if errors:
+                raise errors[0]
         return results

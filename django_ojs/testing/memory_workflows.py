@@ -86,6 +86,8 @@ class MemoryWorkflows:
         started = len(run.jobs)
         try:
             return self._advance(run)
+        except DuplicateJob:
+            raise  # The workflow is rejected: none of its other jobs is enqueued.
         except (Exception, SystemExit) as error:
             errors.append(error)
             # Otherwise it would raise again.
@@ -117,13 +119,13 @@ class MemoryWorkflows:
         results = [run.result(key) for key in step.parents]
         try:
             [pushed] = self._push([envelope_of(job_id, run.workflow.pk, step.job, results)])
+            is_stored = pushed.outcome is EnqueueOutcome.STORED
         except DuplicateJob:
             if not step.depends_on:
                 raise  # Among the first jobs it rejects the workflow.
+            is_stored = False
+        if not is_stored:
             run.note(step, None)
-        else:
-            if pushed.outcome is not EnqueueOutcome.STORED:
-                run.note(step, None)
 
     def _run(self, workflow_id: UUID) -> "_Run":
         if workflow_id not in self._all:

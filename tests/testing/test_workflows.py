@@ -135,6 +135,9 @@ def test_a_later_step_whose_unique_policy_finds_another_job_fails(context: TestC
     assert workflow.workflow().state == "failed"
     with pytest.raises(DuplicateJob):
         ojs.chain(unique.s("ada"), collect.s("after")).enqueue()
+    with pytest.raises(DuplicateJob):
+        ojs.group(unique.s("ada"), send.s("bob")).enqueue()
+    context.refute_enqueued(send, args=["bob"])
 
 
 def test_inline_all_members_run_and_then_the_callbacks_before_the_exception(
