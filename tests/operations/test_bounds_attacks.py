@@ -27,7 +27,6 @@ from tests.worker.waiting import BOUND
 pytestmark = pytest.mark.django_db(transaction=True)
 
 NAME = "bounded"
-GENEROUS = 20
 
 
 def bound(depth: int | None = None, **more: Any) -> None:
@@ -72,11 +71,11 @@ def elsewhere(act: Callable[[], None]) -> Iterator[threading.Event]:
     thread = threading.Thread(target=run)
     thread.start()
     try:
-        assert done.wait(GENEROUS)
+        assert done.wait(BOUND)
         yield go
     finally:
         go.set()
-        thread.join(GENEROUS)
+        thread.join(BOUND)
 
 
 def test_jobs_that_run_may_come_back_and_have_their_places_kept() -> None:
@@ -88,6 +87,18 @@ def test_jobs_that_run_may_come_back_and_have_their_places_kept() -> None:
         requeue(job.id)
     fill()
     assert depth() == 100
+
+
+def test_near_the_bound_no_ticket_is_issued_for_the_room_that_running_jobs_may_need() -> None:
+    bound(10)
+    add(5)
+    running = fetch([NAME], count=5)
+    for _ in range(9):
+        add()  # The last ones are counted under the lock of the queue, which issues tickets.
+    for job in running:
+        requeue(job.id)
+    assert fill() == 0
+    assert depth() == 14
 
 
 @pytest.mark.postgresql
@@ -188,7 +199,7 @@ def test_an_old_snapshot_lets_nobody_over_the_bound(level: str) -> None:
 
         thread = threading.Thread(target=others)
         thread.start()
-        thread.join(GENEROUS)
+        thread.join(BOUND)
         for _ in range(50):
             try:
                 with transaction.atomic():
@@ -243,7 +254,7 @@ def test_two_that_take_two_queues_in_opposite_order_do_not_wait_for_ever() -> No
         try:
             with transaction.atomic():
                 add(queue=first)
-                ready.wait(GENEROUS)
+                ready.wait(BOUND)
                 try:
                     add(queue=second)
                     outcomes.append("stored")
@@ -257,7 +268,7 @@ def test_two_that_take_two_queues_in_opposite_order_do_not_wait_for_ever() -> No
     for thread in pair:
         thread.start()
     for thread in pair:
-        thread.join(GENEROUS)
+        thread.join(BOUND)
     assert sorted(outcomes) in (["rejected", "stored"], ["rejected", "rejected"])
     assert depth("one") + depth("two") == 2 + 2 + 4 + outcomes.count("stored")
 
@@ -278,7 +289,7 @@ def test_two_that_find_no_room_at_a_look_do_not_wait_for_each_others_turn(
     def look_together(*args: Any, **values: Any) -> Any:
         stored = look(*args, **values)
         if values["only_if_admitted"]:
-            looked.wait(GENEROUS)
+            looked.wait(BOUND)
         return stored
 
     def one() -> None:
@@ -296,7 +307,7 @@ def test_two_that_find_no_room_at_a_look_do_not_wait_for_each_others_turn(
     for thread in pair:
         thread.start()
     for thread in pair:
-        thread.join(GENEROUS)
+        thread.join(BOUND)
     assert outcomes == ["stored", "stored"]
     assert depth() == (18 if strategy == "reject" else limit)
 
