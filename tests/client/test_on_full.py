@@ -19,6 +19,7 @@ from django_ojs.operations.fetch import fetch
 from django_ojs.outbox import local
 from django_ojs.spec.errors import InvalidRequest, QueueFull
 from tests.factories import own_connections
+from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -84,7 +85,7 @@ def test_block_waits_for_room_whatever_the_strategy(batch: bool) -> None:
     thread = threading.Thread(target=enqueue)
     thread.start()
     make_room()
-    thread.join(GENEROUS)
+    thread.join(BOUND)
     assert [job.type for job in stored] == ["b"]
     assert depth() == 2
 
@@ -164,7 +165,7 @@ def test_a_bad_value_is_rejected_where_it_is_given(options: Any, field: str) -> 
 
 
 def _wait_until_stored(key: Any) -> None:
-    deadline = time.monotonic() + GENEROUS
+    deadline = time.monotonic() + BOUND
     while not Job.objects.filter(pk=key).exists() and time.monotonic() < deadline:
         local.deliver()
         threading.Event().wait(0.05)

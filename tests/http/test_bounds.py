@@ -14,6 +14,7 @@ from django_ojs.operations import queues
 from django_ojs.storage import queue_configs
 from tests.factories import in_state, own_connections
 from tests.http.api import Api, ApiResponse, state_of, stored
+from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -142,7 +143,7 @@ def test_a_request_that_blocks_gets_its_response_when_there_is_room() -> None:
         found = pool.submit(wait)
         _until_waiting(1)
         (job,) = api.fetch(NAME)
-        found.result(GENEROUS).ok(201)
+        found.result(BOUND).ok(201)
     assert long_poll.waiting.count == 0
     assert state_of(job["id"]) == "active"
 
@@ -176,7 +177,7 @@ def test_who_finds_no_place_to_wait_is_rejected_at_once(settings: Any) -> None:
         push(**{"OJS-Block-Timeout": "50"}).error(429, "QUEUE_FULL")
         assert time.monotonic() - began < 40
         release.set()
-        assert held.result(GENEROUS)
+        assert held.result(BOUND)
 
 
 @pytest.mark.parametrize("bad", ["-1", "1.5", "", "soon", "1e3", "9" * 10, "٣"])
@@ -230,7 +231,7 @@ def test_a_queue_is_not_deleted_into_one_that_is_full() -> None:
 
 
 def _until_waiting(number: int) -> None:
-    deadline = time.monotonic() + GENEROUS
+    deadline = time.monotonic() + BOUND
     while long_poll.waiting.count < number and time.monotonic() < deadline:
         Event().wait(0.01)
     assert long_poll.waiting.count == number

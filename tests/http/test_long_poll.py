@@ -12,6 +12,7 @@ import pytest
 from django_ojs.http import long_poll
 from tests.factories import own_connections
 from tests.http.api import Api
+from tests.worker.waiting import BOUND
 
 GENEROUS = 20
 api = Api()
@@ -55,16 +56,16 @@ def test_no_more_wait_than_the_setting_allows_and_a_place_is_given_back(settings
 
     with ThreadPoolExecutor(2) as pool:
         held = [pool.submit(long_poll.until, looking(number), GENEROUS) for number in (0, 1)]
-        assert all(wait.wait(GENEROUS) for wait in waits)
+        assert all(wait.wait(BOUND) for wait in waits)
         # Both have looked once; from their second look on, they hold their places.
-        deadline = time.monotonic() + GENEROUS
+        deadline = time.monotonic() + BOUND
         while long_poll.waiting.count < 2 and time.monotonic() < deadline:
             release.wait(0.01)
         looks: list[int] = []
         assert long_poll.until(lambda: looks.append(1), GENEROUS) is None
         assert len(looks) == 1
         release.set()
-        assert [future.result(GENEROUS) for future in held] == [True, True]
+        assert [future.result(BOUND) for future in held] == [True, True]
     assert long_poll.waiting.count == 0
 
 
@@ -89,11 +90,11 @@ def test_a_fetch_that_waits_gets_the_job_that_comes_meanwhile() -> None:
 
     with ThreadPoolExecutor(1) as pool:
         found = pool.submit(wait)
-        deadline = time.monotonic() + GENEROUS
+        deadline = time.monotonic() + BOUND
         while long_poll.waiting.count < 1 and time.monotonic() < deadline:
             Event().wait(0.01)
         key = api.push()["id"]
-        assert [job["id"] for job in found.result(GENEROUS)] == [key]
+        assert [job["id"] for job in found.result(BOUND)] == [key]
 
 
 @pytest.mark.django_db

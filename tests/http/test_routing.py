@@ -19,6 +19,7 @@ from django_ojs.outbox import local
 from django_ojs.spec import ids, json
 from tests.factories import own_connections
 from tests.http.api import Api, ApiResponse, stored
+from tests.worker.waiting import BOUND
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.once]
 
@@ -156,7 +157,7 @@ def test_a_type_that_waits_is_stored_when_there_is_room() -> None:
     thread = threading.Thread(target=wait)
     thread.start()
     assert fetch([NAME])
-    thread.join(GENEROUS)
+    thread.join(BOUND)
     assert [response.status for response in responses] == [201]
     assert Job.objects.filter(type="test.waits", state="available").count() == 1
 
