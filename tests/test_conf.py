@@ -19,7 +19,7 @@ from tests.cases import together
 
 NEITHER = [None, "hunter2", b"hunter2", object(), {}, [], float("nan"), float("inf"), 10**400, -1]
 ZEROS: list[Any] = [0, timedelta(0), "PT0S"]
-DURATIONS = [*NEITHER, *ZEROS, True, timedelta(seconds=-1), "5 minutes"]
+NO_DURATIONS = [*NEITHER, True, timedelta(seconds=-1), "5 minutes"]
 COUNTS = [*NEITHER, 0, True, 1.5, "5"]
 BOOLEANS = [*NEITHER, 0, 1, "yes"]
 PATHS = [None, "a.path", 4711, [4711], [None], {"a.path": 1, 2: 3}, True]
@@ -75,7 +75,7 @@ POOLS: list[Any] = [
 #: Values that each key rejects, by what its own default is.
 BAD: dict[str, list[Any]] = {
     # 0: never.
-    "STALL_TIMEOUT": [value for value in DURATIONS if value is True or value not in ZEROS],
+    "STALL_TIMEOUT": NO_DURATIONS,
     "WARN_FAILURE_RATE": [*NEITHER, 0, 1.5, True, "0.5"],
     "KEEP_EVENTS": [None, "*", "job.*", True, [4711], ["job"], ["*", "job.exploded"], ["Job.*"]],
     "RELEASE": [None, "x" * 65, "a\nb", 7, ["1.0"]],
@@ -141,7 +141,7 @@ def bad_values(key: str, default: object) -> list[Any]:
     if key in BAD:
         return BAD[key]
     if isinstance(default, timedelta):
-        return DURATIONS
+        return [*NO_DURATIONS, *ZEROS]
     if isinstance(default, bool):
         return BOOLEANS
     if isinstance(default, int):

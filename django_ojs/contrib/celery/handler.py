@@ -105,7 +105,7 @@ def _options_of(task: Any) -> Options:
     }
     retries = task.most_retries
     # `retry` passes its own delay, which may be 0; that of a policy may not.
-    delay = max(0.001, task.default_retry_delay or 0)
+    delay = max(0.001, task.retry_delay)
     policy = RetryPolicy(
         max_attempts=MAX_ATTEMPTS_LIMIT if retries is None else retries + 1,
         initial_interval=timedelta(seconds=delay),

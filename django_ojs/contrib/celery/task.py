@@ -158,6 +158,11 @@ class Task:
             return None
         return max(self.max_retries, self.retry_kwargs.get("max_retries") or 0)
 
+    @property
+    def retry_delay(self) -> float:
+        """The seconds of `default_retry_delay`; None is none, as in Celery."""
+        return self.default_retry_delay or 0.0
+
     def s(self, *args: Any, **kwargs: Any) -> Signature:
         """Return a signature with these arguments."""
         return signature(self.name, args, kwargs)
@@ -219,7 +224,7 @@ class Task:
                 f"{self.name}: retry(max_retries={limit}) is more than the {declared} retries that "
                 f"the task declares. Write @shared_task(max_retries={limit})."
             ) from cause
-        delay = (self.default_retry_delay or 0) if countdown is None else countdown
+        delay = self.retry_delay if countdown is None else countdown
         if eta is not None:
             if timezone.is_naive(eta):
                 raise NoEquivalent(f"{self.name}: the eta of retry() needs a time zone.")

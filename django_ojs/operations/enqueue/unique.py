@@ -47,7 +47,7 @@ def store(envelopes: Sequence[Envelope], insert: Insert) -> list[EnqueuedJob]:
         fresh = unique.lock(keys)
         done: list[EnqueuedJob] = []
         cancelled: set[UUID] = set()
-        #: Jobs of the results, which a full queue must not drop for the others.
+        # Jobs of the results, which a full queue must not drop for the others.
         reported: set[UUID] = set()
         with sparing(lambda _: reported):
             for run in _runs(envelopes):
