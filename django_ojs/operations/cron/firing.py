@@ -15,6 +15,7 @@ from django_ojs.models import CronJob, CronRun
 from django_ojs.models.cron import CronRunPhase, OverlapPolicy
 from django_ojs.operations.cancel import cancel
 from django_ojs.operations.cron.queries import split
+from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.events import publish
 from django_ojs.operations.push import PushOptions, push_batch
@@ -182,6 +183,9 @@ def _envelope(run: _Run) -> Envelope:
         "cron_name": occurrence.cron_job.name,
         "cron_triggered_at": format_timestamp(occurrence.scheduled_at),
     }
+    if run.is_held and outbox.route(envelope) is not None:
+        # Only the other server could activate it, and nothing here learns when an earlier run ends.
+        run.is_held = False
     envelope.pending = run.is_held
     return envelope
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,6 +11,7 @@ from django.db.models import F
 from django.test import override_settings
 
 from django_ojs.models import CronJob, CronRun, OutboxEntry
+from django_ojs.models.cron import CronRunPhase
 from django_ojs.operations import ack, activate, cancel, cron, fail, fetch, queues, retry
 from django_ojs.operations.cron import due, pruning, schedule
 from django_ojs.operations.due_check import DueCheck
@@ -316,6 +318,18 @@ class TestOverlap:
         check.promote()
         assert check.fire_cron() == 1
         finish()
+
+    def test_enqueue_holds_no_job_of_another_server_which_nothing_here_could_activate(self) -> None:
+        there = {"remote": {"url": "http://127.0.0.1:9", "queues": ["away"]}}
+        with override_settings(OJS={"OUTBOX": there}):
+            register("there", template={"options": {"queue": "away"}}, overlap_policy="enqueue")
+            register("here", overlap_policy="enqueue")
+            for _ in range(2):
+                tick("there", "here")
+        sent = [json.loads(text) for text in OutboxEntry.primary.values_list("envelope", flat=True)]
+        assert [each["options"].get("pending", False) for each in sent] == [False, False]
+        held = CronRun.primary.filter(phase=CronRunPhase.HELD)
+        assert [run.name for run in held] == ["here"]
 
 
 class TestFullQueue:
