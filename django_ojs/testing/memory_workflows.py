@@ -1,6 +1,7 @@
 """The workflows of a test in the modes fake and inline: in memory, without a database."""
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -9,7 +10,6 @@ from django.utils import timezone
 from django_ojs.models import Job, Workflow
 from django_ojs.models.workflow import WorkflowState
 from django_ojs.operations.enqueue.result import EnqueuedJob
-from django_ojs.operations.enqueue.result import Outcome as EnqueueOutcome
 from django_ojs.operations.workflows.cancellation import check_running
 from django_ojs.operations.workflows.queries import not_found
 from django_ojs.operations.workflows.starting import envelope_of
@@ -98,6 +98,7 @@ class MemoryWorkflows:
         if run.workflow.state != WorkflowState.RUNNING:
             return False
         before = len(run.jobs) + len(run.outcomes)
+        ready: list[GraphStep] = []
         for step in run.graph.steps:
             if step.key in run.outcomes:
                 continue
@@ -106,26 +107,29 @@ class MemoryWorkflows:
             elif all(key in run.outcomes for key in step.depends_on):
                 outcome = evaluate(step, [run.outcomes[key] for key in step.depends_on])
                 if outcome is None:
-                    self._start(run, step)
+                    ready.append(step)
                 else:
                     run.outcomes[step.key] = outcome
+        # All or none: a duplicate among the first jobs rejects the workflow.
+        self._start(run, [step for step in ready if not step.depends_on])
+        for step in ready:
+            if step.depends_on:
+                # A job that was not stored is not found, which fails its step.
+                with suppress(DuplicateJob):
+                    self._start(run, [step])
         if len(run.outcomes) == len(run.graph.steps):
             run.end(WorkflowState.FAILED if run.has_failed() else WorkflowState.COMPLETED)
         return len(run.jobs) + len(run.outcomes) > before
 
-    def _start(self, run: "_Run", step: GraphStep) -> None:
-        assert step.job is not None
-        job_id = run.jobs[step.key] = run.ids[step.key]
-        results = [run.result(key) for key in step.parents]
-        try:
-            [pushed] = self._push([envelope_of(job_id, run.workflow.pk, step.job, results)])
-            is_stored = pushed.outcome is EnqueueOutcome.STORED
-        except DuplicateJob:
-            if not step.depends_on:
-                raise  # Among the first jobs it rejects the workflow.
-            is_stored = False
-        if not is_stored:
-            run.note(step, None)
+    def _start(self, run: "_Run", steps: Sequence[GraphStep]) -> None:
+        envelopes: list[Envelope] = []
+        for step in steps:
+            assert step.job is not None
+            job_id = run.jobs[step.key] = run.ids[step.key]
+            results = [run.result(key) for key in step.parents]
+            envelopes.append(envelope_of(job_id, run.workflow.pk, step.job, results))
+        if envelopes:
+            self._push(envelopes)
 
     def _run(self, workflow_id: UUID) -> "_Run":
         if workflow_id not in self._all:

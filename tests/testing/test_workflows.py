@@ -136,7 +136,7 @@ def test_a_later_step_whose_unique_policy_finds_another_job_fails(context: TestC
     with pytest.raises(DuplicateJob):
         ojs.chain(unique.s("ada"), collect.s("after")).enqueue()
     with pytest.raises(DuplicateJob):
-        ojs.group(unique.s("ada"), send.s("bob")).enqueue()
+        ojs.group(send.s("bob"), unique.s("ada"), send.s("bob")).enqueue()
     context.refute_enqueued(send, args=["bob"])
 
 
