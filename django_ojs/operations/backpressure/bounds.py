@@ -234,16 +234,27 @@ def _full(queue: str, bound: Backpressure, found: Load | None, added: Load) -> Q
     )
     if by_size:
         error.details["unit"] = "bytes"
+    _note_needs(error, added, bound)
+    return error
+
+
+def add_needs(full: QueueFull, stored: Load) -> None:
+    """Note what the same call had stored in the queue before: it is rolled back with the rest."""
+    if full.tenant is None:  # Otherwise some may be of other tenants.
+        jobs, size = full.needs
+        _note_needs(full, stored.with_(jobs, size), config_of(full.queue).backpressure)
+
+
+def _note_needs(error: QueueFull, added: Load, bound: Backpressure) -> None:
+    error.needs = added.jobs, added.size
     if not added.fits(bound):
         error.can_never_fit, error.retryable = True, False
         error.message = _(
             "queue %(queue)s never holds so much at once: its bound is %(bound)s",
-            queue=queue,
+            queue=error.queue,
             bound=error.bound,
         )
         error.hint = _("Waiting does not help: send fewer or smaller jobs at a time.")
-    error.needs = added.jobs, added.size
-    return error
 
 
 def _added(envelopes: Sequence[Envelope]) -> dict[str, Load]:

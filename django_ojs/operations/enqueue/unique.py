@@ -4,7 +4,7 @@ The check, the cancellations of a replacing policy and the insert are one transa
 on each key. A retry, a promotion or an activation never checks again (§9.2).
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -14,14 +14,16 @@ from django.db import transaction
 
 from django_ojs.models import Job
 from django_ojs.operations import cancel
+from django_ojs.operations.backpressure import bounds
 from django_ojs.operations.backpressure.drop_oldest import sparing
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, of_row
 from django_ojs.spec.envelope import Envelope, when_text
-from django_ojs.spec.errors import BackendError, DuplicateJob, InvalidRequest
+from django_ojs.spec.errors import BackendError, DuplicateJob, InvalidRequest, QueueFull
 from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.spec.texts import Translatable as _
 from django_ojs.spec.unique_policy import UniquePolicy
 from django_ojs.storage import database, unique
+from django_ojs.storage.bounds import Load
 from django_ojs.storage.unique import Holder
 
 #: Different keys in one batch. Each is a lock, and a server's lock table is shared by all its
@@ -58,6 +60,9 @@ def store(envelopes: Sequence[Envelope], insert: Insert) -> list[EnqueuedJob]:
                 except DuplicateJob as error:
                     error.details["index"] = len(done) + error.details["index"]
                     raise
+                except QueueFull as full:
+                    bounds.add_needs(full, _load_of(full.queue, done, cancelled))
+                    raise
                 reported.update(job.id for job in stored)
                 done += stored
         if all(job.outcome is Outcome.DUPLICATE for job in done):
@@ -75,6 +80,20 @@ def store(envelopes: Sequence[Envelope], insert: Insert) -> list[EnqueuedJob]:
         with suppress(_OldSnapshot):  # A new transaction sees more.
             return database.in_write_transaction(operation)
     return database.in_write_transaction(operation)
+
+
+def _load_of(queue: str, done: Sequence[EnqueuedJob], cancelled: Collection[UUID]) -> Load:
+    """Return what these jobs are of the load of a queue."""
+    stored = [
+        job.stored.size_bytes or 0
+        for job in done
+        if job.queue == queue
+        and job.outcome is Outcome.STORED
+        and job.stored is not None
+        and job.state is not State.PENDING
+        and job.id not in cancelled
+    ]
+    return Load(jobs=len(stored), size=sum(stored))
 
 
 class _OldSnapshot(BackendError):

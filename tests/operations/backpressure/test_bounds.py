@@ -119,6 +119,22 @@ def test_the_error_of_what_can_never_fit_says_that_waiting_does_not_help() -> No
     assert full.value.retryable
 
 
+def test_a_batch_in_which_a_unique_key_repeats_needs_room_for_all_its_jobs() -> None:
+    bound(2)
+    unique = UniquePolicy(keys=("type",), on_conflict="ignore")
+    other = [envelope(type="other", queue=NAME) for _ in range(2)]
+    # The second job with the key ends the first statement of the batch.
+    twice = [envelope(queue=NAME, unique=unique) for _ in range(2)]
+    with pytest.raises(QueueFull) as caught:
+        pushing.push_batch([*twice, *other])
+    assert (caught.value.needs[0], caught.value.retryable) == (3, False)
+    assert depth() == 0
+    add()
+    with pytest.raises(QueueFull) as full:
+        pushing.push_batch([*twice, other[0]])
+    assert (full.value.needs[0], full.value.retryable) == (2, True)
+
+
 def test_how_long_to_wait_is_asked_for_the_jobs_of_the_full_queue_alone(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
