@@ -223,15 +223,20 @@ def _preview(args: Any) -> str:
 def tabs(query: TimedQueries, which: JobFilter) -> list[Tab]:
     """Return a tab for all states and one for each, with numbers if the counters know them."""
     any_state = replace(which, states=(), states_excluded=None, dead_letter=None)
-    numbers = None
+    numbers = total = None
     if any_state.counted:
         queues = [which.queue] if which.queue else None
         counts = query(gettext_noop("counts"), lambda: stats.by_state(queues)) or {}
-        numbers = {state: counts.get(state, 0) for state in State}
+        numbers, total = {state: counts.get(state, 0) for state in State}, sum(counts.values())
+        if which.queue:
+            # With the dead letters that were moved to another queue, as its list has them.
+            discarded = replace(any_state, states=(State.DISCARDED,))
+            number = query(gettext_noop("counts"), discarded.number)
+            numbers[State.DISCARDED] = numbers[State.DISCARDED] if number is None else number
     all_tab = Tab(
         badge=None,
         query=filter_query(any_state),
-        number=None if numbers is None else sum(numbers.values()),
+        number=total,
         current=not which.states and which.dead_letter is None,
     )
     return [

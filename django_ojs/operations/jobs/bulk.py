@@ -163,7 +163,13 @@ def purged(queue: str, states: Sequence[State], older_than: datetime | None) -> 
             _("older_than is about jobs that have ended; the states hold another."),
             details={"field": "older_than"},
         )
-    return JobFilter(queue=queue, states=tuple(dict.fromkeys(states)), ended_until=older_than)
+    return JobFilter(
+        queue=queue,
+        states=tuple(dict.fromkeys(states)),
+        ended_until=older_than,
+        # The dead letters that were moved elsewhere are kept there.
+        by_current_queue=True,
+    )
 
 
 def _run(action: StepAction, which: Which, within: frozenset[str] | None, limit: int) -> Summary:

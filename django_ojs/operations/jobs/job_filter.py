@@ -47,7 +47,9 @@ class JobFilter:
     """Jobs that meet all conditions that are given.
 
     `states_excluded`: the states were not named; they are those that an exclusion left.
-    `type` is a job type or, ending in `*`, a prefix. A job is in one of `queues`. `since` and
+    `type` is a job type or, ending in `*`, a prefix. A job is in one of `queues`. Where only dead
+    letters or discarded jobs are asked for, one that was moved to a dead letter queue is in the
+    queue where it ran, too (ojs-dead-letter §9.1), unless `by_current_queue`. `since` and
     `until` bound `created_at`, `ended_since` and `ended_until` the time at which a job ended; the
     first of each pair is inclusive, the second exclusive. `error_type` is the type of the latest
     failure, `error` its type or a part of its message. `host` is the host of a registered worker.
@@ -91,6 +93,7 @@ class JobFilter:
     held: tuple[JSONMatch, ...] = ()
     within: frozenset[str] | None = None
     at: datetime | None = None
+    by_current_queue: bool | None = None
 
     def __post_init__(self) -> None:
         limits = settings().limits
@@ -116,12 +119,16 @@ class JobFilter:
     @property
     def counted(self) -> bool:
         """Whether the counts have the number of these jobs."""
-        return not self._fields(but=("queue", "states", "states_excluded", "within", "at"))
+        return not self._fields(
+            but=("queue", "states", "states_excluded", "within", "at", "by_current_queue")
+        )
 
     @property
     def empty(self) -> bool:
         """Whether it has no condition besides `within`. The type `*` is none."""
-        return self.type in (None, "*") and not self._fields(but=("type", "within", "at"))
+        return self.type in (None, "*") and not self._fields(
+            but=("type", "within", "at", "by_current_queue")
+        )
 
     def _fields(self, *, but: tuple[str, ...]) -> list[str]:
         return [
@@ -143,16 +150,26 @@ class JobFilter:
         number = sum(
             number for state, number in by_state.items() if not self.states or state in self.states
         )
-        if self.within is not None and self._may_be_dead:
-            elsewhere = Job.primary.filter(original_queue__in=self.within)
-            if self.queue is not None:
-                elsewhere = elsewhere.filter(queue=self.queue)
-            number += elsewhere.exclude(queue__in=self.within).count()
+        if queues is not None and (self._by_original_queue or self.within is not None):
+            number += self._moved_out(queues)
         return number
+
+    def _moved_out(self, queues: set[str]) -> int:
+        # The counts have a dead letter in the queue to which it was moved only.
+        if not self._may_be_dead:
+            return 0
+        moved = self.jobs().filter(original_queue__isnull=False)
+        return moved.exclude(queue__in=queues).count()
 
     @property
     def _may_be_dead(self) -> bool:
         return self.dead_letter is not False and (not self.states or State.DISCARDED in self.states)
+
+    @property
+    def _by_original_queue(self) -> bool:
+        if self.by_current_queue:
+            return False
+        return bool(self.dead_letter) or (self._may_be_dead and self.states == (State.DISCARDED,))
 
     def jobs(self) -> QuerySet[Job]:
         """Return the jobs, without an order."""
@@ -192,10 +209,9 @@ class JobFilter:
         return found
 
     def _narrow_names(self, found: QuerySet[Job]) -> QuerySet[Job]:
-        if self.dead_letter and self.queue is not None:
-            # It originated from there (ojs-dead-letter §9.1).
+        if self._by_original_queue and self.queue is not None:
             found = found.filter(Job.in_queues([self.queue]))
-        if self.queues and self.dead_letter:
+        if self.queues and self._by_original_queue:
             found = found.filter(Job.in_queues(self.queues))
         elif self.queues:
             found = found.filter(queue__in=self.queues)
@@ -227,7 +243,7 @@ class JobFilter:
 
     def _equal(self) -> dict[str, Any]:
         values: dict[str, Any] = {
-            "queue": None if self.dead_letter else self.queue,
+            "queue": None if self._by_original_queue else self.queue,
             "priority": self.priority,
             "dead_letter": self.dead_letter,
             "worker_id": self.worker_id,

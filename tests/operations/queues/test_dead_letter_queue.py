@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
@@ -11,7 +12,7 @@ from django.test import override_settings
 from django_ojs.http import event_messages
 from django_ojs.models import Event, Job
 from django_ojs.operations import fail, fetch, queues, retry, run_again
-from django_ojs.operations.jobs import bulk, dead_letters
+from django_ojs.operations.jobs import bulk, dead_letters, listing
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.maintenance import job_retention, pruning
 from django_ojs.operations.progress import report
@@ -235,3 +236,33 @@ def test_a_loop_is_rejected(target: str) -> None:
     assert caught.value.details["field"] == "dead_letter_queue"
     with pytest.raises(InvalidRequest):
         queues.create("new", {"dead_letter_queue": "new"})
+
+
+def test_the_discarded_jobs_of_its_queue_have_it() -> None:
+    job = dead()
+    rejected = active(queue="pay", retry=hourly(1, on_exhaustion="discard"))
+    fail.fail(rejected.id, BOOM)
+    which = JobFilter(queue="pay", states=(State.DISCARDED,))
+    assert {each.pk for each in which.jobs()} == {job.pk, rejected.id}
+    assert (which.number(), listing.count(replace(which, type=job.type))) == (2, (2, False))
+    assert JobFilter(states=(State.DISCARDED,)).number() == 2
+    # All jobs of a queue are those that are there.
+    assert JobFilter(queue="pay").number() == len(JobFilter(queue="pay").jobs()) == 1
+    several = JobFilter(queues=("pay", "other"), states=(State.DISCARDED,))
+    assert {each.pk for each in several.jobs()} == {job.pk, rejected.id}
+    within = replace(which, within=frozenset({"pay"}))
+    assert (within.number(), len(within.jobs())) == (2, 2)
+
+
+def test_a_bulk_retry_of_the_discarded_jobs_of_its_queue_retries_it() -> None:
+    job = dead()
+    bulk.retry_all(JobFilter(queue="pay"))
+    assert (read(job.pk).state, read(job.pk).queue) == ("available", "pay")
+
+
+def test_a_purge_of_its_queue_keeps_it() -> None:
+    job = dead()
+    bulk.purge("pay", [State.DISCARDED])
+    assert read(job.pk).queue == "pay-dead"
+    bulk.purge("pay-dead", [State.DISCARDED])
+    assert not Job.primary.filter(pk=job.pk).exists()
