@@ -47,8 +47,16 @@ def pytest_report_header() -> str:
     )
 
 
+# An interruption may come while the thread runs a finalizer: Python reports it, and goes on.
+_IN_A_FINALIZER = pytest.mark.filterwarnings(
+    "ignore:Exception ignored in:pytest.PytestUnraisableExceptionWarning"
+)
+
+
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        if item.get_closest_marker("interrupts"):
+            item.add_marker(_IN_A_FINALIZER)
         kinds = [kind for kind in KINDS if item.get_closest_marker(kind)]
         # A test that is about MariaDB is about MySQL as well, unless it fails there.
         if kinds and not {KIND, "mariadb" if KIND == "mysql" else KIND} & {*kinds}:

@@ -152,6 +152,19 @@ def prepare(rows: int, dead: float) -> Server:
     if not known:
         # Kept for the next time: it takes minutes to fill.
         server.run("postgres", f'CREATE DATABASE "{name}"')
+    set_up(server, name)
+    from django.core.management import call_command
+
+    from django_ojs.operations.figures import stats
+
+    there = sum(number for counts in stats.by_queue().values() for number in counts.values())
+    if there < rows:
+        call_command("ojs_loadjobs", rows, first=there, dead=dead)
+    return server
+
+
+def set_up(server: Server, name: str) -> None:
+    """Let this process's Django have the site of the examples on a database, and migrate it."""
     parts = conninfo_to_dict(server.url) | {"dbname": name}
     host = parts.pop("host", "")
     address = f"postgresql://{parts.get('user', '')}@/{name}?host={host}"
@@ -162,13 +175,7 @@ def prepare(rows: int, dead: float) -> Server:
     django.setup()
     from django.core.management import call_command
 
-    from django_ojs.operations.figures import stats
-
     call_command("migrate", verbosity=0, interactive=False)
-    there = sum(number for counts in stats.by_queue().values() for number in counts.values())
-    if there < rows:
-        call_command("ojs_loadjobs", rows, first=there, dead=dead)
-    return server
 
 
 def _url(url: str, name: str) -> str:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.benchmarks import growth
 from tests.benchmarks.__main__ import MEASURES, run
 from tests.benchmarks.contenders.base import VARIABLE
 from tests.benchmarks.measures import bounds, failures, figures, maintenance, names, poison, tables
@@ -72,6 +73,31 @@ def test_the_plans_of_all_operations_are_written(tmp_path: Path) -> None:
     for title in ("FETCH: the claim of a hundred", "Promotion", "Pruning", "Folding of the counts"):
         plan = text.split(f"## {title}\n")[1].split("\n## ")[0]
         assert "Execution Time" in plan
+
+
+def test_an_estimate_is_on_the_line_through_the_logarithms_of_the_sizes() -> None:
+    grows = {10**3: 4.0, 10**4: 5.0, 10**5: 6.0}
+    assert growth.estimate(grows, 10**8) == pytest.approx((9.0, 0.0))
+    # What does not grow is not estimated to get faster.
+    assert growth.estimate({10**3: 4.0, 10**5: 2.0}, 10**8)[0] == pytest.approx(3.0)
+    found = {size: {"claim": took, "table, GiB": size / 1e5} for size, took in grows.items()}
+    head, claim, table = growth.render(found, 10**8).splitlines()
+    assert head.split()[-2:] == ["100,000,000", "fit"]
+    assert (claim.split()[-2:], table.split()[-1]) == (["9.00", "0%"], "1000.0")
+
+
+@pytest.mark.storm
+def test_the_growth_of_each_figure_is_measured() -> None:
+    small = ("--rows", "2500", "5000", "--rounds", "1", "--to", "10000")
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.benchmarks.growth", *small],
+        check=True,
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    for name in ("enqueue", "prune 1,000", "admin: overview", "table and indexes"):
+        assert name in done.stdout
 
 
 def test_no_other_contender_loads_the_app_that_it_is_measured_beside(
