@@ -23,6 +23,7 @@ from django_ojs.operations.enqueue.caller_database import (
     stored_with_caller as _stored_with_caller,
 )
 from django_ojs.operations.enqueue.result import EnqueuedJob
+from django_ojs.operations.enqueue.result import in_current_database as _in_current_database
 from django_ojs.operations.push import push as _push
 from django_ojs.operations.push import push_batch as _push_batch
 from django_ojs.options import (
@@ -118,7 +119,7 @@ def enqueue_batch(
     if on_full is None and block_timeout is None and _plain.is_open():
         same = uniform_of(wanted)
         if same is not None and (stored := _plain.store_alike(*same)) is not None:
-            return stored.results()
+            return _in_current_database(stored.results())
     envelopes = []
     new_ids = ids.many(len(wanted))
     for index, item in enumerate(wanted):

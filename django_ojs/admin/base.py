@@ -143,11 +143,13 @@ class OperatorModelAdmin(_Admin):
         *,
         from_replica: bool = False,
         is_action: bool = False,
+        object_parameter: str = "",
     ) -> URLPattern:
         """Return the URL pattern of a page that only users of the admin may open.
 
         `from_replica`: the page may be read from the replica. `is_action`: it concerns the
-        databases of the objects that it names, or all.
+        databases of the objects that it names, or all. `object_parameter`: the name of the
+        parameter that has the key of the object which it concerns, if any.
         """
         name = f"{self.opts.app_label}_{self.opts.model_name}_{name}"
 
@@ -156,8 +158,12 @@ class OperatorModelAdmin(_Admin):
             if is_action and (self.objects_are_located or self.actions_run_in_each):
                 found: HttpResponse = view(request, *args, **kwargs)
             else:
+                data = request.POST if request.method == "POST" else request.GET
                 found = self._read(
-                    request, lambda: view(request, *args, **kwargs), from_replica=from_replica
+                    request,
+                    lambda: view(request, *args, **kwargs),
+                    from_replica=from_replica,
+                    key=data.get(object_parameter) or None,
                 )
             if request.method == "POST":
                 _remember_change(request, found)

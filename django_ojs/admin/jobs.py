@@ -86,7 +86,7 @@ class JobAdmin(OperatorModelAdmin):
     def get_urls(self) -> list[URLPattern]:
         return [
             self.pattern("type/", self.type_view, "type", from_replica=True),
-            self.pattern("enqueue/", self.enqueue_view, "enqueue"),
+            self.pattern("enqueue/", self.enqueue_view, "enqueue", object_parameter="copy"),
             self.pattern("suggestions/", self.suggestions_view, "suggestions", from_replica=True),
             self.pattern("saved/", self.saved_view, "saved"),
             *super().get_urls(),

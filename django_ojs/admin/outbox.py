@@ -6,7 +6,7 @@ from uuid import UUID
 from django.contrib import admin, messages
 from django.core.paginator import Paginator
 from django.db.models import QuerySet
-from django.http import HttpRequest
+from django.http import HttpRequest, QueryDict
 from django.utils import timezone
 from django.utils.functional import cached_property
 from django.utils.html import format_html
@@ -84,13 +84,45 @@ class DestinationFilter(_ChoiceFilter):
         return [(each.name, each.name) for each in settings().outbox]
 
 
+class DatabaseFilter(_ChoiceFilter):
+    """The outbox of one database: each that may hold jobs has its own."""
+
+    title = gettext_lazy("database")
+    parameter_name = "outbox_of"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        # Without a choice, Django leaves the filter out.
+        aliases = outbox.all_aliases()
+        return [(alias, alias) for alias in aliases] if len(aliases) > 1 else []
+
+    def choices(self, changelist: Any) -> Any:
+        # There is no list of all of them: without a choice it is the first one.
+        _all, *choices = super().choices(changelist)
+        if self.value() is None:
+            choices[0]["selected"] = True
+        return choices
+
+    def queryset(
+        self, request: HttpRequest, queryset: QuerySet[OutboxEntry]
+    ) -> QuerySet[OutboxEntry]:
+        return queryset  # `get_queryset` has chosen, also for the page of one entry.
+
+
+def _database_of(request: HttpRequest) -> str:
+    """Return the alias whose outbox a page of the admin is about."""
+    of_list = QueryDict(request.GET.get("_changelist_filters", ""))
+    name = str(DatabaseFilter.parameter_name)
+    given = request.GET.get(name) or of_list.get(name)
+    return given if given and given in outbox.all_aliases() else outbox.aliases()[0]
+
+
 class OutboxEntryAdmin(OperatorViews, _Admin):
     """Only enqueues create entries; here they are viewed, requeued and deleted."""
 
     list_display = (
         *("type", "queue", "destination", "state", "reason", "attempts", "next_step", "created_at"),
     )
-    list_filter = (StateFilter, DestinationFilter)
+    list_filter = (StateFilter, DestinationFilter, DatabaseFilter)
     search_fields = ("job_id",)  # Shows the search box; `get_search_results` searches.
     search_help_text = lazy_sentence(
         gettext_lazy(
@@ -114,7 +146,7 @@ class OutboxEntryAdmin(OperatorViews, _Admin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[OutboxEntry]:
         # As on all pages: a replica may not have what an action has just changed.
-        return super().get_queryset(request).using(database.alias())
+        return super().get_queryset(request).using(_database_of(request))
 
     def get_fields(self, request: HttpRequest, obj: OutboxEntry | None = None) -> Any:
         return (*_SHOWN, "envelope_json") if may_see(request) else _SHOWN
@@ -124,7 +156,8 @@ class OutboxEntryAdmin(OperatorViews, _Admin):
 
     def lookup_allowed(self, lookup: str, value: Any, request: Any = None) -> bool:
         # Otherwise a query string could search in the arguments.
-        return lookup in (StateFilter.parameter_name, DestinationFilter.parameter_name)
+        filters: Any = self.list_filter
+        return lookup in {each.parameter_name for each in filters}
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[OutboxEntry], search_term: str

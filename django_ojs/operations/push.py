@@ -88,7 +88,7 @@ def push(envelope: Envelope, options: PushOptions = ONE) -> EnqueuedJob:
     an OJSError that names the field and the rule, and QueueFull when the queue is at its bound;
     the caller's transaction stays usable.
     """
-    if database.is_to_be_chosen():
+    if settings().databases:
         return push_batch([envelope], options)[0]
     if (options is PLAIN or options.may_be_plain) and plain.is_open():
         job = plain.store_one(
@@ -103,10 +103,15 @@ def push_batch(envelopes: Sequence[Envelope], options: PushOptions = BATCH) -> l
     """Store jobs in order, in one statement: all or none. Raises as `push` does."""
     if not envelopes:
         raise InvalidRequest(_("jobs must hold at least one job."), details={"field": "jobs"})
-    if database.is_to_be_chosen():
+    if settings().databases:
         return caller_database.stored_with_caller(
-            partial(push_batch, envelopes, options), has_transaction=options.has_transaction
+            partial(_push_here, envelopes, options), has_transaction=options.has_transaction
         )
+    return _push_here(envelopes, options)
+
+
+def _push_here(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
+    """Store jobs in the current one of several databases."""
     if options.admitted:
         return _route(envelopes, options)
     lineage.fill_in(envelopes)

@@ -23,6 +23,7 @@ from django.db import (
     NotSupportedError,
     OperationalError,
     connections,
+    models,
     router,
     transaction,
 )
@@ -133,6 +134,12 @@ def having(variable: ContextVar[T], value: T) -> Iterator[None]:
 def using(alias: str | None) -> AbstractContextManager[None]:
     """Work on the jobs of one database, until the block ends; None: as without it."""
     return nullcontext() if alias is None else having(_selected, alias)
+
+
+def of_row(row: models.Model) -> AbstractContextManager[None]:
+    """Work on the database of a row that was read or stored, where jobs are in several."""
+    alias = row._state.db
+    return using(alias if alias in settings().databases else None)
 
 
 def at_home(function: Callable[P, T]) -> Callable[P, T]:

@@ -6,7 +6,7 @@ so the first one that has the row is the one.
 
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from contextvars import ContextVar
 from functools import reduce, wraps
@@ -150,11 +150,16 @@ def of(model: type[StoredModel], key: Key) -> str:
     return of_all(model, [key]).get(key, database.primary_alias())
 
 
-def of_all(model: type[StoredModel], keys: list[Key]) -> dict[Key, str]:
-    """Return the alias of each row that one of the databases has. Raises as `of` does."""
+def of_all(
+    model: type[StoredModel], keys: Sequence[Key], *, everywhere: bool = False
+) -> dict[Key, str]:
+    """Return the alias of each row that one of the databases has. Raises as `of` does.
+
+    `everywhere`: in all databases, also within `database.using`.
+    """
     found: dict[Key, str] = {}
     failed: Error | None = None
-    for alias in turns.away_last(all_in_turn()):
+    for alias in turns.away_last([*database.aliases()] if everywhere else all_in_turn()):
         missing = [key for key in keys if key not in found]
         if not missing:
             break

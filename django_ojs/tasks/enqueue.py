@@ -5,6 +5,7 @@ from typing import Any, cast
 
 from django_ojs.job_type import job_type_of
 from django_ojs.operations import info
+from django_ojs.operations.enqueue.caller_database import alias_of
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.push import push
 from django_ojs.options import NO_OPTIONS, Options, Request, envelope_of, push_options_of
@@ -66,7 +67,8 @@ def enqueue(
             return result
     result = _result(backend, task, job, args, kwargs)
     if job.outcome is not Outcome.DROPPED:
-        database.after_commit(lambda: task_enqueued.send_robust(sender, task_result=result))
+        using = alias_of(job)
+        database.after_commit(lambda: task_enqueued.send_robust(sender, task_result=result), using)
     return result
 
 

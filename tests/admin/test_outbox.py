@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from html import unescape
 from typing import Any
 
 import pytest
 from django.contrib.auth.models import Permission, User
+from django.db import transaction
 from django.test import Client, override_settings
 
 import django_ojs as ojs
@@ -14,6 +16,7 @@ from django_ojs.models import OutboxEntry
 from django_ojs.operations.access import api_keys
 from django_ojs.spec import ids
 from django_ojs.spec.scopes import Scope
+from tests.admin.users import root
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -159,6 +162,44 @@ def test_destinations_to_filter_by_are_those_of_the_settings(rejected: OutboxEnt
     with override_settings(OJS={"OUTBOX": {"far": {"url": "http://127.0.0.1:9"}}}):
         assert page_of(rejected) in client.get(LIST, {"destination": "far"}).content.decode()
         assert "destination=far" in client.get(LIST).content.decode()
+
+
+@pytest.mark.both
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+@pytest.mark.parametrize(
+    "values", [{"WRONG_DATABASE": "outbox"}, {"DATABASES": ["default", "other"]}]
+)
+def test_the_outbox_of_each_database_is_shown_and_requeued(values: dict[str, Any]) -> None:
+    away = {"far": {"url": "http://127.0.0.1:9", "types": ["*"]}}
+    with override_settings(OJS={**values, "OUTBOX": away}):
+        with transaction.atomic(using="other"):
+            key = ojs.enqueue("test.other", ["there"]).id
+        entry = OutboxEntry.objects.using("other").get(job_id=key)
+        OutboxEntry.objects.using("other").update(state="rejected")
+        client = root()
+        here = client.get(LIST).content.decode()
+        assert "test.other" not in here
+        assert "outbox_of=other" in here
+        assert client.get(page_of(entry)).status_code == 302
+        there = f"{LIST}?outbox_of=other"
+        shown = client.get(there).content.decode()
+        assert "test.other" in shown
+        (address,) = set(re.findall(rf'href="({page_of(entry)}[^"]*)"', shown))
+        address = unescape(address)
+        assert str(key) in client.get(address).content.decode()
+        form = {"action": "requeue", "_selected_action": [entry.pk]}
+        assert "1 requeued." in client.post(there, form, follow=True).content.decode()
+        entry.refresh_from_db()
+        assert entry.state == "pending"
+        form = {"action": "delete_selected", "_selected_action": [entry.pk], "post": "yes"}
+        client.post(there, form, follow=True)
+        assert not OutboxEntry.objects.using("other").exists()
+
+
+def test_one_outbox_needs_no_choice_of_a_database(rejected: OutboxEntry) -> None:
+    page = staff("view_outboxentry").get(f"{LIST}?outbox_of=nowhere").content.decode()
+    assert page_of(rejected) in page
+    assert "By database" not in page
 
 
 class ReadsOnReplica:

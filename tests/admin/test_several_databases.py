@@ -232,3 +232,20 @@ def test_api_keys_are_at_home_whichever_database_is_selected() -> None:
     ApiKey.objects.using("default").update(revoked_at=Now(), rejected_at=Now())
     overview = text(root(), "overview/?database=*")
     assert overview.count(f"({key.prefix})") == 1, overview
+
+
+@pytest.mark.parametrize("alias", ALIASES)
+@pytest.mark.parametrize("shown", ALIASES)
+def test_a_job_is_edited_and_run_in_its_database_whichever_is_shown(alias: str, shown: str) -> None:
+    with transaction.atomic(using=alias):
+        job = ojs.enqueue("test.job", [1])
+    ojs.cancel(job.id)
+    client = root()
+    client.cookies["ojs_database"] = shown
+    address = f"{BASE}job/enqueue/"
+    assert f"{address}?copy={job.id}" in client.get(f"{BASE}job/{job.id}/change/").content.decode()
+    assert client.get(f"{address}?copy={job.id}").status_code == 200
+    form = {"copy": str(job.id), "arguments": "[1]", "queue": "default", "priority": "0"}
+    assert client.post(address, form).status_code == 302
+    assert Job.objects.using(alias).count() == 2
+    assert client.get(f"{address}?copy=nothing").status_code == 404

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from unittest import mock
 
 import pytest
@@ -121,3 +122,19 @@ def test_the_command_line_shows_one_system() -> None:
     ):
         run = ojs(*arguments)
         assert (run.code, problem in run.err) == (2, True), run.err
+
+
+@pytest.mark.parametrize("into", [(), ("--database", "other")])
+def test_an_import_leaves_the_jobs_of_all_databases_as_they_are(
+    tmp_path: Path, into: tuple[str, ...]
+) -> None:
+    for alias in ("default", "other"):
+        with transaction.atomic(using=alias):
+            django_ojs_api.enqueue("charge.card", [alias])
+    lines = "".join(ojs("export", "--database", alias).out for alias in ("default", "other"))
+    file = tmp_path / "jobs.jsonl"
+    file.write_text(lines)
+    assert len(lines.splitlines()) == 2
+    done = ojs("import", file, "--json", *into)
+    assert (done.code, done.json["existing"]) == (0, 2)
+    assert sum(Job.objects.using(alias).count() for alias in ("default", "other")) == 2

@@ -15,7 +15,7 @@ from django.test import TestCase, override_settings
 import django_ojs as ojs
 from django_ojs import checks
 from django_ojs.models import Job, Rollup
-from django_ojs.operations import ack, fetch
+from django_ojs.operations import ack, checkpoint, fetch
 from django_ojs.operations.workflows import advance_due
 from django_ojs.spec.errors import JobNotFound, QueueFull, WrongDatabase
 from django_ojs.spec.states import State
@@ -199,3 +199,18 @@ def test_checks_name_what_is_wrong_with_the_aliases() -> None:
         with override_settings(OJS={"DATABASES": value}):
             problems = checks.check_settings()
         assert [each.id for each in problems] == (["django_ojs.E001"] if value else []), value
+
+
+@pytest.mark.parametrize("alias", ["default", "other"])
+def test_a_result_and_a_job_know_their_database(alias: str) -> None:
+    with ojs.using(alias):
+        results = [ojs.enqueue("job.one"), *ojs.enqueue_batch([ojs.request("job.two")] * 2)]
+    for result in results:
+        assert result.job().state == "available"
+        assert result.model()._state.db == alias
+    with database.using(alias):
+        (claimed, *_) = fetch.fetch(["default"], count=9, worker_id=None)
+        checkpoint.save(claimed.id, {"page": 7}, claim=held(claimed))
+    found = ojs.get_job(claimed.id)
+    assert found.checkpoint is not None
+    assert found.envelope()["checkpoint"]["state"] == {"page": 7}

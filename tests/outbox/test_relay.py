@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from copy import deepcopy
 from datetime import timedelta
 from typing import Any
+from unittest import mock
 
 import pytest
 from django.db import OperationalError, connections, transaction
@@ -225,3 +228,33 @@ def test_a_database_that_is_away_holds_up_no_other(monkeypatch: pytest.MonkeyPat
     with override_settings(OJS={"WRONG_DATABASE": "outbox"}):
         put(envelope())
         assert local.deliver() == 1
+
+
+@pytest.fixture
+def replica() -> Iterator[str]:
+    """Return an alias of the same rows that takes no writes."""
+    values = deepcopy(connections.settings["default"])
+    values["OPTIONS"] = {**values["OPTIONS"], "options": "-c default_transaction_read_only=on"}
+    values["NAME"] = connections["default"].settings_dict["NAME"]
+    connections.settings["replica"] = values
+    link: Any = connections["replica"]
+    # Django's test cases reject the queries of an alias that they do not know.
+    link.ensure_connection = lambda: link.connection or link.connect()
+    yield "replica"
+    connections["replica"].close()
+    del connections["replica"]
+    del connections.settings["replica"]
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize("known", ["by READ_DATABASE", "as a mirror", "by the server alone"])
+def test_a_replica_has_no_outbox_of_its_own(replica: str, known: str) -> None:
+    values = {"WRONG_DATABASE": "outbox"}
+    if known == "by READ_DATABASE":
+        values["READ_DATABASE"] = replica
+    if known == "as a mirror":
+        connections.settings[replica]["TEST"]["MIRROR"] = "default"
+        # It is not even asked.
+        connections[replica].ensure_connection = mock.Mock(side_effect=AssertionError)  # type: ignore[method-assign]
+    with override_settings(OJS=values):
+        assert operations.aliases() == ["default", "other"]

@@ -4,14 +4,14 @@ import os
 import sys
 import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Final
 
 from django.db import connections
 
 from django_ojs.conf import settings
-from django_ojs.operations.enqueue.result import EnqueuedJob, in_database
+from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, in_current_database
 from django_ojs.spec.errors import WrongDatabase
 from django_ojs.storage import database
 
@@ -23,10 +23,12 @@ _BRIDGES: Final = ("asgiref", "concurrent.futures", "threading")
 def database_of_caller(*, has_transaction: bool = True) -> AbstractContextManager[None]:
     """Return a context in which jobs are stored in the database of the caller's transaction.
 
-    Only for jobs in several databases. Outside of a transaction it is the database of this process,
-    and so it is in those of two databases if none of them is the caller's (not `has_transaction`);
-    otherwise those raise WrongDatabase.
+    Only for jobs in several databases. Within `using` it is the one that is selected. Outside of a
+    transaction it is the database of this process, and so it is in those of two databases if none
+    of them is the caller's (not `has_transaction`); otherwise those raise WrongDatabase.
     """
+    if not database.is_to_be_chosen():
+        return nullcontext()
     several = settings().databases
     opened = [
         connection.alias
@@ -49,7 +51,14 @@ def stored_with_caller(
 ) -> list[EnqueuedJob]:
     """Store jobs in the database of the caller's transaction; their results know it."""
     with database_of_caller(has_transaction=has_transaction):
-        return in_database(store(), database.alias())
+        return in_current_database(store())
+
+
+def alias_of(job: EnqueuedJob) -> str | None:
+    """Return the alias in whose transaction a job was just enqueued; None for the jobs' own."""
+    if job.outcome is Outcome.OUTBOX and not settings().databases:
+        return foreign_transaction()
+    return job._alias
 
 
 def alias_for_caller(*, may_use_outbox: bool) -> str | None:

@@ -12,6 +12,7 @@ from asgiref.sync import sync_to_async
 from django.db.models.base import ModelState
 from django.db.models.signals import ModelSignal, post_init, pre_init
 
+from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.spec import ids, json_text, retry_policy, times
 from django_ojs.spec.envelope import Envelope, options_of, render
@@ -61,7 +62,7 @@ class EnqueuedJob:
     envelope: Envelope | None = field(default=None, compare=False, repr=False)
     stored: Stored | None = field(default=None, compare=False, repr=False)
     row: Job | None = field(default=None, compare=False, repr=False)
-    #: The database that has it, where jobs are in several; see `in_database`.
+    #: The database that has it, where jobs are in several; see `in_current_database`.
     _alias: str | None = field(default=None, compare=False, repr=False)
     #: Where the values of a plain job are, until one of them is read.
     _source: "PlainJob | UniformBatch | None" = field(default=None, compare=False, repr=False)
@@ -124,8 +125,11 @@ _LATER: Final = frozenset(
 )
 
 
-def in_database(jobs: list[EnqueuedJob], alias: str) -> list[EnqueuedJob]:
+def in_current_database(jobs: list[EnqueuedJob]) -> list[EnqueuedJob]:
     """Let results know the database in which their jobs were stored, and return them."""
+    if not settings().databases:
+        return jobs
+    alias = database.alias()
     for job in jobs:
         _ = job.outcome  # The first value that is read sets all the others.
         object.__setattr__(job, "_alias", alias)
