@@ -13,7 +13,18 @@ from django_ojs.admin import databases, limit_key_text
 from django_ojs.admin.base import Button, OperatorModelAdmin
 from django_ojs.admin.bulk_actions import bulk_buttons
 from django_ojs.admin.job_list import filter_query
-from django_ojs.models import ApiKey, DeadLetterJob, Job, LimitKey, Queue, Webhook, Worker
+from django_ojs.admin.outbox import DatabaseFilter
+from django_ojs.models import (
+    ApiKey,
+    DeadLetterJob,
+    Job,
+    LimitKey,
+    OutboxEntry,
+    Queue,
+    Webhook,
+    Worker,
+)
+from django_ojs.models.outbox import Delivery
 from django_ojs.operations.figures.health import Finding
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import OJSError
@@ -144,6 +155,20 @@ def _webhooks(page: OperatorModelAdmin, request: HttpRequest, _finding: Finding)
     return [Button(label=_("Webhooks"), url=url, destructive=False, is_link=True)]
 
 
+def _outbox(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
+    try:
+        entries: Any = page.admin_site.get_model_admin(OutboxEntry)
+    except NotRegistered:
+        return []
+    if not entries.has_view_permission(request):
+        return []
+    query = {"state": Delivery.REJECTED.value}
+    if alias := finding.text or finding.database:
+        query[str(DatabaseFilter.parameter_name)] = str(alias)
+    url = f"{page.url('changelist', model='outboxentry')}?{urlencode(query)}"
+    return [Button(label=_("Rejected jobs"), url=url, destructive=False, is_link=True)]
+
+
 def _key_expires(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
     if finding.key is None or finding.key.replaced_by:
         return _key(page, request, finding)
@@ -198,6 +223,7 @@ _REMEDIES: Final[dict[str, _Remedy]] = {
     "limit_key_paused": _limit_key_paused,
     "limit_keys_paused": _limit_keys,
     "webhooks": _webhooks,
+    "outbox": _outbox,
     "key_expires": _key_expires,
     "key_rejected": _key,
     "paused": lambda page, request, finding: resume(page, request, finding.queue or ""),

@@ -17,6 +17,7 @@ from django_ojs.operations.access import api_keys
 from django_ojs.spec import ids
 from django_ojs.spec.scopes import Scope
 from tests.admin.users import root
+from tests.command_line.run import ojs as run
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -194,6 +195,37 @@ def test_the_outbox_of_each_database_is_shown_and_requeued(values: dict[str, Any
         form = {"action": "delete_selected", "_selected_action": [entry.pk], "post": "yes"}
         client.post(there, form, follow=True)
         assert not OutboxEntry.objects.using("other").exists()
+
+
+@pytest.mark.both
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+@pytest.mark.parametrize(
+    ("values", "of_site", "where"),
+    [
+        ({}, "default", ""),
+        ({"WRONG_DATABASE": "outbox"}, "other", "The outbox is that of the database other."),
+        ({"DATABASES": ["default", "other"]}, "other", "other:"),
+    ],
+)
+def test_the_overview_and_doctor_say_that_jobs_were_rejected(
+    values: dict[str, Any], of_site: str, where: str
+) -> None:
+    away = {"far": {"url": "http://127.0.0.1:9", "types": ["*"]}}
+    with override_settings(OJS={**values, "OUTBOX": away}):
+        with transaction.atomic(using=of_site):
+            ojs.enqueue("test.job")
+        client = root()
+        overview = "/admin/django_ojs/overview/"
+        assert "of the outbox was rejected" not in client.get(overview).content.decode()
+        OutboxEntry.objects.using(of_site).update(state="rejected")
+        page = client.get(overview).content.decode()
+        assert "1 job of the outbox was rejected</b>" in page
+        assert where in page
+        (address,) = re.findall(rf'href="({LIST}[^"]*)"[^>]*>\s*Rejected jobs', page)
+        assert "test.job" in client.get(unescape(address)).content.decode()
+        said = run("doctor", "--only", "queues")
+        assert "Rejected jobs of the outbox: 1" in said.out
+        assert ("the database other" in said.out) is ("WRONG_DATABASE" in values)
 
 
 def test_one_outbox_needs_no_choice_of_a_database(rejected: OutboxEntry) -> None:

@@ -225,6 +225,21 @@ def _texts(each: health.Finding) -> tuple[str, str, str]:
                     "when the receiver works again, `webhooks enable ID`."
                 ),
             )
+        case "outbox":
+            found = (
+                _("Rejected jobs of the outbox: at least %(number)s; the first is %(age)s old.")
+                if each.capped
+                else _("Rejected jobs of the outbox: %(number)s; the first is %(age)s old.")
+            )
+            where = _("It is the outbox of the database %(alias)s.") % {"alias": each.text}
+            return (
+                f"{found % values} {where}" if each.text else found % values,
+                _("They are not sent again by themselves, and deleted after KEEP_DEAD_LETTERS."),
+                _(
+                    "The outbox in the admin has their errors; once the cause is removed, requeue "
+                    "them there, or delete them."
+                ),
+            )
         case "paused":
             found = (
                 _("Queue %(queue)s is paused for %(age)s; waiting jobs: %(number)s.")

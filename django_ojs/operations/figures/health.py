@@ -11,6 +11,7 @@ from datetime import datetime, timedelta
 from typing import Final, Literal
 from uuid import UUID
 
+from django.db import Error, connections
 from django.db.models import Count, F, Min, Q, Sum
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -19,14 +20,17 @@ from django_ojs.conf import settings
 from django_ojs.formatting import StrOrPromise
 from django_ojs.models import Job, LimitKey, Webhook
 from django_ojs.models.attempt import AttemptOutcome
+from django_ojs.models.outbox import Delivery
 from django_ojs.operations.access import key_expiry
 from django_ojs.operations.access.key_expiry import KeyProblem
+from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.figures.queue_overview import Level, OverviewRow
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.operations.workers import ended
 from django_ojs.spec.failure import UNKNOWN_JOB_TYPE
 from django_ojs.spec.states import State
 from django_ojs.storage import database, key_limits, key_use
+from django_ojs.storage import outbox as stored_outbox
 from django_ojs.storage.bounds import Load
 from django_ojs.storage.figures import rollup_queries
 from django_ojs.storage.figures.rollup_queries import TypeFigures
@@ -71,6 +75,7 @@ Kind = Literal[
     "dead_letters",
     "limit_drops",
     "webhooks",
+    "outbox",
     "transaction",
     "replica",
     "paused",
@@ -141,6 +146,16 @@ class DisabledWebhooks:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
+class RejectedInOutbox:
+    """Jobs that the outbox of a database could not deliver, up to `MOST`, and since when."""
+
+    #: Where it is not the database of the jobs.
+    alias: str
+    number: int
+    since: datetime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
 class HeldBack:
     """A type of which jobs were claimed by workers that have no handler for it."""
 
@@ -159,6 +174,7 @@ class Observations:
     failing: Sequence[TypeFigures] = ()
     limit_keys: RestrictedKeys = RestrictedKeys()
     disabled_webhooks: DisabledWebhooks = DisabledWebhooks()
+    rejected_in_outbox: Sequence[RejectedInOutbox] = ()
 
 
 def observe() -> Observations:
@@ -170,6 +186,7 @@ def observe() -> Observations:
         failing=rollup_queries.failing(minutes=FAILURE_MINUTES, limit=MOST_TYPES),
         limit_keys=restricted_keys(),
         disabled_webhooks=disabled_webhooks(),
+        rejected_in_outbox=rejected_in_outbox(),
     )
 
 
@@ -233,6 +250,25 @@ def disabled_webhooks() -> DisabledWebhooks:
     """Return the webhooks that are disabled because of their failures. There are few webhooks."""
     disabled = Webhook.primary.filter(active=False, disabled_at__isnull=False)
     return DisabledWebhooks(**disabled.aggregate(number=Count("pk"), since=Min("disabled_at")))
+
+
+def rejected_in_outbox() -> list[RejectedInOutbox]:
+    """Return what the outbox of each database has that was rejected."""
+    found = []
+    for alias in outbox.aliases():
+        is_here = alias == database.primary_alias()
+        rows = stored_outbox.entries(database.alias() if is_here else alias)
+        rejected = rows.filter(state=Delivery.REJECTED).order_by("created_at").values("created_at")
+        try:
+            figures = rejected[: MOST + 1].aggregate(number=Count("*"), since=Min("created_at"))
+        except Error:
+            if is_here:
+                raise
+            connections[alias].close()  # A database without jobs does not respond.
+            continue
+        if figures["number"]:
+            found.append(RejectedInOutbox(alias="" if is_here else alias, **figures))
+    return found
 
 
 def oldest_transaction() -> timedelta | None:
@@ -333,6 +369,17 @@ def findings(
                 since=observed.disabled_webhooks.since,
             )
         )
+    found += [
+        Finding(
+            kind="outbox",
+            level=Level.FAIR,
+            number=min(each.number, MOST),
+            capped=each.number > MOST,
+            since=each.since,
+            text=each.alias,
+        )
+        for each in observed.rejected_in_outbox
+    ]
     if transaction is not None and transaction >= OLD:
         level = Level.BAD if transaction >= VERY_OLD else Level.FAIR
         found.append(Finding(kind="transaction", level=level, lasts=transaction))
