@@ -32,7 +32,10 @@ class KeywordHandler(Handler[..., Any]):
             # Every other parameter stands before it, `*args` as well: only `bind` knows its place.
             positional = [p for p in positional if p.kind is not inspect.Parameter.VAR_POSITIONAL]
             positional = [p.replace(kind=kind, default=inspect.Parameter.empty) for p in positional]
-            positional.append(inspect.Parameter("kwargs", kind, annotation=dict))
+            name = "kwargs"
+            while any(p.name == name for p in positional):
+                name += "_"
+            positional.append(inspect.Parameter(name, kind, annotation=dict))
         return signature.replace(parameters=positional)
 
     def bind(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[JSON]:

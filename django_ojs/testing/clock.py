@@ -3,6 +3,7 @@
 import atexit
 import sqlite3
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import cache
 from typing import Any, Final, Protocol
@@ -14,6 +15,9 @@ from django.utils import timezone
 
 from django_ojs.storage import database
 from django_ojs.testing.store import Store
+
+#: The clocks that are stopped: that of a context, and those of contexts within it.
+_frozen: Final[list["Clock"]] = []
 
 
 class DatabaseClock(Protocol):
@@ -43,6 +47,7 @@ class Clock:
             raise ValueError("freeze() needs a datetime with a time zone.")
         self._moment = moment.astimezone(UTC)
         if self._patch is None:
+            _frozen.append(self)
             # Not `timezone.now` itself: modules and the defaults of fields have imported it.
             self._patch = mock.patch.object(timezone, "datetime", self._datetime())
             self._patch.start()
@@ -63,13 +68,21 @@ class Clock:
         self.freeze(timezone.now() + by)
 
     def unfreeze(self) -> None:
-        """Return to the present; the jobs stay as they are."""
+        """Return to the present, or to the clock of the context around; the jobs stay."""
         if self._patch is not None:
             self._patch.stop()
             self._patch = None
+            _frozen.remove(self)
         if self._database is not None:
             self._database.reset()
             self._database = None
+        if _frozen:
+            _frozen[-1]._set_again()
+
+    def _set_again(self) -> None:
+        if self._database is not None and self._moment is not None:
+            with suppress(DatabaseError):  # The test has broken its transaction.
+                self._database.set(self._moment)
 
     def _datetime(self) -> type[datetime]:
         clock = self
@@ -92,7 +105,8 @@ class _AnyDatetime(type):
 class _PostgreSQL:
     """Hides `statement_timestamp()` behind a function of the same name, for one session.
 
-    Inside a TestCase all of it is rolled back with the test.
+    All of it is part of the transaction. It is rolled back with the test in a TestCase, and set
+    again when a block in the test is rolled back.
     """
 
     def __init__(self, link: BaseDatabaseWrapper) -> None:
@@ -100,6 +114,19 @@ class _PostgreSQL:
         with link.cursor() as cursor:
             cursor.execute("SELECT current_setting('search_path')")
             self._path = cursor.fetchone()[0]
+        self._moment: datetime | None = None
+        self._roll_back: Any = link._savepoint_rollback  # type: ignore[attr-defined]
+        self._patch = mock.patch.object(link, "_savepoint_rollback", self._roll_back_and_set)
+        self._patch.start()
+
+    def _roll_back_and_set(self, sid: str) -> None:
+        self._roll_back(sid)
+        if self._moment is not None:
+            self.set(self._moment)
+
+    def set(self, moment: datetime) -> None:
+        self._moment = moment
+        with self._link.cursor() as cursor:
             cursor.execute("CREATE SCHEMA IF NOT EXISTS ojs_testing")
             cursor.execute(
                 "CREATE OR REPLACE FUNCTION ojs_testing.statement_timestamp() RETURNS timestamptz "
@@ -108,13 +135,14 @@ class _PostgreSQL:
             )
             # A schema that is named before pg_catalog is searched before it.
             path = f"ojs_testing, {self._path}, pg_catalog"
-            cursor.execute("SELECT set_config('search_path', %s, false)", [path])
-
-    def set(self, moment: datetime) -> None:
-        with self._link.cursor() as cursor:
-            cursor.execute("SELECT set_config('ojs_testing.now', %s, false)", [moment.isoformat()])
+            cursor.execute(
+                "SELECT set_config('search_path', %s, false),"
+                " set_config('ojs_testing.now', %s, false)",
+                [path, moment.isoformat()],
+            )
 
     def reset(self) -> None:
+        self._patch.stop()
         try:
             with self._link.cursor() as cursor:
                 cursor.execute("SELECT set_config('search_path', %s, false)", [self._path])
@@ -129,10 +157,11 @@ class _SQLite:
 
     def __init__(self, link: BaseDatabaseWrapper) -> None:
         self._now: str | None = None
-        link.ensure_connection()
-        link.connection.create_function("strftime", -1, self._strftime)
+        self._link = link
 
     def set(self, moment: datetime) -> None:
+        self._link.ensure_connection()
+        self._link.connection.create_function("strftime", -1, self._strftime)
         self._now = moment.replace(tzinfo=None).isoformat(" ", "microseconds")
 
     def reset(self) -> None:

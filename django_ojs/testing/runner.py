@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable
 from contextlib import suppress
+from contextvars import copy_context
 from typing import Any
 from uuid import UUID
 
@@ -36,14 +37,15 @@ def new_run(
 
 def call(run: Run, complete: Callable[..., object]) -> tuple[Any, bool]:
     """Run the handler; see `executor.run_handler`. Exceptions are raised."""
-    outer = contexts.current_context()
     run.begin()
+    # As in a worker, what the handler sets there, such as a language, ends with it.
+    return copy_context().run(_run_in_context, run, complete)
+
+
+def _run_in_context(run: Run, complete: Callable[..., object]) -> tuple[Any, bool]:
     contexts.enter(run.context)
-    try:
-        with savepoint():
-            return executor.run_handler(run, call=_call, complete=complete)
-    finally:
-        contexts.enter(outer)
+    with savepoint():
+        return executor.run_handler(run, call=_call, complete=complete)
 
 
 def _call(run: Run) -> Any:

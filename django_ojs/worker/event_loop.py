@@ -12,7 +12,14 @@ from django.db import connections
 from django_ojs import context as contexts
 from django_ojs.payloads import resolver
 from django_ojs.payloads.resolver import Resolved
-from django_ojs.worker.handler_call import OnEnd, call, checked_result, refresh_connections
+from django_ojs.worker.handler_call import (
+    OnEnd,
+    call,
+    checked_result,
+    open_connections,
+    refresh_connections,
+    transaction_left_open,
+)
 from django_ojs.worker.in_flight import Run
 
 logger = logging.getLogger("django_ojs")
@@ -102,15 +109,25 @@ class EventLoop:
             if run.context.has_unsent:
                 with suppress(asyncio.CancelledError):  # It arrived after the handler had ended.
                     await sync_to_async(run.context.flush)()
-            if run.end():
-                self._on_end(run, result, error, False)
             try:
                 if sync_thread in SyncToAsync.context_to_thread_executor:
-                    await sync_to_async(refresh_connections)(error)
+                    left_open = await sync_to_async(_end_on_sync_thread)(error)
+                    if left_open is not None and error is None:
+                        result, error = None, left_open
             except asyncio.CancelledError:
                 pass  # It arrived after the handler had ended.
             finally:
                 self._sync_threads.append(sync_thread)
+            if run.end():
+                self._on_end(run, result, error, False)
+
+
+def _end_on_sync_thread(error: BaseException | None) -> BaseException | None:
+    """Refresh the connections of the thread; return the error of a transaction left open."""
+    links = open_connections()
+    left_open = transaction_left_open(links)
+    refresh_connections(error, links)
+    return left_open
 
 
 async def _resolved(run: Run) -> Resolved:

@@ -6,6 +6,7 @@ import time
 from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
+from contextvars import copy_context
 from typing import Any
 
 from django.db import connections
@@ -21,7 +22,9 @@ from django_ojs.worker.handler_call import (
     OnEnd,
     call,
     checked_result,
+    open_connections,
     refresh_connections,
+    transaction_left_open,
 )
 from django_ojs.worker.in_flight import Run
 from django_ojs.worker.thread_limit import STALLED_AFTER, ThreadLimit
@@ -158,12 +161,14 @@ class Executor:
             if run.started - self._refreshed.at >= FRESH:
                 refresh_connections()
             self._refreshed.at = NEVER
-            contexts.enter(run.context)
-            result, committed = run_handler(run)
+            # What a handler sets there, such as a language or a time zone, ends with its job.
+            result, committed = copy_context().run(_run_in_context, run)
         except BaseException as raised:
             # Any exception of a handler, SystemExit too, fails its job and not the worker.
             error = raised
-        contexts.enter(None)
+        links = open_connections()
+        if (left_open := transaction_left_open(links)) is not None:
+            result, error, committed = None, error or left_open, False
         if not run.end():
             return not run.interrupted
         # After the end, when this thread cannot be interrupted: it holds the lock.
@@ -172,9 +177,14 @@ class Executor:
                 if self._limit.ended(time.monotonic() - run.started):
                     self._fill()
         self._on_end(run, result, error, committed)
-        refresh_connections(error)
+        refresh_connections(error, links)
         self._refreshed.at = time.monotonic()
         return True
+
+
+def _run_in_context(run: Run) -> tuple[Any, bool]:
+    contexts.enter(run.context)
+    return run_handler(run)
 
 
 def run_handler(

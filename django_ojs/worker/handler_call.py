@@ -1,10 +1,12 @@
 """Call the handler of a run, and interrupt it."""
 
 import ctypes
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.transaction import TransactionManagementError
 
 from django_ojs.conf import settings
 from django_ojs.context import JobContext
@@ -40,15 +42,40 @@ def has_timed_out(context: JobContext, seconds: float) -> bool:
     return seconds >= (limit / 1000 if limit else settings().default_timeout.total_seconds())
 
 
-def refresh_connections(error: BaseException | None = None) -> None:
+def open_connections() -> Sequence[BaseDatabaseWrapper]:
+    """Return the connections of this thread. It takes as long as what is done with them."""
+    return connections.all(initialized_only=True)
+
+
+def transaction_left_open(
+    found: Sequence[BaseDatabaseWrapper],
+) -> TransactionManagementError | None:
+    """Roll back what a handler has not ended; return the error that says so, or None."""
+    error = None
+    for link in found:
+        if link.in_atomic_block:
+            link.close()
+            # Of a closed connection Django keeps that it is in a transaction: for the next jobs.
+            del connections[link.alias]
+            error = TransactionManagementError(
+                f"The handler left a transaction of the database {link.alias!r} open: it was "
+                "rolled back. Does something still hold a generator, or a context manager, that "
+                "has entered atomic()?"
+            )
+    return error
+
+
+def refresh_connections(
+    error: BaseException | None = None, found: Sequence[BaseDatabaseWrapper] | None = None
+) -> None:
     """Close the thread's connections that are broken or too old.
 
     `error` is that of the handler: one that says that the server takes no writes closes the
-    connection to it as well.
+    connection to it as well. `found` are the connections, where the caller has listed them.
     """
     # As Django does around a request: close connections that are broken or too old, and clear the
-    # queries that DEBUG records. They are listed once for both: that takes as long as the rest.
-    found = connections.all(initialized_only=True)
+    # queries that DEBUG records.
+    found = open_connections() if found is None else found
     if not found:
         return
     for link in found:

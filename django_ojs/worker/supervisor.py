@@ -33,7 +33,7 @@ from django_ojs.worker.health import HealthFile
 from django_ojs.worker.job_log import number_of_jobs
 from django_ojs.worker.process import Exit, WorkerProcess
 from django_ojs.worker.process_status import MAX_ISOLATED, ProcessStatus
-from django_ojs.worker.signal_handlers import signal_handlers
+from django_ojs.worker.signal_handlers import default_in_forks, signal_handlers
 from django_ojs.worker.wake_pipe import WakePipe
 
 logger = logging.getLogger("django_ojs.worker")
@@ -425,8 +425,9 @@ def _on_signal(
 
 def run_process(process: WorkerProcess) -> int:
     """Run a worker in this process, with its own signal handlers. Return its exit code."""
-    with signal_handlers(
-        {number: partial(_on_signal, process, directive) for number, directive in SIGNALS.items()}
-    ):
+    handlers = {
+        number: partial(_on_signal, process, directive) for number, directive in SIGNALS.items()
+    }
+    with signal_handlers(handlers), default_in_forks(SIGNALS.keys()):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         return int(process.run())

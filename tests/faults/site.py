@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from django.db import OperationalError, connection
 from django.db.models import QuerySet
 
 from django_ojs.models import Attempt, Job
@@ -34,6 +35,24 @@ BEAT = 5
 _DYING = 0.25
 #: What a kill storm needs at the longest to run what is left.
 DRAIN = BOUND
+#: The name of an enqueuer in the sessions of PostgreSQL.
+_ENQUEUER = "ojs-enqueuer"
+
+
+def _is_committing() -> bool:
+    """Whether the server executes a statement of an enqueuer."""
+    if connection.vendor != "postgresql":
+        return False
+    try:
+        with connection.cursor() as cursor:
+            cursor.execute(
+                "SELECT 1 FROM pg_stat_activity WHERE application_name = %s AND state <> 'idle'",
+                [_ENQUEUER],
+            )
+            return cursor.fetchone() is not None
+    except OperationalError:
+        connection.close()  # A fault has hit it.
+        return True
 
 
 class Site:
@@ -89,6 +108,7 @@ class Site:
                 env={
                     **self.environment,
                     "DJANGO_SETTINGS_MODULE": "tests.faults.settings",
+                    "PGAPPNAME": _ENQUEUER,
                     **self.variables,
                 },
                 stdin=subprocess.DEVNULL,
@@ -140,6 +160,8 @@ class Site:
             code = process.wait(within)
             errors = (self.folder / f"enqueuer-{number}.err").read_text()
             assert code in (0, -signal.SIGKILL), errors
+        # The server may still commit what it had received from a process that was killed.
+        eventually(lambda: not _is_committing(), "the server has ended their transactions")
 
     def drained(self, within: float = DRAIN) -> None:
         """Wait until every job is in a final state."""

@@ -3,18 +3,25 @@
 from __future__ import annotations
 
 import builtins
+import os
+import signal
 from typing import Any
 
 import pytest
 from django.core.management import call_command
 from django.core.management.base import CommandError
+from django.db import ProgrammingError
+from django.db.migrations.recorder import MigrationRecorder
 from django.test import override_settings
 
 from django_ojs.models import OutboxEntry
+from django_ojs.outbox import local
 from tests.docs.runner import command
 from tests.factories import envelope, put
 
 pytestmark = pytest.mark.django_db(transaction=True)
+
+Migration = MigrationRecorder.Migration
 
 OJS = {"OUTBOX": {"far": {"url": "http://127.0.0.1:9", "queues": ["far"]}}}
 
@@ -54,6 +61,35 @@ def test_what_is_missing_is_named_where_httpx_is_not_installed(
     with override_settings(OJS=OJS), pytest.raises(CommandError) as caught:
         call_command("ojs_relay", once=True)
     assert "django-ojs[outbox]" in str(caught.value)
+
+
+def test_tables_that_are_missing_are_no_database_that_does_not_respond(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = list(Migration.objects.filter(app="django_ojs").values())
+    calls: list[int] = []
+
+    def deliver_all() -> int:
+        calls.append(1)
+        if len(calls) == 3:
+            os.kill(os.getpid(), signal.SIGTERM)
+            return 0
+        if len(calls) == 2:
+            Migration.objects.bulk_create(Migration(**row) for row in before)
+        raise ProgrammingError("there is no such table")
+
+    monkeypatch.setattr(local, "deliver_all", deliver_all)
+    monkeypatch.setattr("django_ojs.management.commands.ojs_relay.POLL_INTERVAL", 0.0)
+    Migration.objects.filter(app="django_ojs").delete()
+    try:
+        call_command("ojs_relay")
+    finally:
+        if len(calls) < 2:
+            Migration.objects.bulk_create(Migration(**row) for row in before)
+    said = capsys.readouterr().err
+    assert "missing or old in 'default': run `manage.py migrate`" in said
+    # It goes on when the tables are there.
+    assert len(calls) == 3
 
 
 def test_the_help_teaches() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -168,4 +169,29 @@ def test_a_broken_transaction_does_not_hide_the_failure_of_the_test(db: None) ->
 
     with pytest.raises(DatabaseError, match="no_such_column"):
         break_it()
+    assert database_time() < MOMENT
+
+
+def test_the_clock_of_a_context_goes_on_after_one_within_it(db: None) -> None:
+    later = MOMENT + timedelta(days=366)
+    with testing.real() as outer:
+        outer.freeze(MOMENT)
+        with testing.real() as inner:
+            inner.freeze(later)
+            assert database_time() == timezone.now() == later
+        assert database_time() == timezone.now() == MOMENT
+        assert send.enqueue("ada").job().created_at == MOMENT
+    assert database_time() < MOMENT
+
+
+def test_a_block_that_is_rolled_back_does_not_move_the_clock(ojs: TestContext) -> None:
+    with suppress(ZeroDivisionError), transaction.atomic():
+        ojs.freeze(MOMENT)
+        1 / 0  # noqa: B018 - it raises
+    assert database_time() == timezone.now() == MOMENT
+    with suppress(ZeroDivisionError), transaction.atomic():
+        ojs.advance(HOUR)
+        1 / 0  # noqa: B018 - it raises
+    assert database_time() == timezone.now() == MOMENT + HOUR
+    ojs.unfreeze()
     assert database_time() < MOMENT

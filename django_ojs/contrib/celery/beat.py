@@ -70,7 +70,8 @@ def expression_of(schedule: object, name: str) -> str:
     if isinstance(schedule, int | float):
         schedule = timedelta(seconds=schedule)
     if isinstance(schedule, timedelta):
-        return f"@every {schedule.total_seconds():g}s"
+        seconds = f"{schedule.total_seconds():.6f}".rstrip("0").rstrip(".")
+        return f"@every {seconds}s"
     raise NoEquivalent(
         f"beat_schedule[{name!r}] is a {type(schedule).__name__}: a schedule is a crontab, a "
         "timedelta or a number of seconds."

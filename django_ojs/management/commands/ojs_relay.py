@@ -2,6 +2,7 @@
 
 import signal
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from contextlib import suppress
 from functools import partial
 from types import FrameType
 from typing import Any
@@ -12,7 +13,7 @@ from django.db import Error, connections
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_ojs.command_line.database_check import errors_in_words
+from django_ojs.command_line.database_check import errors_in_words, schema_problem
 from django_ojs.conf import settings
 from django_ojs.management.commands.ojs_worker import log_to_console
 from django_ojs.operations.enqueue import outbox
@@ -128,15 +129,21 @@ class Command(BaseCommand):
                     backoff.reset()
                 except Error as error:
                     if not is_away:
-                        reason = database.unavailable_reason(error)
-                        self.stderr.write(
-                            _("The database does not respond (%(reason)s); trying again.")
-                            % {"reason": reason}
-                        )
+                        self.stderr.write(_problem(error))
                     is_away, pause = True, backoff.pause()
                     connections.close_all()
         finally:
             running.close()
+
+
+def _problem(error: Error) -> str:
+    """Return why the relay cannot work: the tables are missing, or the database is away."""
+    with suppress(Error):
+        connections.close_all()  # The transaction may be broken.
+        if (problem := schema_problem()) is not None:
+            return problem
+    reason = database.unavailable_reason(error)
+    return _("The database does not respond (%(reason)s); trying again.") % {"reason": reason}
 
 
 def _stop(stop: WakeEvent, number: int, frame: FrameType | None) -> None:

@@ -4,11 +4,11 @@ import logging
 import os
 import subprocess
 import sys
-from argparse import ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
+from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from datetime import timedelta
-from typing import Any
+from typing import Any, Final
 
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
@@ -45,6 +45,8 @@ from django_ojs.worker.supervisor import Supervisor, run_process
 
 logger = logging.getLogger("django_ojs")
 
+#: Do what a start does, and end: an argument that the command gives itself.
+_CHECK_START: Final = "--check-start"
 DEFAULT_QUEUES: dict[str, int | None] = {"default": None}
 
 DESCRIPTION = gettext_lazy("""\
@@ -230,6 +232,8 @@ class Command(BaseCommand):
             action="store_true",
             help=_("with DEBUG, do not restart when the code changes"),
         )
+        # Of the worker that asks whether it may restart.
+        add(_CHECK_START, action="store_true", help=SUPPRESS)
 
     def handle(self, **options: Any) -> None:
         """Check the database and the handlers, then run the worker."""
@@ -266,6 +270,8 @@ class Command(BaseCommand):
         # Cron jobs of the code belong to the first of several databases.
         if available and available[0] in (None, database.aliases()[0]):
             _sync_schedules()
+        if options["check_start"]:
+            return
         if config.once:
             _run_once(config, available)
             return
@@ -465,13 +471,14 @@ def _check_health_file(config: WorkerConfig) -> None:
 
 
 def _can_start() -> bool:
-    # A worker that stopped for code which cannot be loaded would not come back.
+    # A worker that stopped for code with which none can start would not come back.
     attempt = subprocess.run(
-        [*get_child_arguments(), "--help"], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
+        [*get_child_arguments(), _CHECK_START], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE
     )
     if attempt.returncode:
         logger.error(
-            "The code changed and cannot be loaded. The worker goes on with the old code.\n%s",
+            "The code changed, and no worker can start with it. This one goes on with the old code."
+            "\n%s",
             attempt.stderr.decode(errors="replace").rstrip(),
         )
     return not attempt.returncode

@@ -34,6 +34,8 @@ ROOT = Path(__file__).resolve().parents[3]
         (crontab.from_string("0 2 1 * *"), "0 2 1 * *"),
         (timedelta(minutes=5), "@every 300s"),
         (30.0, "@every 30s"),
+        (timedelta(days=14), "@every 1209600s"),
+        (950_401.5, "@every 950401.5s"),
     ],
 )
 def test_a_schedule_is_a_cron_expression(schedule: object, expression: str) -> None:

@@ -149,11 +149,30 @@ def start_under_debug(start: Start, folder: Path) -> tuple[Tree, Path]:
     return tree, jobs
 
 
-def test_under_debug_a_syntax_error_does_not_end_the_worker(start: Start, tmp_path: Path) -> None:
+#: A system check finds it.
+UNFIT = (
+    APP
+    + """
+from django.core import checks
+
+@checks.register()
+def unfit(**kwargs):
+    return [checks.Error("It does not fit.")]
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("broken", "said"),
+    [("def answer(:\n", "SyntaxError: "), (UNFIT.format(version=3), "It does not fit.")],
+)
+def test_under_debug_an_error_in_the_code_does_not_end_the_worker(
+    start: Start, tmp_path: Path, broken: str, said: str
+) -> None:
     tree, jobs = start_under_debug(start, tmp_path)
-    jobs.write_text("def answer(:\n")
-    tree.says("SyntaxError: ")
-    assert "The worker goes on with the old code." in tree.log
+    jobs.write_text(broken)
+    tree.says(said)
+    assert "This one goes on with the old code." in tree.log
     assert becomes(stored(ojs.enqueue("reloaded.answer")), "completed").result == 1
     jobs.write_text(APP.format(version=22))
     tree.says("Code changed: the worker restarts.")

@@ -1,2 +1,2 @@
--- Whether the session may write: a file has no replica.
-SELECT 1
+-- Whether the connection may write: it may be set to read only.
+SELECT query_only = 0 FROM pragma_query_only
