@@ -20,7 +20,7 @@ from django_ojs.operations import queues as _queues
 from django_ojs.operations import retry as _retry
 from django_ojs.operations.enqueue import plain as _plain
 from django_ojs.operations.enqueue.caller_database import (
-    stored_with_caller as _stored_with_caller,
+    database_of_caller as _database_of_caller,
 )
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.operations.enqueue.result import in_current_database as _in_current_database
@@ -113,9 +113,8 @@ def enqueue_batch(
     if not wanted:
         raise InvalidRequest.of("requests", "must be a list of at least one request.")
     if _database.is_to_be_chosen():
-        return _stored_with_caller(
-            partial(enqueue_batch, wanted, on_full=on_full, block_timeout=block_timeout)
-        )
+        with _database_of_caller():
+            return enqueue_batch(wanted, on_full=on_full, block_timeout=block_timeout)
     if on_full is None and block_timeout is None and _plain.is_open():
         same = uniform_of(wanted)
         if same is not None and (stored := _plain.store_alike(*same)) is not None:

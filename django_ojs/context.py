@@ -268,6 +268,6 @@ def log_fields(context: JobContext) -> dict[str, Any]:
 
 
 def enter(context: JobContext | None) -> None:
-    """Make a context the current one. The worker calls this before and after each run."""
+    """Make a context the current one. The worker calls this at the begin of each run."""
     _current.set(context)
     running.set(None if context is None else context.job)

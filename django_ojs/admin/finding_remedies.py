@@ -4,6 +4,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from django.contrib.admin.exceptions import NotRegistered
+from django.db.models import Model
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.http import urlencode
@@ -145,28 +146,28 @@ def _of_database(alias: str) -> str:
 
 
 def _webhooks(page: OperatorModelAdmin, request: HttpRequest, _finding: Finding) -> list[Button]:
-    try:
-        webhooks: Any = page.admin_site.get_model_admin(Webhook)
-    except NotRegistered:
-        return []
-    if not webhooks.has_view_permission(request):
-        return []
-    url = page.url("changelist", model="webhook")
-    return [Button(label=_("Webhooks"), url=url, destructive=False, is_link=True)]
+    return _list(page, request, _("Webhooks"), Webhook)
 
 
 def _outbox(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
-    try:
-        entries: Any = page.admin_site.get_model_admin(OutboxEntry)
-    except NotRegistered:
-        return []
-    if not entries.has_view_permission(request):
-        return []
     query = {"state": Delivery.REJECTED.value}
     if alias := finding.text or finding.database:
         query[str(DatabaseFilter.parameter_name)] = str(alias)
-    url = f"{page.url('changelist', model='outboxentry')}?{urlencode(query)}"
-    return [Button(label=_("Rejected jobs"), url=url, destructive=False, is_link=True)]
+    return _list(page, request, _("Rejected jobs"), OutboxEntry, f"?{urlencode(query)}")
+
+
+def _list(
+    page: OperatorModelAdmin, request: HttpRequest, label: str, model: type[Model], query: str = ""
+) -> list[Button]:
+    """Return a link to a list that is an ordinary ModelAdmin's, which `page.link` leaves out."""
+    try:
+        found: Any = page.admin_site.get_model_admin(model)
+    except NotRegistered:
+        return []
+    if not found.has_view_permission(request):
+        return []
+    url = page.url("changelist", model=model._meta.model_name)
+    return [Button(label=label, url=url + query, destructive=False, is_link=True)]
 
 
 def _key_expires(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:

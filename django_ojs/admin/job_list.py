@@ -231,8 +231,7 @@ def tabs(query: TimedQueries, which: JobFilter) -> list[Tab]:
         if which.queue:
             # With the dead letters that were moved to another queue, as its list has them.
             discarded = replace(any_state, states=(State.DISCARDED,))
-            number = query(gettext_noop("counts"), discarded.number)
-            numbers[State.DISCARDED] = numbers[State.DISCARDED] if number is None else number
+            numbers[State.DISCARDED] += query(gettext_noop("counts"), discarded.moved_out) or 0
     all_tab = Tab(
         badge=None,
         query=filter_query(any_state),

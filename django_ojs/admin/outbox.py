@@ -113,7 +113,7 @@ def _database_of(request: HttpRequest) -> str:
     of_list = QueryDict(request.GET.get("_changelist_filters", ""))
     name = str(DatabaseFilter.parameter_name)
     given = request.GET.get(name) or of_list.get(name)
-    return given if given and given in outbox.all_aliases() else outbox.aliases()[0]
+    return given if given and given in outbox.all_aliases() else database.alias()
 
 
 class OutboxEntryAdmin(OperatorViews, _Admin):

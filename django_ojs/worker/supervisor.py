@@ -428,6 +428,6 @@ def run_process(process: WorkerProcess) -> int:
     handlers = {
         number: partial(_on_signal, process, directive) for number, directive in SIGNALS.items()
     }
-    with signal_handlers(handlers), default_in_forks(SIGNALS.keys()):
+    with signal_handlers(handlers), default_in_forks(SIGNALS):
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         return int(process.run())

@@ -142,24 +142,29 @@ class JobFilter:
 
         The counts are by the queue where a job is.
         """
-        queues = None if self.within is None else set(self.within)
-        if self.queue is not None:
-            queues = {self.queue} if queues is None else {self.queue} & queues
         with sums.apart():
-            by_state = counts.totals(queues)
+            by_state = counts.totals(self._counted_queues)
         number = sum(
             number for state, number in by_state.items() if not self.states or state in self.states
         )
-        if queues is not None and (self._by_original_queue or self.within is not None):
-            number += self._moved_out(queues)
-        return number
+        return number + self.moved_out()
 
-    def _moved_out(self, queues: set[str]) -> int:
-        # The counts have a dead letter in the queue to which it was moved only.
-        if not self._may_be_dead:
+    def moved_out(self) -> int:
+        """Return how many are dead letters that the counts have in another queue only."""
+        queues = self._counted_queues
+        if queues is None or not self._may_be_dead:
+            return 0
+        if self.within is None and not self._by_original_queue:
             return 0
         moved = self.jobs().filter(original_queue__isnull=False)
         return moved.exclude(queue__in=queues).count()
+
+    @property
+    def _counted_queues(self) -> set[str] | None:
+        queues = None if self.within is None else set(self.within)
+        if self.queue is None:
+            return queues
+        return {self.queue} if queues is None else {self.queue} & queues
 
     @property
     def _may_be_dead(self) -> bool:
