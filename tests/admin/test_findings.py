@@ -210,6 +210,24 @@ class TestQueues:
         assert re.search(rf"Queue email was full in the last hour; {said}\.", plain(found))
 
 
+    @pytest.mark.django_db(transaction=True)
+    def test_rejections_before_the_turn_of_the_minute_in_which_it_was_found_full_are_counted(
+        self,
+    ) -> None:
+        listener("one", "email")
+        queues.configure("email", {"backpressure": {"max_depth": 5}})
+        push_many(5, queue="email")
+        with pytest.raises(QueueFull):
+            push(queue="email")
+        rejections.recorder.reset()
+        rollups.flush()
+        turn = datetime.now(UTC).replace(second=0, microsecond=0)
+        Queue.objects.update(full_at=turn, near_full_at=turn)
+        Rollup.objects.update(minute=turn - timedelta(minutes=1))
+        (found,) = problems(root())
+        assert "5 of 5; 1 job rejected." in plain(found)
+
+
 class TestEpisode:
     def test_a_queue_that_empties_and_fills_again_is_full_all_the_time(self) -> None:
         listener("one", "email")

@@ -53,6 +53,8 @@ MOST_NAMED: Final = 5
 #: How far back workers that died are found, in the latest unsuccessful runs.
 LATELY: Final = timedelta(hours=1)
 MOST_LOST: Final = 1_000
+#: A queue is found full at most so long after the first job that it rejected or dropped.
+_FOUND_FULL_WITHIN: Final = timedelta(seconds=10)
 #: Jobs that are due next and are read to find those of unknown types.
 MOST_DUE: Final = 2_000
 #: Failure rates are of these minutes, and of types with at least so many runs.
@@ -547,8 +549,10 @@ def _worker_arguments(queue: str) -> str:
 
 
 def _lately(minutes: Sequence[int], since: datetime | None) -> int:
-    """Return the sum of the minutes since a time; of all of them if it is None or earlier."""
+    """Return the sum of the minutes since the begin of an episode, or of all of them if it is
+    None or earlier."""
     if since is None:
         return sum(minutes)
-    number = timezone.now().timestamp() // 60 - since.timestamp() // 60 + 1
+    first = since - _FOUND_FULL_WITHIN
+    number = timezone.now().timestamp() // 60 - first.timestamp() // 60 + 1
     return sum(minutes[-int(min(len(minutes), max(1, number))) :])
