@@ -12,8 +12,9 @@ from django_ojs.admin.query_timeout import TimedQueries
 from django_ojs.admin.queue_figures import QueueRows, queue_rows
 from django_ojs.operations import queues
 from django_ojs.operations.access import key_expiry
-from django_ojs.operations.figures import health
-from django_ojs.operations.figures.health import Finding
+from django_ojs.operations.figures import findings, observations
+from django_ojs.operations.figures.findings import Finding
+from django_ojs.operations.figures.observations import Observations
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.operations.queues import Listing
@@ -60,7 +61,7 @@ def read(query: TimedQueries) -> CurrentFindings:
     )
 
 
-def findings(query: TimedQueries) -> Sequence[Finding]:
+def read_alone(query: TimedQueries) -> Sequence[Finding]:
     """Return the findings alone."""
     return _of_each(query) if sums.are_together() else _findings(query, _figures(query))
 
@@ -77,7 +78,7 @@ def _of_each(query: TimedQueries) -> Sequence[Finding]:
             query.timed_out.append(gettext("problems of the database %(alias)s") % {"alias": alias})
             continue
         found += (replace(each, database=alias) for each in own)
-    return health.worst_first(found)
+    return findings.worst_first(found)
 
 
 def _figures(query: TimedQueries) -> _Figures:
@@ -95,13 +96,15 @@ def _findings(query: TimedQueries, figures: _Figures) -> Sequence[Finding]:
     # API keys are in the first of several databases.
     has_keys = database.primary_alias() == database.aliases()[0]
     keys = query(gettext_noop("API keys"), key_expiry.problems) if has_keys else None
-    return health.findings(
+    return findings.of_system(
         figures.queues.rows,
-        query(gettext_noop("failures"), health.observe) or health.Observations(),
+        query(gettext_noop("failures"), observations.observe) or Observations(),
         maintenance=figures.maintenance,
         stale=listening.stale if listening else 0,
         # Of the server that the claims are made on.
-        transaction=query.of_primary(gettext_noop("open transactions"), health.oldest_transaction),
+        transaction=query.of_primary(
+            gettext_noop("open transactions"), observations.oldest_transaction
+        ),
         replica=replica.problem(),
         keys=keys or (),
     )

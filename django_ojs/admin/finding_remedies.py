@@ -26,7 +26,7 @@ from django_ojs.models import (
     Worker,
 )
 from django_ojs.models.outbox import Delivery
-from django_ojs.operations.figures.health import Finding
+from django_ojs.operations.figures.findings import Finding
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State

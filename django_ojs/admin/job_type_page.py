@@ -14,7 +14,7 @@ from django_ojs.admin.query_timeout import TimedQueries
 from django_ojs.admin.queue_figures import history_charts, release_markers
 from django_ojs.handlers import get_handler
 from django_ojs.models.attempt import AttemptOutcome
-from django_ojs.operations.figures import health, job_type
+from django_ojs.operations.figures import findings, job_type
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.operations.workers import registry
@@ -48,8 +48,7 @@ def context(
         "type": type,
         "findings": [
             (found, remedies(page, request, found))
-            for found in query(gettext_noop("findings"), lambda: health.findings_of_type(type))
-            or ()
+            for found in query(gettext_noop("findings"), lambda: findings.of_type(type)) or ()
         ],
         "handled_here": get_handler(type) is not None,
         "workers": None if workers is None else _workers(workers),

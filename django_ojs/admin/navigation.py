@@ -31,7 +31,7 @@ from django_ojs.models import (
     Worker,
     Workflow,
 )
-from django_ojs.operations.figures.health import Finding
+from django_ojs.operations.figures.findings import Finding
 from django_ojs.storage import database, process_state
 
 #: Pages of other models of the app follow these.
@@ -150,7 +150,7 @@ def _numbers(
     if outdated:
         with timed_queries(_QUERY_SECONDS) as query:
             if Overview in outdated:
-                remember_findings(current_findings.findings(query))
+                remember_findings(current_findings.read_alone(query))
             if DeadLetterJob in outdated:
                 _recent[DeadLetterJob] = query(gettext_noop("dead letters"), _dead_letters)
     return {model: _recent[model] for model in wanted}

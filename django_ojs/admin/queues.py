@@ -23,8 +23,8 @@ from django_ojs.admin.workers import labels_of
 from django_ojs.formatting import StrOrPromise
 from django_ojs.models import Job, Queue
 from django_ojs.operations import queues
-from django_ojs.operations.figures import health
-from django_ojs.operations.figures.health import Finding
+from django_ojs.operations.figures import findings
+from django_ojs.operations.figures.findings import Finding
 from django_ojs.operations.figures.history import Period, history
 from django_ojs.operations.figures.queue_overview import OverviewRow
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
@@ -273,7 +273,7 @@ def _context(
 def _findings(row: OverviewRow | None) -> list[Finding]:
     if row is None:
         return []
-    return health.findings_of_queue(row, is_stopped=mode.status().enabled)
+    return findings.of_queue(row, is_stopped=mode.status().enabled)
 
 
 def _may_see_tenants(request: HttpRequest) -> bool:

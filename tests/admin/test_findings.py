@@ -209,7 +209,6 @@ class TestQueues:
         (found,) = problems(root("second"))
         assert re.search(rf"Queue email was full in the last hour; {said}\.", plain(found))
 
-
     @pytest.mark.django_db(transaction=True)
     def test_rejections_before_the_turn_of_the_minute_in_which_it_was_found_full_are_counted(
         self,

@@ -15,7 +15,7 @@ from django_ojs.operations import ack, fail, fetch, limit_keys, queues
 from django_ojs.operations.access import audit_trail
 from django_ojs.operations.access.audit_trail import Actor
 from django_ojs.operations.backpressure import pressure_monitor
-from django_ojs.operations.figures.health import FEWEST_RUNS
+from django_ojs.operations.figures.findings import FEWEST_RUNS
 from django_ojs.operations.jobs import bulk_execution
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import QueueFull

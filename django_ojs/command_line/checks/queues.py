@@ -13,7 +13,8 @@ from django_ojs.command_line.figures import age
 from django_ojs.formatting import absolute_time, grouped, localized
 from django_ojs.operations import queues
 from django_ojs.operations.access import key_expiry
-from django_ojs.operations.figures import health, queue_overview
+from django_ojs.operations.figures import findings, observations, queue_overview
+from django_ojs.operations.figures.findings import Finding
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, SHOWN, unbounded
 from django_ojs.storage.figures import oldest_available, rollup_queries
@@ -66,9 +67,9 @@ def _queues() -> Iterator[DoctorFinding]:
         oldest=oldest_available.oldest(names),
         listens=listeners.by_queue,
     )
-    found = health.findings(
+    found = findings.of_system(
         rows,
-        health.observe(),
+        observations.observe(),
         maintenance=mode.status(),
         stale=listeners.stale,
         transaction=None,
@@ -77,12 +78,12 @@ def _queues() -> Iterator[DoctorFinding]:
     yield from (_finding(each) for each in found if each.kind not in ("lost", "unknown_type"))
 
 
-def _finding(each: health.Finding) -> DoctorFinding:
+def _finding(each: Finding) -> DoctorFinding:
     found, why, cure = _texts(each)
     return DoctorFinding(found=found, why=why, cure=cure)
 
 
-def _texts(each: health.Finding) -> tuple[str, str, str]:
+def _texts(each: Finding) -> tuple[str, str, str]:
     """Return what was found, why it matters, and what to do."""
     values = {
         "queue": each.queue,
@@ -150,7 +151,7 @@ def _texts(each: health.Finding) -> tuple[str, str, str]:
                     "Runs of %(type)s that failed in the last %(minutes)d minutes, in the queue "
                     "%(queue)s: %(number)s of %(of)s."
                 )
-                % {**values, "minutes": health.FAILURE_MINUTES},
+                % {**values, "minutes": observations.FAILURE_MINUTES},
                 _("More fail than OJS['WARN_FAILURE_RATE'] allows."),
                 _("See their errors: `manage.py ojs jobs type:%(type)s state:retryable,discarded`.")
                 % values,
@@ -255,7 +256,7 @@ def _texts(each: health.Finding) -> tuple[str, str, str]:
             raise AssertionError(f"It has a check of its own: {each.kind}.")
 
 
-def _maintenance(each: health.Finding) -> str:
+def _maintenance(each: Finding) -> str:
     if each.since and each.text:
         return _("Maintenance mode is on for %(age)s: %(text)s.")
     if each.since:
@@ -265,7 +266,7 @@ def _maintenance(each: health.Finding) -> str:
     return _("Maintenance mode is on: no reason was given.")
 
 
-def _full(each: health.Finding, values: Mapping[str, Any]) -> str:
+def _full(each: Finding, values: Mapping[str, Any]) -> str:
     if each.kind == "full":
         text = (
             _("Queue %(queue)s is full for %(age)s: %(number)s of %(of)s")
@@ -281,7 +282,7 @@ def _full(each: health.Finding, values: Mapping[str, Any]) -> str:
     return _with_rejected(each, text % values)
 
 
-def _with_rejected(each: health.Finding, found: str) -> str:
+def _with_rejected(each: Finding, found: str) -> str:
     """Return a sentence with the numbers of the jobs that the queue rejected and dropped."""
     text = "%(found)s."
     if each.rejected and each.dropped:
@@ -298,7 +299,7 @@ def _with_rejected(each: health.Finding, found: str) -> str:
 
 
 def _lost() -> Iterator[DoctorFinding]:
-    lost = health.lost_workers()
+    lost = observations.lost_workers()
     if lost is None:
         return
     for worker_id, jobs in lost.jobs_of.most_common():
@@ -318,7 +319,7 @@ def _lost() -> Iterator[DoctorFinding]:
         )
 
 
-def _died(lost: health.LostWorkers) -> str:
+def _died(lost: observations.LostWorkers) -> str:
     if len(lost.jobs_of) > 1 and lost.job:
         return _(
             "The worker %(worker)s died, or stopped reporting, in the last hour; jobs that it "

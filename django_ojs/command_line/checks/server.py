@@ -13,7 +13,7 @@ from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.command_line.figures import short_duration
 from django_ojs.conf import settings
 from django_ojs.formatting import grouped
-from django_ojs.operations.figures.health import OLD
+from django_ojs.operations.figures.findings import OLD
 from django_ojs.storage import database, replica
 from django_ojs.storage.dialects.server import HorizonHolder
 

@@ -10,8 +10,8 @@ import pytest
 
 from django_ojs.operations import beat, queues
 from django_ojs.operations.backpressure.episodes import NONE, Episode
-from django_ojs.operations.figures import health, queue_overview
-from django_ojs.operations.figures.health import Observations
+from django_ojs.operations.figures import findings, observations, queue_overview
+from django_ojs.operations.figures.observations import Observations
 from django_ojs.operations.figures.queue_overview import Level, OverviewRow
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.operations.queues import QueueState, QueueStatus
@@ -117,7 +117,7 @@ def kinds(*rows: OverviewRow, **values: Any) -> list[str]:
         "transaction": None,
     }
     observed = Observations(**{name: values.pop(name) for name in _OBSERVED & values.keys()})
-    return [finding.kind for finding in health.findings(rows, observed, **(usual | values))]
+    return [finding.kind for finding in findings.of_system(rows, observed, **(usual | values))]
 
 
 def test_a_healthy_site_has_no_findings() -> None:
@@ -141,7 +141,7 @@ def test_the_worst_comes_first() -> None:
 
 def test_a_short_transaction_is_no_finding_and_a_long_one_is_bad() -> None:
     assert kinds(transaction=timedelta(minutes=14)) == []
-    (finding,) = health.findings(
+    (finding,) = findings.of_system(
         [], Observations(), maintenance=None, stale=0, transaction=timedelta(hours=2)
     )
     assert finding.level is Level.BAD
@@ -192,4 +192,4 @@ def test_new_dead_letters_are_those_of_the_last_hour() -> None:
     factories.in_state("discarded")
     old = factories.in_state("discarded")
     factories.age(old.pk, timedelta(hours=2))
-    assert health.new_dead_letters() == 1
+    assert observations.new_dead_letters() == 1

@@ -12,7 +12,7 @@ from django.test import override_settings
 
 from django_ojs.models import Worker
 from django_ojs.operations import ack, beat, fetch, queues
-from django_ojs.operations.figures import health, queue_overview
+from django_ojs.operations.figures import findings, queue_overview
 from django_ojs.operations.figures.not_running import why_not_running
 from django_ojs.operations.workers import registry
 from django_ojs.spec.isolation import ISOLATED_AFTER
@@ -76,7 +76,7 @@ def test_a_job_without_a_worker_of_its_pool_says_so() -> None:
     )
     status = queues.get("images")
     (row,) = queue_overview.overview([status], flows={}, oldest={}, listens={})
-    (finding,) = health.findings_of_queue(row, is_stopped=False)
+    (finding,) = findings.of_queue(row, is_stopped=False)
     assert (finding.kind, finding.text) == ("unworked", "--pool gpu")
     member("everywhere", "", "*")
     assert not queue_overview.is_worked("images")

@@ -1,0 +1,240 @@
+"""What is read for the findings about the health of the system, besides the queues.
+
+Each is some bounded range of an index, and of the last moments: no job is counted in the whole
+table.
+"""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Final
+from uuid import UUID
+
+from django.db import Error, connections
+from django.db.models import Count, F, Min, Q, Sum
+from django.db.models.functions import Now
+
+from django_ojs.conf import settings
+from django_ojs.models import Job, LimitKey, Webhook
+from django_ojs.models.attempt import AttemptOutcome
+from django_ojs.models.outbox import Delivery
+from django_ojs.operations.enqueue import outbox
+from django_ojs.operations.workers import ended
+from django_ojs.spec.failure import UNKNOWN_JOB_TYPE
+from django_ojs.spec.states import State
+from django_ojs.storage import database, key_limits, key_use
+from django_ojs.storage import outbox as stored_outbox
+from django_ojs.storage.figures import rollup_queries
+from django_ojs.storage.figures.rollup_queries import TypeFigures
+from django_ojs.storage.key_use import KeyStatus
+
+#: Dead letters and others are counted up to this.
+MOST: Final = 10_000
+
+#: Shorter pauses of limit keys are none; of so many it is read how many jobs wait, up to a number,
+#: and so many are named.
+SHORT_PAUSE: Final = timedelta(minutes=1)
+MOST_PAUSED: Final = 50
+MOST_WAITING: Final = 1_000
+MOST_NAMED: Final = 5
+
+#: How far back workers that died are found, in the latest unsuccessful runs.
+LATELY: Final = timedelta(hours=1)
+MOST_LOST: Final = 1_000
+#: Jobs that are due next and are read to find those of unknown types.
+MOST_DUE: Final = 2_000
+#: Failure rates are of these minutes.
+FAILURE_MINUTES: Final = 15
+MOST_TYPES: Final = 10
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class LostWorkers:
+    """Workers that died, or stopped reporting, with the number of jobs that each had.
+
+    `job` and `type` are those that all of them had in common.
+    """
+
+    jobs_of: Counter[str]
+    job: UUID | None = None
+    type: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RestrictedKeys:
+    """Limit keys, up to `MOST`: how many dropped how many jobs lately, and which are paused.
+
+    `paused` are those with the most waiting jobs, `more_paused` is how many others there are.
+    """
+
+    dropped_jobs: int = 0
+    dropping_keys: int = 0
+    paused: Sequence[KeyStatus] = ()
+    more_paused: int = 0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DisabledWebhooks:
+    """Webhooks that are disabled because their deliveries failed, and since when the first is."""
+
+    number: int = 0
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class RejectedInOutbox:
+    """Jobs that the outbox of a database could not deliver, up to `MOST`, and since when."""
+
+    #: Where it is not the database of the jobs.
+    alias: str
+    number: int
+    since: datetime
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class HeldBack:
+    """A type of which jobs were claimed by workers that have no handler for it."""
+
+    type: str
+    queue: str
+    jobs: int
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Observations:
+    """What is read for the findings, besides the queues."""
+
+    fresh_dead: int = 0
+    lost: LostWorkers | None = None
+    held_back: Sequence[HeldBack] = ()
+    failing: Sequence[TypeFigures] = ()
+    limit_keys: RestrictedKeys = RestrictedKeys()
+    disabled_webhooks: DisabledWebhooks = DisabledWebhooks()
+    rejected_in_outbox: Sequence[RejectedInOutbox] = ()
+
+
+def observe() -> Observations:
+    """Read what happened lately: some bounded ranges of indexes."""
+    return Observations(
+        fresh_dead=new_dead_letters(),
+        lost=lost_workers(),
+        held_back=held_back(),
+        failing=rollup_queries.failing(minutes=FAILURE_MINUTES, limit=MOST_TYPES),
+        limit_keys=restricted_keys(),
+        disabled_webhooks=disabled_webhooks(),
+        rejected_in_outbox=rejected_in_outbox(),
+    )
+
+
+def new_dead_letters(within: timedelta = timedelta(hours=1)) -> int:
+    """Return how many jobs became dead letters in this time, up to one more than `MOST`."""
+    fresh = Job.primary.filter(dead_letter=True, finished_at__gt=Now() - within)
+    return fresh.order_by()[: MOST + 1].count()
+
+
+def restricted_keys() -> RestrictedKeys:
+    """Return the limit keys with drops in the last hour, and those that are paused for long."""
+    drops = Q(dropped_at__gt=Now() - key_limits.DROPPED_WITHIN)
+    # A handler whose service rejects calls for a moment pauses its key as it should.
+    is_paused = Q(paused_until__gt=Now(), paused_until__gte=F("paused_at") + SHORT_PAUSE)
+    found = (
+        LimitKey.primary.filter(drops | is_paused)
+        .order_by()[:MOST]
+        .aggregate(
+            dropped_jobs=Sum("dropped", filter=drops, default=0),
+            dropping_keys=Count("pk", filter=drops),
+            paused_keys=Count("pk", filter=is_paused),
+        )
+    )
+    number, paused = found.pop("paused_keys"), []
+    if number:
+        longest = LimitKey.primary.filter(is_paused).order_by("-paused_until", "pk")
+        keys = list(longest.values_list("pk", flat=True)[:MOST_PAUSED])
+        statuses = key_use.status_of(keys, most=MOST_WAITING + 1)
+        paused = sorted(
+            (status for status in statuses if status.waiting), key=lambda status: -status.waiting
+        )
+        number += len(paused) - len(keys)
+    return RestrictedKeys(
+        **found,
+        paused=paused[:MOST_NAMED],
+        more_paused=number - len(paused[:MOST_NAMED]),
+    )
+
+
+def disabled_webhooks() -> DisabledWebhooks:
+    """Return the webhooks that are disabled because of their failures. There are few webhooks."""
+    disabled = Webhook.primary.filter(active=False, disabled_at__isnull=False)
+    return DisabledWebhooks(**disabled.aggregate(number=Count("pk"), since=Min("disabled_at")))
+
+
+def rejected_in_outbox() -> list[RejectedInOutbox]:
+    """Return what the outbox of each database has that was rejected."""
+    found = []
+    for alias in outbox.aliases():
+        is_here = alias == database.primary_alias()
+        rows = stored_outbox.entries(database.alias() if is_here else alias)
+        rejected = rows.filter(state=Delivery.REJECTED).order_by("created_at").values("created_at")
+        try:
+            figures = rejected[: MOST + 1].aggregate(number=Count("*"), since=Min("created_at"))
+        except Error:
+            if is_here:
+                raise
+            connections[alias].close()  # A database without jobs does not respond.
+            continue
+        if figures["number"]:
+            found.append(RejectedInOutbox(alias="" if is_here else alias, **figures))
+    return found
+
+
+def oldest_transaction() -> timedelta | None:
+    """Return how long the oldest other transaction of this database has been open."""
+    return database.dialect().oldest_transaction(database.connection())
+
+
+def lost_workers() -> LostWorkers | None:
+    """Return the workers whose jobs were taken back in the last hour, of the latest runs."""
+    runs = ended.latest_runs().filter(
+        outcome__in=(AttemptOutcome.LOST, AttemptOutcome.LAPSED),
+        finished_at__gt=Now() - LATELY,
+    )
+    lost = runs.order_by("-pk").values_list("worker_id", "job_id", "job__type")[:MOST_LOST]
+    jobs: dict[str, set[UUID]] = {}
+    types: dict[str, set[str]] = {}
+    number: Counter[str] = Counter()
+    for worker_id, job, type in lost:
+        worker = worker_id or ""
+        number[worker] += 1
+        jobs.setdefault(worker, set()).add(job)
+        types.setdefault(worker, set()).add(type)
+    if not number:
+        return None
+    same_jobs, same_types = set.intersection(*jobs.values()), set.intersection(*types.values())
+    return LostWorkers(
+        jobs_of=number,
+        job=same_jobs.pop() if len(same_jobs) == 1 else None,
+        type=same_types.pop() if len(same_types) == 1 else None,
+    )
+
+
+def held_back() -> list[HeldBack]:
+    """Return the types that no handler knows: a worker postpones such a job for a while.
+
+    Of the jobs that are due next; so a type is found when a worker meets it, and no job is counted
+    in the whole table.
+    """
+    due = Job.primary.filter(
+        state__in=(State.SCHEDULED, State.RETRYABLE),
+        due_at__lte=Now() + settings().unknown_type_delay,
+    )
+    found: Counter[tuple[str, str]] = Counter()
+    for type, queue, error_type in due.order_by("due_at", "pk").values_list(
+        "type", "queue", "error__type"
+    )[:MOST_DUE]:
+        if error_type == UNKNOWN_JOB_TYPE:
+            found[type, queue] += 1
+    return [
+        HeldBack(type=type, queue=queue, jobs=jobs)
+        for (type, queue), jobs in found.most_common(MOST_TYPES)
+    ]
