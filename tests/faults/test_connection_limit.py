@@ -24,8 +24,10 @@ PROCESSES = 30
 CONNECTIONS = 40
 JOBS = 300
 #: Attempts of a process to connect, a second: of five threads, each waits a second and a half or
-#: longer once it has failed some times.
+#: longer once it has failed five times.
 MOST_ATTEMPTS = 5
+#: When this many attempts were rejected, the pauses are long.
+EARLY_ATTEMPTS = PROCESSES * 5 * 5
 
 pytestmark = [
     pytest.mark.django_db(transaction=True, databases=ALIASES),
@@ -71,6 +73,7 @@ def test_without_a_pooler_the_server_is_not_overrun_and_work_goes_on_when_there_
         many = site.start("--processes", str(PROCESSES - 4), "--threads", "1")
         many.says("(OperationalError: sorry, too many clients already); trying again")
         eventually(lambda: len(many.children()) == PROCESSES - 4, "all processes have started")
+        eventually(lambda: rejected(cluster) >= EARLY_ATTEMPTS, "the pauses are long")
         began, before = time.monotonic(), rejected(cluster)
         eventually(lambda: rejected(cluster) >= before + 300, "many attempts are rejected")
         rate = (rejected(cluster) - before) / (time.monotonic() - began) / PROCESSES
