@@ -172,8 +172,9 @@ def changed() -> None:
 def _read(alias: str) -> tuple[dict[str, dict[str, Any]], list[str], list[str], list[str]]:
     if connections[alias].in_atomic_block:
         # A transaction that reads first and writes then may fail on SQLite where one that writes
-        # first waits; the job that is about to be stored needs the lock anyhow.
-        database.dialect().begin_write(connections[alias])
+        # first waits; the job that is about to be stored needs the lock anyhow. The transaction is
+        # the caller's: nothing else of it may change.
+        database.dialect().take_write_lock(connections[alias])
     rows = raw_queries.values(Queue, _SNAPSHOT_COLUMNS, _HAS_SOMETHING, using=alias)
     return (
         {name: config for name, config, *_ in rows if config},

@@ -336,9 +336,6 @@ class MariaDB(GaleraLocks):
         values = {"queue": queue, "states": list(states)}
         return self._rows(connection, "queue_counts", values)
 
-    def begin_write(self, connection: BaseDatabaseWrapper) -> None:
-        """Nothing to do: rows are locked as they change, and the check wants READ COMMITTED."""
-
     @contextmanager
     def lock_timeout(self, connection: BaseDatabaseWrapper, milliseconds: int) -> Iterator[None]:
         former = self._rows(connection, "lock_timeout")[0][0]

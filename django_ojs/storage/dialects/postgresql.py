@@ -452,7 +452,8 @@ class PostgreSQL(Dialect):
 
     def begin_write(self, connection: BaseDatabaseWrapper) -> None:
         # There is no write lock: rows are locked as they are changed. But each statement has to see
-        # what was committed before it, whatever isolation level the project's connections have.
+        # what was committed before it, whatever isolation level the project's connections have. A
+        # caller's transaction, in which this one is a savepoint, keeps its level.
         level = getattr(connection, "isolation_level", None)
         if level not in (None, _READ_COMMITTED) and not connection.savepoint_ids:
             self._run(connection, "set_read_committed")

@@ -128,9 +128,12 @@ class Server(ABC):
             cursor.execute(f"SELECT {', '.join(conditions)}", values)
             return [bool(found) for found in cursor.fetchone()]
 
-    @abstractmethod
     def begin_write(self, connection: BaseDatabaseWrapper) -> None:
-        """Take the write lock at the start of a transaction, where the database has just one."""
+        """Begin a transaction of django_ojs that writes: take the write lock, if there is one."""
+        self.take_write_lock(connection)
+
+    def take_write_lock(self, connection: BaseDatabaseWrapper) -> None:  # noqa: B027  # SQLite has one
+        """Take the write lock in any transaction, where the database has just one."""
 
     @abstractmethod
     def lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> None:

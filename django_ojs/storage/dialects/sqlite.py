@@ -243,7 +243,7 @@ class SQLite(Dialect):
             )
         return problems
 
-    def begin_write(self, connection: BaseDatabaseWrapper) -> None:
+    def take_write_lock(self, connection: BaseDatabaseWrapper) -> None:
         self._run(connection, "begin_write")
 
     def lock_unique_keys(self, connection: BaseDatabaseWrapper, keys: Sequence[str]) -> bool:
