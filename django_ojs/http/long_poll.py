@@ -1,10 +1,11 @@
 """Long polling: requests that wait, limited so that the server keeps threads for others."""
 
+import select
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from threading import RLock
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from django_ojs.conf import settings
 
@@ -44,11 +45,13 @@ class WaitingRequests:
 waiting: Final = WaitingRequests(lambda: settings().http_waiting_requests)
 
 
-def until(check: Callable[[], T], seconds: float) -> T:
+def until(
+    check: Callable[[], T], seconds: float, *, is_over: Callable[[], bool] = lambda: False
+) -> T:
     """Call `check` until its result is true or `seconds` are over; return the last result.
 
-    Between the calls it holds no transaction and no lock. When HTTP_WAITING_REQUESTS requests of
-    this process wait already, it checks once.
+    Between the calls it holds no transaction and no lock, and ends if `is_over`. When
+    HTTP_WAITING_REQUESTS requests of this process wait already, it checks once.
     """
     found = check()
     if found or seconds <= 0:
@@ -59,8 +62,24 @@ def until(check: Callable[[], T], seconds: float) -> T:
         while not found and (left := end - time.monotonic()) > 0:
             time.sleep(min(pause, left))
             pause = min(pause * 1.5, _LONGEST_PAUSE)
+            if is_over():
+                break
             found = check()
         return found
+
+
+def client_is_gone(environ: Mapping[str, Any]) -> bool:
+    """Whether the client of a WSGI request, or the proxy before it, has closed the connection.
+
+    False where the server does not pass its connection on, as Gunicorn does.
+    """
+    connection = environ.get("gunicorn.socket")
+    if connection is None:
+        return False
+    # Not by reading: the connection may be encrypted, or belong to an event loop.
+    poll = select.poll()
+    poll.register(connection, getattr(select, "POLLRDHUP", 0))
+    return bool(poll.poll(0))
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from datetime import datetime
 from typing import Any, Final, NoReturn, TypedDict
 from uuid import UUID
 
-from django.db.models import QuerySet
+from django.db.models import Q, QuerySet
 
 from django_ojs.models import Job
 from django_ojs.spec import json
@@ -31,21 +31,37 @@ from django_ojs.storage.claims import Claimed
 class Claim:
     """A worker's claim on a job (worker-protocol §5.6). A field that is None is not checked.
 
-    `run` is the fencing token; over HTTP, `attempt` stands for it.
+    `run` is the fencing token. Over HTTP a client may know `attempt` only, which starts again after
+    a retry by hand. A claim that was made without the id of a worker has none: there `attempt` or
+    `run` identify it.
     """
 
     worker_id: str | None = None
     attempt: int | None = None
     run: int | None = None
 
-    def filters(self) -> dict[str, Any]:
-        """Return the claim as conditions on a job."""
-        wanted = {"worker_id": self.worker_id, "attempt": self.attempt, "run": self.run}
-        return {name: value for name, value in wanted.items() if value is not None}
+    def condition(self) -> Q:
+        """Return the claim as a condition on a job."""
+        wanted = Q(**self._numbers())
+        if self.worker_id is None:
+            return wanted
+        own = Q(worker_id=self.worker_id)
+        return wanted & (own | Q(worker_id=None)) if wanted else own
 
     def holds(self, job: Job) -> bool:
         """Whether the job is under this claim."""
-        return all(getattr(job, name) == value for name, value in self.filters().items())
+        numbers = self._numbers()
+        if not all(getattr(job, name) == value for name, value in numbers.items()):
+            return False
+        return (
+            self.worker_id is None
+            or job.worker_id == self.worker_id
+            or bool(numbers and job.worker_id is None)
+        )
+
+    def _numbers(self) -> dict[str, int]:
+        wanted = {"attempt": self.attempt, "run": self.run}
+        return {name: value for name, value in wanted.items() if value is not None}
 
 
 ANY_CLAIM = Claim()
@@ -209,7 +225,7 @@ def apply(
 
     Return how many.
     """
-    return jobs.filter(state__in=sources(trigger, target), **claim.filters()).update(
+    return jobs.filter(claim.condition(), state__in=sources(trigger, target)).update(
         state=target.value, **values
     )
 

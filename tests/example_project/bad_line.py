@@ -45,21 +45,24 @@ def bad_line(server: str, **troubles: list[Trouble]) -> Iterator[BadLine]:
             if trouble == "busy":
                 self._say(503, b"<html>A proxy's own page", {"Retry-After": "1"})
                 return
-            status, response = self._ask(body)
+            status, response, encoding = self._ask(body)
             if trouble == "late":
                 line.released.wait(60)
             if trouble == "lost":
                 # The server has done it, and nobody hears of it.
                 self.close_connection = True
                 return
-            self._say(status, response, {"Content-Type": "application/openjobspec+json"})
+            self._say(status, response, encoding)
 
-        def _ask(self, body: bytes) -> tuple[int, bytes]:
+        def _ask(self, body: bytes) -> tuple[int, bytes, dict[str, str]]:
+            """Return the status, the body and the headers that say how to read it."""
             connection = http.client.HTTPConnection(urlsplit(server).netloc, timeout=60)
             try:
                 connection.request("POST", self.path, body, dict(self.headers.items()))
                 response = connection.getresponse()
-                return response.status, response.read()
+                names = ("Content-Type", "Content-Encoding")
+                headers = {name: response.getheader(name) for name in names}
+                return response.status, response.read(), {n: v for n, v in headers.items() if v}
             finally:
                 connection.close()
 

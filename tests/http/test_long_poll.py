@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from threading import Event
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 from django_ojs.http import long_poll
 from tests.factories import own_connections
 from tests.http.api import Api
-from tests.worker.waiting import BOUND
+from tests.worker.waiting import BOUND, eventually
 
 GENEROUS = 20
 api = Api()
@@ -41,6 +43,38 @@ def test_without_a_wait_it_looks_once(seconds: float) -> None:
 
 def test_it_ends_when_the_time_is_over_with_what_the_last_look_found() -> None:
     assert long_poll.until(list, 0.05) == []
+
+
+def test_it_ends_without_another_look_when_it_is_over() -> None:
+    looks: list[int] = []
+
+    def look() -> None:
+        looks.append(1)
+
+    assert long_poll.until(look, GENEROUS, is_over=lambda: len(looks) > 2) is None
+    assert len(looks) == 3
+
+
+@pytest.mark.parametrize("family", [socket.AF_INET, socket.AF_UNIX])
+def test_a_client_is_gone_once_its_connection_is_closed(
+    family: socket.AddressFamily, tmp_path: Path
+) -> None:
+    address: Any = ("127.0.0.1", 0) if family == socket.AF_INET else str(tmp_path / "s")
+    with socket.create_server(address, family=family) as server:
+        client = socket.socket(family)
+        client.connect(server.getsockname())
+        connection, _ = server.accept()
+    with connection:
+        environ = {"gunicorn.socket": connection}
+        assert not long_poll.client_is_gone(environ)
+        client.sendall(b"GET / HTTP/1.1")  # The next request of a client that is there.
+        assert not long_poll.client_is_gone(environ)
+        client.close()
+        eventually(lambda: long_poll.client_is_gone(environ), "the connection is closed")
+
+
+def test_of_a_server_that_does_not_pass_its_connection_on_nothing_is_known() -> None:
+    assert not long_poll.client_is_gone({})
 
 
 def test_no_more_wait_than_the_setting_allows_and_a_place_is_given_back(settings: Any) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
 import socket
 import subprocess
 import tempfile
+import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
@@ -16,10 +18,13 @@ from pathlib import Path
 
 import pytest
 
+from django_ojs.models import Job, Worker
 from django_ojs.operations.access import api_keys
 from django_ojs.spec.scopes import Scope
+from django_ojs.spec.states import State
 from example_project.gunicorn_conf import threads, workers
 from example_project.site_server import Site
+from tests import factories
 from tests.worker.processes import ROOT
 from tests.worker.waiting import BOUND, eventually
 
@@ -137,6 +142,23 @@ def slow_client(port: int, sent: bytes) -> socket.socket:
     return client
 
 
+def is_claimed_for_a_client_that_left(port: int, key: str, queue: str) -> bool:
+    """Wait for a job of a queue, leave, push one, and return whether it was claimed."""
+    worker = f"worker of {queue}"
+    body = json.dumps({"queues": [queue], "worker_id": worker, "wait_ms": 20_000}).encode()
+    with socket.create_connection(("127.0.0.1", port), 10) as client:
+        client.sendall(
+            b"POST /ojs/v1/workers/fetch HTTP/1.1\r\nHost: a\r\nContent-Type: application/json\r\n"
+            + f"Authorization: Bearer {key}\r\nContent-Length: {len(body)}\r\n\r\n".encode()
+            + body
+        )
+        eventually(lambda: Worker.objects.filter(pk=worker).exists(), "the request has arrived")
+    job = factories.push(queue=queue)
+    # Longer than the pauses of the request: one that goes on claims the job.
+    time.sleep(1)
+    return Job.objects.get(pk=job.pk).state != State.AVAILABLE
+
+
 BEGINNINGS = [
     b"",
     b"POST /ojs/v1/jobs HTTP/1.1\r\nHost: a\r\nX-Half",
@@ -153,6 +175,17 @@ def test_slow_connections_do_not_keep_others_from_the_api(proxy: int) -> None:
             stack.enter_context(slow_client(proxy, BEGINNINGS[number % len(BEGINNINGS)]))
         for _ in range(2 * workers * threads):
             assert push(proxy, b'{"type": "test.job", "args": []}', key)[0] == 201
+
+
+@pytest.mark.parametrize("server", ["gunicorn", "proxy"])
+def test_a_fetch_claims_no_job_for_a_client_that_left(
+    server: str, request: pytest.FixtureRequest
+) -> None:
+    port = request.getfixturevalue(server)
+    _, key = api_keys.create(name="worker", scopes=[Scope.WORKER])
+    # On a busy machine a claim may begin before the client leaves, and end after the PUSH.
+    attempts = (f"{server}-{number}" for number in range(5))
+    assert not all(is_claimed_for_a_client_that_left(port, key, queue) for queue in attempts)
 
 
 @pytest.mark.parametrize("server", ["gunicorn", "proxy"])

@@ -11,6 +11,7 @@ import pytest
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat
+from django_ojs.operations.maintenance import timeouts
 from django_ojs.operations.queues import pause, resume
 from django_ojs.operations.workers.rescue import lapse
 from django_ojs.spec import ids
@@ -43,7 +44,24 @@ class TestFetch:
         assert (job["args"], job["meta"]) == ([{"a": 1}], {"m": 1})
         assert TIMESTAMP(job["started_at"])
         assert api.fetch() == []
-        assert api.info(key) == job
+        only_here = {"run": 1, "timeout_ms": 30 * 60_000, "timeout": 30 * 60}
+        assert job == api.info(key) | only_here
+
+    def test_a_job_has_the_timeout_that_ends_its_run(self, settings: Any) -> None:
+        settings.OJS = {**settings.OJS, "DEFAULT_TIMEOUT": 2.5}
+        own = api.push(timeout_ms=4_000)["id"]
+        (job,) = api.fetch()
+        assert (job["id"], job["timeout_ms"], job["timeout"]) == (own, 4_000, 4)
+        api.push()
+        (job,) = api.fetch()
+        assert job["timeout_ms"] == 2_500
+        assert "timeout" not in job
+        assert "timeout_ms" not in api.info(job["id"])
+
+    def test_a_run_that_a_producer_sends_is_ignored(self) -> None:
+        key = api.push(run=7)["id"]
+        assert "run" not in api.info(key)
+        assert [job["run"] for job in api.fetch()] == [1]
 
     def test_queues_go_strictly_from_left_to_right(self) -> None:
         low = api.push(queue="b", priority=100)["id"]
@@ -309,12 +327,52 @@ class TestTheClaim:
         self.send(what, key, worker_id="a").error(409, "conflict")
         self.send(what, key, attempt=1).ok()
 
+    @pytest.mark.parametrize("claim", [{"attempt": 1}, {"run": 1}])
+    def test_a_worker_may_name_itself_for_a_claim_without_one(
+        self, what: str, claim: dict[str, int]
+    ) -> None:
+        key = api.active()["id"]
+        other = {name: value + 1 for name, value in claim.items()}
+        self.send(what, key, worker_id="a", **other).error(409, "conflict")
+        self.send(what, key, worker_id="a", **claim).ok()
+
+    def test_once_a_beat_names_the_worker_no_other_one_has_the_claim(self, what: str) -> None:
+        key = api.active()["id"]
+        api.post("workers/heartbeat", {"worker_id": "a", "active_jobs": [key]}).ok()
+        self.send(what, key, worker_id="b", attempt=1, run=1).error(409, "conflict")
+        self.send(what, key, worker_id="a", attempt=1, run=1).ok()
+
+    @pytest.mark.parametrize("lost", ["lease", "timeout"])
+    def test_a_lost_run_changes_nothing_after_a_retry_by_hand(self, what: str, lost: str) -> None:
+        # The same worker has the job again, and `attempt` is 1 again.
+        first = api.active(worker_id="a", retry={"max_attempts": 1}, timeout_ms=1_000)
+        key = first["id"]
+        age(UUID(key), HOUR)
+        assert (lapse() if lost == "lease" else timeouts.enforce()) == 1
+        api.post(f"dead-letter/{key}/retry").ok()
+        (second,) = api.fetch(worker_id="a")
+        assert (second["id"], second["attempt"]) == (key, first["attempt"])
+        assert (first["run"], second["run"]) == (1, 2)
+        before = snapshot(UUID(key))
+        stale = {"worker_id": "a", "attempt": 1, "run": first["run"]}
+        self.send(what, key, **stale).error(409, "conflict", current_state="active")
+        self.send("nack", key, error=ERROR, requeue=True, **stale).error(409, "conflict")
+        progress = {"job_id": key, "progress": 0.5}
+        api.post("workers/progress", {**progress, **stale}).error(409, "conflict")
+        api.put(f"jobs/{key}/progress", {**progress, **stale}).error(409, "conflict")
+        saved = {"state": {"n": 1}}
+        api.post(f"jobs/{key}/checkpoint", {**saved, **stale}).error(409, "conflict")
+        assert snapshot(UUID(key)) == before
+        own = {"worker_id": "a", "attempt": 1, "run": second["run"]}
+        api.post("workers/progress", {**progress, **own}).ok()
+        api.post(f"jobs/{key}/checkpoint", {**saved, **own}).ok()
+        self.send(what, key, **own).ok()
+
     @pytest.mark.once
+    @pytest.mark.parametrize("name", ["attempt", "run"])
     @pytest.mark.parametrize("bad", [-1, 1.0, "1", True, 2**31, [1]])
-    def test_a_bad_attempt_is_rejected(self, what: str, bad: Any) -> None:
-        self.send(what, api.active()["id"], attempt=bad).error(
-            400, "invalid_request", field="attempt"
-        )
+    def test_a_bad_number_of_a_claim_is_rejected(self, what: str, name: str, bad: Any) -> None:
+        self.send(what, api.active()["id"], **{name: bad}).error(400, "invalid_request", field=name)
 
     @pytest.mark.once
     @pytest.mark.parametrize("bad", [1, "", "a\nb", "\u0000x", [], True, "x" * 256])

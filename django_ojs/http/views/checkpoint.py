@@ -4,7 +4,6 @@ from typing import Any
 
 from rest_framework.request import Request
 
-from django_ojs.http import fields
 from django_ojs.http.views.jobs import JobView, job_id
 from django_ojs.operations import checkpoint
 from django_ojs.operations.fetch import check_worker_id
@@ -12,7 +11,6 @@ from django_ojs.spec import times
 from django_ojs.spec.checkpoint import SavedCheckpoint
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.scopes import Scope
-from django_ojs.storage.transitions import Claim
 
 
 class JobCheckpoint(JobView):
@@ -28,13 +26,13 @@ class JobCheckpoint(JobView):
         data = self.body()
         if "state" not in data:
             raise InvalidRequest.of("state", "is required")
-        worker_id = fields.string(data, "worker_id")
-        check_worker_id(worker_id)
+        claim = self.claim_in(data)
+        check_worker_id(claim.worker_id)
         self.check_queue_of(job_id(key))
         saved = checkpoint.save(
             job_id(key),
             data["state"],
-            claim=Claim(worker_id=worker_id, attempt=fields.integer(data, "attempt", minimum=0)),
+            claim=claim,
             principal=self.access.principal,
         )
         return {"checkpoint": _render(key, saved)}

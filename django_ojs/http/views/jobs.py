@@ -1,6 +1,6 @@
 """PUSH, INFO, CANCEL and ACTIVATE (http-binding §9)."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 from uuid import UUID
 
@@ -27,6 +27,7 @@ from django_ojs.spec.rate_limit_policy import key_of_queue
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, transitions
+from django_ojs.storage.transitions import Claim
 
 
 def job_id(text: str, resource: str = "job") -> UUID:
@@ -50,6 +51,14 @@ class JobView(OJSView):
         if self.access.queues is not None:
             for queue in transitions.get(key).queues:
                 self.access.check_queue(queue)
+
+    def claim_in(self, data: Mapping[str, Any]) -> Claim:
+        """Return the claim that a worker names. What it leaves out is not checked."""
+        return Claim(
+            worker_id=fields.string(data, "worker_id"),
+            attempt=fields.integer(data, "attempt"),
+            run=fields.integer(data, "run"),
+        )
 
     def info(self, key: UUID) -> Job:
         """INFO of a job that the caller may read: of its queue, or of that where it ran."""

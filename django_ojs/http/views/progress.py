@@ -21,17 +21,13 @@ from django_ojs.spec import ids, times
 from django_ojs.spec.progress import Report, shown
 from django_ojs.spec.scopes import Scope
 from django_ojs.storage import database, locations
-from django_ojs.storage.transitions import Claim
 
 
 class ProgressView(JobView):
     def report(self, key: UUID, data: Mapping[str, Any]) -> Job:
         """Store a report for a job that the caller may use. Raises as the operation does."""
-        claim = Claim(
-            worker_id=fields.string(data, "worker_id"),
-            attempt=fields.integer(data, "attempt", minimum=0),
-        )
-        return report(key, Report.parse(data), claim=claim, principal=self.access.principal)
+        claim, principal = self.claim_in(data), self.access.principal
+        return report(key, Report.parse(data), claim=claim, principal=principal)
 
 
 class JobProgress(ProgressView):

@@ -1,7 +1,7 @@
 """FETCH, ACK, FAIL and BEAT (http-binding §10, worker-protocol §4-6)."""
 
 from collections.abc import Callable, Collection, Sequence
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -79,7 +79,9 @@ class Fetch(OJSView):
         def claim_and_render() -> list[str]:
             return locations.first_result(lambda: _render_claimed(claim()))[1]
 
-        jobs = long_poll.until(claim_and_render, wait / 1000)
+        # A job that is claimed for a client that is gone waits for the end of its lease.
+        is_over = partial(long_poll.client_is_gone, request.META)
+        jobs = long_poll.until(claim_and_render, wait / 1000, is_over=is_over)
         return text_response(f'{{"jobs":[{",".join(jobs)}]}}')
 
     def queues_of(self, data: dict[str, Any], pool: str | None) -> list[str]:
@@ -105,9 +107,8 @@ class OutcomeView(JobView):
             if key is None
             else job_id(key)
         )
-        worker_id = fields.string(data, "worker_id")
-        check_worker_id(worker_id)
-        claim = Claim(worker_id=worker_id, attempt=fields.integer(data, "attempt", minimum=0))
+        claim = self.claim_in(data)
+        check_worker_id(claim.worker_id)
         self.choose_database(locations.database_of(Job, wanted))
         self.check_queue_of(wanted)
         return data, wanted, claim
@@ -260,13 +261,17 @@ def _queue_order(data: dict[str, Any], queues: Sequence[str]) -> QueueOrder:
 
 
 def _render_claimed(claimed: Sequence[Claimed]) -> list[str]:
-    """Return the text of each job in the response."""
+    """Return the text of each job in the response: it has its run, and the timeout that ends it."""
+    default = settings().default_timeout // timedelta(milliseconds=1)
+    for job in claimed:
+        job.timeout_ms = job.timeout_ms or default
     # Most jobs have no earlier run.
     errors = Attempt.errors_of([job.id for job in claimed if job.run > 1])
 
     def render(job: Claimed) -> dict[str, Any]:
         shown = envelope.render(job, errors=errors.get(job.id), checkpoint=job.checkpoint)
         _add_delay(shown)
+        shown["run"] = job.run
         return shown
 
     try:

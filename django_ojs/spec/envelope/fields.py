@@ -238,6 +238,7 @@ OPTIONS: Final = frozenset(
 SYSTEM: Final[dict[str, str | None]] = {
     "state": "state",
     "attempt": "attempt",
+    "run": "run",
     "max_attempts": "max_attempts",
     "created_at": "created_at",
     "enqueued_at": "enqueued_at",

@@ -39,7 +39,8 @@ export class Run {
 
   /** What the handler gets. The job of a later attempt has the `checkpoint` that was saved last. */
   context() {
-    const claim = { worker_id: config.workerId, attempt: this.job.attempt };
+    const { attempt, run } = this.job;
+    const claim = { worker_id: config.workerId, attempt, run };
     const checkpoint = (state) =>
       this.server.send('checkpoint', { state, ...claim }, `jobs/${this.job.id}/checkpoint`);
     return { job: this.job, signal: this.controller.signal, checkpoint };
@@ -77,7 +78,8 @@ export class Run {
     if (this.reporting) return;
     this.reporting = true;
     // The claim: a worker that has lost it cannot change the job (§5.6).
-    const claim = { job_id: this.job.id, worker_id: config.workerId, attempt: this.job.attempt };
+    const { id, attempt, run } = this.job;
+    const claim = { job_id: id, worker_id: config.workerId, attempt, run };
     try {
       await this.server.sendWithRetries(operation, { ...claim, ...body }, this.reportingEnded);
       log(outcome === 'completed' ? 'info' : 'warn', `job ${outcome}`, this.fields({ status: outcome }));
