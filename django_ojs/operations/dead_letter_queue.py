@@ -11,7 +11,7 @@ from uuid import UUID
 from django_ojs.models import Job
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.texts import Translatable as _
-from django_ojs.storage import queue_configs
+from django_ojs.storage import database, queue_configs
 
 
 def queue_of(name: str) -> str | None:
@@ -45,9 +45,18 @@ def put_back(jobs: Collection[Job]) -> None:
 
 
 def check(name: str, target: object) -> None:
-    """Reject a dead_letter_queue that leads back to its queue. Raises InvalidRequest."""
-    following, seen = target, {name}
-    while isinstance(following, str):
+    """Reject a dead_letter_queue that leads back to its queue. Raises InvalidRequest.
+
+    In the transaction that stores it. Of two that would lead to each other the second waits until
+    the first has committed, and finds it.
+    """
+    if not isinstance(target, str):
+        return
+    database.dialect().lock_subject(database.connection(), "dead-letter queues")
+    queue_configs.changed()
+    seen = {name}
+    following: str | None = target
+    while following is not None:
         if following in seen:
             raise InvalidRequest.of(
                 "dead_letter_queue",

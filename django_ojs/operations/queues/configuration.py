@@ -35,13 +35,13 @@ def create(name: str, config: object = None, *, path: str = "config") -> QueueSt
     given = check(
         {} if config is None else config, max_envelope_bytes=limits.envelope_bytes, path=path
     )
-    dead_letter_queue.check(name, given.get("dead_letter_queue"))
     _create(name, given)
     return get(name)
 
 
 @database.write_transaction
 def _create(name: str, given: dict[str, Any]) -> None:
+    dead_letter_queue.check(name, given.get("dead_letter_queue"))
     existing = rows().select_for_update().filter(pk=name).first()
     if existing is not None and is_deleted(existing):
         _store(name, given)
@@ -72,7 +72,6 @@ def configure(
     limits = settings().limits
     check_queue(name, limits)
     given = check(changes, max_envelope_bytes=limits.envelope_bytes, path=path)
-    dead_letter_queue.check(name, given.get("dead_letter_queue"))
     _change(name, given, stored)
     # Jobs that wait already; where there are very many, the maintenance of a worker does the rest.
     tenants.assign(name)
@@ -98,6 +97,8 @@ def _exists(name: str) -> Conflict:
 
 @database.write_transaction
 def _change(name: str, given: dict[str, Any], stored: Mapping[str, Any] | None = None) -> None:
+    if name != DEFAULT_POLICY:
+        dead_letter_queue.check(name, given.get("dead_letter_queue"))
     before, after = _store(name, given)
     if stored is not None and before != stored:
         raise Conflict(

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.test import override_settings
 
 from django_ojs.http import event_messages
-from django_ojs.models import Event, Job
+from django_ojs.models import Event, Job, Queue
 from django_ojs.operations import fail, fetch, queues, retry, run_again
 from django_ojs.operations.jobs import bulk, dead_letters, listing
 from django_ojs.operations.jobs.job_filter import JobFilter
@@ -21,9 +24,10 @@ from django_ojs.spec.errors import InvalidRequest, QueueFull
 from django_ojs.spec.progress import Report
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import counts
-from tests.factories import BOOM, active, age_all, hourly, push, read, worker
+from tests.factories import BOOM, active, age_all, hourly, own_connections, push, read, worker
 from tests.http.api import Api, make_key
 from tests.http.test_event_stream import stream
+from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db
 
@@ -236,6 +240,24 @@ def test_a_loop_is_rejected(target: str) -> None:
     assert caught.value.details["field"] == "dead_letter_queue"
     with pytest.raises(InvalidRequest):
         queues.create("new", {"dead_letter_queue": "new"})
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("store", [queues.configure, queues.create])
+def test_two_at_a_time_make_no_loop(store: Callable[..., object]) -> None:
+    def other_way() -> None:
+        with own_connections():
+            store("two", {"dead_letter_queue": "one"})
+
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            queues.configure("one", {"dead_letter_queue": "two"})
+            second = pool.submit(other_way)
+            # It waits for this commit, or would have stored its own before it.
+            wait([second], timeout=0.5)
+        with pytest.raises(InvalidRequest, match="lead back"):
+            second.result(BOUND)
+    assert not Queue.objects.filter(pk="two").exists()
 
 
 def test_the_discarded_jobs_of_its_queue_have_it() -> None:
