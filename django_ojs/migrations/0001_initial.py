@@ -1243,8 +1243,7 @@ class Migration(migrations.Migration):
                 ("metadata", models.JSONField(blank=True, default=dict)),
                 ("active", models.BooleanField(verbose_name="active", default=True)),
                 ("salt", models.CharField(editable=False, max_length=64)),
-                ("previous_salt", models.CharField(blank=True, editable=False, max_length=64)),
-                ("previous_until", models.DateTimeField(editable=False, null=True)),
+                ("former_salts", models.JSONField(default=list, editable=False)),
                 ("cursor", models.BigIntegerField(default=0, editable=False)),
                 (
                     "failures",

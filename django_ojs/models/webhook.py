@@ -39,9 +39,9 @@ class Webhook(StoredModel):
     metadata = models.JSONField(default=dict, blank=True)
     active = models.BooleanField(verbose_name=_("active"), default=True)
     salt = models.CharField(max_length=64, editable=False)
-    #: The salt of the secret before, with which deliveries are signed as well until the time.
-    previous_salt = models.CharField(max_length=64, blank=True, editable=False)
-    previous_until = models.DateTimeField(null=True, editable=False)
+    #: The salts of former secrets, latest first, each with the time until which deliveries are
+    #: signed with it as well.
+    former_salts = models.JSONField(default=list, editable=False)
     cursor = models.BigIntegerField(default=0, editable=False)
     #: Deliveries in a row that ended without a success.
     failures = models.PositiveIntegerField(verbose_name=_("failures"), default=0, editable=False)

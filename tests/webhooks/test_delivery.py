@@ -14,6 +14,7 @@ import pytest
 from django.db import OperationalError, connection
 from django.db.models import F
 from django.db.models.functions import Now
+from django.utils import timezone
 
 from django_ojs.models import Event, Job, Webhook, WebhookDelivery
 from django_ojs.operations import promotion, queues
@@ -33,6 +34,7 @@ from django_ojs.spec.errors import (
 )
 from django_ojs.spec.events import EventType
 from django_ojs.spec.states import State
+from django_ojs.spec.times import format_timestamp
 from django_ojs.storage import database
 from django_ojs.testing import TestContext
 from tests.factories import MINUTE, age_all, in_state, own_connections
@@ -454,8 +456,29 @@ def test_a_secret_is_not_stored_and_the_one_before_signs_for_a_day() -> None:
     assert old not in str(Webhook.primary.values().get())
     webhook, new = subscriptions.rotate_secret(webhook.pk)
     assert subscriptions.secrets_of(webhook) == [new, old]
-    webhook.previous_until -= DAY
+    end_grace(webhook)
     assert subscriptions.secrets_of(webhook) == [new]
+
+
+def end_grace(webhook: Webhook) -> None:
+    """Let the day pass after which the latest former secret is not used any more."""
+    salt, _until = webhook.former_salts[0]
+    webhook.former_salts[0] = [salt, format_timestamp(timezone.now() - timedelta(seconds=1))]
+    webhook.save()
+
+
+def test_a_repeated_rotation_keeps_the_secret_that_the_receiver_has() -> None:
+    webhook = subscribe()
+    first = subscriptions.secret_of(webhook)
+    webhook, second = subscriptions.rotate_secret(webhook.pk)
+    webhook, third = subscriptions.rotate_secret(webhook.pk)
+    assert subscriptions.secrets_of(webhook) == [third, second, first]
+    end_grace(webhook)
+    webhook, fourth = subscriptions.rotate_secret(webhook.pk)
+    assert subscriptions.secrets_of(webhook) == [fourth, third, first]
+    for _ in range(20):
+        webhook, _latest = subscriptions.rotate_secret(webhook.pk)
+    assert len(subscriptions.secrets_of(webhook)) == 11
 
 
 def test_a_new_secret_key_of_the_project_signs_beside_the_one_before(settings: Any) -> None:

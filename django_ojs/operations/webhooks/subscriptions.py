@@ -6,11 +6,12 @@ import secrets
 from base64 import urlsafe_b64encode
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from django.conf import settings as django_settings
-from django.db.models import F, QuerySet
+from django.db.models import QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -26,6 +27,8 @@ from django_ojs.spec.urls import locate, without_path
 from django_ojs.storage import database
 
 _SALT_BYTES = 32
+#: Former secrets with which a delivery is signed, the latest ones.
+_MAX_FORMER = 10
 #: Of types, queues and job types in a subscription.
 MAX_NAMES = 100
 
@@ -141,21 +144,27 @@ def _remove_batch(key: UUID) -> bool:
 
 
 def rotate_secret(key: UUID, *, by: str = "") -> tuple[Webhook, str]:
-    """Give a webhook a new secret. Deliveries are signed with both for a day (§8.3)."""
-    get(key)
-    with database.atomic():
-        found = _rows().filter(pk=key)
-        found.update(
-            previous_salt=F("salt"), previous_until=Now() + webhooks.ROTATION, salt=_new_salt()
-        )
-        until = found.values_list("previous_until", flat=True).first()
-        if until is not None:
-            audit_trail.record(
-                "webhook.secret_rotated", key, old_secret_until=times.format_timestamp(until)
-            )
+    """Give a webhook a new secret. Deliveries are signed with the former one too for a day (§8.3).
+
+    So they are with one that was replaced earlier within the day: the receiver may still have it,
+    as when a request was repeated because its response was lost.
+    """
+    webhook = _rotate(key)
     audit.note("webhook.secret_rotated", principal=by, webhook=str(key))
-    webhook = get(key)
     return webhook, secret_of(webhook)
+
+
+@database.write_transaction
+def _rotate(key: UUID) -> Webhook:
+    rows = _rows().filter(pk=key)
+    found = rows.select_for_update().annotate(now=Now()).first()
+    if found is None:
+        return get(key)
+    until = times.format_timestamp(found.now + webhooks.ROTATION)
+    former = [(found.salt, until), *_valid(found, found.now)]
+    rows.update(salt=_new_salt(), former_salts=former[:_MAX_FORMER])
+    audit_trail.record("webhook.secret_rotated", key, old_secret_until=until)
+    return get(key)
 
 
 def secret_of(webhook: Webhook) -> str:
@@ -165,11 +174,15 @@ def secret_of(webhook: Webhook) -> str:
 
 def secrets_of(webhook: Webhook) -> list[str]:
     """Return the secrets with which deliveries are signed now, the current one first."""
-    salts = [webhook.salt]
-    if webhook.previous_until is not None and webhook.previous_until > timezone.now():
-        salts.append(webhook.previous_salt)
+    salts = [webhook.salt, *(salt for salt, _until in _valid(webhook, timezone.now()))]
     keys = [django_settings.SECRET_KEY, *django_settings.SECRET_KEY_FALLBACKS]
     return [_derive(key, salt) for salt in salts for key in keys]
+
+
+def _valid(webhook: Webhook, now: datetime) -> list[tuple[str, str]]:
+    """Return the former salts that are still in use, with their ends."""
+    former = webhook.former_salts
+    return [(salt, end) for salt, end in former if times.parse_timestamp(end, "end") > now]
 
 
 def _derive(key: str | bytes, salt: str) -> str:
