@@ -3,7 +3,7 @@
 import inspect
 import re
 import typing
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
@@ -263,6 +263,14 @@ def get_handler(type: str) -> Handler[..., Any] | None:
 def job_types() -> list[str]:
     """Return the job types that have a handler here, sorted."""
     return sorted(registry.handlers)
+
+
+def limit_key_templates() -> Iterator[tuple[str, str]]:
+    """Yield the templates of the limit keys of the handlers, each with its job type."""
+    for handler in registry.handlers.values():
+        policy = handler.defaults.rate_limit
+        if policy is not None:
+            yield rate_limit_policy.parse_python(policy)["key"], handler.type
 
 
 def _check_function(function: Callable[..., Any], type: str) -> None:

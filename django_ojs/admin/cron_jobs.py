@@ -13,7 +13,7 @@ from django.urls import URLPattern
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, gettext_noop, ngettext_lazy
 
-from django_ojs.admin import payloads
+from django_ojs.admin import limit_key_text, payloads
 from django_ojs.admin.actions import Action, Skipped
 from django_ojs.admin.base import OperatorModelAdmin, page_of
 from django_ojs.admin.cron_form import CronJobForm
@@ -270,7 +270,9 @@ def _runs(name: str) -> list[_Run]:
 
 def _template(request: HttpRequest, job: CronJob) -> str:
     """Return the job that it enqueues as JSON, or "" for a user who may not see arguments."""
-    return json.pretty(redacted(job.template)) if payloads.may_see(request) else ""
+    if not payloads.may_see(request):
+        return ""
+    return json.pretty(redacted(limit_key_text.in_document(job.template)))
 
 
 def _may_edit_args(request: HttpRequest, job: CronJob | None) -> bool:

@@ -67,6 +67,13 @@ _LIBRARY_FRAME: Final = re.compile(
     r"|^<frozen |node:internal"
 )
 
+#: Options that are shown to everyone who sees the job: those with nothing of its arguments and
+#: results. The column `options` has `parent_results` and unknown attributes of clients as well.
+_SHOWN_OPTIONS: Final = (
+    *("specversion", "scheduled_at", "expires_at", "unique", "schema", "tags"),
+    *("parent_id", "root_id", "offloaded"),
+)
+
 #: Rows of the page of a job.
 _MAX_ATTEMPTS: Final = 200
 _MAX_EVENTS: Final = 50
@@ -220,6 +227,7 @@ class JobAdmin(OperatorModelAdmin):
             done = query(gettext_noop("history"), lambda: _done(job))
             family = query(gettext_noop("lineage"), lambda: _family(job)) or {}
             limit = job.limit_key and limit_key_text.shown(request, job.limit_key)
+            limits = limit_key_text.policy(request, job.options.get("rate_limit"))
             not_running = query(
                 gettext_noop("why it does not run"), lambda: why_not_running(job, key=limit)
             )
@@ -244,7 +252,7 @@ class JobAdmin(OperatorModelAdmin):
                 "values": _values(job, reported.data, checkpoint) if payload else (),
                 "checkpoint": checkpoint,
                 **family,
-                "policies": _pretty(_policies(job, limit)),
+                "policies": _pretty(_policies(job, limits)),
                 "error": error,
                 "frame": _own_frame(error),
                 "progress": reported.progress,
@@ -307,6 +315,8 @@ def _values(
         (title, _pretty(redacted(value)))
         for title, value in (
             (_("Metadata"), job.meta),
+            (_("Other attributes"), job.options.get("extra")),
+            (_("Results of the steps before"), job.options.get("parent_results")),
             (_("Result"), job.result),
             (_("Progress"), progress_data),
         )
@@ -333,21 +343,18 @@ def _pretty(value: Any) -> str:
     }
 
 
-def _policies(job: Job, limit_key: str | None) -> dict[str, Any]:
+def _policies(job: Job, limits: Any) -> dict[str, Any]:
+    """Return what decides how a job runs; `limits` is its `rate_limit` as the user may see it."""
     timeouts = {
         "timeout_ms": job.timeout_ms,
         "visibility_timeout_ms": job.visibility_timeout_ms,
     }
-    # The key as the user may see it.
-    limit = job.options.get("rate_limit")
-    if isinstance(limit, dict) and "key" in limit:
-        limit = {**limit, "key": limit_key}
     return {
         "retry": job.retry_policy.render(),
         "max_attempts": job.max_attempts,
         **{name: value for name, value in timeouts.items() if value is not None},
-        **{name: value for name, value in job.options.items() if name != "retry"},
-        **({"rate_limit": limit} if limit else {}),
+        **{name: job.options[name] for name in _SHOWN_OPTIONS if name in job.options},
+        **({"rate_limit": limits} if limits else {}),
     }
 
 

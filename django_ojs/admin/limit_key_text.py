@@ -1,34 +1,42 @@
 """Limit keys as a user may see them: their parts that are arguments of jobs are payload."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from django.http import HttpRequest
 
 from django_ojs.admin import payloads
 from django_ojs.conf import settings
-from django_ojs.operations.jobs.redaction import HIDDEN
-from django_ojs.registry import registry
-from django_ojs.spec import rate_limit_policy
+from django_ojs.handlers import limit_key_templates
+from django_ojs.operations.jobs.redaction import redacted_key
 
 
 def shown(request: HttpRequest, key: str) -> str:
-    """Return a key, with the parts hidden that the user may not see.
+    """Return a key, with the parts hidden that the user may not see."""
+    return redacted_key(key, limit_key_templates(), may_see=payloads.may_see(request))
 
-    Which parts are arguments is known from the templates of the handlers. A key that none of them
-    gives was made by another program, or for one enqueue.
-    """
-    if sees_all(request):
-        return key
-    redacted = frozenset(name.casefold() for name in settings().admin_redact)
-    may_see = payloads.may_see(request)
 
-    def is_hidden(name: str) -> bool:
-        return not may_see or name.casefold() in redacted
+def policy(request: HttpRequest, limits: Any) -> Any:
+    """Return the `rate_limit` of a job, with its key as the user may see it."""
+    return _with_key(limits, may_see=payloads.may_see(request))
 
-    found = rate_limit_policy.hide_arguments(key, _templates(), is_hidden, HIDDEN)
-    if found is None:
-        return key if may_see else HIDDEN
-    return found
+
+def in_document(job: Any) -> Any:
+    """Return the JSON of a job as it is sent, with its limit key as users with the permission to
+    see payloads may see it."""
+    if not isinstance(job, Mapping):
+        return job
+    # A client may send it in `options` or at the top level.
+    shown = {**job, "options": in_document(job["options"])} if "options" in job else {**job}
+    if "rate_limit" in shown:
+        shown["rate_limit"] = _with_key(shown["rate_limit"], may_see=True)
+    return shown
+
+
+def _with_key(limits: Any, *, may_see: bool) -> Any:
+    if not isinstance(limits, Mapping) or not isinstance(limits.get("key"), str):
+        return limits
+    return {**limits, "key": redacted_key(limits["key"], limit_key_templates(), may_see=may_see)}
 
 
 def sees_all(request: HttpRequest) -> bool:
@@ -44,10 +52,3 @@ def visible(request: HttpRequest, keys: Iterable[str]) -> list[str]:
 def is_visible(request: HttpRequest, key: str) -> bool:
     """Return whether the user may see all of a key."""
     return shown(request, key) == key
-
-
-def _templates() -> Iterator[tuple[str, str]]:
-    for handler in registry.handlers.values():
-        policy = handler.defaults.rate_limit
-        if policy is not None:
-            yield rate_limit_policy.parse_python(policy)["key"], handler.type

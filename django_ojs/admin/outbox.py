@@ -13,6 +13,7 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from django_ojs.admin import limit_key_text
 from django_ojs.admin.operator_views import OperatorViews
 from django_ojs.admin.payloads import may_see
 from django_ojs.conf import settings
@@ -213,7 +214,8 @@ class OutboxEntryAdmin(OperatorViews, _Admin):
     @admin.display(description=gettext_lazy("job"))
     def envelope_json(self, entry: OutboxEntry) -> str:
         try:
-            text = json.pretty(redacted(json.loads_stored(entry.envelope, exact_integers=True)))
+            job = json.loads_stored(entry.envelope, exact_integers=True)
+            text = json.pretty(redacted(limit_key_text.in_document(job)))
         except (ValueError, RecursionError):
             text = HIDDEN if settings().admin_redact else entry.envelope
         return format_html('<pre class="ojs-pre">{}</pre>', text)

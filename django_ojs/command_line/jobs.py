@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy, ngettext, pgettext, pgettext_
 
 from django_ojs.command_line.console import NONE, Cell, Console, TableColumn
 from django_ojs.command_line.figures import age, read_replica, short_duration
+from django_ojs.command_line.limits import shown_key
 from django_ojs.command_line.searching import add_search, filter_of, with_search_help
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, add_limit, usage_error
 from django_ojs.formatting import absolute_time, error_message, grouped
@@ -55,7 +56,10 @@ _COLUMNS: Final = (
 #: Children of a job in its JSON.
 _MAX_CHILDREN: Final = 100
 #: What a job carries; shown with --args only.
-_PAYLOAD: Final = ("args", "meta", "result", "error", "errors", "last_checkpoint", "checkpoint")
+_PAYLOAD: Final = (
+    *("args", "meta", "result", "parent_results", "error", "errors"),
+    *("last_checkpoint", "checkpoint"),
+)
 
 
 def table_of(console: Console, jobs: list[Job]) -> None:
@@ -176,25 +180,26 @@ def _jobs(console: Console, options: Options) -> int:
 
 def _show(console: Console, options: Options) -> int:
     try:
-        key = parse_id(options["id"])
+        job_id = parse_id(options["id"])
     except OJSError as error:
         raise usage_error(error_message(error)) from None
     try:
-        job = info(key)
+        job = info(job_id)
     except NotFound:
-        if not Workflow.primary.filter(pk=key).exists():
+        if not Workflow.primary.filter(pk=job_id).exists():
             raise
         raise usage_error(
             _(
                 "This is the id of a workflow: `manage.py ojs workflows show %(id)s` shows its "
                 "steps."
             )
-            % {"id": key}
+            % {"id": job_id}
         ) from None
+    key = job.limit_key and shown_key(job.limit_key, with_arguments=options["payload"])
     if console.as_json:
-        reason = why_not_running(job)
+        reason = why_not_running(job, key=key)
         not_running = {"kind": reason.kind, "sentence": reason.sentence} if reason else None
-        children = [str(child.pk) for child in lineage.children_of([key])[:_MAX_CHILDREN]]
+        children = [str(child.pk) for child in lineage.children_of([job_id])[:_MAX_CHILDREN]]
         found = _as_json(job, with_payload=options["payload"])
         console.json({**found, "children": children, "not_running": not_running})
         return OK
@@ -234,7 +239,7 @@ def _show(console: Console, options: Options) -> int:
     for name, value in lines:
         if value:
             console.line(f"  {name:<10} {value}")
-    if reason := why_not_running(job):
+    if reason := why_not_running(job, key=key):
         console.line()
         console.line(f"  {reason.sentence}", "yellow")
     _show_attempts(console, job, with_payload=options["payload"])
@@ -244,16 +249,17 @@ def _show(console: Console, options: Options) -> int:
             "args": job.args,
             "meta": job.meta,
             "progress": reported.data,
+            "parent_results": job.options.get("parent_results"),
             "result": job.result,
             "error": job.error,
         }
-        for name, part in payload.items():
-            if part:
-                console.line()
-                console.line(name, "bold")
-                for line in json.pretty(redacted(part)).splitlines():
-                    console.line(line)
-    elif job.args or job.meta or reported.data or job.result:
+        shown_parts = {name: redacted(part) for name, part in payload.items() if part}
+        for name, part in {**shown_parts, **_others(job)}.items():
+            console.line()
+            console.line(name, "bold")
+            for line in json.pretty(part).splitlines():
+                console.line(line)
+    elif job.args or job.meta or reported.data or job.result or _carries_more(job):
         console.line()
         console.line(_("Arguments, metadata and result: --args."))
     return OK
@@ -303,11 +309,12 @@ def _show_attempts(console: Console, job: Job, *, with_payload: bool) -> None:
 
 def _as_json(job: Job, *, with_payload: bool) -> dict[str, Any]:
     out = job.envelope()
-    for name in _PAYLOAD:
+    others = _others(job)
+    for name in (*_PAYLOAD, *others):
         if name not in out:
             continue
         if with_payload:
-            out[name] = redacted(out[name])
+            out[name] = others[name] if name in others else redacted(out[name])
         elif name not in ("error", "errors"):
             del out[name]
     if not with_payload:
@@ -315,11 +322,26 @@ def _as_json(job: Job, *, with_payload: bool) -> dict[str, Any]:
             out["error"] = _without_payload(out["error"])
         if "errors" in out:
             out["errors"] = [_without_payload(each) for each in out["errors"]]
+    limits = out.get("rate_limit")
+    if isinstance(limits, dict) and isinstance(limits.get("key"), str):
+        key = shown_key(limits["key"], with_arguments=with_payload)
+        out["rate_limit"] = {**limits, "key": key}
     if job.worker_id is not None:
         out["worker_id"] = job.worker_id
     if job.state == State.DISCARDED:
         out |= {"dead_letter": job.dead_letter, "discard_reason": job.discard_reason}
     return out
+
+
+def _carries_more(job: Job) -> bool:
+    return bool(job.options.get("parent_results") or job.options.get("extra"))
+
+
+def _others(job: Job) -> dict[str, Any]:
+    """Return the attributes of the client that have no field, redacted: they may carry anything."""
+    extra = job.options.get("extra", {})
+    shown = redacted(extra)
+    return shown if isinstance(shown, dict) else dict.fromkeys(extra, shown)
 
 
 def _without_payload(error: Any) -> dict[str, Any]:

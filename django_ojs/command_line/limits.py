@@ -20,8 +20,10 @@ from django_ojs.command_line.subcommand import (
     usage_error,
 )
 from django_ojs.formatting import absolute_time, error_message, grouped, limits_in_words
+from django_ojs.handlers import limit_key_templates
 from django_ojs.operations import limit_keys
 from django_ojs.operations.access import audit
+from django_ojs.operations.jobs.redaction import redacted_key
 from django_ojs.spec.errors import NotFound, OJSError
 from django_ojs.spec.times import format_timestamp
 from django_ojs.storage.key_use import KeyStatus
@@ -40,6 +42,11 @@ _COLUMNS: Final = (
 )
 
 
+def shown_key(key: str, *, with_arguments: bool = True) -> str:
+    """Return a limit key without the arguments that ADMIN_REDACT hides, or without any."""
+    return redacted_key(key, limit_key_templates(), may_see=with_arguments)
+
+
 def _known(options: Options) -> list[KeyStatus]:
     """Return the named keys. One that is not known is an error: it is probably misspelt."""
     if not options["keys"]:
@@ -51,9 +58,11 @@ def _get(key: str) -> KeyStatus:
     try:
         return limit_keys.get(key)
     except NotFound:
+        # Not those with a part that ADMIN_REDACT hides.
+        found = limit_keys.listing(offset=0, limit=_MOST_NAMES).keys
         raise unknown_name(
             key,
-            [each.key for each in limit_keys.listing(offset=0, limit=_MOST_NAMES).keys],
+            [each.key for each in found if shown_key(each.key) == each.key],
             none=_("No job has the limit key %(name)r. There are no limit keys."),
             nothing_like_it=_("No job has the limit key %(name)r. The keys are %(known)s."),
             near=_("No job has the limit key %(name)r. Did you mean %(near)s?"),
@@ -90,7 +99,7 @@ def _row(status: KeyStatus) -> list[Cell | str]:
     until, row = _paused_until(status), status.row
     held = row is not None and row.limited_since is not None
     return [
-        status.key,
+        shown_key(status.key),
         limits_in_words(status.policy) or NONE,
         grouped(status.use.active),
         _waiting(status),
@@ -119,7 +128,7 @@ def _as_json(status: KeyStatus) -> dict[str, Any]:
     row = status.row
     is_overridden = row is not None and row.is_in_force
     return {
-        "key": status.key,
+        "key": shown_key(status.key),
         "limits": dict(status.policy),
         "active": status.use.active,
         "waiting": min(status.waiting, limit_keys.MOST_WAITING),
@@ -147,7 +156,7 @@ def _show(console: Console, options: Options) -> int:
 
 def _show_one(console: Console, status: KeyStatus) -> None:
     row, until = status.row, _paused_until(status)
-    console.line(status.key, "bold")
+    console.line(shown_key(status.key), "bold")
     lines = [
         (_("limits"), limits_in_words(status.policy) or pgettext("limits", "none")),
         (_("active"), grouped(status.use.active)),
@@ -175,7 +184,7 @@ def _show_one(console: Console, status: KeyStatus) -> None:
     width = max(len(name) for name, _text in lines)
     for name, text in lines:
         console.line(f"  {name:<{width}}  {text}")
-    if until is not None:
+    if until is not None and shown_key(status.key) == status.key:
         console.line(
             _("To end the pause: manage.py ojs limits resume %(key)s") % {"key": status.key},
             "yellow",
@@ -201,7 +210,7 @@ def _pause(console: Console, options: Options) -> int:
             if until is None
             else _("No job of %(key)s starts before %(time)s.")
         )
-        console.line(text % {"key": status.key, "time": absolute_time(until)})
+        console.line(text % {"key": shown_key(status.key), "time": absolute_time(until)})
     return OK
 
 
@@ -219,7 +228,7 @@ def _resume(console: Console, options: Options) -> int:
             if before.use.is_paused
             else _("%(key)s is not paused.")
         )
-        console.line(text % {"key": before.key})
+        console.line(text % {"key": shown_key(before.key)})
     return OK
 
 

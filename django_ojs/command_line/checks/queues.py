@@ -10,6 +10,7 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.command_line.figures import age
+from django_ojs.command_line.limits import shown_key
 from django_ojs.formatting import absolute_time, grouped, localized
 from django_ojs.operations import queues
 from django_ojs.operations.access import key_expiry
@@ -92,7 +93,7 @@ def _texts(each: Finding) -> tuple[str, str, str]:
         "of": grouped(each.of),
         "age": age(each.since, timezone.now()),
         "until": absolute_time(each.until),
-        "key": each.limit_key,
+        "key": each.limit_key and shown_key(each.limit_key),
         "text": each.text,
         "rejected": grouped(each.rejected),
         "dropped": grouped(each.dropped),

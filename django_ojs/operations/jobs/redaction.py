@@ -3,10 +3,11 @@
 `*` hides everything.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from django_ojs.conf import settings
+from django_ojs.spec import rate_limit_policy
 
 #: Shown in place of a value.
 HIDDEN: Final = "\N{BULLET}" * 5
@@ -16,8 +17,33 @@ _MAX_DEPTH: Final = 100
 
 def redacted(value: Any) -> Any:
     """Return a JSON value with the members hidden that the settings name, in any case."""
-    names = frozenset(name.casefold() for name in settings().admin_redact)
+    names = _names()
     return _redacted(value, names, _MAX_DEPTH) if names else value
+
+
+def redacted_key(key: str, templates: Iterable[tuple[str, str]], *, may_see: bool) -> str:
+    """Return a limit key with those arguments in it hidden that the settings name.
+
+    Without `may_see` all of them are hidden. Which parts are arguments is known from the templates
+    of the handlers, each with its job type. A key that none of them gives was made by another
+    program, or for one enqueue.
+    """
+    names = _names()
+    may_see = may_see and "*" not in names
+    if may_see and not names:
+        return key
+
+    def is_hidden(name: str) -> bool:
+        return not may_see or name.casefold() in names
+
+    found = rate_limit_policy.hide_arguments(key, templates, is_hidden, HIDDEN)
+    if found is None:
+        return key if may_see else HIDDEN
+    return found
+
+
+def _names() -> frozenset[str]:
+    return frozenset(name.casefold() for name in settings().admin_redact)
 
 
 def _redacted(value: Any, names: frozenset[str], depth: int) -> Any:

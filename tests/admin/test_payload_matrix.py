@@ -1,0 +1,176 @@
+"""What a job carries beside its arguments: who sees it, in the admin and on the command line.
+
+That are the results of the steps before it, attributes of its client that have no field, and the
+arguments in its limit key.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from html import unescape
+from typing import Any
+
+import pytest
+from django.test import override_settings
+
+import django_ojs as ojs
+from django_ojs.command_line.checks import queues
+from django_ojs.models import Job, OutboxEntry
+from django_ojs.operations import cron, fetch, limit_keys
+from django_ojs.operations.beat import Registration
+from django_ojs.operations.cron.registration import Definition
+from django_ojs.operations.figures.findings import Finding, Level
+from django_ojs.operations.jobs.redaction import HIDDEN
+from django_ojs.registry import registry
+from tests.admin.test_pages import BASE
+from tests.admin.users import staff
+from tests.command_line.run import ojs as command
+from tests.factories import WORKER, jobs, push, worker
+from tests.operations.workflows.scenes import chain, create, finish
+
+pytestmark = [pytest.mark.django_db, pytest.mark.once]
+
+#: A result, an attribute without a field, and an argument in a limit key.
+RESULT, ATTRIBUTE, ARGUMENT = "result-4711", "attribute-4711", "argument-4711"
+KEY = f"cust:{ARGUMENT}"
+
+
+@pytest.fixture
+def step() -> Job:
+    """The second step of a chain."""
+    create(chain({"type": "test.first", "args": []}, {"type": "test.second", "args": []}))
+    finish("test.first", {"password": RESULT})
+    return jobs().get(type="test.second")
+
+
+@pytest.fixture
+def foreign() -> Job:
+    """A job with attributes that no field is for."""
+    return push(extra={"x_note": {"password": ATTRIBUTE}})
+
+
+@pytest.fixture
+def limited() -> Iterator[Job]:
+    """A job whose limit key has its argument."""
+
+    @ojs.job("test.limited", rate_limit=ojs.RateLimitPolicy(key="cust:{password}", concurrency=1))
+    def handler(password: str) -> None: ...
+
+    yield jobs().get(pk=handler.enqueue(ARGUMENT).id)
+    registry.remove("test.limited")
+
+
+def page(job: Job, *, payload: bool) -> str:
+    """Return the page of a job for a user with or without the permission to see payloads."""
+    permissions = ("view_job", *(["view_payload_job"] if payload else []))
+    client = staff(*permissions, name=f"{job.pk} {payload}")
+    response = client.get(f"{BASE}job/{job.pk}/change/")
+    assert response.status_code == 200
+    return unescape(response.content.decode())
+
+
+def carried(name: str, request: pytest.FixtureRequest) -> tuple[Job, str]:
+    secrets = {"step": RESULT, "foreign": ATTRIBUTE, "limited": KEY}
+    return request.getfixturevalue(name), secrets[name]
+
+
+@pytest.mark.parametrize("name", ["step", "foreign", "limited"])
+@pytest.mark.parametrize("redact", [[], ["other"], ["Password"], ["*"]], ids=str)
+@pytest.mark.parametrize("payload", [True, False], ids=["payload", "none"])
+def test_it_is_shown_to_those_who_may_see_it_and_not_redacted(
+    name: str, redact: list[str], payload: bool, request: pytest.FixtureRequest
+) -> None:
+    job, secret = carried(name, request)
+    is_visible = payload and redact in ([], ["other"])
+    with override_settings(OJS={"ADMIN_REDACT": redact}):
+        assert (secret in page(job, payload=payload)) is is_visible
+        more = ["--args"] if payload else []
+        as_json = command("show", job.pk, "--json", *more)
+        assert (secret in as_json.out) is is_visible
+        # A limit key is in the text only where the job waits for it.
+        if name != "limited":
+            assert (secret in command("show", job.pk, *more).out) is is_visible
+    assert as_json.json["id"] == str(job.pk)
+    assert as_json.code == 0
+
+
+def test_what_decides_how_a_job_runs_is_shown_to_all() -> None:
+    job = push(tags=["urgent"], schema="urn:x:mail", rate_limit={"key": "free", "concurrency": 3})
+    shown = page(job, payload=True)
+    assert all(each in shown for each in ('"urgent"', "urn:x:mail", '"key": "free"'))
+    # No template gives the key, so it may have anything in it.
+    shown = page(job, payload=False)
+    assert all(each in shown for each in ('"urgent"', "urn:x:mail", '"concurrency": 3'))
+    assert '"key": "free"' not in shown
+
+
+def test_show_says_that_a_job_carries_more(step: Job, foreign: Job) -> None:
+    for job in (step, foreign):
+        assert "--args" in command("show", job.pk).out
+
+
+@pytest.mark.parametrize("redact", [["password"], ["*"]], ids=str)
+@pytest.mark.usefixtures("limited")
+def test_limit_keys_are_redacted_on_the_command_line(redact: list[str]) -> None:
+    worker(registration=Registration(queues=("default",)))
+    waiting = registry.handlers["test.limited"].enqueue(ARGUMENT)
+    fetch.fetch(["default"], count=2, worker_id=WORKER)
+    limit_keys.pause([KEY], timedelta(hours=1))
+    calls: tuple[list[Any], ...] = (
+        ["limits", "list"],
+        ["limits", "list", "--all"],
+        ["limits", "list", "--all", "--json"],
+        ["limits", "show", KEY],
+        ["limits", "show", KEY, "--json"],
+        ["limits", "pause", KEY],
+        ["limits", "pause", KEY, "--json"],
+        ["limits", "resume", KEY],
+        ["limits", "resume", KEY, "--json"],
+        ["show", waiting.id, "--args"],
+        ["show", waiting.id, "--args", "--json"],
+    )
+    for arguments in calls:
+        assert KEY in command(*arguments).out, arguments
+        limit_keys.pause([KEY], timedelta(hours=1))
+    for more in ([], ["--json"]):
+        assert KEY not in command("show", waiting.id, *more).out
+    limit_keys.pause([KEY], timedelta(hours=1))
+    with override_settings(OJS={"ADMIN_REDACT": redact}):
+        for arguments in calls:
+            run = command(*arguments)
+            assert run.code == 0, arguments
+            assert KEY not in run.out + run.err, arguments
+            assert HIDDEN in run.out, arguments
+        # Nor do the names that a misspelt one is compared with tell it.
+        misspelt = command("limits", "show", f"{KEY[:-1]}x")
+        assert misspelt.code == 2
+        assert ARGUMENT not in misspelt.err
+
+
+@pytest.mark.parametrize("redact", [[], ["password"]], ids=str)
+@pytest.mark.usefixtures("limited")
+def test_the_doctor_names_a_paused_key_without_what_is_redacted(redact: list[str]) -> None:
+    finding = Finding(kind="limit_key_paused", level=Level.FAIR, number=1, limit_key=KEY)
+    with override_settings(OJS={"ADMIN_REDACT": redact}):
+        shown = queues._finding(finding)
+    assert (KEY in f"{shown.found} {shown.cure}") is (not redact)
+
+
+@pytest.mark.parametrize("redact", [[], ["password"]], ids=str)
+@pytest.mark.usefixtures("limited")
+def test_limit_keys_are_redacted_in_jobs_that_are_sent_later(redact: list[str]) -> None:
+    away = {"OUTBOX": {"far": {"url": "http://127.0.0.1:9", "types": ["*"]}}}
+    with override_settings(OJS=away):
+        registry.handlers["test.limited"].enqueue(ARGUMENT)
+    template = {"type": "test.limited", "args": [], "options": {"rate_limit": {"key": KEY}}}
+    cron.register(Definition(name="nightly", expression="0 3 * * *", template=template))
+    entry = OutboxEntry.objects.get()
+    may = ("view_outboxentry", "view_cronjob", "view_payload_job")
+    client = staff(*may)
+    with override_settings(OJS={"ADMIN_REDACT": redact}):
+        for address in (f"outboxentry/{entry.pk}", "cronjob/nightly"):
+            response = client.get(f"{BASE}{address}/change/")
+            assert response.status_code == 200
+            shown = unescape(response.content.decode())
+            assert (KEY in shown) is (not redact), address
