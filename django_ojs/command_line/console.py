@@ -8,6 +8,7 @@ import os
 import re
 import shutil
 import sys
+import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -223,8 +224,19 @@ def discard_output() -> None:
 
 
 def printable(text: str) -> str:
-    """Return a text in which control characters are replaced: a client chose some of the values."""
-    return "".join(each if each.isprintable() else "?" for each in text)
+    """Return a text in which control characters are replaced: a client chose some of the values.
+
+    So are those that end a line or change the direction of the text. Spaces of all widths stay, as
+    translations have them; `str.isprintable` counts them among the others.
+    """
+    if text.isprintable():
+        return text
+    return "".join("?" if _is_control(each) else each for each in text)
+
+
+def _is_control(character: str) -> bool:
+    category = unicodedata.category(character)
+    return category[0] == "C" or category in ("Zl", "Zp")
 
 
 def _fitting(columns: Sequence[TableColumn], cells: Sequence[Sequence[Cell]]) -> list[int]:
