@@ -123,26 +123,28 @@ def _bound(values: Iterable[object], levels: int, largest: int) -> int:
             total += _NUMBER
         elif value is None or kind is bool:
             total += _WORD
-        elif isinstance(value, list | tuple):
+        # Not isinstance: Django's lazy objects have the class of what they stand for, and the
+        # encoder cannot write them.
+        elif issubclass(kind, (list, tuple)):
             if levels <= 0:
                 raise Rejected
-            total += _BRACKETS + _bound(value, levels - 1, largest)
-        elif isinstance(value, dict):
+            total += _BRACKETS + _bound(value, levels - 1, largest)  # type: ignore[arg-type]  # as above
+        elif issubclass(kind, dict):
             if levels <= 0:
                 raise Rejected
-            total += _BRACKETS + _bound(value.values(), levels - 1, largest)
-            for name in value:
-                if not isinstance(name, str) or len(name) > MAX_NAME:
+            total += _BRACKETS + _bound(value.values(), levels - 1, largest)  # type: ignore[attr-defined]  # as above
+            for name in value:  # type: ignore[attr-defined]  # as above
+                if not issubclass(type(name), str) or len(name) > MAX_NAME:
                     raise Rejected
                 total += _text(name)
-        elif isinstance(value, float):
-            if value - value != 0.0:  # NaN and both infinities
+        elif issubclass(kind, float):
+            if value - value != 0.0:  # type: ignore[operator]  # NaN and both infinities
                 raise Rejected
             total += _NUMBER
-        elif isinstance(value, str):  # StrEnum, SafeString
-            total += _text(value)
-        elif isinstance(value, int):  # IntEnum
-            if not -largest <= value <= largest:
+        elif issubclass(kind, str):  # StrEnum, SafeString
+            total += _text(value)  # type: ignore[arg-type]  # as above
+        elif issubclass(kind, int):  # IntEnum
+            if not -largest <= value <= largest:  # type: ignore[operator]  # as above
                 raise Rejected
             total += _NUMBER
         else:
@@ -171,7 +173,9 @@ def _explain(
     value: object, path: str, levels: int, largest: int, depth: int, above: tuple[int, ...]
 ) -> str | None:
     rule: str | None = None
-    if isinstance(value, str):
+    if value.__class__ is not type(value):  # as in `_bound`
+        rule = _foreign(value)
+    elif isinstance(value, str):
         rule = _text_rule(value)
     elif value is None or isinstance(value, bool):
         pass
@@ -215,8 +219,8 @@ def _explain_object(
     above: tuple[int, ...],
 ) -> str | None:
     for name, item in value.items():
-        if not isinstance(name, str):
-            kind = name.__class__.__name__
+        if not issubclass(type(name), str):
+            kind = type(name).__name__
             return _(
                 "%(path)s has a name that is a %(kind)s: names are strings",
                 path=path or _DOCUMENT,
@@ -274,6 +278,7 @@ def _foreign(value: object) -> str:
         return _("is a %(kind)s: send base64url text", kind=kind)
     if hasattr(value, "_meta") and hasattr(value, "pk"):
         return _("is a %(kind)s: send its primary key", kind=kind)
+    kind = type(value).__name__  # "is a str: send a string" would be no help.
     return _("is a %(kind)s: send a string, a number, a boolean, None, a list or a dict", kind=kind)
 
 

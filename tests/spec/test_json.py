@@ -12,6 +12,7 @@ from enum import Enum, IntEnum, StrEnum
 from typing import Any
 
 import pytest
+from django.utils.functional import SimpleLazyObject
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -190,6 +191,22 @@ def test_values_of_enums_and_tuples_pass() -> None:
     value = [Number.ONE, Word.A, (1, (2,))]
     json.check(value, "args")
     assert json.loads(json.dumps(value)) == [1, "a", [1, [2]]]
+
+
+@together("value", ["x", 1, True, None, 1.5, [1], {"a": 1}], ids=repr)
+def test_a_lazy_object_is_not_what_it_stands_for(value: Any) -> None:
+    lazy = SimpleLazyObject(lambda: value)
+    message = r"^args\[0\]\.price is a SimpleLazyObject: send a string, a number"
+    with pytest.raises(InvalidArgs, match=message) as rejected:
+        json.check([{"price": lazy}], "args")
+    assert rejected.value.details == {"field": "args"}
+    with pytest.raises(InvalidPayload, match="is a SimpleLazyObject"):
+        json.dumps([lazy])
+
+
+def test_a_lazy_name_is_no_name() -> None:
+    with pytest.raises(InvalidArgs, match="has a name that is a SimpleLazyObject"):
+        json.check({SimpleLazyObject(lambda: "a"): 1}, "args")
 
 
 def test_a_name_that_is_free_text_is_not_repeated() -> None:
