@@ -1,8 +1,6 @@
 """The Django app: checks, and discovery of the project's handlers."""
 
-import sys
 from contextlib import suppress
-from pathlib import Path
 
 from django.apps import AppConfig
 from django.conf import settings as django_settings
@@ -13,7 +11,7 @@ from django.db.models.signals import post_migrate
 from django.utils.module_loading import autodiscover_modules, import_string
 from django.utils.translation import gettext_lazy as _
 
-from django_ojs.conf import settings
+from django_ojs.conf import are_wrong_and_reported, settings
 
 
 class DjangoOJSConfig(AppConfig):
@@ -46,8 +44,8 @@ class DjangoOJSConfig(AppConfig):
             broken_triggers.install, dispatch_uid="django_ojs.broken_triggers"
         )
         connection_created.connect(message_size.install, dispatch_uid="django_ojs.message_size")
-        if _is_command() and not _settings_are_valid():
-            return  # The check E001 reports them; without settings no handler can be declared.
+        if are_wrong_and_reported():
+            return  # Without settings no handler can be used.
         if settings().opentelemetry:
             _instrument()
         if settings().log_transitions:
@@ -79,15 +77,3 @@ def _has_tasks() -> bool:
             if any(each.__module__.startswith("django_ojs.tasks") for each in backend.__mro__):
                 return True
     return False
-
-
-def _is_command() -> bool:
-    return Path(sys.argv[0]).name in ("manage.py", "django-admin", "__main__.py")
-
-
-def _settings_are_valid() -> bool:
-    try:
-        settings()
-    except ImproperlyConfigured:
-        return False
-    return True

@@ -7,10 +7,12 @@ ignored would be found in production only.
 
 import math
 import re
+import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from datetime import timedelta
 from functools import cached_property, lru_cache
+from pathlib import Path
 from typing import Any
 
 from django.conf import settings as django_settings
@@ -385,6 +387,20 @@ def settings() -> Settings:
     if not isinstance(given, Mapping):
         raise ImproperlyConfigured("The setting OJS must be a dictionary.")
     return _read(given)
+
+
+def are_wrong_and_reported() -> bool:
+    """Return whether the settings are wrong in a command of Django, whose check E001 says so.
+
+    Until then what is imported must not need them: an error would end the command before.
+    """
+    if Path(sys.argv[0]).name not in ("manage.py", "django-admin", "__main__.py"):
+        return False
+    try:
+        settings()
+    except ImproperlyConfigured:
+        return True
+    return False
 
 
 def _forget(*, setting: str, **kwargs: object) -> None:

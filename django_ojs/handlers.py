@@ -10,7 +10,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpa
 from asgiref.sync import sync_to_async
 from django.core.exceptions import ImproperlyConfigured
 
-from django_ojs.conf import settings
+from django_ojs.conf import are_wrong_and_reported, settings
 from django_ojs.context import JobContext, current_context
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.operations.push import push
@@ -26,7 +26,7 @@ from django_ojs.options import (
 from django_ojs.payloads.parameters import ParameterKinds
 from django_ojs.registry import registry
 from django_ojs.spec import rate_limit_policy, unique_policy
-from django_ojs.spec.envelope import check_type, validate
+from django_ojs.spec.envelope import DEFAULT_LIMITS, check_type, validate
 from django_ojs.spec.errors import InvalidArgs, InvalidJobType, InvalidRequest
 from django_ojs.spec.json import JSON
 from django_ojs.spec.texts import Translatable as _
@@ -233,7 +233,7 @@ def job(type: str, /, *, atomic: bool = False, **options: Unpack[OptionArguments
         raise InvalidJobType.of(
             "type", "must be a non-empty string", hint='Write @ojs.job("app.action").'
         )
-    check_type(type, settings().limits)
+    check_type(type, DEFAULT_LIMITS if are_wrong_and_reported() else settings().limits)
     defaults = read_options(options)
     check_defaults(type, defaults)
 
@@ -250,6 +250,8 @@ def check_defaults(type: str, defaults: Options) -> None:
     """Check the options of a type when it is declared, not at its first enqueue."""
     if defaults.id is not None:
         raise InvalidRequest.of("id", "must be set for each job, not for its type.")
+    if are_wrong_and_reported():
+        return  # Django's check of the URLs imports handlers before the settings are reported.
     wanted = Request(type=type, args=(), options=defaults)
     validate(envelope_of(wanted, has_arguments=False), settings().limits)
     push_options_of(wanted)

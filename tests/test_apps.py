@@ -6,6 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
 from django.apps import apps
 
 ROOT = Path(__file__).parent.parent
@@ -102,10 +103,30 @@ def test_the_app_has_its_label_and_name() -> None:
     assert (config.name, config.verbose_name) == ("django_ojs", "Background jobs")
 
 
-def test_a_bad_setting_is_a_system_check_although_there_are_handlers(tmp_path: Path) -> None:
-    name = app(tmp_path, "shop", "import django_ojs as ojs\n\n@ojs.job('a.b')\ndef f(): ...\n")
+JOB = "import django_ojs as ojs\n\n@ojs.job('a.b', priority=1)\ndef f(): ...\n"
+TASK = "from django_ojs.contrib.celery import shared_task\n\n@shared_task\ndef f(): ...\n"
+
+
+@pytest.mark.parametrize(
+    ("module", "code", "others", "urls"),
+    [
+        ("jobs", JOB, "", ""),
+        # Django's check of the URLs imports what the views use.
+        ("jobs", JOB, "", "import shop.jobs\n"),
+        ("tasks", TASK, "'django_ojs.contrib.celery', ", ""),
+        ("tasks", TASK, "'django_ojs.contrib.celery', ", "import shop.tasks\n"),
+    ],
+    ids=["jobs", "jobs-in-views", "celery", "celery-in-views"],
+)
+def test_a_bad_setting_is_a_system_check_although_there_are_handlers(
+    module: str, code: str, others: str, urls: str, tmp_path: Path
+) -> None:
+    name = app(tmp_path, "shop", None)
+    (tmp_path / name / f"{module}.py").write_text(code)
+    (tmp_path / "urls.py").write_text(f"{urls}urlpatterns = []\n")
     (tmp_path / "project.py").write_text(
-        f"INSTALLED_APPS = ['django_ojs', '{name}']\nUSE_TZ = True\nOJS = {{'NOTIFI': True}}\n"
+        f"INSTALLED_APPS = ['django_ojs', {others}'{name}']\nUSE_TZ = True\n"
+        "OJS = {'NOTIFI': True}\nROOT_URLCONF = 'urls'\n"
         "DATABASES = {'default': {'ENGINE': 'django.db.backends.sqlite3', 'NAME': ':memory:'}}\n"
     )
     (tmp_path / "manage.py").write_text(

@@ -5,6 +5,7 @@ from importlib import import_module
 from django.apps import AppConfig
 from django.utils.module_loading import autodiscover_modules
 
+from django_ojs.conf import are_wrong_and_reported
 from django_ojs.contrib.celery import app, registration
 from django_ojs.contrib.celery.configuration import configuration
 
@@ -20,6 +21,8 @@ class CeleryConfig(AppConfig):
         """Import `tasks.py` of every installed app, and register the tasks and schedules."""
         from django_ojs.contrib.celery import beat
 
+        if are_wrong_and_reported():
+            return  # Without settings no task can be registered.
         autodiscover_modules(*sorted(app.task_modules))
         for module in (
             *app.included,
