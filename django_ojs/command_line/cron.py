@@ -145,6 +145,7 @@ def _sync(console: Console, options: Options) -> int:
                 "changed": result.changed,
                 "taken_over": result.taken_over,
                 "removed": result.removed,
+                "kept": result.kept,
                 "unchanged": result.unchanged,
                 "dry_run": options["dry_run"],
             }

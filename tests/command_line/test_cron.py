@@ -57,6 +57,7 @@ def test_sync_stores_what_the_code_declares() -> None:
         "changed": [],
         "taken_over": [],
         "removed": [],
+        "kept": [],
         "unchanged": [],
         "dry_run": False,
     }

@@ -15,6 +15,7 @@ import django_ojs as ojs
 from django_ojs import schedules
 from django_ojs.models import CronJob
 from django_ojs.operations import cron
+from django_ojs.operations.cron import registration
 from django_ojs.registry import registry
 from django_ojs.spec.errors import InvalidArgs, InvalidCronExpression, InvalidRequest
 from tests.cases import together
@@ -116,6 +117,34 @@ def test_what_an_operator_disabled_stays_disabled() -> None:
     declare("@weekly", name="a")
     assert schedules.sync().changed == ["a"]
     assert cron.get("a").enabled is False
+
+
+def test_what_an_operator_disabled_is_still_disabled_when_it_is_back_in_the_code() -> None:
+    declare("@daily", name="a")
+    declare("@daily", name="b")
+    schedules.sync()
+    cron.set_enabled("a", False)
+    # Such as a deployment of the version before.
+    registry.schedules.clear()
+    planned = schedules.sync(dry_run=True)
+    assert (planned.removed, planned.kept) == (["b"], ["a"])
+    done = schedules.sync()
+    assert (done.removed, done.kept) == (["b"], ["a"])
+    kept = cron.get("a")
+    assert (kept.enabled, kept.owner, kept.next_run_at) == (False, "api", None)
+    # It is named once, and an operator may remove it now; a process that starts at the same time
+    # does not, if it has been resumed meanwhile.
+    assert schedules.sync().lines() == []
+    cron.set_enabled("a", True)
+    registration.leave_code("a", service="")
+    cron.set_enabled("a", False)
+    declare("@daily", name="a")
+    assert schedules.sync().taken_over == ["a"]
+    again = cron.get("a")
+    assert (again.enabled, again.owner, again.next_run_at) == (False, "code", None)
+    registry.schedules.clear()
+    schedules.sync()
+    cron.remove("a")
 
 
 def test_cron_jobs_of_the_api_and_of_other_projects_stay() -> None:

@@ -203,6 +203,27 @@ def _remove(name: str, owner: CronOwner) -> None:
     audit_trail.record("cron.removed", name, object_type="cron_job", changes=changes)
 
 
+def leave_code(name: str, *, service: str) -> None:
+    """Delete a cron job that the code of a project declares no more.
+
+    A disabled one stays, and operators own it: the code may come back with the next deployment,
+    and takes it over as it is then. Raises NotFound.
+    """
+    _leave_code(name, service)
+
+
+@database.write_transaction
+def _leave_code(name: str, service: str) -> None:
+    job, now = lock(name)
+    if (job.owner, job.service) != (CronOwner.CODE, service):
+        return  # Another process was faster.
+    if job.enabled:
+        _remove(name, CronOwner.CODE)
+        return
+    job.owner, job.service, job.defined_in = CronOwner.API, "", ""
+    _save(job, now)
+
+
 def _set_times(job: CronJob, now: datetime) -> None:
     times = schedule.first(job.expression, job.timezone, now) if job.enabled else schedule.NEVER
     job.due_at, job.next_run_at = times.due_at, times.next_run_at

@@ -8,20 +8,22 @@ from django.utils.translation import gettext_noop
 
 from django_ojs.models import CronJob
 from django_ojs.models.cron import CronOwner
-from django_ojs.operations.cron.registration import Definition, check, register, remove
+from django_ojs.operations.cron.registration import Definition, check, leave_code, register
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class SyncResult:
     """What a sync changed, by name.
 
-    `taken_over` were registered by something else before, `removed` have left the code.
+    `taken_over` were registered by something else before, `removed` have left the code. So have
+    those that were `kept`, because they are disabled.
     """
 
     created: list[str] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
     taken_over: list[str] = field(default_factory=list)
     removed: list[str] = field(default_factory=list)
+    kept: list[str] = field(default_factory=list)
     unchanged: list[str] = field(default_factory=list)
 
     def lines(self) -> list[tuple[str, str]]:
@@ -34,6 +36,7 @@ class SyncResult:
             gettext_noop("changed"): self.changed,
             gettext_noop("taken over: something else had registered it"): self.taken_over,
             gettext_noop("removed: the code declares it no more"): self.removed,
+            gettext_noop("kept, as it is paused: the code declares it no more"): self.kept,
         }
         return sorted((name, text) for text, names in texts.items() for name in names)
 
@@ -41,6 +44,7 @@ class SyncResult:
 def sync(definitions: Collection[Definition], *, service: str, dry_run: bool = False) -> SyncResult:
     """Register the cron jobs that a project declares, and remove those that it declares no more.
 
+    One that is disabled stays when it leaves the code, so that it is disabled when it comes back.
     A project is known by its `service`: the cron jobs of another one stay. Raises as `check` does,
     before anything has changed.
     """
@@ -62,7 +66,7 @@ def sync(definitions: Collection[Definition], *, service: str, dry_run: bool = F
         if not dry_run:
             register(definition)
     for name in sorted(stored.keys() - wanted.keys()):
-        result.removed.append(name)
+        (result.removed if stored[name].enabled else result.kept).append(name)
         if not dry_run:
-            remove(name, owner=CronOwner.CODE)
+            leave_code(name, service=service)
     return result
