@@ -49,12 +49,13 @@ _RUNS_AGAIN: Final = TERMINAL | {State.ACTIVE}
 
 def _export(console: Console, options: Options) -> int:
     which = filter_of(console, options)
-    number = offloaded = 0
+    number = offloaded = steps = 0
     try:
         for job in stream(which):
             number += 1
             console.json(envelope.render(job))
             offloaded += "offloaded" in job.options
+            steps += job.workflow_id is not None
             if number % PROGRESS == 0:
                 console.progress(counted_jobs(number))
     finally:
@@ -72,6 +73,14 @@ def _export(console: Console, options: Options) -> int:
             )
             % {"offloaded": grouped(offloaded)}
         )
+    if steps:
+        console.note(
+            _(
+                "Jobs that are steps of workflows: %(steps)s. Their workflows and the steps that "
+                "wait are not in the export: an import makes each a job of its own."
+            )
+            % {"steps": grouped(steps)}
+        )
     return OK
 
 
@@ -84,6 +93,7 @@ class _Import:
         self._rerun = rerun
         self._batch: list[tuple[int, dict[str, Any]]] = []
         self.counts: Counter[str] = Counter()
+        self.steps = 0
         self.errors: list[dict[str, Any]] = []
 
     def read(self, lines: BinaryIO) -> None:
@@ -150,6 +160,7 @@ class _Import:
                 known.add(key)
             new.append((number, data))
         if self._dry_run:
+            self._count_steps(new)
             self.counts["valid"] += len(new)
         elif new:
             self._store(new)
@@ -174,7 +185,11 @@ class _Import:
             else:
                 for result in results:
                     self.counts[result.outcome.value] += 1
+                self._count_steps(batch)
                 return
+
+    def _count_steps(self, batch: list[tuple[int, dict[str, Any]]]) -> None:
+        self.steps += sum(data.get("workflow_id") is not None for _line, data in batch)
 
     def _exists(self, number: int, key: object) -> None:
         self.counts["existing"] += 1
@@ -264,6 +279,14 @@ def _import(console: Console, options: Options) -> int:
                 counts = _counts(found, Outcome)
                 audit.note("jobs.imported", principal=operator(), jobs=counts)
                 audit_trail.complete(entry, **counts)
+    if found.steps:
+        console.note(
+            _(
+                "Jobs that were steps of workflows: %(steps)s. Each is imported as a job of its "
+                "own, which no later step follows."
+            )
+            % {"steps": grouped(found.steps)}
+        )
     counts = _counts(found, ["valid"] if options["dry_run"] else Outcome)
     if console.as_json:
         console.json({**counts, "errors": found.errors})

@@ -28,6 +28,7 @@ from django_ojs.spec.unique_policy import UniquePolicy
 from tests.cases import together
 from tests.command_line.run import Run, ojs
 from tests.factories import age, hourly, in_state, jobs, push, push_many
+from tests.operations.workflows.scenes import chain, create
 
 pytestmark = pytest.mark.django_db
 
@@ -55,6 +56,26 @@ def load(tmp_path: Path) -> Any:
 
 def envelope(**values: Any) -> dict[str, Any]:
     return {"id": str(ids.uuid7()), "type": "test.job", "queue": "mail", "args": [1]} | values
+
+
+@pytest.mark.once
+def test_steps_of_workflows_are_named_as_they_become_jobs_of_their_own(load: Any) -> None:
+    steps = [{"type": f"test.{name}", "args": []} for name in ("first", "second")]
+    create(chain(*steps))
+    push(queue="mail")
+    run = ojs("export")
+    assert "Exported jobs: 2" in run.err
+    assert "Jobs that are steps of workflows: 1. Their workflows" in run.err
+    assert "steps of workflows" not in ojs("export", "queue:mail").err
+    lines = [json.loads(line) for line in run.out.splitlines()]
+    forget()
+    for arguments in (["--dry-run"], []):
+        imported = load(lines, *arguments)
+        assert imported.code == 0
+        assert "Jobs that were steps of workflows: 1. Each is imported" in imported.err
+    assert jobs().get(type="test.first").workflow_id is None
+    # What existed already was not imported.
+    assert "steps of workflows" not in load(lines).err
 
 
 def forget() -> None:
