@@ -20,7 +20,8 @@ _META: Final = "HTTP_OJS_BLOCK_TIMEOUT"
 #: The longest wait, in seconds: proxies cut connections that are silent for a minute.
 LONGEST_BLOCK: Final = 50
 
-_SECONDS: Final = re.compile(r"[0-9]{1,9}").fullmatch
+# However long they are, more than LONGEST_BLOCK count as that.
+_SECONDS: Final = re.compile(r"[0-9]{1,100}").fullmatch
 
 
 def push_options(

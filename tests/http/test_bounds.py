@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from django_ojs.http import long_poll
+from django_ojs.http import backpressure, long_poll
 from django_ojs.operations import queues
+from django_ojs.operations.backpressure.wait_policy import WaitPolicy
 from django_ojs.storage import queue_configs
 from tests.factories import in_state, own_connections
 from tests.http.api import Api, ApiResponse, state_of, stored
@@ -159,6 +160,23 @@ def test_without_the_header_or_with_another_strategy_nobody_waits() -> None:
     assert time.monotonic() - began < 40
 
 
+@pytest.mark.parametrize("given", ["9" * 10, "9" * 100, "0" * 40 + "1"], ids=len)
+def test_a_time_of_any_length_is_at_most_the_longest_wait(
+    given: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waits: list[float] = []
+    make = backpressure._waiting
+
+    def waiting(seconds: float, *, always: bool) -> WaitPolicy:
+        found = make(seconds, always=always)
+        waits.append(found.seconds)
+        return found
+
+    monkeypatch.setattr(backpressure, "_waiting", waiting)
+    push(**{"OJS-Block-Timeout": given}).ok(201)
+    assert waits == [1 if given.startswith("0") else backpressure.LONGEST_BLOCK]
+
+
 def test_a_wait_that_is_over_returns_429_and_is_published_once() -> None:
     bound(1, strategy="block")
     push().ok(201)
@@ -180,7 +198,7 @@ def test_who_finds_no_place_to_wait_is_rejected_at_once(settings: Any) -> None:
         assert held.result(BOUND)
 
 
-@pytest.mark.parametrize("bad", ["-1", "1.5", "", "soon", "1e3", "9" * 10, "٣"])
+@pytest.mark.parametrize("bad", ["-1", "1.5", "", "soon", "1e3", "9" * 101, "٣"])
 def test_a_bad_time_to_wait_is_rejected_whether_or_not_there_is_room(bad: str) -> None:
     for response in (
         push(**{"OJS-Block-Timeout": bad}),
