@@ -20,7 +20,8 @@ from django_ojs.http.views.admin import (
 _ADMIN: Final = "v1/admin"
 _QUEUE: Final = f"{_ADMIN}/queues/<str:name>"
 _JOB: Final = f"{_ADMIN}/jobs/<str:key>"
-_WORKER: Final = f"{_ADMIN}/workers/<str:key>"
+# The id of a worker may have slashes, as a path has that was decoded.
+_WORKER: Final = f"{_ADMIN}/workers/<path:key>"
 _DEAD_LETTER: Final = f"{_ADMIN}/dead-letter/<str:key>"
 
 urlpatterns = [
@@ -40,10 +41,11 @@ urlpatterns = [
     route(f"{_JOB}/cancel", jobs.AdminJobCancel, "ojs-admin-job-cancel"),
     route(f"{_JOB}/retry", jobs.AdminJobRetry, "ojs-admin-job-retry"),
     route(f"{_ADMIN}/workers", workers.AdminWorkers, "ojs-admin-workers"),
-    route(_WORKER, workers.AdminWorker, "ojs-admin-worker"),
+    # The actions come first: they are paths below that of a worker.
     route(f"{_WORKER}/quiet", workers.AdminWorkerQuiet, "ojs-admin-worker-quiet"),
     route(f"{_WORKER}/resume", workers.AdminWorkerResume, "ojs-admin-worker-resume"),
     route(f"{_WORKER}/terminate", workers.AdminWorkerTerminate, "ojs-admin-worker-terminate"),
+    route(_WORKER, workers.AdminWorker, "ojs-admin-worker"),
     route(f"{_ADMIN}/pools", scheduling.AdminPools, "ojs-admin-pools"),
     route(
         f"{_ADMIN}/scheduling/stats", scheduling.AdminSchedulingStats, "ojs-admin-scheduling-stats"

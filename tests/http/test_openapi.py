@@ -70,7 +70,7 @@ def _served() -> dict[tuple[str, str], Any]:
         assert isinstance(pattern, URLPattern)
         view: Any = pattern.callback
         if view.cls is not UnknownPath:
-            path = re.sub(r"<str:(\w+)>", r"{\1}", f"/{pattern.pattern}")
+            path = re.sub(r"<(?:str|path):(\w+)>", r"{\1}", f"/{pattern.pattern}")
             for method in set(view.cls().allowed_methods) & set(METHODS):
                 found[method, path] = view.cls.needs.get(method)
     return found

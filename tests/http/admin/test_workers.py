@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import pytest
 
 from django_ojs.models import Worker
@@ -90,3 +92,17 @@ def test_a_worker_that_is_not_known_is_404(name: str) -> None:
     api.delete(f"admin/workers/{name}").error(404, "not_found")
     for action in ("quiet", "resume", "terminate"):
         api.post(f"admin/workers/{name}/{action}").error(404, "not_found")
+
+
+@pytest.mark.parametrize("name", ["web-7f9c/4711", "a/b/c", "/run/worker"])
+def test_a_worker_whose_id_has_a_slash_is_directed_and_deregistered(name: str) -> None:
+    registered(name, "default")
+    path = f"admin/workers/{quote(name, safe='')}"
+    assert api.get(path).ok()["id"] == name
+    assert api.post(f"{path}/quiet").ok()["directive"] == "quiet"
+    assert api.post(f"{path}/resume").ok()["directive"] == "running"
+    assert api.post(f"{path}/terminate").ok()["directive"] == "terminate"
+    assert Worker.primary.get().directive == "terminate"
+    silence(name)
+    assert api.delete(path).ok()["id"] == name
+    api.get(path).error(404, "not_found")
