@@ -15,7 +15,7 @@ _QUEUE: Final = r"queues/[^/]+"
 
 #: Paths below `ojs/v1/`, by the feature that they belong to.
 _PATHS: Final = {
-    "schemas": rf"schemas{_BELOW}",
+    "schemas": rf"schemas{_BELOW}|admin/schemas/[^/]+(?:/[^/]+)?",
     "history": rf"history/purge-status{_BELOW}",
     "debug": rf"debug{_BELOW}",
     "bulk": rf"jobs/bulk{_BELOW}|dead-letter/retry",
@@ -23,6 +23,9 @@ _PATHS: Final = {
     "queue_jobs": rf"{_QUEUE}/(?:jobs|priority-stats)",
     # Pools are a setting.
     "pools": r"admin/pools/[^/]+",
+    # The limits of tenants are in the configuration of a queue.
+    "tenant_administration": r"admin/tenants(?:/[^/]+(?:/(?:limits|stats|jobs))?)?",
+    "routing": r"admin/routing/[^/]+",
 }
 
 

@@ -34,6 +34,15 @@ class TestFeaturesThatAreNotServed:
             ("debug", "GET", f"debug/jobs/{ID}/traces/1"),
             ("queue_jobs", "GET", "queues/default/jobs"),
             ("pools", "PUT", "admin/pools/critical-workers"),
+            ("schemas", "GET", "admin/schemas/email.send"),
+            ("schemas", "PUT", "admin/schemas/email.send/2.0"),
+            ("routing", "PUT", "admin/routing/email.send"),
+            ("tenant_administration", "GET", "admin/tenants"),
+            ("tenant_administration", "POST", "admin/tenants"),
+            ("tenant_administration", "GET", "admin/tenants/acme"),
+            ("tenant_administration", "PUT", "admin/tenants/acme/limits"),
+            ("tenant_administration", "GET", "admin/tenants/acme/stats"),
+            ("tenant_administration", "GET", "admin/tenants/acme/jobs"),
         ],
     )
     def test_each_is_422_unsupported(
@@ -49,7 +58,7 @@ class TestFeaturesThatAreNotServed:
         assert wire.send("GET", f"/v1/jobs/{key}/progress")["progress"] is None
         assert wire.send("GET", "/v1/dead-letter/stats")
         assert wire.send("GET", "/v1/queues/default/stats")
-        for path in ("cronjobs", "jobs-bulk", "workflow", f"jobs/{key}/unheard-of"):
+        for path in ("cronjobs", "jobs-bulk", "workflow", f"jobs/{key}/unheard-of", "admin/tenant"):
             wire.send("GET", f"/v1/{path}", None, 404)
 
 
