@@ -248,6 +248,20 @@ def is_in_transaction(connection: BaseDatabaseWrapper) -> bool:
     return not all(getattr(block, "_from_testcase", False) for block in blocks)
 
 
+def is_transaction_open(connection: BaseDatabaseWrapper) -> bool:
+    """Whether a transaction is open that something has begun: `atomic()`, BEGIN, or no autocommit.
+
+    The server is not asked. Where a project has set AUTOCOMMIT to False, each query begins one.
+    """
+    if connection.in_atomic_block:
+        return True
+    if connection.connection is None or not connection.settings_dict["AUTOCOMMIT"]:
+        return False
+    if connection.vendor not in _DIALECTS:
+        return not connection.autocommit
+    return dialect_of(connection).is_transaction_open(connection)
+
+
 def kind() -> str:
     """Return the name of the kind of the jobs' database, without a connection to it."""
     return kind_of(connection())

@@ -53,16 +53,30 @@ def transaction_left_open(
     """Roll back what a handler has not ended; return the error that says so, or None."""
     error = None
     for link in found:
-        if link.in_atomic_block:
+        if database.is_transaction_open(link):
+            error = left_open_error(link)
             link.close()
             # Of a closed connection Django keeps that it is in a transaction: for the next jobs.
             del connections[link.alias]
-            error = TransactionManagementError(
-                f"The handler left a transaction of the database {link.alias!r} open: it was "
-                "rolled back. Does something still hold a generator, or a context manager, that "
-                "has entered atomic()?"
-            )
     return error
+
+
+def left_open_error(link: BaseDatabaseWrapper) -> TransactionManagementError:
+    """Return the error of a handler that has not ended its transaction."""
+    if link.in_atomic_block:
+        hint = (
+            "Does something still hold a generator, or a context manager, that has entered "
+            "atomic()?"
+        )
+    else:
+        hint = (
+            "It was begun by BEGIN, or by a statement after set_autocommit(False), and not "
+            "committed: use atomic()."
+        )
+    return TransactionManagementError(
+        f"The handler left a transaction of the database {link.alias!r} open: it was rolled back. "
+        + hint
+    )
 
 
 def refresh_connections(

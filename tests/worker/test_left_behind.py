@@ -7,17 +7,19 @@ import os
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
 from django.core.management import call_command
-from django.db import transaction
+from django.db import connection, connections, transaction
 from django.utils import timezone, translation
 
 import django_ojs as ojs
 from django_ojs.registry import registry
+from django_ojs.storage import database
 from tests.testapp.models import Thing
 from tests.worker.waiting import BOUND
 
@@ -119,6 +121,119 @@ def test_a_transaction_that_is_left_open_fails_its_job_and_no_other(
     assert "left a transaction of the database 'default' open" in job.error["message"]
     assert [(each.job().state, each.job().error) for each in others] == [("completed", None)] * 2
     assert set(Thing.objects.values_list("name", flat=True)) == {"written 0", "written 1"}
+
+
+def begin(name: str) -> None:
+    with connection.cursor() as cursor:
+        cursor.execute("BEGIN")
+    Thing.objects.create(name=name)
+
+
+def switch_autocommit_off(name: str) -> None:
+    transaction.set_autocommit(False)
+    Thing.objects.create(name=name)
+
+
+@pytest.mark.parametrize("kind", ["plain", "async"])
+@pytest.mark.parametrize("raises", [False, True])
+@pytest.mark.parametrize("opened", [begin, switch_autocommit_off])
+def test_so_does_one_that_no_atomic_has_begun(
+    opened: Callable[[str], None], raises: bool, kind: str
+) -> None:
+    def left() -> None:
+        opened("lost")
+        if raises:
+            raise LookupError("between BEGIN and COMMIT")
+
+    if kind == "async":
+
+        @ojs.job("left.opened", retry=ONCE)
+        async def on_the_event_loop() -> None:
+            await sync_to_async(left)()
+
+        first = on_the_event_loop.enqueue()
+    else:
+        first = ojs.job("left.opened", retry=ONCE)(left).enqueue()
+
+    @ojs.job("left.write", atomic=True)
+    def write(number: int) -> None:
+        Thing.objects.create(name=f"written {number}")
+
+    others = [write.enqueue(number) for number in range(2)]
+    work()
+    job = first.job()
+    assert job.state == "discarded"
+    expected = "between BEGIN" if raises else "left a transaction of the database 'default' open"
+    assert expected in job.error["message"]
+    assert [(each.job().state, each.job().error) for each in others] == [("completed", None)] * 2
+    assert set(Thing.objects.values_list("name", flat=True)) == {"written 0", "written 1"}
+
+
+@pytest.mark.parametrize("opened", [begin, switch_autocommit_off])
+def test_a_transaction_that_a_handler_commits_itself_is_not_left_open(
+    opened: Callable[[str], None],
+) -> None:
+    @ojs.job("left.committed", retry=ONCE)
+    def committed(name: str) -> bool:
+        found = connection.get_autocommit()
+        opened(name)
+        with connection.cursor() as cursor:
+            cursor.execute("COMMIT")
+        return found
+
+    jobs = [committed.enqueue(f"kept {number}") for number in range(2)]
+    work()
+    # The second one has a connection that commits each statement again.
+    assert [(each.job().state, each.job().result) for each in jobs] == [("completed", True)] * 2
+    assert set(Thing.objects.values_list("name", flat=True)) == {"kept 0", "kept 1"}
+
+
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_a_transaction_of_another_database_is_rolled_back_too() -> None:
+    @ojs.job("left.other", retry=ONCE)
+    def other() -> None:
+        with connections["other"].cursor() as cursor:
+            cursor.execute("BEGIN")
+        Thing.objects.using("other").create(name="lost")
+
+    enqueued = other.enqueue()
+    work()
+    assert "of the database 'other' open" in enqueued.job().error["message"]
+    assert not Thing.objects.using("other").exists()
+
+
+def test_whether_a_transaction_is_open_is_asked_of_no_server(
+    django_assert_num_queries: Any,
+) -> None:
+    connection.ensure_connection()
+    with django_assert_num_queries(0):
+        assert not database.is_transaction_open(connections["default"])
+    connection.close()
+    assert not database.is_transaction_open(connections["default"])
+    assert connection.connection is None
+
+
+@pytest.mark.parametrize("vendor", ["mysql", "oracle"])
+def test_where_the_driver_does_not_tell_autocommit_does(
+    vendor: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(database._of_vendor_mysql, "reports", "mariadb")
+
+    def is_open(*, autocommit: bool, configured: bool = True) -> bool:
+        link: Any = SimpleNamespace(
+            alias="reports",
+            vendor=vendor,
+            in_atomic_block=False,
+            connection=object(),
+            autocommit=autocommit,
+            settings_dict={"AUTOCOMMIT": configured},
+        )
+        return database.is_transaction_open(link)
+
+    assert not is_open(autocommit=True)
+    assert is_open(autocommit=False)
+    # The choice of the project, under which each query begins one.
+    assert not is_open(autocommit=False, configured=False)
 
 
 def spin() -> None:

@@ -114,6 +114,8 @@ _UP_TO_LIMIT = {
 _READ_ONLY = "25006"
 _QUERY_CANCELED = "57014"
 _DEADLOCK, _LOCK_NOT_AVAILABLE, _SERIALIZATION = "40P01", "55P03", "40001"
+#: libpq's numbers of the states of a session without a transaction, and without a server.
+_WITHOUT_TRANSACTION = (0, 4)
 #: Isolation levels in which each statement has a snapshot of its own.
 _SNAPSHOT_PER_STATEMENT = {"read committed", "read uncommitted"}
 #: psycopg's number of the isolation level, which Django keeps.
@@ -488,6 +490,10 @@ class PostgreSQL(Dialect):
             _LOCK_NOT_AVAILABLE,
             _SERIALIZATION,
         )
+
+    def is_transaction_open(self, connection: BaseDatabaseWrapper) -> bool:
+        link: Any = connection.connection
+        return link.info.transaction_status not in _WITHOUT_TRANSACTION
 
     def is_read_only_error(self, error: BaseException) -> bool:
         return getattr(error.__cause__, "sqlstate", None) == _READ_ONLY

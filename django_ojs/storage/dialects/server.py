@@ -128,6 +128,14 @@ class Server(ABC):
             cursor.execute(f"SELECT {', '.join(conditions)}", values)
             return [bool(found) for found in cursor.fetchone()]
 
+    def is_transaction_open(self, connection: BaseDatabaseWrapper) -> bool:
+        """Say whether an open connection is in a transaction that no `atomic()` has begun.
+
+        As far as the driver knows: the server is not asked.
+        """
+        # Not every driver knows of a BEGIN. Without autocommit, the last statement has begun one.
+        return not connection.autocommit
+
     def begin_write(self, connection: BaseDatabaseWrapper) -> None:
         """Begin a transaction of django_ojs that writes: take the write lock, if there is one."""
         self.take_write_lock(connection)

@@ -246,6 +246,10 @@ class SQLite(Dialect):
     def take_write_lock(self, connection: BaseDatabaseWrapper) -> None:
         self._run(connection, "begin_write")
 
+    def is_transaction_open(self, connection: BaseDatabaseWrapper) -> bool:
+        link: Any = connection.connection
+        return bool(link.in_transaction)
+
     def lock_unique_keys(self, connection: BaseDatabaseWrapper, keys: Sequence[str]) -> bool:
         # The write lock locks every key. A transaction with an old snapshot cannot take it.
         self.begin_write(connection)
