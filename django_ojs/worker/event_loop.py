@@ -2,6 +2,7 @@
 
 import asyncio
 import logging
+import os
 import threading
 from collections import deque
 from contextlib import suppress
@@ -12,6 +13,7 @@ from django.db import connections
 from django_ojs import context as contexts
 from django_ojs.payloads import resolver
 from django_ojs.payloads.resolver import Resolved
+from django_ojs.worker.forks import SyncThread
 from django_ojs.worker.handler_call import (
     OnEnd,
     call,
@@ -35,7 +37,10 @@ class EventLoop:
         self._closing = False
         # For the synchronous parts (the ORM) of each running job one thread with its connections,
         # reused from job to job.
-        self._sync_threads = deque(ThreadSensitiveContext() for _ in range(slots))
+        self._threads = {ThreadSensitiveContext(): SyncThread() for _ in range(slots)}
+        SyncToAsync.context_to_thread_executor.update(self._threads)
+        self._sync_threads = deque(self._threads)
+        self._pid = os.getpid()
         self._tasks: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._run, name="ojs-async", daemon=True)
         self._thread.start()
@@ -64,9 +69,9 @@ class EventLoop:
                 # A SystemExit in a task that a handler created ends `run_forever`. The handler gets
                 # it too, so the loop continues.
                 logger.debug("A task of a handler raised %s", type(error).__name__)
-        for sync_thread in self._sync_threads:
-            thread = SyncToAsync.context_to_thread_executor.pop(sync_thread, None)
-            if thread is not None:
+        for sync_thread, thread in self._threads.items():
+            del SyncToAsync.context_to_thread_executor[sync_thread]
+            if thread.is_used:
                 thread.submit(connections.close_all)
                 thread.shutdown()
         self._loop.close()
@@ -83,6 +88,10 @@ class EventLoop:
             assert task is not None
             # Before `begin`: from then on the run may be interrupted, and its thread is the loop's.
             run.cancel_task = lambda: self._loop.call_soon_threadsafe(task.cancel)
+            if os.getpid() != self._pid:
+                # A handler has forked this process, and waits in it for something. The job is for
+                # the worker to run.
+                return
             if not run.begin():
                 return
             sync_thread = self._sync_threads.popleft()
@@ -110,7 +119,7 @@ class EventLoop:
                 with suppress(asyncio.CancelledError):  # It arrived after the handler had ended.
                     await sync_to_async(run.context.flush)()
             try:
-                if sync_thread in SyncToAsync.context_to_thread_executor:
+                if self._threads[sync_thread].is_used:
                     left_open = await sync_to_async(_end_on_sync_thread)(error)
                     if left_open is not None and error is None:
                         result, error = None, left_open

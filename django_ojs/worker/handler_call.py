@@ -13,6 +13,7 @@ from django_ojs.context import JobContext
 from django_ojs.middleware import execution_chain
 from django_ojs.operations import ack
 from django_ojs.storage import database
+from django_ojs.worker import forks
 from django_ojs.worker.in_flight import Run
 
 #: Called on the handler's thread when it has ended: run, result, exception, and whether an `atomic`
@@ -26,7 +27,7 @@ class Interrupted(BaseException):
 
 def call(run: Run) -> Any:
     """Call the handler through the execution middleware. Return its result, or a coroutine."""
-    return execution_chain().run(run.context, run.handler.run)
+    return execution_chain().run(run.context, forks.caller(run.handler))
 
 
 def checked_result(run: Run, returned: Any) -> Any:

@@ -31,6 +31,7 @@ heartbeat.STUCK_AFTER = float(os.environ.get("OJS_TEST_STUCK_AFTER", heartbeat.S
 
 #: A handler that nobody stops ends by itself after this: no test leaves one behind for long.
 LONGEST = 240.0
+ONCE = ojs.RetryPolicy(max_attempts=1)
 AGAIN_SOON = ojs.RetryPolicy(max_attempts=3, initial_interval="PT0.1S", jitter=False)
 
 
@@ -110,6 +111,46 @@ async def wait_async(ctx: ojs.JobContext) -> str:
         raise
     await sync_to_async(mark)(ctx, "done")
     return "done"
+
+
+def fork_and_end(ending: str) -> str:
+    """Fork, and let the child go on to the end of the handler: "return", "raise" or "exit"."""
+    if os.fork():
+        return "parent"
+    if ending == "raise":
+        raise LookupError("of the child")
+    if ending == "exit":
+        sys.exit(0)
+    return "child"
+
+
+@ojs.job("worker.fork", retry=ONCE)
+def fork(ctx: ojs.JobContext, ending: str) -> str:
+    """Go on in two processes."""
+    mark(ctx, "started")
+    return fork_and_end(ending)
+
+
+@ojs.job("worker.fork_atomic", atomic=True, retry=ONCE)
+def fork_atomic(ctx: ojs.JobContext, ending: str) -> str:
+    """Go on in two processes, inside a transaction."""
+    mark(ctx, "started")
+    Thing.objects.create(name=f"forked by {ctx.job.id}")
+    return fork_and_end(ending)
+
+
+@ojs.job("worker.fork_async", retry=ONCE)
+async def fork_async(ctx: ojs.JobContext, ending: str) -> str:
+    """Go on in two processes, each with the event loop."""
+    await sync_to_async(mark)(ctx, "started")
+    return fork_and_end(ending)
+
+
+@ojs.job("worker.fork_in_thread", retry=ONCE)
+async def fork_in_thread(ctx: ojs.JobContext, ending: str) -> str:
+    """Go on in two processes, in the thread for the synchronous parts."""
+    await sync_to_async(mark)(ctx, "started")
+    return await sync_to_async(fork_and_end)(ending)
 
 
 @ojs.job("worker.deaf", retry=AGAIN_SOON)

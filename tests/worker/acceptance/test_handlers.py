@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 import django_ojs as ojs
@@ -68,6 +70,28 @@ def test_whatever_a_handler_raises_is_its_jobs_failure_and_not_the_workers(start
         assert becomes(job, "discarded").error["type"] == "SystemExit"
     assert [becomes(job, "completed").result for job in after] == ["ran", "HERE"]
     assert "SystemExit: a secret (dead letter after attempt 1)" in tree.log
+
+
+@pytest.mark.parametrize(
+    "handler",
+    [handlers.fork, handlers.fork_atomic, handlers.fork_async, handlers.fork_in_thread],
+    ids=lambda handler: handler.type,
+)
+def test_a_process_that_a_handler_forks_does_not_go_on_as_a_second_worker(
+    start: Start, handler: Any
+) -> None:
+    endings = ["return", "raise", "exit"]
+    forking = [stored(handler.options(priority=1).enqueue(ending)) for ending in endings]
+    others = [stored(handlers.note.enqueue(str(number))) for number in range(50)]
+    tree = start("--once", "--threads", "2")
+    # No process of the tree is left then.
+    assert tree.ends() == 0, tree.log
+    for job in forking:
+        assert (becomes(job, "completed").result, runs(job)) == ("parent", [(1, 1)])
+    for number, job in enumerate(others):
+        assert (becomes(job, "completed").result, marks(job)) == (str(number), [str(number)])
+    assert Thing.objects.count() == 3 * (handler is handlers.fork_atomic)
+    assert tree.log.count("LookupError: of the child") == 1
 
 
 def test_the_queues_are_worked_from_left_to_right_and_others_are_left_alone(start: Start) -> None:

@@ -1,0 +1,103 @@
+"""End a process that a handler forks where the handler ends.
+
+It is a copy of the worker: with the jobs that the worker has claimed, and the socket to its
+database. It must not go on as a second one.
+"""
+
+import os
+import signal
+import sys
+import traceback
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from functools import partial
+from typing import Any, NoReturn, ParamSpec, TypeVar
+
+from django_ojs.context import JobContext
+from django_ojs.handlers import Handler
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+def caller(handler: Handler[..., Any]) -> Callable[[JobContext], Any]:
+    """Return the function that calls a handler; of an `async def`, it makes a coroutine.
+
+    A process that the handler forks ends with it: before the middleware, the end of the transaction
+    of an atomic handler, and the outcome.
+    """
+    return partial(_await if handler.is_async else _call, handler.run)
+
+
+def _call(function: Callable[..., T], *args: Any) -> T:
+    pid = os.getpid()
+    error = None
+    try:
+        return function(*args)
+    except BaseException as raised:
+        error = raised
+        raise
+    finally:
+        if os.getpid() != pid:
+            end(error)
+
+
+async def _await(run: Callable[[JobContext], Any], context: JobContext) -> Any:
+    pid = os.getpid()
+    error = None
+    try:
+        return await run(context)
+    except BaseException as raised:
+        error = raised
+        raise
+    finally:
+        if os.getpid() != pid:
+            end(error)
+
+
+class SyncThread(ThreadPoolExecutor):
+    """The thread for the synchronous parts of `async def` handlers.
+
+    A process that one of them forks ends with it; it would wait for the next one for ever.
+    """
+
+    def __init__(self) -> None:
+        super().__init__(max_workers=1)
+        #: Whether the thread was started.
+        self.is_used = False
+
+    def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
+        self.is_used = True
+        return super().submit(_call, partial(fn, *args, **kwargs))
+
+
+def end(error: BaseException | None) -> NoReturn:
+    """End this process, a fork of the worker, as Python does after this error."""
+    code = 1
+    try:
+        code = _exit_code(error)
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(Exception):
+                stream.flush()
+    finally:
+        try:
+            # Not sys.exit: it is for the worker to run exit handlers, and to close the connections.
+            os._exit(code)
+        finally:
+            # What measures coverage replaces it by a function that may fail in a fork.
+            os.kill(os.getpid(), signal.SIGKILL)
+
+
+def _exit_code(error: BaseException | None) -> int:
+    if error is None:
+        return 0
+    if not isinstance(error, SystemExit):
+        with suppress(Exception):
+            traceback.print_exception(error)
+        return 1
+    if error.code is None or isinstance(error.code, int):
+        return (error.code or 0) & 0xFF
+    with suppress(Exception):
+        print(error.code, file=sys.stderr)
+    return 1
