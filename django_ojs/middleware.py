@@ -10,7 +10,7 @@ identified by its dotted path, its class, or the object itself.
 import inspect
 from collections.abc import Callable, Iterator
 from functools import cache, partial
-from typing import Any, Generic, Protocol, TypeVar, cast
+from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
@@ -37,7 +37,8 @@ class ExecutionMiddleware(Protocol):
     """Wrap the run of a handler (ojs-middleware §4). The first in the list is the outermost.
 
     For an `async def` handler `proceed()` returns an awaitable; a middleware that is a coroutine
-    function is awaited, and a plain one must return the awaitable it got.
+    function is awaited, and a plain one must return the awaitable it got: the run fails if nothing
+    awaits it.
     """
 
     def __call__(self, context: Any, proceed: Callable[[], Any], /) -> Any:
@@ -208,11 +209,12 @@ class ExecutionChain(Chain[ExecutionMiddleware]):
         That is an awaitable for an `async def` handler.
         """
         self.freeze()
-        result = (
-            self._wrapped(context, handler)
-            if self._entries or _instrumentation
-            else handler(context)
-        )
+        if not self._entries and not _instrumentation:
+            result = handler(context)
+        elif context.is_async:
+            result = self._wrapped_async(context, handler)
+        else:
+            result = self._wrapped(context, handler, _Once)
         if inspect.iscoroutine(result) and not context.is_async:
             result.close()
             if not self._entries:
@@ -223,23 +225,47 @@ class ExecutionChain(Chain[ExecutionMiddleware]):
             raise TypeError("An async def execution middleware wraps async def handlers only.")
         return result
 
-    def _wrapped(self, context: Any, handler: Callable[[Any], Any]) -> Any:
+    def _wrapped(
+        self,
+        context: Any,
+        handler: Callable[[Any], Any],
+        once: "Callable[[Callable[[], Any], str], _Once]",
+    ) -> Any:
         def call(index: int) -> Any:
             if index == len(self._entries):
                 return handler(context)
-            return self._entries[index][1](context, _Once(lambda: call(index + 1)))
+            name, middleware = self._entries[index]
+            return middleware(context, once(lambda: call(index + 1), name))
 
         run: Callable[[], Any] = partial(call, 0)
         for middleware in _instrumentation:
-            run = partial(middleware, context, _Once(run))
+            run = partial(middleware, context, once(run, repr(middleware)))
         return run()
+
+    def _wrapped_async(self, context: Any, handler: Callable[[Any], Any]) -> Any:
+        calls: list[_OnceAsync] = []
+
+        def once(proceed: Callable[[], Any], name: str) -> _OnceAsync:
+            calls.append(_OnceAsync(proceed, name))
+            return calls[-1]
+
+        try:
+            returned = self._wrapped(context, handler, once)
+        except BaseException:
+            _close_not_started(calls)
+            raise
+        if inspect.isawaitable(returned):
+            return _awaited(returned, calls)
+        _check_started(calls)
+        return returned
 
 
 class _Once:
     """`proceed` for a middleware. A second call raises: a job is stored once, and runs once."""
 
-    def __init__(self, proceed: Callable[..., Any]) -> None:
+    def __init__(self, proceed: Callable[..., Any], name: str = "") -> None:
         self.called = False
+        self.name = name
         self._proceed = proceed
 
     def __call__(self, *passed: Any) -> Any:
@@ -247,6 +273,55 @@ class _Once:
             raise RuntimeError("A middleware called proceed() twice.")
         self.called = True
         return self._proceed(*passed)
+
+
+class _OnceAsync(_Once):
+    """`proceed` around an `async def` handler. It knows whether what it returned was awaited."""
+
+    _returned: Any = None
+
+    def __call__(self, *passed: Any) -> Any:
+        self._returned = super().__call__(*passed)
+        return self._returned
+
+    def close_not_started(self) -> bool:
+        """Close the coroutine that it returned, if nothing has awaited it. Return whether it did.
+
+        A coroutine that a middleware has closed itself counts as one that it does not want.
+        """
+        found = self._returned
+        if not inspect.iscoroutine(found) or inspect.getcoroutinestate(found) != _NOT_STARTED:
+            return False
+        found.close()
+        return True
+
+
+_NOT_STARTED: Final = inspect.CORO_CREATED
+
+
+def _close_not_started(calls: list[_OnceAsync]) -> list[str]:
+    """Close the coroutines that nothing has awaited; return the names of their middleware."""
+    return [call.name for call in calls if call.close_not_started()]
+
+
+def _check_started(calls: list[_OnceAsync]) -> None:
+    """Raise for a coroutine that nothing has awaited: the handler has not run."""
+    if names := _close_not_started(calls):
+        # The outermost: those inside of it may have passed the same coroutine on.
+        raise RuntimeError(
+            f"The execution middleware {names[0]!r} called proceed() and dropped what it returned, "
+            "so the async def handler has not run: return proceed(), or await it in an async def."
+        )
+
+
+async def _awaited(returned: Any, calls: list[_OnceAsync]) -> Any:
+    try:
+        result = await returned
+    except BaseException:
+        _close_not_started(calls)
+        raise
+    _check_started(calls)
+    return result
 
 
 @cache

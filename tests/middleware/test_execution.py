@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -182,6 +183,67 @@ def test_calling_proceed_twice_is_an_error_round_async_handlers_too() -> None:
 
     with pytest.raises(RuntimeError, match=r"called proceed\(\) twice"):
         run(response, twice, is_async=True)
+
+
+def forget(context: Any, proceed: Next) -> None:
+    proceed()
+
+
+async def forget_to_await(context: Any, proceed: Next) -> None:
+    proceed()
+
+
+@pytest.mark.parametrize(
+    ("chain", "name"),
+    [
+        ([forget], "forget"),
+        ([hand_on, forget, hand_on], "forget"),
+        ([forget, wrap], "forget"),
+        ([wrap, forget_to_await], "forget_to_await"),
+    ],
+)
+def test_a_middleware_that_drops_what_proceed_returned_fails_the_run(
+    chain: list[Any], name: str
+) -> None:
+    # A coroutine that nobody awaits would warn, which is an error in this suite.
+    with pytest.raises(RuntimeError, match=rf"execution\.{name}' called proceed\(\) and dropped"):
+        run(response, *chain, is_async=True)
+
+
+def test_an_error_goes_before_what_was_dropped() -> None:
+    def drop(context: Any, proceed: Next) -> None:
+        proceed()
+        raise LookupError("for another reason")
+
+    async def adrop(context: Any, proceed: Next) -> None:
+        drop(context, proceed)
+
+    for chain in ([drop], [adrop], [wrap, drop]):
+        with pytest.raises(LookupError, match="another reason"):
+            run(response, *chain, is_async=True)
+
+
+@pytest.mark.parametrize("is_plain", [True, False])
+def test_a_middleware_may_decide_that_an_async_handler_does_not_run(is_plain: bool) -> None:
+    def skip(context: Any, proceed: Next) -> Any:
+        proceed().close()
+        return "skipped" if is_plain else asyncio.sleep(0, "skipped")
+
+    chain = ExecutionChain("EXECUTION_MIDDLEWARE")
+    chain.add(skip)
+
+    async def result() -> Any:
+        returned = chain.run(SimpleNamespace(is_async=True), lambda _: response())
+        return returned if is_plain else await returned
+
+    assert async_to_sync(result)() == "skipped"
+
+
+def test_a_wrapper_may_run_an_async_handler_as_a_task() -> None:
+    def in_a_task(context: Any, proceed: Next) -> Any:
+        return asyncio.ensure_future(proceed())
+
+    assert run(response, in_a_task, wrap, is_async=True) == "result"
 
 
 @pytest.mark.parametrize("chain", [[wrap], [Outer, wrap], [wrap, Inner]])

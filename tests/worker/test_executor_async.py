@@ -180,6 +180,20 @@ def test_a_middleware_that_is_a_plain_function_may_hand_the_awaitable_on(
     assert seen == ["test.job"]
 
 
+def test_a_middleware_that_drops_the_awaitable_fails_the_run(outcomes: Outcomes) -> None:
+    def middleware(context: JobContext, proceed: Callable[[], Any]) -> None:
+        proceed()
+
+    execution_chain.cache_clear()
+    execution_chain().add(middleware)
+    try:
+        with executing(1, outcomes) as executor:
+            executor.submit([run_of(asyncio.sleep, 0)])
+            assert "so the async def handler has not run" in str(outcomes.next().error)
+    finally:
+        execution_chain.cache_clear()
+
+
 @pytest.mark.django_db(transaction=True)
 def test_the_orm_works_in_a_coroutine_and_its_connection_is_kept_and_closed(
     outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch
