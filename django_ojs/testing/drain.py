@@ -86,7 +86,9 @@ def _run(store: Store, failures: Failures, log: JobLog, job: Claimed) -> str:
     try:
         try:
             result, committed = runner.call(run, store.complete_atomic)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
+            if runner.ends_test(error):
+                raise
             failure = runner.failure_of(run, error)
             with savepoint():
                 failed = store.fail(run, failure)

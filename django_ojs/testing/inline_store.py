@@ -30,7 +30,9 @@ class InlineStore(MemoryStore):
             if job.outcome is Outcome.STORED and job.state is not State.PENDING:
                 try:
                     runner.run_inline(self, job.id, self._failures)
-                except (Exception, SystemExit) as error:
+                except BaseException as error:
+                    if runner.ends_test(error):
+                        raise
                     errors.append(error)
         # All have run, and the callbacks of their workflows, before the first exception is raised.
         try:

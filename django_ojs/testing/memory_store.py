@@ -264,7 +264,9 @@ class MemoryStore:
         self._send(signals.job_completed, job)
 
     def complete_atomic(self, job_id: UUID, **values: Any) -> None:
-        """Do nothing: `complete` follows, and a job in memory cannot roll back."""
+        """Check the transaction; `complete` follows, since a job in memory cannot roll back."""
+        # The first statement of a worker says that the transaction will be rolled back.
+        database.connection().validate_no_broken_transaction()
 
     def fail(self, run: Run, failure: Failure) -> Job:
         with self._lock:

@@ -22,7 +22,7 @@ from django_ojs.spec.suggestions import did_you_mean
 from django_ojs.storage.claims import Claimed
 from django_ojs.testing.failures import Failures
 from django_ojs.testing.memory_store import MemoryStore, admit_in_memory
-from django_ojs.testing.savepoints import savepoint
+from django_ojs.testing.savepoints import savepoint, transactions_ended
 from django_ojs.worker import executor, handler_call
 from django_ojs.worker.in_flight import Run
 
@@ -49,10 +49,11 @@ def _run_in_context(run: Run, complete: Callable[..., object]) -> tuple[Any, boo
 
 
 def _call(run: Run) -> Any:
-    returned = handler_call.call(run)
-    if inspect.isawaitable(returned):
-        # On this thread, whose connections have the transaction of the test.
-        return async_to_sync(_awaited)(returned)
+    with transactions_ended():
+        returned = handler_call.call(run)
+        if inspect.isawaitable(returned):
+            # On this thread, whose connections have the transaction of the test.
+            returned = async_to_sync(_awaited)(returned)
     return returned
 
 
@@ -82,9 +83,10 @@ def run_inline(store: MemoryStore, job_id: UUID, failures: Failures) -> None:
         return  # It expired before it was enqueued.
     try:
         result, committed = call(run, store.complete_atomic)
-    except (Exception, SystemExit) as error:
-        with suppress(Conflict, JobNotFound):
-            store.fail(run, failure_of(run, error))
+    except BaseException as error:
+        if not ends_test(error):
+            with suppress(Conflict, JobNotFound):
+                store.fail(run, failure_of(run, error))
         raise
     # The handler may have cancelled or deleted its own job: as in a worker, the result is ignored.
     with suppress(Conflict, JobNotFound):
@@ -101,6 +103,16 @@ def _claimed(store: MemoryStore, job_id: UUID, failures: Failures) -> Run | None
         raise LookupError(f"The job type {job.type!r} has no handler here. {known}")
     context = store.context_of(job, is_async=handler.is_async)
     return new_run(job, handler, context, failures)
+
+
+def ends_test(error: BaseException) -> bool:
+    """Whether an exception is for the test run: an interrupt, or one of pytest, such as a skip.
+
+    All others fail the job of the handler that raises them, as in a worker.
+    """
+    return isinstance(error, KeyboardInterrupt) or any(
+        kind.__module__.partition(".")[0] == "_pytest" for kind in type(error).__mro__
+    )
 
 
 def failure_of(run: Run, error: BaseException) -> Failure:

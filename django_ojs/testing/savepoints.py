@@ -8,6 +8,9 @@ from typing import Any
 from django.db import DatabaseError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from django_ojs.storage import database
+from django_ojs.worker.handler_call import left_open_error
+
 logger = logging.getLogger("django_ojs")
 
 
@@ -26,6 +29,47 @@ def savepoint() -> Iterator[None]:
     finally:
         for each in begun:
             each.end()
+
+
+@contextmanager
+def transactions_ended() -> Iterator[None]:
+    """Run a handler; roll back what it leaves open, and raise the error that a worker has for it.
+
+    A transaction that is open before, such as that of a test, stays as it is.
+    """
+    before = {link.alias: _depth(link) for link in connections.all(initialized_only=True)}
+    error = None
+    try:
+        yield
+    finally:
+        for link in connections.all(initialized_only=True):
+            depth = before.get(link.alias, _NOT_OPEN)
+            if _depth(link) > depth:
+                error = left_open_error(link)
+                _roll_back(link, depth, error)
+    if error is not None:
+        raise error
+
+
+_Depth = tuple[bool, int]
+_NOT_OPEN: _Depth = (False, 0)
+
+
+def _depth(link: BaseDatabaseWrapper) -> _Depth:
+    """Return whether a transaction is open, and how many atomic blocks are."""
+    return database.is_transaction_open(link), len(link.atomic_blocks)
+
+
+def _roll_back(link: BaseDatabaseWrapper, depth: _Depth, error: BaseException) -> None:
+    was_open, blocks = depth
+    left: list[Any] = link.atomic_blocks[blocks:]
+    for block in reversed(left):
+        block.__exit__(type(error), error, None)
+        # Whatever holds the block may end it later: that must not end one of the test.
+        block.using = "left open by a handler"
+    if not was_open and database.is_transaction_open(link):
+        link.rollback()
+        link.set_autocommit(True)
 
 
 class _Savepoint:
