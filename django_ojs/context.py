@@ -11,9 +11,11 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
-from django_ojs.spec.errors import Conflict, JobNotFound, OJSError
+from django_ojs.spec.errors import Conflict, InvalidRequest, JobNotFound, OJSError
 from django_ojs.spec.json import JSON
 from django_ojs.spec.progress import Report
+from django_ojs.spec.texts import Translatable as _
+from django_ojs.spec.times import parse_seconds
 from django_ojs.storage.claims import Claimed, running
 
 logger = logging.getLogger("django_ojs.job")
@@ -123,20 +125,24 @@ class JobContext:
         """Set `cancelled`. The worker calls this."""
         self._cancelled = True
 
-    def heartbeat(self, extend: timedelta | None = None) -> bool:
+    def heartbeat(self, extend: timedelta | str | float | None = None) -> bool:
         """Extend the job's lease from now (worker-protocol §5.4).
 
-        It is extended by the visibility timeout of the job, or by `extend`.
+        It is extended by the visibility timeout of the job, or by `extend`: a timedelta, a number
+        of seconds, "PT5M" or "5m". Raises InvalidRequest when that is not longer than zero.
 
         The worker does so by itself while it is alive. Return False when the job is no longer this
         run's; `cancelled` is then set. In an `async def` handler, call `await aheartbeat()`.
         """
-        held = True if self._heartbeat is None else self._heartbeat(self.job, extend)
+        by = None if extend is None else parse_seconds(extend, "extend")
+        if by is not None and not by:
+            raise InvalidRequest.of("extend", _("must be longer than zero"))
+        held = True if self._heartbeat is None else self._heartbeat(self.job, by)
         if not held:
             self.cancel()
         return held
 
-    async def aheartbeat(self, extend: timedelta | None = None) -> bool:
+    async def aheartbeat(self, extend: timedelta | str | float | None = None) -> bool:
         """Extend the job's lease; see `heartbeat`."""
         return await sync_to_async(self.heartbeat)(extend)
 

@@ -12,6 +12,7 @@ from asgiref.sync import async_to_sync
 
 import django_ojs as ojs
 from django_ojs import context as contexts
+from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.progress import Report
 from django_ojs.storage.claims import Claimed
 from tests import factories as make
@@ -71,6 +72,27 @@ def test_a_heartbeat_for_a_job_that_is_lost_cancels_the_run(way: str) -> None:
     beat = context.heartbeat if way == "heartbeat" else async_to_sync(context.aheartbeat)
     assert beat() is False
     assert context.cancelled
+
+
+@pytest.mark.parametrize("extend", [300, 300.0, "PT5M", "5m"])
+def test_a_heartbeat_takes_seconds_and_durations(extend: float | str) -> None:
+    job = make.active()
+    heart = Heart(held=True)
+    context = ojs.JobContext(job, heartbeat=heart)
+    assert context.heartbeat(extend) is True
+    assert async_to_sync(context.aheartbeat)(extend) is True
+    assert heart.beats == [(job, timedelta(minutes=5))] * 2
+
+
+@pytest.mark.parametrize("extend", [0, -5, timedelta(0), timedelta(seconds=-5), 1e300, "soon"])
+@pytest.mark.parametrize("way", ["heartbeat", "aheartbeat"])
+def test_a_heartbeat_by_no_time_is_an_error(extend: Any, way: str) -> None:
+    heart = Heart(held=True)
+    context = ojs.JobContext(make.active(), heartbeat=heart)
+    beat = context.heartbeat if way == "heartbeat" else async_to_sync(context.aheartbeat)
+    with pytest.raises(InvalidRequest, match="extend"):
+        beat(extend)
+    assert heart.beats == []
 
 
 def test_without_a_worker_a_heartbeat_succeeds() -> None:
