@@ -21,6 +21,7 @@ from django_ojs.worker.handler_call import (
     Interrupted,
     OnEnd,
     call,
+    check_others_ended,
     checked_result,
     open_connections,
     refresh_connections,
@@ -187,10 +188,17 @@ def _run_in_context(run: Run) -> tuple[Any, bool]:
     return run_handler(run)
 
 
+def _call_and_check(run: Run) -> Any:
+    returned = call(run)
+    if run.handler.atomic:
+        check_others_ended()
+    return returned
+
+
 def run_handler(
     run: Run,
     *,
-    call: Callable[[Run], Any] = call,
+    call: Callable[[Run], Any] = _call_and_check,
     complete: Callable[..., object] = ack.complete,
 ) -> tuple[Any, bool]:
     """Resolve the arguments of a run, call its handler, and check the result.

@@ -62,6 +62,17 @@ def transaction_left_open(
     return error
 
 
+def check_others_ended() -> None:
+    """Raise for a transaction of another database that an atomic handler has left open.
+
+    Its job would be completed by the commit of the worker's own.
+    """
+    own = database.connection()
+    for link in open_connections():
+        if link is not own and database.is_transaction_open(link):
+            raise left_open_error(link)
+
+
 def left_open_error(link: BaseDatabaseWrapper) -> TransactionManagementError:
     """Return the error of a handler that has not ended its transaction."""
     if link.in_atomic_block:

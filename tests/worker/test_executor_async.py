@@ -16,6 +16,7 @@ from django.db import connection
 from django_ojs.context import JobContext, current_context
 from django_ojs.middleware import execution_chain
 from django_ojs.spec.errors import InvalidRequest
+from django_ojs.worker.event_loop import EventLoop
 from django_ojs.worker.executor import Executor
 from django_ojs.worker.handler_call import interrupt
 from django_ojs.worker.in_flight import Phase, Run
@@ -178,6 +179,21 @@ def test_a_middleware_that_is_a_plain_function_may_hand_the_awaitable_on(
     finally:
         execution_chain.cache_clear()
     assert seen == ["test.job"]
+
+
+def test_a_fork_of_the_process_starts_no_run(
+    outcomes: Outcomes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = run_of(asyncio.sleep, 0)
+    loop = EventLoop(1, outcomes)
+    monkeypatch.setattr(loop, "_pid", -1)
+    loop.submit([run])
+    passed = threading.Event()
+    # After the first step of its task.
+    loop._loop.call_soon_threadsafe(lambda: loop._loop.call_soon(passed.set))
+    assert passed.wait(BOUND)
+    loop.close()
+    assert run.phase is Phase.WAITING
 
 
 def test_a_middleware_that_drops_the_awaitable_fails_the_run(outcomes: Outcomes) -> None:

@@ -202,6 +202,22 @@ def test_a_transaction_of_another_database_is_rolled_back_too() -> None:
     assert not Thing.objects.using("other").exists()
 
 
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+def test_it_fails_an_atomic_job_before_that_commits() -> None:
+    @ojs.job("left.other", atomic=True, retry=ONCE)
+    def other() -> None:
+        Thing.objects.create(name="undone")
+        block = transaction.atomic(using="other")
+        block.__enter__()
+
+    enqueued = other.enqueue()
+    work()
+    job = enqueued.job()
+    assert job.state == "discarded"
+    assert "of the database 'other' open" in job.error["message"]
+    assert not Thing.objects.exists()
+
+
 def test_whether_a_transaction_is_open_is_asked_of_no_server(
     django_assert_num_queries: Any,
 ) -> None:
