@@ -113,44 +113,47 @@ async def wait_async(ctx: ojs.JobContext) -> str:
     return "done"
 
 
-def fork_and_end(ending: str) -> str:
-    """Fork, and let the child go on to the end of the handler: "return", "raise" or "exit"."""
-    if os.fork():
-        return "parent"
+def fork_and_end(ending: str, waits: bool) -> int | None:
+    """Fork, and let the child go on to the end of the handler: "return", "raise" or "exit".
+
+    Return the child's exit code if the parent waits for it.
+    """
+    if child := os.fork():
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) if waits else None
     if ending == "raise":
         raise LookupError("of the child")
     if ending == "exit":
-        sys.exit(0)
-    return "child"
+        sys.exit(3)
+    return None
 
 
 @ojs.job("worker.fork", retry=ONCE)
-def fork(ctx: ojs.JobContext, ending: str) -> str:
+def fork(ctx: ojs.JobContext, ending: str, waits: bool) -> int | None:
     """Go on in two processes."""
     mark(ctx, "started")
-    return fork_and_end(ending)
+    return fork_and_end(ending, waits)
 
 
 @ojs.job("worker.fork_atomic", atomic=True, retry=ONCE)
-def fork_atomic(ctx: ojs.JobContext, ending: str) -> str:
+def fork_atomic(ctx: ojs.JobContext, ending: str, waits: bool) -> int | None:
     """Go on in two processes, inside a transaction."""
     mark(ctx, "started")
     Thing.objects.create(name=f"forked by {ctx.job.id}")
-    return fork_and_end(ending)
+    return fork_and_end(ending, waits)
 
 
 @ojs.job("worker.fork_async", retry=ONCE)
-async def fork_async(ctx: ojs.JobContext, ending: str) -> str:
+async def fork_async(ctx: ojs.JobContext, ending: str, waits: bool) -> int | None:
     """Go on in two processes, each with the event loop."""
     await sync_to_async(mark)(ctx, "started")
-    return fork_and_end(ending)
+    return fork_and_end(ending, waits)
 
 
 @ojs.job("worker.fork_in_thread", retry=ONCE)
-async def fork_in_thread(ctx: ojs.JobContext, ending: str) -> str:
+async def fork_in_thread(ctx: ojs.JobContext, ending: str, waits: bool) -> int | None:
     """Go on in two processes, in the thread for the synchronous parts."""
     await sync_to_async(mark)(ctx, "started")
-    return await sync_to_async(fork_and_end)(ending)
+    return await sync_to_async(fork_and_end)(ending, waits)
 
 
 @ojs.job("worker.deaf", retry=AGAIN_SOON)

@@ -80,18 +80,20 @@ def test_whatever_a_handler_raises_is_its_jobs_failure_and_not_the_workers(start
 def test_a_process_that_a_handler_forks_does_not_go_on_as_a_second_worker(
     start: Start, handler: Any
 ) -> None:
-    endings = ["return", "raise", "exit"]
-    forking = [stored(handler.options(priority=1).enqueue(ending)) for ending in endings]
+    endings = {"return": 0, "raise": 1, "exit": 3}
+    first = handler.options(priority=1)
+    forking = {stored(first.enqueue(ending, False)): None for ending in endings}
+    forking |= {stored(first.enqueue(ending, True)): code for ending, code in endings.items()}
     others = [stored(handlers.note.enqueue(str(number))) for number in range(50)]
     tree = start("--once", "--threads", "2")
     # No process of the tree is left then.
     assert tree.ends() == 0, tree.log
-    for job in forking:
-        assert (becomes(job, "completed").result, runs(job)) == ("parent", [(1, 1)])
+    for job, code in forking.items():
+        assert (becomes(job, "completed").result, runs(job)) == (code, [(1, 1)])
     for number, job in enumerate(others):
         assert (becomes(job, "completed").result, marks(job)) == (str(number), [str(number)])
-    assert Thing.objects.count() == 3 * (handler is handlers.fork_atomic)
-    assert tree.log.count("LookupError: of the child") == 1
+    assert Thing.objects.count() == 6 * (handler is handlers.fork_atomic)
+    assert tree.log.count("LookupError: of the child") == 2
 
 
 def test_the_queues_are_worked_from_left_to_right_and_others_are_left_alone(start: Start) -> None:
