@@ -137,7 +137,7 @@ def stored(transactional_db: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     """Store it, as a site with default settings does; connections stay open between requests."""
     print(f"OJS_SCHEMATHESIS_SEED={SEED} OJS_SCHEMATHESIS_EXAMPLES={EXAMPLES}")
     # A FETCH may wait for seconds; here it looks, and says so.
-    monkeypatch.setattr(long_poll, "until", lambda look, seconds: look())
+    monkeypatch.setattr(long_poll, "until", lambda look, seconds, is_over: look())
     for signal in (request_started, request_finished):
         signal.disconnect(close_old_connections)
     with override_settings(OJS={}):
