@@ -7,6 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
+from django_ojs.storage.transitions import Claim
 from django_ojs.worker import in_flight
 from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
 from tests.worker.parts import run_of
@@ -50,7 +51,7 @@ def test_a_run_is_revoked_from_its_own_phase_only(run: Run, phase: Phase) -> Non
 
 def test_the_claim_is_the_worker_and_the_run() -> None:
     run = waiting()
-    assert run.claim.filters() == {"worker_id": "worker-a", "run": run.job.run}
+    assert run.claim == Claim(worker_id="worker-a", run=run.job.run)
 
 
 def test_only_a_handler_that_runs_can_be_overdue() -> None:
