@@ -8,7 +8,7 @@ from django.http import HttpRequest
 from django_ojs.admin import payloads
 from django_ojs.conf import settings
 from django_ojs.handlers import limit_key_templates
-from django_ojs.operations.jobs.redaction import redacted_key
+from django_ojs.operations.jobs.redaction import redacted_key, with_redacted_key
 
 
 def shown(request: HttpRequest, key: str) -> str:
@@ -18,7 +18,8 @@ def shown(request: HttpRequest, key: str) -> str:
 
 def policy(request: HttpRequest, limits: Any) -> Any:
     """Return the `rate_limit` of a job, with its key as the user may see it."""
-    return _with_key(limits, may_see=payloads.may_see(request))
+    may_see = payloads.may_see(request)
+    return with_redacted_key(limits, limit_key_templates(), may_see=may_see)
 
 
 def in_document(job: Any) -> Any:
@@ -29,14 +30,9 @@ def in_document(job: Any) -> Any:
     # A client may send it in `options` or at the top level.
     shown = {**job, "options": in_document(job["options"])} if "options" in job else {**job}
     if "rate_limit" in shown:
-        shown["rate_limit"] = _with_key(shown["rate_limit"], may_see=True)
+        limits, templates = shown["rate_limit"], limit_key_templates()
+        shown["rate_limit"] = with_redacted_key(limits, templates, may_see=True)
     return shown
-
-
-def _with_key(limits: Any, *, may_see: bool) -> Any:
-    if not isinstance(limits, Mapping) or not isinstance(limits.get("key"), str):
-        return limits
-    return {**limits, "key": redacted_key(limits["key"], limit_key_templates(), may_see=may_see)}
 
 
 def sees_all(request: HttpRequest) -> bool:

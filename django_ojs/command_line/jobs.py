@@ -14,12 +14,13 @@ from django_ojs.command_line.limits import shown_key
 from django_ojs.command_line.searching import add_search, filter_of, with_search_help
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, add_limit, usage_error
 from django_ojs.formatting import absolute_time, error_message, grouped
+from django_ojs.handlers import limit_key_templates
 from django_ojs.models import Attempt, Job, Workflow
 from django_ojs.operations.figures.not_running import why_not_running
 from django_ojs.operations.info import info
 from django_ojs.operations.jobs import cursor, lineage, listing
 from django_ojs.operations.jobs.job_filter import JobFilter
-from django_ojs.operations.jobs.redaction import redacted
+from django_ojs.operations.jobs.redaction import redacted, with_redacted_key
 from django_ojs.spec import json, progress
 from django_ojs.spec.errors import NotFound, OJSError
 from django_ojs.spec.failure import with_code
@@ -322,10 +323,9 @@ def _as_json(job: Job, *, with_payload: bool) -> dict[str, Any]:
             out["error"] = _without_payload(out["error"])
         if "errors" in out:
             out["errors"] = [_without_payload(each) for each in out["errors"]]
-    limits = out.get("rate_limit")
-    if isinstance(limits, dict) and isinstance(limits.get("key"), str):
-        key = shown_key(limits["key"], with_arguments=with_payload)
-        out["rate_limit"] = {**limits, "key": key}
+    if "rate_limit" in out:
+        limits, templates = out["rate_limit"], limit_key_templates()
+        out["rate_limit"] = with_redacted_key(limits, templates, may_see=with_payload)
     if job.worker_id is not None:
         out["worker_id"] = job.worker_id
     if job.state == State.DISCARDED:

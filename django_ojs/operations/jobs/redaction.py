@@ -42,6 +42,13 @@ def redacted_key(key: str, templates: Iterable[tuple[str, str]], *, may_see: boo
     return found
 
 
+def with_redacted_key(limits: Any, templates: Iterable[tuple[str, str]], *, may_see: bool) -> Any:
+    """Return the `rate_limit` of a job, with its key as `redacted_key` returns it."""
+    if not isinstance(limits, Mapping) or not isinstance(limits.get("key"), str):
+        return limits
+    return {**limits, "key": redacted_key(limits["key"], templates, may_see=may_see)}
+
+
 def _names() -> frozenset[str]:
     return frozenset(name.casefold() for name in settings().admin_redact)
 
