@@ -52,7 +52,11 @@ if TYPE_CHECKING:
     from django_ojs.models import Job, Workflow
     from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
     from django_ojs.options import Request
-    from django_ojs.payloads.parameters import PayloadFile, PayloadStream, UnverifiedPayloadStream
+    from django_ojs.payloads.parameter_kinds import (
+        PayloadFile,
+        PayloadStream,
+        UnverifiedPayloadStream,
+    )
     from django_ojs.payloads.reference import payload_reference
     from django_ojs.schedules import cron
     from django_ojs.spec.errors import OJSError
@@ -90,7 +94,7 @@ _HOME = {
     "django_ojs.options": "Request",
     "django_ojs.payloads.reference": "payload_reference",
     "django_ojs.schedules": "cron",
-    "django_ojs.payloads.parameters": "PayloadFile PayloadStream UnverifiedPayloadStream",
+    "django_ojs.payloads.parameter_kinds": "PayloadFile PayloadStream UnverifiedPayloadStream",
     "django_ojs.spec.errors": "OJSError",
     "django_ojs.spec.failure": "DeadLetter Discard RateLimitExceeded Retry",
     "django_ojs.spec.rate_limit_policy": "RateLimitPolicy",

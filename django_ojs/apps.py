@@ -29,7 +29,7 @@ class DjangoOJSConfig(AppConfig):
 
         After `migrate`, functions and triggers that are missing are created.
 
-        A process also keeps state about the database in memory; see `storage.process_state`.
+        A process also keeps state about the database in memory; see `storage.in_memory_state`.
         """
         # They register on import, which needs the apps loaded.
         from django_ojs import checks  # noqa: F401

@@ -18,7 +18,7 @@ from django_ojs.operations import cancel as _cancel
 from django_ojs.operations import info as _info
 from django_ojs.operations import queues as _queues
 from django_ojs.operations import retry as _retry
-from django_ojs.operations.enqueue import plain as _plain
+from django_ojs.operations.enqueue import fast_path as _plain
 from django_ojs.operations.enqueue.caller_database import (
     database_of_caller as _database_of_caller,
 )
@@ -41,7 +41,7 @@ from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.json import JSON
 from django_ojs.storage import database as _database
-from django_ojs.storage.locations import in_each as _each
+from django_ojs.storage.find_database import in_each as _each
 
 HIGH, NORMAL, LOW = 10, 0, -10
 

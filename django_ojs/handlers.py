@@ -23,7 +23,7 @@ from django_ojs.options import (
     push_options_of,
     read_options,
 )
-from django_ojs.payloads.parameters import ParameterKinds
+from django_ojs.payloads.parameter_kinds import ParameterKinds
 from django_ojs.registry import registry
 from django_ojs.spec import rate_limit_policy, unique_policy
 from django_ojs.spec.envelope import DEFAULT_LIMITS, check_type, validate

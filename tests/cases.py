@@ -12,7 +12,7 @@ import pytest
 from _pytest.mark import ParameterSet
 from django.db import transaction
 
-from django_ojs.storage import bounds, database, process_state, queue_configs
+from django_ojs.storage import bounds, database, in_memory_state, queue_configs
 from tests.databases import ALIASES
 from tests.plugins.measuring import unmeasured
 
@@ -22,7 +22,7 @@ def begin_as_a_new_process() -> None:
 
     What a test configures is read from the database, as always.
     """
-    process_state.reset()
+    in_memory_state.reset()
     for alias in ALIASES:
         queue_configs.remember(alias, {}, seconds=3_600)
         with database.using(alias):

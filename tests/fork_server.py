@@ -310,7 +310,7 @@ def _forget_settings(of_settings: list[str]) -> None:
     from django.db import connections, router
     from django.utils import timezone
 
-    from django_ojs.storage import process_state
+    from django_ojs.storage import in_memory_state
 
     for name in of_settings:
         sys.modules.pop(name, None)
@@ -323,7 +323,7 @@ def _forget_settings(of_settings: list[str]) -> None:
     router.__dict__.pop("routers", None)
     # The package keeps what it has checked.
     setting_changed.send(sender=None, setting="OJS", value=None, enter=False)
-    process_state.reset()
+    in_memory_state.reset()
     timezone.get_default_timezone.cache_clear()
     management.get_commands.cache_clear()
     apps.app_configs.clear()

@@ -20,7 +20,7 @@ from django_ojs.models import Queue, Worker
 from django_ojs.operations.queues.rows import is_deleted
 from django_ojs.spec.errors import Conflict, NotFound, OJSError
 from django_ojs.spec.scopes import Scope
-from django_ojs.storage import database, locations
+from django_ojs.storage import database, find_database
 
 #: Objects of one request. A bulk operation takes more than these.
 MAX_OBJECTS: Final = 500
@@ -196,7 +196,7 @@ def _run_in_each(action: Action, request: HttpRequest, obj: Any, values: Mapping
             here = Queue(pk=obj.pk) if found is None or is_deleted(found) else found
         return {alias: action.run(request, here, values)}
 
-    texts = locations.in_each(run, needless=(Skipped, Conflict, NotFound), add=dict.__or__)
+    texts = find_database.in_each(run, needless=(Skipped, Conflict, NotFound), add=dict.__or__)
     distinct = {str(text) for text in texts.values()}
     if len(distinct) == 1 and not (action.counts and len(texts) > 1):
         return distinct.pop()

@@ -39,7 +39,7 @@ from django_ojs.http.access import scopes_of
 from django_ojs.models import Overview
 from django_ojs.operations.maintenance import mode
 from django_ojs.spec.scopes import Scope, complete
-from django_ojs.storage import database, locations, replica
+from django_ojs.storage import database, find_database, replica
 
 if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[Any]
@@ -209,7 +209,7 @@ class OperatorModelAdmin(_Admin):
         if not (self.objects_are_located and database.is_to_be_chosen()):
             return list(self.get_queryset(request).filter(pk__in=keys))
         found: list[Any] = []
-        there = locations.of_all(self.model, keys)
+        there = find_database.of_all(self.model, keys)
         for alias in dict.fromkeys(there.values()):
             of_alias = [key for key in keys if there.get(key) == alias]
             with database.using(alias):
@@ -249,7 +249,7 @@ class OperatorModelAdmin(_Admin):
             return read(request, page, from_replica=from_replica)
         alias = None
         if key is not None and self.objects_are_located:
-            alias = locations.of(self.model, self._parse_key(key))
+            alias = find_database.of(self.model, self._parse_key(key))
         return databases.page_of(request, page, shows_all=self.shows_all, alias=alias)
 
     def changeform_view(

@@ -12,14 +12,14 @@ from django_ojs.admin.query_timeout import TimedQueries
 from django_ojs.admin.queue_figures import QueueRows, queue_rows
 from django_ojs.operations import queues
 from django_ojs.operations.access import key_expiry
-from django_ojs.operations.figures import findings, observations
+from django_ojs.operations.figures import findings, health_queries
 from django_ojs.operations.figures.findings import Finding
-from django_ojs.operations.figures.observations import Observations
+from django_ojs.operations.figures.health_queries import Observations
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.operations.queues import Listing
 from django_ojs.spec.states import State
-from django_ojs.storage import database, replica, sums
+from django_ojs.storage import all_databases, database, replica
 from django_ojs.storage.figures import oldest_available
 
 #: Queues that are checked for findings: the configured ones, and of the others those with the most
@@ -49,9 +49,9 @@ class _Figures:
 
 
 def read(query: TimedQueries) -> CurrentFindings:
-    """Return the findings, with figures that are those of all databases within `sums.together`."""
+    """Return the findings, with the figures of all databases within `all_databases.together`."""
     figures = _figures(query)
-    found = _of_each(query) if sums.are_together() else _findings(query, figures)
+    found = _of_each(query) if all_databases.are_together() else _findings(query, figures)
     return CurrentFindings(
         findings=found,
         listing=figures.listing,
@@ -63,7 +63,7 @@ def read(query: TimedQueries) -> CurrentFindings:
 
 def read_alone(query: TimedQueries) -> Sequence[Finding]:
     """Return the findings alone."""
-    return _of_each(query) if sums.are_together() else _findings(query, _figures(query))
+    return _of_each(query) if all_databases.are_together() else _findings(query, _figures(query))
 
 
 def _of_each(query: TimedQueries) -> Sequence[Finding]:
@@ -98,12 +98,12 @@ def _findings(query: TimedQueries, figures: _Figures) -> Sequence[Finding]:
     keys = query(gettext_noop("API keys"), key_expiry.problems) if has_keys else None
     return findings.of_system(
         figures.queues.rows,
-        query(gettext_noop("failures"), observations.observe) or Observations(),
+        query(gettext_noop("failures"), health_queries.observe) or Observations(),
         maintenance=figures.maintenance,
         stale=listening.stale if listening else 0,
         # Of the server that the claims are made on.
         transaction=query.of_primary(
-            gettext_noop("open transactions"), observations.oldest_transaction
+            gettext_noop("open transactions"), health_queries.oldest_transaction
         ),
         replica=replica.problem(),
         keys=keys or (),

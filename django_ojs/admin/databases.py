@@ -14,7 +14,7 @@ from django.db import Error, connections
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
-from django_ojs.storage import database, sums
+from django_ojs.storage import all_databases, database
 
 #: The cookie, and the parameter that sets it. It is a session cookie.
 COOKIE: Final = "ojs_database"
@@ -67,7 +67,7 @@ def _page_in(
 ) -> HttpResponse:
     with ExitStack() as stack:
         if chosen is None:
-            missing = stack.enter_context(sums.together())
+            missing = stack.enter_context(all_databases.together())
         else:
             stack.enter_context(database.using(chosen))
         response = page()

@@ -36,8 +36,8 @@ from django_ojs.operations.access import audit
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.rate_limit_policy import check_key
 from django_ojs.spec.scopes import Scope
-from django_ojs.storage import key_limits, key_use
-from django_ojs.storage.key_use import KeyStatus
+from django_ojs.storage import key_limits, limit_key_use
+from django_ojs.storage.limit_key_use import KeyStatus
 
 if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[LimitKey]
@@ -82,7 +82,7 @@ class KeyChangeList(ChangeList):
             # Without a search, the link "Show all" leads to this very list.
             self.full_result_count = self.result_count
         rows = list(self.result_list)
-        found = key_use.status_of([row.pk for row in rows], most=_MAX_WAITING + 1)
+        found = limit_key_use.status_of([row.pk for row in rows], most=_MAX_WAITING + 1)
         for row, status in zip(rows, found, strict=True):
             row.status = status
             row.shown = limit_key_text.shown(request, row.pk)
@@ -249,7 +249,7 @@ class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
             if not limit_key_text.is_visible(request, found.pk):
                 # As one that does not exist: the response would tell whether there is such a key.
                 return None
-            (found.status,) = key_use.status_of([found.pk], most=_MAX_WAITING + 1)  # type: ignore[union-attr]  # for the columns
+            (found.status,) = limit_key_use.status_of([found.pk], most=_MAX_WAITING + 1)  # type: ignore[union-attr]  # for the columns
         return found
 
     def get_fields(self, request: HttpRequest, obj: LimitKey | None = None) -> Any:

@@ -32,7 +32,7 @@ from django_ojs.models import (
     Workflow,
 )
 from django_ojs.operations.figures.findings import Finding
-from django_ojs.storage import database, process_state
+from django_ojs.storage import database, in_memory_state
 
 #: Pages of other models of the app follow these.
 _ORDER: Final[tuple[type[Model], ...]] = (
@@ -101,7 +101,7 @@ def _key(model: type[Model]) -> tuple[str, type[Model]]:
     return database.primary_alias(), model
 
 
-_recent: Final = process_state.register(RecentNumbers())
+_recent: Final = in_memory_state.register(RecentNumbers())
 
 
 def entries(

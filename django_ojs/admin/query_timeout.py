@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 from django.db import DatabaseError
 from django.utils.translation import gettext
 
-from django_ojs.storage import database, locations
+from django_ojs.storage import database, find_database
 from django_ojs.storage.dialects.server import QueryLimit
 
 logger = logging.getLogger("django_ojs")
@@ -42,7 +42,7 @@ class TimedQueries:
             self.timed_out.append(gettext(name))
             return None
         try:
-            with self._limit(), locations.timeout_elsewhere(self._seconds):
+            with self._limit(), find_database.timeout_elsewhere(self._seconds):
                 return query()
         except DatabaseError as error:
             if database.is_on_replica() and not database.dialect().is_timeout_error(error):

@@ -18,7 +18,7 @@ from django_ojs.operations.figures import queue_overview, stats
 from django_ojs.operations.figures.history import Point
 from django_ojs.operations.figures.queue_overview import Listeners, OverviewRow
 from django_ojs.operations.queues.status import QueueStatus
-from django_ojs.operations.workers import releases
+from django_ojs.operations.workers import release_history
 from django_ojs.storage.figures import rollup_queries
 from django_ojs.storage.figures.rollups import BUCKETS
 
@@ -128,7 +128,7 @@ def release_markers(since: datetime, queue: str | None = None) -> list[tuple[dat
     """Return what charts mark where the release of the workers has changed."""
     return [
         (time, _("release %(release)s") % {"release": release})
-        for time, release in releases.changes(since, queue)
+        for time, release in release_history.changes(since, queue)
     ]
 
 

@@ -34,7 +34,7 @@ from django_ojs.operations.jobs.bulk import Summary
 from django_ojs.operations.jobs.bulk_step import reason
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import InvalidRequest
-from django_ojs.storage import database, locations
+from django_ojs.storage import database, find_database
 
 #: Jobs that --dry-run shows.
 SAMPLE: Final = 10
@@ -182,7 +182,7 @@ def _parts(which: JobFilter) -> Iterator[JobFilter]:
     if not (has_only_ids(which) and database.is_to_be_chosen()):
         yield which
         return
-    for alias, keys in locations.by_database(Job, which.ids).items():
+    for alias, keys in find_database.by_database(Job, which.ids).items():
         with database.using(alias):
             yield replace(which, ids=tuple(keys))
 

@@ -26,7 +26,7 @@ from django_ojs.operations.access import audit
 from django_ojs.operations.jobs.redaction import redacted_key
 from django_ojs.spec.errors import NotFound, OJSError
 from django_ojs.spec.times import format_timestamp
-from django_ojs.storage.key_use import KeyStatus
+from django_ojs.storage.limit_key_use import KeyStatus
 
 #: Known keys that a message about an unknown one chooses from.
 _MOST_NAMES: Final = 200

@@ -33,7 +33,7 @@ from django_ojs.storage.figures import rollups
 from django_ojs.version import VERSION
 from django_ojs.worker import process_end
 from django_ojs.worker.handler_call import Interrupted, has_timed_out
-from django_ojs.worker.observers import observers
+from django_ojs.worker.maintenance_observers import observers
 
 SCOPE: Final = "django_ojs"
 

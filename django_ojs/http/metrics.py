@@ -24,7 +24,7 @@ from django_ojs.operations.figures import pool_watch, scheduling, stats
 from django_ojs.operations.maintenance import stalled
 from django_ojs.operations.workers import registry as workers
 from django_ojs.spec.states import State
-from django_ojs.storage import bounds, sums
+from django_ojs.storage import all_databases, bounds
 from django_ojs.storage.figures import all_time, known_queues, rollup_queries, rollups
 from django_ojs.storage.figures.all_time import OTHERS, Total
 from django_ojs.storage.queue_configs import config_of
@@ -166,7 +166,7 @@ def _bounds(within: Collection[str] | None) -> Iterator[Metric]:
     yield pressure
 
 
-@sums.summed(sums.by_name(max))
+@all_databases.summed(all_databases.by_name(max))
 def _pressures(within: Collection[str] | None) -> dict[str, float]:
     """Return the pressure of each bounded queue; a bound is one of each database."""
     found = {}

@@ -6,7 +6,7 @@ from django.urls import URLPattern, re_path
 try:
     from django_ojs.http import urls_admin
     from django_ojs.http.routing import route
-    from django_ojs.http.unsupported import unsupported
+    from django_ojs.http.unsupported_routes import unsupported
     from django_ojs.http.views import (
         checkpoint,
         cron,

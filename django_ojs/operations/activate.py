@@ -11,7 +11,7 @@ from django_ojs.operations.backpressure import bounds, rejections
 from django_ojs.operations.events import publish
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, transitions
-from django_ojs.storage.locations import in_database_of
+from django_ojs.storage.find_database import in_database_of
 
 
 @in_database_of(Job)

@@ -11,8 +11,8 @@ from django_ojs.operations.access import audit_trail
 from django_ojs.operations.events import publish
 from django_ojs.operations.fail import record
 from django_ojs.spec.states import State, Trigger, allows
-from django_ojs.storage import database, interceptor, transitions
-from django_ojs.storage.locations import in_database_of
+from django_ojs.storage import database, testing_hook, transitions
+from django_ojs.storage.find_database import in_database_of
 
 
 @in_database_of(Job)
@@ -23,7 +23,7 @@ def cancel(job_id: UUID) -> tuple[Job, State]:
     is rejected. Cancelling a cancelled job changes nothing and succeeds. Raises JobNotFound, and
     Conflict when it was completed or discarded.
     """
-    active = interceptor.current()
+    active = testing_hook.current()
     cancelled = None if active is None else active.cancel(job_id)
     return _cancel(job_id) if cancelled is None else cancelled
 

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
-from django_ojs.operations.cron.due import fire_if_due
+from django_ojs.operations.cron.due_query import fire_if_due
 from django_ojs.operations.expiry import expire, expired_condition
 from django_ojs.operations.promotion import due_condition, promote, promote_by_queue
 from django_ojs.operations.workflows.due import advance_if_due

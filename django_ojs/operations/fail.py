@@ -25,7 +25,7 @@ from django_ojs.spec.failure import Failure
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.retry_policy import Decision
 from django_ojs.spec.states import State, Trigger
-from django_ojs.storage import database, limit_journal, notify, process_state, transitions
+from django_ojs.storage import database, in_memory_state, limit_journal, notify, transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.figures import rollups
 from django_ojs.storage.transitions import ANY_CLAIM, Claim
@@ -290,7 +290,7 @@ class _HistoryFailures:
         )
 
 
-_failures: Final = process_state.register(_HistoryFailures())
+_failures: Final = in_memory_state.register(_HistoryFailures())
 
 
 def _lock_active(job_id: UUID, trigger: Trigger, target: State, claim: Claim) -> Job:

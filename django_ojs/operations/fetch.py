@@ -11,11 +11,11 @@ from django.db import DatabaseError, InterfaceError
 from django_ojs.conf import settings
 from django_ojs.models import Checkpoint, Job, Worker
 from django_ojs.models.worker import Directive
-from django_ojs.operations import fail, limits, liveness
+from django_ojs.operations import fail, limit_checks, liveness
 from django_ojs.operations.due_check import DueCheck
 from django_ojs.operations.events import publish
-from django_ojs.operations.fields import check_text
 from django_ojs.operations.liveness import Principal
+from django_ojs.operations.operator_texts import check_text
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict, InvalidRequest, JobNotFound
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
@@ -259,7 +259,7 @@ def may_find(queues: Sequence[str]) -> bool:
     # The least value, not EXISTS: that can only be read from the end of the index of claims.
     least = f"SELECT min(limit_hold) FROM ojs_job WHERE queue = %s AND state = '{_AVAILABLE}'"
     each = [f"({least}) < {Hold.HELD.value}"] * len(queues)
-    return raw_queries.holds(" OR ".join([*each, limits.due_condition()]), queues)
+    return raw_queries.holds(" OR ".join([*each, limit_checks.due_condition()]), queues)
 
 
 def isolated_waiting(queues: Sequence[str] | None, *, limit: int, pool: str = "") -> int:

@@ -4,7 +4,7 @@ from uuid import UUID
 
 from django_ojs.models import Job
 from django_ojs.storage import transitions
-from django_ojs.storage.locations import in_database_of
+from django_ojs.storage.find_database import in_database_of
 
 
 @in_database_of(Job)

@@ -16,8 +16,15 @@ from django_ojs.spec import times
 from django_ojs.spec.errors import InvalidRequest, NotFound
 from django_ojs.spec.rate_limit_policy import LIMITS, check_key, parse_override
 from django_ojs.spec.texts import Translatable as _
-from django_ojs.storage import database, key_limits, key_use, limit_journal, locations, sums
-from django_ojs.storage.key_use import STRATEGIES, KeyStatus
+from django_ojs.storage import (
+    all_databases,
+    database,
+    find_database,
+    key_limits,
+    limit_journal,
+    limit_key_use,
+)
+from django_ojs.storage.limit_key_use import STRATEGIES, KeyStatus
 
 #: More waiting jobs of a key, and more keys, are not counted.
 MOST_WAITING: Final = 10_000
@@ -39,7 +46,7 @@ class KeyPage:
 def get(key: str) -> KeyStatus:
     """Return the state of a key. Raises InvalidRequest, NotFound for a key without jobs and row."""
     check_key(key, "key")
-    (found,) = key_use.status_of([key], most=MOST_WAITING + 1)
+    (found,) = limit_key_use.status_of([key], most=MOST_WAITING + 1)
     if not (found.waiting or found.use.active or found.row):
         raise NotFound(
             _("No job with this limit key waits or runs."),
@@ -58,7 +65,7 @@ def known(keys: Collection[str]) -> dict[str, LimitKey]:
     possible = [key for key in keys if _is_key(key)]
 
     def here() -> list[LimitKey]:
-        found = key_use.status_of(possible, most=1)
+        found = limit_key_use.status_of(possible, most=1)
         return [
             status.row or LimitKey(pk=status.key)
             for status in found
@@ -68,7 +75,7 @@ def known(keys: Collection[str]) -> dict[str, LimitKey]:
     if not database.is_to_be_chosen():
         return {row.pk: row for row in here()}
     found: dict[str, LimitKey] = {}
-    for rows in locations.each_result(here).values():
+    for rows in find_database.each_result(here).values():
         for row in () if isinstance(rows, Error) else rows:
             if row.is_paused or row.pk not in found:
                 found[row.pk] = row
@@ -88,7 +95,9 @@ def listing(*, offset: int, limit: int) -> KeyPage:
     connection = database.connection()
     keys = database.dialect_of(connection).limit_keys(connection, MOST_KEYS + 1)
     return KeyPage(
-        keys=key_use.status_of(keys[:MOST_KEYS][offset : offset + limit], most=MOST_WAITING + 1),
+        keys=limit_key_use.status_of(
+            keys[:MOST_KEYS][offset : offset + limit], most=MOST_WAITING + 1
+        ),
         total=min(len(keys), MOST_KEYS),
         capped=len(keys) > MOST_KEYS,
     )
@@ -99,7 +108,7 @@ def restricted(*, offset: int, limit: int) -> KeyPage:
     found = LimitKey.primary.filter(is_restricted()).order_by("pk").values_list("pk", flat=True)
     total = found.order_by()[: MOST_KEYS + 1].count()
     return KeyPage(
-        keys=key_use.status_of(list(found[offset : offset + limit]), most=MOST_WAITING + 1),
+        keys=limit_key_use.status_of(list(found[offset : offset + limit]), most=MOST_WAITING + 1),
         total=min(total, MOST_KEYS),
         capped=total > MOST_KEYS,
     )
@@ -208,7 +217,7 @@ def open_now(keys: Collection[str]) -> int:
     return len(opened)
 
 
-@sums.summed(sums.numbers)
+@all_databases.summed(all_databases.numbers)
 def at_limit() -> dict[str, int]:
     """Return the number of keys of which jobs are held, by the limit that holds them."""
     held = LimitKey.primary.exclude(limited_by="").order_by()

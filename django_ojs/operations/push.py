@@ -24,10 +24,10 @@ from django_ojs.operations.enqueue import (
     after_commit,
     caller_database,
     defaults,
+    fast_path,
     instrumentation,
     lineage,
     outbox,
-    plain,
     unique,
 )
 from django_ojs.operations.enqueue.admission import Offloader, admit
@@ -38,7 +38,7 @@ from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import DuplicateJob, InvalidRequest, OJSError, QueueFull, QueuePaused
 from django_ojs.spec.states import State
 from django_ojs.spec.texts import Translatable as _
-from django_ojs.storage import database, interceptor, key_limits, queue_configs, tenants
+from django_ojs.storage import database, key_limits, queue_configs, tenants, testing_hook
 from django_ojs.storage.dialects.rows import Stored
 
 
@@ -70,8 +70,8 @@ class PushOptions:
     has_transaction: bool = True
 
     @property
-    def may_be_plain(self) -> bool:
-        """Whether the short way does all that they say, as it does for a PUSH over HTTP."""
+    def fits_fast_path(self) -> bool:
+        """Whether the fast path does all that they say, as it does for a PUSH over HTTP."""
         return self.exact_bounds and not (self.offloader or self.admitted or self.local)
 
 
@@ -90,8 +90,8 @@ def push(envelope: Envelope, options: PushOptions = ONE) -> EnqueuedJob:
     """
     if settings().databases:
         return push_batch([envelope], options)[0]
-    if (options is PLAIN or options.may_be_plain) and plain.is_open():
-        job = plain.store_one(
+    if (options is PLAIN or options.fits_fast_path) and fast_path.is_open():
+        job = fast_path.store_one(
             envelope, generated_id=options.generated_ids, exact=options.exact_bounds
         )
         if job is not None:
@@ -118,7 +118,7 @@ def _push_here(envelopes: Sequence[Envelope], options: PushOptions) -> list[Enqu
     store = partial(_route, envelopes, options)
     if (instrument := instrumentation.current()) is not None:
         store = partial(instrument, envelopes, store)
-    if (active := interceptor.current()) is not None:
+    if (active := testing_hook.current()) is not None:
         return active.push(envelopes, batch=options.batch, store=store)
     return store()
 

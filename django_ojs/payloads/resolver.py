@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django_ojs.conf import settings
 from django_ojs.payloads import offload, schemes
-from django_ojs.payloads.parameters import (
+from django_ojs.payloads.parameter_kinds import (
     ParameterKind,
     ParameterKinds,
     PayloadFile,

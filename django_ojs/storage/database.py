@@ -30,7 +30,7 @@ from django.db import (
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.conf import settings
-from django_ojs.storage import process_state
+from django_ojs.storage import in_memory_state
 from django_ojs.storage.dialects.base import Dialect
 from django_ojs.storage.dialects.capabilities import Capabilities
 from django_ojs.storage.dialects.mariadb import MariaDB
@@ -190,12 +190,12 @@ class _PerDatabase:
 
     __slots__ = ("_by_alias", "_make")
 
-    def __init__(self, make: Callable[[], process_state.Resettable]) -> None:
+    def __init__(self, make: Callable[[], in_memory_state.Resettable]) -> None:
         object.__setattr__(self, "_make", make)
         object.__setattr__(self, "_by_alias", {})
 
-    def _new(self) -> process_state.Resettable:
-        by_alias: dict[str, process_state.Resettable] = self._by_alias
+    def _new(self) -> in_memory_state.Resettable:
+        by_alias: dict[str, in_memory_state.Resettable] = self._by_alias
         # Two threads may make it at the same time: the first one counts for both.
         return by_alias.setdefault(primary_alias(), self._make())
 
@@ -211,9 +211,9 @@ class _PerDatabase:
             each.reset()
 
 
-def per_database(make: Callable[[], process_state.R]) -> process_state.R:
+def per_database(make: Callable[[], in_memory_state.R]) -> in_memory_state.R:
     """Register what this process remembers of a database, one object for each of them."""
-    return cast("process_state.R", process_state.register(_PerDatabase(make)))
+    return cast("in_memory_state.R", in_memory_state.register(_PerDatabase(make)))
 
 
 def on_replica(using: str) -> AbstractContextManager[None]:

@@ -43,8 +43,8 @@ from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.dialects.rows import Candidate
-from django_ojs.storage.key_use import KeyUse, parsed, uses_of
 from django_ojs.storage.limit_journal import Crossing, check_at, moment, note_room, open_due
+from django_ojs.storage.limit_key_use import KeyUse, parsed, uses_of
 from django_ojs.storage.queue_limits import RETRY_AFTER, next_starts
 
 #: Returns up to so many available jobs in order, locked, and locks their keys; those of these keys,

@@ -16,7 +16,7 @@ from django_ojs.spec.rate_limit import Hold
 from django_ojs.spec.states import State
 from django_ojs.storage import database, notify
 from django_ojs.storage.dialects.expressions import OneOf
-from django_ojs.storage.key_use import KeyUse, parsed, uses_of
+from django_ojs.storage.limit_key_use import KeyUse, parsed, uses_of
 
 #: Keys whose journal one transaction takes, and held jobs of each key and queue that it opens.
 KEYS_AT_ONCE: Final = 100

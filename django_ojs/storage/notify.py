@@ -10,7 +10,7 @@ from typing import Final
 from django.db import Error, connections
 
 from django_ojs.conf import settings
-from django_ojs.storage import database, process_state
+from django_ojs.storage import database, in_memory_state
 
 logger = logging.getLogger("django_ojs")
 
@@ -51,7 +51,7 @@ class Throttle:
             self._sent.clear()
 
 
-throttle = process_state.register(Throttle())
+throttle = in_memory_state.register(Throttle())
 
 
 def workers_of(queues: Iterable[str]) -> None:

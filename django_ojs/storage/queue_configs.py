@@ -15,7 +15,7 @@ from django.db import connections
 from django_ojs.conf import settings
 from django_ojs.models import Queue
 from django_ojs.spec.queue_config import DEFAULT_POLICY, QueueConfig, inherit
-from django_ojs.storage import database, process_state, raw_queries
+from django_ojs.storage import database, in_memory_state, raw_queries
 
 #: Seconds until a change made by another process is seen.
 LIFETIME: Final = 1.0
@@ -78,7 +78,7 @@ class Snapshots:
         self._by_alias.clear()
 
 
-_snapshots = process_state.register(Snapshots())
+_snapshots = in_memory_state.register(Snapshots())
 
 
 def effective(name: str, own: Mapping[str, Any], default: Mapping[str, Any]) -> QueueConfig:

@@ -22,7 +22,7 @@ from heapq import heapify, heapreplace
 from typing import Final
 
 from django_ojs.spec.scheduling import FIRST_WITH_JOBS, QueueOrder
-from django_ojs.storage import process_state
+from django_ojs.storage import in_memory_state
 
 #: Turns to choose among where a process begins.
 MAX_START: Final = 1000
@@ -170,4 +170,4 @@ class RememberedTurns:
         self._turns.clear()
 
 
-remembered: Final = process_state.register(RememberedTurns())
+remembered: Final = in_memory_state.register(RememberedTurns())

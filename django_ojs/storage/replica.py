@@ -24,7 +24,7 @@ from django.utils.translation import pgettext, pgettext_lazy
 from django_ojs import formatting
 from django_ojs.conf import settings
 from django_ojs.formatting import StrOrPromise, lazy_sentence
-from django_ojs.storage import database, process_state
+from django_ojs.storage import database, in_memory_state
 
 T = TypeVar("T")
 
@@ -105,7 +105,7 @@ class Monitor:
         return PageSource(problem=problem) if problem else PageSource(lag=lag)
 
 
-monitor: Final = process_state.register(Monitor())
+monitor: Final = in_memory_state.register(Monitor())
 
 
 def is_configured() -> bool:

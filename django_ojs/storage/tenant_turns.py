@@ -25,7 +25,7 @@ from uuid import UUID
 
 from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.tenants import TenantFairness
-from django_ojs.storage import database, key_limits, process_state
+from django_ojs.storage import database, in_memory_state, key_limits
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.rows import Candidate, Turn, TurnJob
 from django_ojs.storage.transitions import ClaimValues
@@ -75,7 +75,7 @@ class Positions:
         self._by_priority.clear()
 
 
-positions: Final = process_state.register(Positions())
+positions: Final = in_memory_state.register(Positions())
 
 
 def claim(

@@ -22,7 +22,7 @@ from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.spec.suggestions import one_of
 from django_ojs.spec.texts import Translatable as _
-from django_ojs.storage import database, interceptor, raw_queries
+from django_ojs.storage import database, raw_queries, testing_hook
 from django_ojs.storage.claim_floors import floors
 from django_ojs.storage.claims import Claimed
 
@@ -271,7 +271,7 @@ def reject(trigger: Trigger, target: State, job: Job, claim: Claim = ANY_CLAIM) 
 
 def get(job_id: UUID) -> Job:
     """Return the job as it is now. Raises JobNotFound."""
-    active = interceptor.current()
+    active = testing_hook.current()
     if active is not None and (job := active.get(job_id)) is not None:
         return job
     key = Job._meta.pk.get_db_prep_value(job_id, database.connection())

@@ -12,7 +12,7 @@ from django_ojs.options import NO_OPTIONS, Options, Request, envelope_of, push_o
 from django_ojs.registry import registry
 from django_ojs.spec import ids
 from django_ojs.spec.errors import OJSError
-from django_ojs.storage import database, interceptor
+from django_ojs.storage import database, testing_hook
 from django_ojs.tasks.compat import (
     AnyResult,
     AnyTask,
@@ -58,7 +58,7 @@ def enqueue(
     if job.outcome is Outcome.DUPLICATE:
         return handler.result_of(job.model())
     sender = type(backend)
-    active = interceptor.current()
+    active = testing_hook.current()
     if active is not None and job.outcome is Outcome.STORED:
         in_memory = active.get(job.id)
         if in_memory is not None:

@@ -14,7 +14,7 @@ from django_ojs.handlers import Enqueuer, get_handler
 from django_ojs.models import Job
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.spec.states import State
-from django_ojs.storage import interceptor, process_state
+from django_ojs.storage import in_memory_state, testing_hook
 from django_ojs.testing import runner
 from django_ojs.testing.clock import Clock
 from django_ojs.testing.database_store import DatabaseStore
@@ -304,7 +304,7 @@ class _Contexts:
 
 
 _contexts: Final = _Contexts()
-interceptor.install(_contexts.store)
+testing_hook.install(_contexts.store)
 
 
 @contextmanager
@@ -314,7 +314,7 @@ def opened(mode: Mode) -> Iterator[TestContext]:
     It has the jobs of this thread, of the threads and tasks that inherit its context variables,
     and, unless other tests run in this process at the same time, those of all threads.
     """
-    process_state.reset()
+    in_memory_state.reset()
     context = TestContext(mode)
     outer = _contexts.enter(context)
     try:
@@ -322,7 +322,7 @@ def opened(mode: Mode) -> Iterator[TestContext]:
     finally:
         _contexts.leave(context, outer)
         context.unfreeze()
-        process_state.reset()
+        in_memory_state.reset()
 
 
 def real() -> AbstractContextManager[TestContext]:

@@ -9,7 +9,7 @@ from typing import Final
 from django_ojs.handlers import get_handler
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.states import State
-from django_ojs.storage import database, locations
+from django_ojs.storage import database, find_database
 from django_ojs.storage.claims import Claimed
 from django_ojs.testing import runner
 from django_ojs.testing.failures import Failures
@@ -57,7 +57,7 @@ def drain(
     while max_jobs is None or ran.total() < max_jobs:
         if time.monotonic() > end:
             raise DrainTimeout(_unfinished(ran, timeout))
-        alias, job = locations.first_result(lambda: _claim(store, queue, early))
+        alias, job = find_database.first_result(lambda: _claim(store, queue, early))
         if job is None:
             break
         ran[job.type] += 1

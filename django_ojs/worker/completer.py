@@ -29,9 +29,9 @@ from django_ojs.storage.backoff import Backoff
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.figures import rollups
 from django_ojs.storage.queue_limits import next_starts
-from django_ojs.worker.group_size import GroupSize
 from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
 from django_ojs.worker.job_log import JobLog, number_of_jobs
+from django_ojs.worker.outcome_group_size import GroupSize
 from django_ojs.worker.workflow_advancer import WorkflowAdvancer
 
 logger = logging.getLogger("django_ojs")

@@ -12,10 +12,10 @@ from typing import Final
 
 from django.db import Error, connections
 
-from django_ojs.operations import expiry, limits, promotion
+from django_ojs.operations import expiry, limit_checks, promotion
 from django_ojs.operations.access import audit_trail, known_names
 from django_ojs.operations.backpressure import pressure_monitor
-from django_ojs.operations.cron import due as due_cron
+from django_ojs.operations.cron import due_query as due_cron
 from django_ojs.operations.cron.pruning import WALK, RunPruner
 from django_ojs.operations.due_check import DueCheck
 from django_ojs.operations.enqueue import outbox
@@ -40,7 +40,7 @@ from django_ojs.payloads import sweep
 from django_ojs.storage import bounds, database, raw_queries, tenants
 from django_ojs.storage.backoff import Backoff
 from django_ojs.storage.figures import counts, rollups
-from django_ojs.worker import observers
+from django_ojs.worker import maintenance_observers
 from django_ojs.worker.job_log import JobLog
 from django_ojs.worker.workflow_advancer import ADVANCE
 
@@ -87,9 +87,9 @@ class Step:
 
     def run_once(self) -> bool:
         """Run it, and return whether there may be more to do."""
-        if not self.task or not observers.observers:
+        if not self.task or not maintenance_observers.observers:
             return self.run() >= self.batch
-        with observers.observed(self.task) as task:
+        with maintenance_observers.observed(self.task) as task:
             task.changed = self.run()
         return task.changed >= self.batch
 
@@ -119,10 +119,12 @@ class MaintenanceThread:
                 ADVANCE,
                 when=due_workflows.due_condition,
             ),
-            Step(limits.open_due, TICK, limits.AT_ONCE, when=limits.due_condition),
+            Step(
+                limit_checks.open_due, TICK, limit_checks.AT_ONCE, when=limit_checks.due_condition
+            ),
             # It reads all jobs that wait with a limit by key, for what normally does not happen.
-            Step(limits.recheck, 600.0, _ALL),
-            Step(limits.prune, 60.0, _ALL),
+            Step(limit_checks.recheck, 600.0, _ALL),
+            Step(limit_checks.prune, 60.0, _ALL),
             Step(tenants.Assigner().assign_all, 60.0, _ALL),
             Step(
                 self._dead_workers.take_back,

@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db import connections
 
 from django_ojs.operations.workflows.advance import TOGETHER, advance_all
-from django_ojs.worker.observers import observed
+from django_ojs.worker.maintenance_observers import observed
 
 #: Its name for observers.
 ADVANCE = "ojs.workflow.advance"

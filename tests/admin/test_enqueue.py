@@ -15,7 +15,7 @@ from django_ojs.keyword_handlers import KeywordHandler
 from django_ojs.models import AuditEntry, Job, Rollup
 from django_ojs.operations import queues
 from django_ojs.options import NO_OPTIONS
-from django_ojs.payloads.parameters import PayloadStream
+from django_ojs.payloads.parameter_kinds import PayloadStream
 from django_ojs.registry import registry
 from django_ojs.storage.figures import rollups
 from tests import factories

@@ -18,7 +18,7 @@ from django.utils import timezone
 import django_ojs as ojs
 from django_ojs import formatting
 from django_ojs.models import AuditEntry, LimitKey
-from django_ojs.operations import fail, fetch, limit_keys, limits
+from django_ojs.operations import fail, fetch, limit_checks, limit_keys
 from django_ojs.operations.beat import Registration
 from django_ojs.registry import registry
 from django_ojs.spec.failure import Failure
@@ -116,7 +116,7 @@ def test_an_override_is_set_changed_and_removed(caplog: pytest.LogCaptureFixture
     assert found.override == {"concurrency": 3, "rate": {"limit": 10, "period": "PT1M"}}
     assert [entry.principal for entry in caplog.records] == ["root"]  # type: ignore[attr-defined]  # an extra
     assert LogEntry.objects.get().object_id == "customer:7"
-    limits.open_due()
+    limit_checks.open_due()
     assert len(claim()) == 1
     page = text(client, address)
     assert 'value="PT1M"' in page

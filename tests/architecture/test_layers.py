@@ -54,14 +54,14 @@ FLOORS = {
 # its own layer and of lower ones.
 LAYERS: dict[str, tuple[set[str], ...]] = {
     "operations": (
-        {"fields", "access", "draining"},
+        {"operator_texts", "access", "draining"},
         {"events"},
         {"backpressure"},
         {
             *("push", "fetch", "ack", "fail", "beat", "cancel", "info", "cron"),
             *("activate", "retry", "run_now", "run_again", "delete", "progress", "checkpoint"),
             *("operator_push", "promotion", "expiry", "due_check", "enqueue", "liveness"),
-            *("workflows", "limits", "limit_keys", "dead_letter_queue"),
+            *("workflows", "limit_checks", "limit_keys", "dead_letter_queue"),
         },
         {"queues", "jobs", "maintenance", "webhooks"},
         {"workers"},
@@ -69,8 +69,8 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
     ),
     "storage": (
         {
-            *("background_writer", "backoff", "celery_beat", "dialects", "first_rows"),
-            "process_state",
+            *("background_writer", "backoff", "celery_beat", "dialects", "limit_then_filter"),
+            "in_memory_state",
         },
         {"database"},
         {
@@ -82,9 +82,9 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
             "commit_order",
             "replica",
         },
-        {"interceptor", "other_queues", "queue_limits", "queue_turns"},
-        {"pool_limits", "key_use", "locations"},
-        {"sums"},
+        {"testing_hook", "other_queues", "queue_limits", "queue_turns"},
+        {"pool_limits", "limit_key_use", "find_database"},
+        {"all_databases"},
         {"limit_journal"},
         {
             "transitions",

@@ -161,7 +161,7 @@ def test_whatever_json_can_carry_comes_back_equal(args: list[JSON], meta: dict[s
     assert (stored.args, stored.meta) == (args, meta)
 
 
-@pytest.mark.parametrize("tags", [[], ["x"]], ids=["the short way", "the ordinary way"])
+@pytest.mark.parametrize("tags", [[], ["x"]], ids=["the fast path", "the ordinary way"])
 def test_results_do_not_change_with_what_the_caller_gave(tags: list[str]) -> None:
     meta = {"order": {"number": 1}, "lines": [[1], (2,)]}
     requests = [ojs.request("test.job", [number], meta=meta, tags=tags) for number in range(2)]

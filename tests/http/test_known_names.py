@@ -13,7 +13,7 @@ from django_ojs.models import Job, KnownName, Queue
 from django_ojs.operations import queues
 from django_ojs.operations.access import api_keys, known_names
 from django_ojs.spec.errors import PermissionDenied
-from django_ojs.storage import process_state
+from django_ojs.storage import in_memory_state
 from tests.cases import together
 from tests.factories import HOUR, hourly, in_state, push
 from tests.http.api import Api, make_key
@@ -124,7 +124,7 @@ def test_a_name_that_a_process_knows_costs_no_query() -> None:
     with CaptureQueriesContext(connection) as captured:
         api.push(queue="q")
     assert not [each for each in captured if "ojs_known_name" in each["sql"]]
-    process_state.reset()
+    in_memory_state.reset()
     with CaptureQueriesContext(connection) as captured:
         api.push(queue="q")
     assert len([each for each in captured if "ojs_known_name" in each["sql"]]) == 2

@@ -11,7 +11,7 @@ from django.test import override_settings
 from django.utils import timezone
 
 from django_ojs.models import LimitCheck, LimitKey
-from django_ojs.operations import fail, limit_keys, limits
+from django_ojs.operations import fail, limit_checks, limit_keys
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.times import format_timestamp
 from tests.cases import together
@@ -34,7 +34,7 @@ def claimed(count: int = 50) -> list[str]:
 
 def open_due() -> None:
     LimitCheck.primary.filter(due_at__lte=timezone.now()).update(due_at=timezone.now() - MINUTE)
-    limits.open_due()
+    limit_checks.open_due()
 
 
 @pytest.mark.requirement("RL-005")
@@ -91,7 +91,7 @@ def test_an_override_wins_over_the_limits_of_the_jobs_until_it_ends() -> None:
     add(number=1, concurrency=50)
     open_due()
     assert claimed() == []
-    assert limits.prune() == 0
+    assert limit_checks.prune() == 0
     # Later it is over, and the limits of the jobs hold.
     LimitKey.primary.update(
         override_until=F("override_until") - 2 * HOUR, expires_at=F("expires_at") - 2 * HOUR
@@ -100,7 +100,7 @@ def test_an_override_wins_over_the_limits_of_the_jobs_until_it_ends() -> None:
     assert api.get("rate-limits/stripe").ok()["override"] is None
     assert len(claimed()) == 1
     LimitKey.primary.update(limited_since=None)
-    assert limits.prune() == 1
+    assert limit_checks.prune() == 1
 
 
 def test_an_override_that_ends_early_leaves_no_check_for_its_end() -> None:

@@ -6,7 +6,7 @@ import hashlib
 import inspect
 from typing import Any
 
-from django_ojs.payloads.parameters import ParameterKinds
+from django_ojs.payloads.parameter_kinds import ParameterKinds
 from django_ojs.payloads.reference import KEY
 from django_ojs.payloads.resolver import Resolved
 from django_ojs.spec import ids

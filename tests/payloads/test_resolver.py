@@ -13,7 +13,7 @@ import pytest
 
 import django_ojs as ojs
 from django_ojs.payloads import resolver
-from django_ojs.payloads.parameters import ParameterKind, ParameterKinds
+from django_ojs.payloads.parameter_kinds import ParameterKind, ParameterKinds
 from django_ojs.payloads.reader import Budget, Reader
 from django_ojs.payloads.reference import KEY, Reference
 from django_ojs.spec.errors import ChecksumMismatch, PayloadRejected, PayloadUnavailable

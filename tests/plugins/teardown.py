@@ -77,7 +77,7 @@ def _permit_queries(cls: Any) -> None:
     """Take off the connections what rejected the queries of a class of tests.
 
     Django puts the methods of the connection in its place, where they look like those of a program
-    that wants to see all statements: `storage.dialects.direct` then sends none by itself.
+    that wants to see all statements: `storage.dialects.direct_statements` then sends none.
     """
     for connection in (connections[alias] for alias in connections if alias not in cls.databases):
         for name, _ in cls._disallowed_connection_methods:

@@ -35,7 +35,7 @@ from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.operations.workers.rescue import DeadWorkers
 from django_ojs.spec import ids
 from django_ojs.spec.errors import QueueFull
-from django_ojs.storage import database, process_state
+from django_ojs.storage import database, in_memory_state
 from django_ojs.storage.figures import counts, rollups
 from tests import factories
 from tests.admin.users import root
@@ -157,7 +157,7 @@ def test_a_role_that_was_assumed_does_not_see_its_own_session(
 
 def enqueue_and_control() -> None:
     """Do what a site does in Python."""
-    process_state.reset()  # As a new process.
+    in_memory_state.reset()  # As a new process.
     bounds = {"a": {"backpressure": {"max_depth": 50}}, "b": {"backpressure": {"max_depth": 2}}}
     rule = ojs.UniquePolicy(on_conflict="replace")
     dead = factories.in_state("discarded", queue="c")
@@ -240,7 +240,7 @@ def test_each_route_and_page_works_with_the_rights_of_http_and_the_admin(
     for line in TABLE:
         Job.objects.all().delete()
         Queue.objects.all().delete()
-        process_state.reset()
+        in_memory_state.reset()
         job = factories.in_state("discarded", queue="other", retry=factories.hourly(1))
         claimed = factories.active("w-classified", queue="mine")
         factories.worker("w-classified")

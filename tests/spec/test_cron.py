@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_ojs.operations.cron.description import describe
-from django_ojs.spec.cron import CronExpression, CronExpressionError, check_timezone, timezones
+from django_ojs.spec.cron import CronExpression, CronExpressionError, check_timezone, timezone_names
 from tests.cases import together
 
 PARIS = ZoneInfo("Europe/Paris")
@@ -295,7 +295,7 @@ def test_an_update_of_the_timezone_database_needs_no_restart(
     folder = next(Path(d) for d in zoneinfo.TZPATH if (Path(d) / "Asia/Tokyo").exists())
     (tmp_path / "Europe").mkdir()
     before, now = zoneinfo.TZPATH, 1_000_000.0
-    monkeypatch.setattr(timezones.time, "monotonic", lambda: now)
+    monkeypatch.setattr(timezone_names.time, "monotonic", lambda: now)
     noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
     def hour() -> int:
@@ -306,7 +306,7 @@ def test_an_update_of_the_timezone_database_needs_no_restart(
         shutil.copy(folder / "Asia/Tokyo", tmp_path / "Europe/Oldtown")
         assert hour() == 21
         shutil.copy(folder / "America/New_York", tmp_path / "Europe/Oldtown")
-        now += timezones.RELOADED_EVERY
+        now += timezone_names.RELOADED_EVERY
         assert hour() == 7
     finally:
         zoneinfo.reset_tzpath(before)

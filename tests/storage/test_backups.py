@@ -17,7 +17,7 @@ from django.test import override_settings
 
 from django_ojs.operations import ack, fetch
 from django_ojs.spec.states import State
-from django_ojs.storage import process_state
+from django_ojs.storage import in_memory_state
 from django_ojs.storage.figures import counts
 from tests.factories import active, in_state, push
 from tests.operations.routers import PATH
@@ -59,7 +59,7 @@ def test_dumpdata_of_the_project_is_loaded_into_an_empty_database(
     assert '"django_ojs.job"' in path.read_text()
     call_command("loaddata", str(path), database="other", verbosity=0)
     with override_settings(DATABASE_ROUTERS=[PATH]):
-        process_state.reset()
+        in_memory_state.reset()
         right_and_kept(counted)
 
 
@@ -97,7 +97,7 @@ def verify(name: str, counted: Counts) -> None:
     kept = connection.settings_dict["NAME"]
     connection.close()
     connection.settings_dict["NAME"] = name
-    process_state.reset()
+    in_memory_state.reset()
     try:
         right_and_kept(counted)
     finally:

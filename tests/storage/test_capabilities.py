@@ -19,7 +19,7 @@ from django.test.utils import CaptureQueriesContext
 
 import django_ojs as ojs
 from django_ojs import checks
-from django_ojs.operations import ack, beat, fetch, limits, queues
+from django_ojs.operations import ack, beat, fetch, limit_checks, queues
 from django_ojs.operations.maintenance import lease
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import DuplicateJob, QueueFull
@@ -105,7 +105,7 @@ def test_a_site_with_everything_off(lacking: dict[str, bool]) -> None:
         (claimed,) = fetch.fetch(["limited"], count=9, worker_id="w")
         assert fetch.fetch(["limited"], count=9, worker_id="w") == []
         ack.ack(claimed.id)
-        limits.open_due()
+        limit_checks.open_due()
         (_next,) = fetch.fetch(["limited"], count=9, worker_id="w")
         # Its session is not known, and its heartbeats are: the jobs come back by their silence.
         (taken,) = fetch.fetch(["default"], worker_id="w")

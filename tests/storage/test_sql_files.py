@@ -39,7 +39,15 @@ def test_a_file_is_used(path: Path) -> None:
     if folder == "common":
         sources, used = [*storage.glob("**/*.py")], rf'load\("common", {name}'
     else:
-        modules = ("server", "base", "row_locks", "shares", "galera", "broken_triggers", folder)
+        modules = (
+            "server",
+            "base",
+            "row_locks",
+            "admission_shares",
+            "galera",
+            "broken_triggers",
+            folder,
+        )
         modules += ("message_size",)
         if folder == "mysql":
             modules += ("mariadb",)

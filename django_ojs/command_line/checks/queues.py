@@ -14,7 +14,7 @@ from django_ojs.command_line.limits import shown_key
 from django_ojs.formatting import absolute_time, grouped, localized
 from django_ojs.operations import queues
 from django_ojs.operations.access import key_expiry
-from django_ojs.operations.figures import findings, observations, queue_overview
+from django_ojs.operations.figures import findings, health_queries, queue_overview
 from django_ojs.operations.figures.findings import Finding
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, SHOWN, unbounded
@@ -70,7 +70,7 @@ def _queues() -> Iterator[DoctorFinding]:
     )
     found = findings.of_system(
         rows,
-        observations.observe(),
+        health_queries.observe(),
         maintenance=mode.status(),
         stale=listeners.stale,
         transaction=None,
@@ -152,7 +152,7 @@ def _texts(each: Finding) -> tuple[str, str, str]:
                     "Runs of %(type)s that failed in the last %(minutes)d minutes, in the queue "
                     "%(queue)s: %(number)s of %(of)s."
                 )
-                % {**values, "minutes": observations.FAILURE_MINUTES},
+                % {**values, "minutes": health_queries.FAILURE_MINUTES},
                 _("More fail than OJS['WARN_FAILURE_RATE'] allows."),
                 _("See their errors: `manage.py ojs jobs type:%(type)s state:retryable,discarded`.")
                 % values,
@@ -300,7 +300,7 @@ def _with_rejected(each: Finding, found: str) -> str:
 
 
 def _lost() -> Iterator[DoctorFinding]:
-    lost = observations.lost_workers()
+    lost = health_queries.lost_workers()
     if lost is None:
         return
     for worker_id, jobs in lost.jobs_of.most_common():
@@ -320,7 +320,7 @@ def _lost() -> Iterator[DoctorFinding]:
         )
 
 
-def _died(lost: observations.LostWorkers) -> str:
+def _died(lost: health_queries.LostWorkers) -> str:
     if len(lost.jobs_of) > 1 and lost.job:
         return _(
             "The worker %(worker)s died, or stopped reporting, in the last hour; jobs that it "

@@ -31,7 +31,7 @@ from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.spec import json
 from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.scopes import Scope
-from django_ojs.storage import database, locations, replica, sums
+from django_ojs.storage import all_databases, database, find_database, replica
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -138,7 +138,9 @@ class OJSView(APIView):
             if self.changes_each_database and request.method not in ("GET", "HEAD"):
                 name = str(request.method).lower()
                 handler = getattr(self, name)
-                setattr(self, name, lambda *a, **kw: locations.in_each(partial(handler, *a, **kw)))
+                setattr(
+                    self, name, lambda *a, **kw: find_database.in_each(partial(handler, *a, **kw))
+                )
 
     def choose_database(self, context: AbstractContextManager[object]) -> None:
         """Enter the context of the database that the request is for, until it has ended."""
@@ -163,8 +165,8 @@ class OJSView(APIView):
                 key = self.located._meta.pk.to_python(kwargs["key"])
             except ValidationError:
                 return nullcontext()  # The handler says so.
-            return database.using(locations.of(self.located, key))
-        return sums.together(all_or_error=True) if is_read else nullcontext()
+            return database.using(find_database.of(self.located, key))
+        return all_databases.together(all_or_error=True) if is_read else nullcontext()
 
     def body(self, *, required: bool = True) -> dict[str, Any]:
         """Return the JSON object of the request; see `parsers.read_object`."""

@@ -36,7 +36,7 @@ from django_ojs.spec.errors import (
     UnsupportedFeature,
 )
 from django_ojs.spec.scopes import Scope
-from django_ojs.storage import database, locations
+from django_ojs.storage import database, find_database
 
 
 class EventView(JobView):
@@ -81,7 +81,7 @@ class EventView(JobView):
         if queue is not None:
             filters["queues"] = self._of_queue(queue, filters["queues"])
         if job is not None:
-            self.choose_database(locations.database_of(Job, job))
+            self.choose_database(find_database.database_of(Job, job))
             followed = self.info(job)
             if has_seen_end(followed, self.request.headers.get("Last-Event-ID", "")):
                 # An EventSource connects again whenever a stream ends, unless the status is 204.

@@ -21,7 +21,6 @@ from django_ojs.http.views.workflows import WorkflowView
 from django_ojs.models import Job
 from django_ojs.operations import workflows
 from django_ojs.operations.enqueue.lineage import root_of
-from django_ojs.operations.fields import check_text
 from django_ojs.operations.figures.history import Period, Point, history
 from django_ojs.operations.figures.stats import percentiles
 from django_ojs.operations.jobs import execution_history, history_rebuild, lineage
@@ -34,11 +33,12 @@ from django_ojs.operations.jobs.history_search import (
     search,
 )
 from django_ojs.operations.jobs.lineage import Descendant
+from django_ojs.operations.operator_texts import check_text
 from django_ojs.spec import times
 from django_ojs.spec.envelope import check_queue, check_type
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.scopes import Scope
-from django_ojs.storage import locations
+from django_ojs.storage import find_database
 from django_ojs.storage.figures.rollup_queries import mean
 
 #: Events of a page of the search, at most.
@@ -237,7 +237,7 @@ class HistoryRebuild(JobView):
         if not key:
             raise InvalidRequest.of("job_id", "is required, as a parameter of the path")
         wanted = job_id(key)
-        self.choose_database(locations.database_of(Job, wanted))
+        self.choose_database(find_database.database_of(Job, wanted))
         self.check_queue_of(wanted)
         rebuilt = history_rebuild.rebuild(wanted)
         return {

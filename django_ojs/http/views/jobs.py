@@ -15,7 +15,7 @@ from django_ojs.http.views.base import OJSView
 from django_ojs.models import Job
 from django_ojs.operations.activate import activate
 from django_ojs.operations.cancel import cancel
-from django_ojs.operations.enqueue import lineage, plain
+from django_ojs.operations.enqueue import fast_path, lineage
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.info import info
 from django_ojs.operations.push import push, push_batch
@@ -122,7 +122,7 @@ class JobBatch(OJSView):
         What rejects them has changed nothing: the ordinary way finds it again, and its index.
         """
         # The database of several is that of the caller's transaction, which `push_batch` finds.
-        if database.is_to_be_chosen() or not plain.is_open():
+        if database.is_to_be_chosen() or not fast_path.is_open():
             return None
         values = settings()
         found = envelope.parse_alike(
@@ -138,7 +138,7 @@ class JobBatch(OJSView):
         self.make_known(queues=[common.queue], types=[common.type])
         lineage.find_roots([common], self.access.queues)
         backpressure.push_options(request, [common.type], generated_ids=True)
-        stored = plain.store_alike(common, args, exact=True)
+        stored = fast_path.store_alike(common, args, exact=True)
         if stored is None:
             return None
         jobs = stored.texts()

@@ -20,7 +20,7 @@ from django_ojs.operations.progress import report
 from django_ojs.spec import ids, times
 from django_ojs.spec.progress import Report, shown
 from django_ojs.spec.scopes import Scope
-from django_ojs.storage import database, locations
+from django_ojs.storage import database, find_database
 
 
 class ProgressView(JobView):
@@ -73,7 +73,7 @@ class WorkerProgress(ProgressView):
         message = fields.string(data, "message")
         if message is not None and data.get("data") is None:
             data["data"] = {"message": message}
-        self.choose_database(locations.database_of(Job, key))
+        self.choose_database(find_database.database_of(Job, key))
         self.check_queue_of(key)
         return _render(self.report(key, data))
 

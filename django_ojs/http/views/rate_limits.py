@@ -14,7 +14,7 @@ from django_ojs.spec.errors import NotFound
 from django_ojs.spec.rate_limit import Rate, RateLimit
 from django_ojs.spec.rate_limit_policy import check_key
 from django_ojs.spec.scopes import Scope
-from django_ojs.storage.key_use import KeyStatus
+from django_ojs.storage.limit_key_use import KeyStatus
 
 
 class RateLimits(AdminView):

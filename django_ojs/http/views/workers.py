@@ -29,7 +29,7 @@ from django_ojs.spec.failure import Failure
 from django_ojs.spec.scheduling import ALL, Pool, QueueOrder
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
-from django_ojs.storage import database, locations
+from django_ojs.storage import database, find_database
 from django_ojs.storage.claims import Claimed, texts_of
 from django_ojs.storage.transitions import Claim
 
@@ -77,7 +77,7 @@ class Fetch(OJSView):
             )
 
         def claim_and_render() -> list[str]:
-            return locations.first_result(lambda: _render_claimed(claim()))[1]
+            return find_database.first_result(lambda: _render_claimed(claim()))[1]
 
         # A job that is claimed for a client that is gone waits for the end of its lease.
         is_over = partial(long_poll.client_is_gone, request.META)
@@ -109,7 +109,7 @@ class OutcomeView(JobView):
         )
         claim = self.claim_in(data)
         check_worker_id(claim.worker_id)
-        self.choose_database(locations.database_of(Job, wanted))
+        self.choose_database(find_database.database_of(Job, wanted))
         self.check_queue_of(wanted)
         return data, wanted, claim
 
@@ -209,7 +209,7 @@ def _queues_of(holding: Collection[UUID]) -> set[str]:
         return set(Job.primary.filter(pk__in=holding).values_list("queue", flat=True))
 
     found: set[str] = set()
-    for queues in locations.each_result(query).values():
+    for queues in find_database.each_result(query).values():
         if isinstance(queues, Error):
             raise queues
         found |= queues
@@ -225,7 +225,7 @@ def _beat_in_each(send: Callable[[], BeatResponse]) -> tuple[Directive, frozense
     if not database.is_to_be_chosen():
         result = send()
         return result.state, result.lost
-    results = locations.each_result(send).values()
+    results = find_database.each_result(send).values()
     answered = [each for each in results if not isinstance(each, Error)]
     failed = [each for each in results if isinstance(each, Error)]
     if not answered:

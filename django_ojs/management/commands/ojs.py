@@ -43,7 +43,7 @@ from django_ojs.operations.access import audit_trail
 from django_ojs.operations.access.audit_trail import Actor
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.ids import parse_id
-from django_ojs.storage import database, locations, sums
+from django_ojs.storage import all_databases, database, find_database
 
 DESCRIPTION = gettext_lazy("""\
 Operate background jobs from a shell: what the admin does, and a check of the whole system.
@@ -108,7 +108,7 @@ def _run(subcommand: Subcommand, console: Console, options: Mapping[str, Any]) -
         with database.using(wanted):
             return subcommand.run(console, options)
     if subcommand.name in _TOGETHER:
-        with sums.together() as missing:
+        with all_databases.together() as missing:
             code = subcommand.run(console, options)
         for alias in missing:
             console.note(
@@ -119,7 +119,7 @@ def _run(subcommand: Subcommand, console: Console, options: Mapping[str, Any]) -
         return subcommand.run(console, options)
     keys = _jobs_of(options)
     if len(keys) == 1:
-        with locations.database_of(Job, keys[0]):
+        with find_database.database_of(Job, keys[0]):
             return subcommand.run(console, options)
     if (keys and subcommand in changes.SUBCOMMANDS) or options.get("ids"):
         # Each job, or workflow, is found where it is.
@@ -171,7 +171,7 @@ def _names_by_database(
     names = list(dict.fromkeys(options.get(subcommand.names) or ()))
     if not names:
         return {}
-    found = locations.each_result(
+    found = find_database.each_result(
         lambda: {name: _problem_with(subcommand, options, name) for name in names}
     )
     asked = {alias: here for alias, here in found.items() if not isinstance(here, Error)}

@@ -15,7 +15,7 @@ from django_ojs.models import KnownName, Queue
 from django_ojs.models.known_name import NameKind
 from django_ojs.spec.envelope import check_queue, check_type
 from django_ojs.spec.errors import OJSError, PermissionDenied
-from django_ojs.storage import database, process_state
+from django_ojs.storage import database, in_memory_state
 from django_ojs.storage.database import BATCH
 from django_ojs.storage.figures import counts
 
@@ -52,7 +52,7 @@ class _Names:
         self._names = set()
 
 
-_known = process_state.register(_Names())
+_known = in_memory_state.register(_Names())
 
 
 def make_known(

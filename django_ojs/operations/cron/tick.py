@@ -16,7 +16,7 @@ from django.db.models.functions import Now
 from django_ojs.models import CronJob
 from django_ojs.operations.cron import schedule
 from django_ojs.operations.cron.firing import DueRun, event_source, fire
-from django_ojs.operations.cron.release import release
+from django_ojs.operations.cron.held_jobs import release
 from django_ojs.operations.cron.schedule import Passed
 from django_ojs.operations.events import publish
 from django_ojs.spec.cron import CronExpressionError

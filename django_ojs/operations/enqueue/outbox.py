@@ -21,7 +21,7 @@ from django_ojs.spec.errors import DuplicateJob
 from django_ojs.spec.states import State
 from django_ojs.spec.tenants import tenant_of
 from django_ojs.spec.texts import Translatable as _
-from django_ojs.storage import database, process_state
+from django_ojs.storage import database, in_memory_state
 from django_ojs.storage import outbox as stored
 from django_ojs.storage.dialects.rows import Stored
 
@@ -55,7 +55,7 @@ class Tables:
         self._found.clear()
 
 
-_tables: Final = process_state.register(Tables())
+_tables: Final = in_memory_state.register(Tables())
 
 
 def route(envelope: Envelope) -> str | None:

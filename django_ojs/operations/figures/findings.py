@@ -16,8 +16,8 @@ from django_ojs.conf import settings
 from django_ojs.formatting import StrOrPromise
 from django_ojs.operations.access import key_expiry
 from django_ojs.operations.access.key_expiry import KeyProblem
-from django_ojs.operations.figures import observations
-from django_ojs.operations.figures.observations import Observations, RestrictedKeys
+from django_ojs.operations.figures import health_queries
+from django_ojs.operations.figures.health_queries import Observations, RestrictedKeys
 from django_ojs.operations.figures.queue_overview import Level, OverviewRow
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.storage.bounds import Load
@@ -117,8 +117,8 @@ def of_system(
             Finding(
                 kind="dead_letters",
                 level=Level.FAIR,
-                number=min(observed.fresh_dead, observations.MOST),
-                capped=observed.fresh_dead > observations.MOST,
+                number=min(observed.fresh_dead, health_queries.MOST),
+                capped=observed.fresh_dead > health_queries.MOST,
             )
         )
     found += _of_limit_keys(observed.limit_keys)
@@ -135,8 +135,8 @@ def of_system(
         Finding(
             kind="outbox",
             level=Level.FAIR,
-            number=min(each.number, observations.MOST),
-            capped=each.number > observations.MOST,
+            number=min(each.number, health_queries.MOST),
+            capped=each.number > health_queries.MOST,
             since=each.since,
             text=each.alias,
         )
@@ -154,9 +154,9 @@ def of_system(
 def of_type(type: str) -> list[Finding]:
     """Return the problems that are about a type."""
     observed = Observations(
-        lost=observations.lost_workers(),
-        held_back=observations.held_back(),
-        failing=rollup_queries.failing(minutes=observations.FAILURE_MINUTES, type=type),
+        lost=health_queries.lost_workers(),
+        held_back=health_queries.held_back(),
+        failing=rollup_queries.failing(minutes=health_queries.FAILURE_MINUTES, type=type),
     )
     return [found for found in _of_workers_and_types(observed) if found.type == type]
 
@@ -164,9 +164,9 @@ def of_type(type: str) -> list[Finding]:
 def of_queue(row: OverviewRow, *, is_stopped: bool) -> list[Finding]:
     """Return the problems of a queue, worst first. `is_stopped`: by maintenance mode."""
     observed = Observations(
-        held_back=observations.held_back(),
+        held_back=health_queries.held_back(),
         failing=rollup_queries.failing(
-            minutes=observations.FAILURE_MINUTES, limit=observations.MOST_TYPES
+            minutes=health_queries.FAILURE_MINUTES, limit=health_queries.MOST_TYPES
         ),
     )
     of_types = [found for found in _of_workers_and_types(observed) if found.queue == row.name]
@@ -322,8 +322,8 @@ def _of_limit_keys(keys: RestrictedKeys) -> list[Finding]:
                     kind="limit_key_paused",
                     level=Level.FAIR,
                     limit_key=status.key,
-                    number=min(status.waiting, observations.MOST_WAITING),
-                    capped=status.waiting > observations.MOST_WAITING,
+                    number=min(status.waiting, health_queries.MOST_WAITING),
+                    capped=status.waiting > health_queries.MOST_WAITING,
                     since=status.row.paused_at,
                     until=status.row.paused_until,
                 )

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from django_ojs.models import Rollup
 from django_ojs.spec.errors import InvalidRequest
-from django_ojs.storage import sums
+from django_ojs.storage import all_databases
 from django_ojs.storage.figures import rollups
 from django_ojs.storage.figures.rollup_queries import bucket_sums
 from django_ojs.storage.figures.rollups import BUCKETS
@@ -103,7 +103,7 @@ def history(
     return [each.point(moment) for moment, each in found.items()]
 
 
-@sums.summed(list.__add__)
+@all_databases.summed(list.__add__)
 def _by_period(which: Q, period: Period) -> list[dict[str, Any]]:
     return list(_summed(Rollup.primary.filter(which), period))
 

@@ -23,7 +23,7 @@ from django_ojs.spec.failure import UNKNOWN_JOB_TYPE
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.rate_limit import Hold
 from django_ojs.spec.states import TERMINAL, State
-from django_ojs.storage import events, key_use, queue_configs, queue_limits
+from django_ojs.storage import events, limit_key_use, queue_configs, queue_limits
 from django_ojs.storage.figures import rollup_queries
 
 #: Jobs before it in its queue that are counted.
@@ -231,7 +231,7 @@ def _limited_by_key(job: Job, key: str | None) -> str | None:
     """Return which limit of its key a job waits for."""
     if key is None:
         return None
-    used = key_use.use_of(job)
+    used = limit_key_use.use_of(job)
     limit = used.limit
     if used.is_paused:
         return _("Its key %(key)s is paused, and jobs of it start in %(duration)s.") % {

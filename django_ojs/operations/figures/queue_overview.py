@@ -20,7 +20,7 @@ from django_ojs.operations.workers import registry as workers_known
 from django_ojs.spec.queue_config import Backpressure
 from django_ojs.spec.scheduling import ALL
 from django_ojs.spec.states import State
-from django_ojs.storage import bounds, database, sums
+from django_ojs.storage import all_databases, bounds, database
 from django_ojs.storage.bounds import Load
 from django_ojs.storage.figures import rollup_queries
 from django_ojs.storage.figures.rollup_queries import Flow
@@ -233,13 +233,13 @@ def overview(
                 oldest=oldest.get(status.name),
                 episode=open_episodes.get(status.name, NO_EPISODE),
                 size=_size(status.name) if by_size else None,
-                databases=len(database.aliases()) if sums.are_together() else 1,
+                databases=len(database.aliases()) if all_databases.are_together() else 1,
             )
         )
     return sorted(found, key=_pressing)
 
 
-@sums.summed(int.__add__)
+@all_databases.summed(int.__add__)
 def _size(queue: str) -> int:
     return bounds.load(queue).size
 

@@ -33,7 +33,7 @@ from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import InvalidRequest, PayloadTooLarge
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.spec.texts import Translatable as _
-from django_ojs.storage import database, locations
+from django_ojs.storage import database, find_database
 
 #: Jobs of one call, which takes a few seconds. For more, the caller calls again.
 LIMIT = 10_000
@@ -219,13 +219,13 @@ def _run_where_they_are(
     if nothing has changed.
     """
     results: list[Summary] = []
-    for alias, theirs in locations.by_database(Job, keys).items():
+    for alias, theirs in find_database.by_database(Job, keys).items():
         tally = _Tally(BulkStep(action, frozenset(State), within))
         try:
             with database.using(alias):
                 _change(tally, theirs, theirs)
         except Error as error:
-            locations.leave(alias, error)
+            find_database.leave(alias, error)
             if not results and not tally.succeeded:
                 raise
             tally.leave_out(theirs[tally.taken :], AWAY)

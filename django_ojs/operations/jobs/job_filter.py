@@ -17,12 +17,12 @@ from django.db.models.lookups import (
 
 from django_ojs.conf import settings
 from django_ojs.models import Job, Worker
-from django_ojs.operations.fields import check_text
+from django_ojs.operations.operator_texts import check_text
 from django_ojs.spec.envelope import check_queue, check_type
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.spec.texts import Translatable as _
-from django_ojs.storage import sums
+from django_ojs.storage import all_databases
 from django_ojs.storage.dialects.expressions import (
     ElapsedMilliseconds,
     InWorkflow,
@@ -142,7 +142,7 @@ class JobFilter:
 
         The counts are by the queue where a job is.
         """
-        with sums.apart():
+        with all_databases.apart():
             by_state = counts.totals(self._counted_queues)
         number = sum(
             number for state, number in by_state.items() if not self.states or state in self.states

@@ -22,7 +22,7 @@ from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import database, queue_configs
 from django_ojs.storage.dialects.expressions import InWorkflow, Moment, OneOf, RetriedBy
 from django_ojs.storage.figures import counts
-from django_ojs.storage.first_rows import first_rows
+from django_ojs.storage.limit_then_filter import first_rows
 
 #: Jobs that one scan reads to find those of a filter.
 SCAN_LIMIT: Final = 100_000

@@ -12,7 +12,7 @@ from django.db.models.functions import Now
 
 from django_ojs.models import Queue
 from django_ojs.operations.access import audit_trail
-from django_ojs.operations.fields import check_text
+from django_ojs.operations.operator_texts import check_text
 from django_ojs.spec import times
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import State

@@ -28,12 +28,12 @@ from django_ojs.spec.states import WAITING, State, Trigger
 from django_ojs.spec.tenants import DEFAULT_TENANT, tenant_of
 from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import (
+    all_databases,
     database,
+    find_database,
     key_limits,
-    locations,
     notify,
     queue_configs,
-    sums,
     tenants,
     transitions,
 )
@@ -98,9 +98,9 @@ def delete_in_each(
     """
     _check(name, strategy, target)
     if strategy == "reject" and database.is_to_be_chosen():
-        with sums.together(all_or_error=True):
+        with all_databases.together(all_or_error=True):
             _reject_unfinished(name, counts.by_queue([name]).get(name, {}))
-    return locations.in_each(
+    return find_database.in_each(
         lambda: delete(name, strategy=strategy, target=target),
         needless=(NotFound,),
         add=Deletion.plus,

@@ -19,7 +19,7 @@ from django_ojs.spec.errors import Conflict, NotFound
 from django_ojs.spec.scheduling import ALL
 from django_ojs.spec.states import State
 from django_ojs.spec.texts import Translatable as _
-from django_ojs.storage import database, locations, sums
+from django_ojs.storage import all_databases, database, find_database
 from django_ojs.storage.dialects.expressions import Milliseconds
 
 #: A directive's value, or `STALE`.
@@ -27,7 +27,7 @@ Condition = str
 STALE = "stale"
 
 #: A worker over HTTP is registered in each database that holds jobs.
-_in_each: Final = locations.in_each_that_has(Worker)
+_in_each: Final = find_database.in_each_that_has(Worker)
 
 #: The number of jobs of one worker that are listed; it may have more in flight.
 MAX_JOBS = 1000
@@ -67,7 +67,7 @@ def _joined(one: list[WorkerStatus], other: list[WorkerStatus]) -> list[WorkerSt
     return [found[key] for key in sorted(found)]
 
 
-@sums.summed(_joined)
+@all_databases.summed(_joined)
 def _registered(within: Collection[str] | None) -> list[WorkerStatus]:
     return [_status(row, within) for row in _rows().order_by("pk")]
 
@@ -162,7 +162,7 @@ def held(worker_ids: Collection[str], *, within: Collection[str] | None = None) 
     return dict(numbers)
 
 
-@sums.summed(sums.numbers)
+@all_databases.summed(all_databases.numbers)
 def held_by_queue(
     worker_ids: Collection[str], *, within: Collection[str] | None = None
 ) -> dict[tuple[str, str], int]:

@@ -15,9 +15,9 @@ from django_ojs.spec import workflow_events
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.spec.texts import Translatable as _
-from django_ojs.storage import database, interceptor
+from django_ojs.storage import database, testing_hook
 from django_ojs.storage.dialects.expressions import OneOf
-from django_ojs.storage.locations import in_database_of
+from django_ojs.storage.find_database import in_database_of
 
 _UNENDED = (StepState.WAITING, StepState.READY, StepState.ENQUEUED)
 #: Jobs whose rows are locked by one statement.
@@ -31,7 +31,7 @@ def cancel(workflow_id: UUID, *, completes: UUID | None = None) -> Workflow:
     Raises WorkflowNotFound, and Conflict when it has ended, or when one of its jobs is that which
     the caller's transaction `completes`.
     """
-    active = interceptor.current()
+    active = testing_hook.current()
     kept = None if active is None else active.cancel_workflow(workflow_id)
     if kept is not None:
         return kept

@@ -18,7 +18,7 @@ from django_ojs.spec import ids, workflow_events
 from django_ojs.spec.envelope import Envelope, parse
 from django_ojs.spec.errors import Conflict, InvalidRequest
 from django_ojs.spec.workflow import Graph, GraphStep
-from django_ojs.storage import database, interceptor
+from django_ojs.storage import database, testing_hook
 
 #: Steps in one INSERT.
 _AT_ONCE = 1_000
@@ -53,7 +53,7 @@ def create(graph: Graph, *, has_transaction: bool = True) -> Workflow:
             return create(graph, has_transaction=has_transaction)
     graph = _with_parent(graph)
     queues = sorted({job.queue for job in check(graph)})
-    active = interceptor.current()
+    active = testing_hook.current()
     kept = None if active is None else active.create_workflow(graph, queues)
     if kept is not None:
         return kept

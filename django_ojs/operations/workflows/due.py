@@ -1,6 +1,6 @@
 """Whether to advance workflows: a query that usually finds nothing, twice a second in a process."""
 
-from django_ojs.operations.cron.due import LastQuery
+from django_ojs.operations.cron.due_query import LastQuery
 from django_ojs.operations.workflows.advance import advance_due
 from django_ojs.storage import database, workflows
 

@@ -14,9 +14,9 @@ from django_ojs.spec.errors import WorkflowNotFound
 from django_ojs.spec.json import JSON
 from django_ojs.spec.texts import Translatable as _
 from django_ojs.spec.workflow import CALLBACKS
-from django_ojs.storage import interceptor
+from django_ojs.storage import testing_hook
 from django_ojs.storage.dialects.expressions import OneOf
-from django_ojs.storage.locations import in_database_of
+from django_ojs.storage.find_database import in_database_of
 from django_ojs.storage.workflows import MAX_COPIED
 
 #: Workflows are counted up to this.
@@ -92,7 +92,7 @@ def page(
 @in_database_of(Workflow)
 def get(workflow_id: UUID) -> Workflow:
     """Return a workflow. Raises WorkflowNotFound."""
-    active = interceptor.current()
+    active = testing_hook.current()
     kept = None if active is None else active.workflow(workflow_id)
     if kept is not None:
         return kept
@@ -118,7 +118,7 @@ def not_found(workflow_id: object) -> WorkflowNotFound:
 
 def step_ids(workflow_id: UUID) -> list[UUID]:
     """Return the ids of the jobs of a workflow, in the topological order of its graph."""
-    active = interceptor.current()
+    active = testing_hook.current()
     kept = None if active is None else active.step_ids(workflow_id)
     if kept is not None:
         return kept

@@ -2,7 +2,7 @@
 
 from django_ojs.spec.cron.expression import CronExpression, Occurrence
 from django_ojs.spec.cron.fields import CronExpressionError, is_either_enough
-from django_ojs.spec.cron.timezones import check_timezone
+from django_ojs.spec.cron.timezone_names import check_timezone
 
 __all__ = [
     "CronExpression",

@@ -13,8 +13,8 @@ from weakref import WeakKeyDictionary
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from django_ojs.storage.dialects.admission_shares import Shares
 from django_ojs.storage.dialects.server import Session
-from django_ojs.storage.dialects.shares import Shares
 
 
 class GaleraLocks(Shares):

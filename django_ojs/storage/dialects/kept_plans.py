@@ -8,7 +8,7 @@ is made again after some seconds.
 
 Only the session that a connection always has can keep a plan. Behind a pooler each statement may
 come to another one; there, in a transaction, and where something wants to see the statement (see
-`direct`), it is planned each time.
+`direct_statements`), it is planned each time.
 """
 
 import re
@@ -25,7 +25,7 @@ from psycopg import errors, pq
 from psycopg.adapt import Transformer
 from psycopg.types.datetime import TimestamptzLoader
 
-from django_ojs.storage.dialects import direct
+from django_ojs.storage.dialects import direct_statements
 
 #: Seconds after which a plan is made again. That takes a thousandth of a core per second of these.
 LONGEST: Final = 5.0
@@ -49,7 +49,7 @@ class _Session:
         self.read = Transformer(context)
         self.planned_at: dict[str, float] = {}
         # A pooler responds to the start-up packet itself, with an invented process id.
-        (found,) = direct.results(link, b"SELECT pg_backend_pid()")
+        (found,) = direct_statements.results(link, b"SELECT pg_backend_pid()")
         pid = found.get_value(0, 0) if found.status == pq.ExecStatus.TUPLES_OK else None
         self.can_keep = pid is not None and int(pid) == link.info.backend_pid
 
@@ -58,14 +58,14 @@ _sessions: "Final[WeakKeyDictionary[psycopg.Connection[Any], _Session]]" = WeakK
 
 
 def rows(
-    connection: BaseDatabaseWrapper, statement: str, values: Mapping[str, direct.Value]
+    connection: BaseDatabaseWrapper, statement: str, values: Mapping[str, direct_statements.Value]
 ) -> list[tuple[Any, ...]] | None:
     """Run a statement and return its rows; None if no session can keep its plan: nothing was run.
 
     The statement has a `%(name)s` for values, and no other per cent sign. Its rows are read as
     Django reads them, except for the times, which have the offset of the session.
     """
-    link = direct.usable(connection)
+    link = direct_statements.usable(connection)
     if link is None or link.pgconn.transaction_status != pq.TransactionStatus.IDLE:
         return None
     with connection.wrap_database_errors:
@@ -81,12 +81,15 @@ def rows(
         now = time.monotonic()
         if planned_at is None or now - planned_at >= LONGEST:
             again = b"" if planned_at is None else b"DEALLOCATE %s; " % name.encode()
-            if direct.results(link, again + prepare)[-1].status != pq.ExecStatus.COMMAND_OK:
+            if (
+                direct_statements.results(link, again + prepare)[-1].status
+                != pq.ExecStatus.COMMAND_OK
+            ):
                 session.can_keep = False
                 return None
             session.planned_at[name] = now
-        query = direct.with_literals(link, execute, values.values())
-        result = direct.results(link, query)[-1]
+        query = direct_statements.with_literals(link, execute, values.values())
+        result = direct_statements.results(link, query)[-1]
         if result.status != pq.ExecStatus.TUPLES_OK:
             state = result.error_field(pq.DiagnosticField.SQLSTATE) or b""
             if state.decode() in _NOT_KEPT:

@@ -185,9 +185,9 @@ def _other_arguments(job: Envelope) -> tuple[dict[str, Any], str]:
 @cache
 def _direct() -> ModuleType:
     # A site on SQLite has no psycopg.
-    from django_ojs.storage.dialects import direct
+    from django_ojs.storage.dialects import direct_statements
 
-    return direct
+    return direct_statements
 
 
 @cache

@@ -7,7 +7,7 @@ rows; those of one statement are locked in the order of the rows.
 
 A bounded queue has no tickets and no shared locks (see `storage.bounds`): each transaction that
 adds a job to it, or to a tenant with a bound, holds its lock alone until it ends, and counts. The
-mixin of `shares` has another way far from the bound.
+mixin of `admission_shares` has another way far from the bound.
 """
 
 from collections.abc import Collection, Iterable, Sequence

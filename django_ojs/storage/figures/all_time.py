@@ -14,8 +14,8 @@ from django.db.models import Case, JSONField, Q, QuerySet, When
 
 from django_ojs.conf import settings
 from django_ojs.models import Rollup
-from django_ojs.storage import database, process_state, queue_configs
-from django_ojs.storage import sums as across
+from django_ojs.storage import all_databases as across
+from django_ojs.storage import database, in_memory_state, queue_configs
 from django_ojs.storage.figures import rollups
 from django_ojs.storage.figures.rollup_compaction import EVER
 from django_ojs.storage.figures.rollups import BUCKETS, COLUMNS
@@ -86,7 +86,7 @@ class AllTime:
             self._settled.clear()
 
 
-sums = process_state.register(AllTime())
+sums = in_memory_state.register(AllTime())
 
 
 def largest(totals: Totals, number: int) -> Totals:

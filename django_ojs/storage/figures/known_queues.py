@@ -10,7 +10,7 @@ from typing import Any, Final
 from django_ojs.conf import settings
 from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.spec.states import TERMINAL, WAITING, State
-from django_ojs.storage import database, sums
+from django_ojs.storage import all_databases, database
 from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.queue_configs import DELETED
 
@@ -40,7 +40,7 @@ def by_name(
 
     `within`: only these queues.
     """
-    if sums.are_together():
+    if all_databases.are_together():
         # All names: how many of them are in both of two databases cannot be told from a part.
         found = sorted(_by_name(after=None, offset=0, limit=None, within=within).names)
         names = [name for name in found if after is None or name > after]
@@ -49,7 +49,7 @@ def by_name(
     return _by_name(after=after, offset=offset, limit=limit, within=within)
 
 
-@sums.summed(_joined)
+@all_databases.summed(_joined)
 def _by_name(
     *, after: str | None, offset: int, limit: int | None, within: Collection[str] | None
 ) -> KnownQueues:
@@ -66,7 +66,7 @@ def _by_name(
     )
 
 
-@sums.summed(_joined)
+@all_databases.summed(_joined)
 def by_load(
     *,
     limit: int,

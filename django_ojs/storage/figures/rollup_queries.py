@@ -12,7 +12,7 @@ from django.utils import timezone
 
 from django_ojs.models import Rollup
 from django_ojs.spec.times import elapsed
-from django_ojs.storage import sums
+from django_ojs.storage import all_databases
 from django_ojs.storage.figures.rollups import BUCKETS
 
 MINUTE = timedelta(minutes=1)
@@ -38,7 +38,10 @@ class Flow:
     def plus(self, other: "Flow") -> "Flow":
         """Return the figures of two databases together."""
         return Flow(
-            *(sums.lists(getattr(self, f.name), getattr(other, f.name)) for f in fields(Flow))
+            *(
+                all_databases.lists(getattr(self, f.name), getattr(other, f.name))
+                for f in fields(Flow)
+            )
         )
 
     @property
@@ -104,7 +107,7 @@ def nothing(minutes: int = 60) -> Flow:
     return Flow(*([0] * minutes for _ in fields(Flow)))
 
 
-@sums.summed(sums.by_name(Flow.plus))
+@all_databases.summed(all_databases.by_name(Flow.plus))
 def flows(minutes: int = 60, queues: Collection[str] | None = None) -> dict[str, Flow]:
     """Return the flow of these queues or all over the last minutes, without inactive ones."""
     start = _minute(timezone.now()) - MINUTE * (minutes - 1)
@@ -135,7 +138,7 @@ def flows(minutes: int = 60, queues: Collection[str] | None = None) -> dict[str,
     return found
 
 
-@sums.summed(_most_failed)
+@all_databases.summed(_most_failed)
 def failing(minutes: int = 60, limit: int = 10, type: str | None = None) -> list[TypeFigures]:
     """Return the types whose runs failed most often, by queue; or one of them, if it failed.
 
@@ -166,7 +169,7 @@ def failing(minutes: int = 60, limit: int = 10, type: str | None = None) -> list
     ]
 
 
-@sums.summed(_most_runs)
+@all_databases.summed(_most_runs)
 def queues_of(type: str, since: timedelta, limit: int) -> list[TypeFigures]:
     """Return the runs of a type by queue over this time, the queues with the most runs first."""
     rows = (
@@ -206,12 +209,12 @@ class RecentTotals:
         return RecentTotals(
             completed=self.completed + other.completed,
             failed=self.failed + other.failed,
-            waited=sums.lists(self.waited, other.waited),
-            ran=sums.lists(self.ran, other.ran),
+            waited=all_databases.lists(self.waited, other.waited),
+            ran=all_databases.lists(self.ran, other.ran),
         )
 
 
-@sums.summed(sums.by_name(RecentTotals.plus))
+@all_databases.summed(all_databases.by_name(RecentTotals.plus))
 def recent_by_queue(
     since: timedelta, queues: Collection[str] | None = None
 ) -> dict[str, RecentTotals]:
@@ -243,10 +246,12 @@ class LastMinute:
 
     def plus(self, other: "LastMinute") -> "LastMinute":
         """Return the figures of two databases together."""
-        return LastMinute(runs=self.runs + other.runs, waited=sums.lists(self.waited, other.waited))
+        return LastMinute(
+            runs=self.runs + other.runs, waited=all_databases.lists(self.waited, other.waited)
+        )
 
 
-@sums.summed(sums.by_name(LastMinute.plus))
+@all_databases.summed(all_databases.by_name(LastMinute.plus))
 def last_minute_by_queue(queues: Collection[str] | None = None) -> dict[str, LastMinute]:
     """Return the runs of the last sixty seconds, of these queues or of all with figures.
 
@@ -268,7 +273,7 @@ def last_minute_by_queue(queues: Collection[str] | None = None) -> dict[str, Las
     return {queue: figures for queue, figures in found.items() if figures.runs}
 
 
-@sums.summed(RecentTotals.plus)
+@all_databases.summed(RecentTotals.plus)
 def recent(since: timedelta, queues: Collection[str] | None = None) -> RecentTotals:
     """Return the sums over this time, of these queues or of all together; see `recent_by_queue`."""
     rows = Rollup.primary.filter(minute__gt=Now() - since)
@@ -294,7 +299,7 @@ def bucket_sums(*histograms: str) -> dict[str, Sum]:
     }
 
 
-@sums.summed(lambda one, other: (one[0] + other[0], one[1] + other[1]))
+@all_databases.summed(lambda one, other: (one[0] + other[0], one[1] + other[1]))
 def today(queue: str) -> tuple[int, int]:
     """Return how many runs of a queue's jobs completed and failed since 0:00 UTC."""
     rows = Rollup.primary.filter(minute__gte=TruncDay(Now()), queue=queue)

@@ -14,7 +14,7 @@ from django.db import Error, connections
 
 from django_ojs.models import Job, Rollup
 from django_ojs.spec.times import elapsed
-from django_ojs.storage import database, process_state
+from django_ojs.storage import database, in_memory_state
 from django_ojs.storage.background_writer import BackgroundWriter
 
 logger = logging.getLogger("django_ojs")
@@ -82,7 +82,7 @@ class Accumulator:
         self.take()
 
 
-accumulator = process_state.register(Accumulator())
+accumulator = in_memory_state.register(Accumulator())
 writer = BackgroundWriter(
     "ojs-figures",
     lambda: flush(),

@@ -20,7 +20,7 @@ from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.operations.fail import fail
 from django_ojs.operations.fetch import fetch
 from django_ojs.operations.push import PushOptions
-from django_ojs.storage import process_state
+from django_ojs.storage import in_memory_state
 from tests.factories import BOOM, envelope, hourly
 from tests.outbox.conftest import remote as remote
 from tests.outbox.remote import Remote
@@ -180,7 +180,7 @@ def test_producers_at_once_publish_once() -> None:
 @pytest.fixture
 def in_code() -> Iterator[None]:
     policy = {"backpressure": {"max_depth": 4, "warning_threshold": 0.5}}
-    process_state.reset()
+    in_memory_state.reset()
     with override_settings(OJS={"QUEUES": {"named": policy, "_default": policy}}):
         yield
 

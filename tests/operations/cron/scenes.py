@@ -7,7 +7,7 @@ from typing import Any
 
 from django_ojs.models import CronJob, Event
 from django_ojs.operations import cron
-from django_ojs.operations.cron import Definition, due
+from django_ojs.operations.cron import Definition, due_query
 
 SECOND = timedelta(seconds=1)
 
@@ -38,7 +38,7 @@ def make_due(*names: str, ago: timedelta = SECOND) -> datetime:
     changed = CronJob.primary.filter(pk__in=names).update(due_at=at, next_run_at=at)
     assert changed == len(names)
     # As if so much time had passed since the last query of this process.
-    due.last_query.reset()
+    due_query.last_query.reset()
     return at
 
 

@@ -13,7 +13,7 @@ from django.test import override_settings
 from django_ojs.models import CronJob, CronRun, OutboxEntry
 from django_ojs.models.cron import CronRunPhase
 from django_ojs.operations import ack, activate, cancel, cron, fail, fetch, queues, retry
-from django_ojs.operations.cron import due, pruning, schedule
+from django_ojs.operations.cron import due_query, pruning, schedule
 from django_ojs.operations.due_check import DueCheck
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.states import State
@@ -478,13 +478,13 @@ def test_what_is_left_of_a_batch_is_fired_at_once(monkeypatch: pytest.MonkeyPatc
     for name in ("a", "b", "c"):
         register(name)
     make_due("a", "b", "c")
-    monkeypatch.setattr(due, "fire_due", lambda: cron.fire_due(limit=2))
+    monkeypatch.setattr(due_query, "fire_due", lambda: cron.fire_due(limit=2))
     check = DueCheck()
     assert [check.fire_cron() for _ in range(3)] == [2, 1, 0]
 
 
 def test_workers_that_help_leave_what_is_due_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(due, "INTERVAL", 0)
+    monkeypatch.setattr(due_query, "INTERVAL", 0)
     helping = DueCheck(since=timedelta(seconds=5))
     register()
     make_due("report")

@@ -10,8 +10,8 @@ import pytest
 
 from django_ojs.operations import beat, queues
 from django_ojs.operations.backpressure.episodes import NONE, Episode
-from django_ojs.operations.figures import findings, observations, queue_overview
-from django_ojs.operations.figures.observations import Observations
+from django_ojs.operations.figures import findings, health_queries, queue_overview
+from django_ojs.operations.figures.health_queries import Observations
 from django_ojs.operations.figures.queue_overview import Level, OverviewRow
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.operations.queues import QueueState, QueueStatus
@@ -192,4 +192,4 @@ def test_new_dead_letters_are_those_of_the_last_hour() -> None:
     factories.in_state("discarded")
     old = factories.in_state("discarded")
     factories.age(old.pk, timedelta(hours=2))
-    assert observations.new_dead_letters() == 1
+    assert health_queries.new_dead_letters() == 1

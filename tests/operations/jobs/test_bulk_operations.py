@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from django_ojs.models import BulkOperation, BulkOperationJob, Job
 from django_ojs.models.bulk_operation import BulkActionName, BulkState
-from django_ojs.operations import ack, cancel, delete, fail, fetch, limits, queues
+from django_ojs.operations import ack, cancel, delete, fail, fetch, limit_checks, queues
 from django_ojs.operations.jobs import (
     bulk_execution,
     bulk_operations,
@@ -26,7 +26,7 @@ from django_ojs.operations.jobs.search_query import parse, render
 from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidRequest, NotFound
 from django_ojs.spec.states import State
-from django_ojs.storage import process_state
+from django_ojs.storage import in_memory_state
 from django_ojs.storage.dialects.json_contains import JSONMatch
 from tests.cases import together
 from tests.factories import (
@@ -231,7 +231,7 @@ def test_a_job_whose_limit_key_opens_meanwhile_is_cancelled_too() -> None:
     for _ in others:
         bulk_execution.work_once(chunk=1)
     ack.ack(running.id)
-    assert limits.open_due()
+    assert limit_checks.open_due()
     to_the_end(chunk=1)
     assert again(operation).done == 4
     assert {read(key).state for key in {*held, *others} - {running.id}} == {"cancelled"}
@@ -244,7 +244,7 @@ def test_an_operation_goes_on_when_its_queue_gets_a_limit_key() -> None:
     bulk_execution.work_once(chunk=1)
     later = push(queue="q", rate_limit={"key": "acme", "concurrency": 1})
     age(later.pk, -MINUTE)
-    process_state.reset()
+    in_memory_state.reset()
     to_the_end(chunk=1)
     assert (again(operation).state, again(operation).done) == (BulkState.DONE, 3)
     assert read(later.pk).state == "available"

@@ -24,8 +24,8 @@ from django_ojs.models import (
     Workflow,
     WorkflowStep,
 )
-from django_ojs.operations import beat, expiry, limits, promotion, queues
-from django_ojs.operations.cron import due as due_cron
+from django_ojs.operations import beat, expiry, limit_checks, promotion, queues
+from django_ojs.operations.cron import due_query as due_cron
 from django_ojs.operations.cron.pruning import RunPruner
 from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.events import log
@@ -141,7 +141,7 @@ CONDITIONS: dict[Callable[[], str], tuple[list[Make], list[Make]]] = {
         ],
         [lambda: ready_step(HOUR)],
     ),
-    limits.due_condition: (
+    limit_checks.due_condition: (
         [lambda: LimitCheck.primary.create(limit_key="k", due_at=Now() - HOUR)],
         [lambda: LimitCheck.primary.create(limit_key="k", due_at=Now() + HOUR)],
     ),

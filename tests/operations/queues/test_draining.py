@@ -9,7 +9,7 @@ from django_ojs.models import AuditEntry, Event, Queue
 from django_ojs.operations import ack, activate, fail, fetch, queues, retry
 from django_ojs.operations.jobs import bulk
 from django_ojs.spec.errors import QueuePaused
-from django_ojs.storage import process_state
+from django_ojs.storage import in_memory_state
 from tests.admin.test_pages import BASE
 from tests.admin.users import root
 from tests.command_line.run import ojs as command
@@ -58,12 +58,12 @@ def test_a_draining_queue_accepts_no_job_and_its_jobs_run_to_their_end() -> None
 def test_each_process_learns_of_it_and_only_the_first_time_is_recorded() -> None:
     for _ in range(2):
         api.post("admin/queues/old/drain").ok()
-    process_state.reset()
+    in_memory_state.reset()
     with pytest.raises(QueuePaused):
         push(queue="old")
     for _ in range(2):
         api.post("admin/queues/old/resume").ok()
-    process_state.reset()
+    in_memory_state.reset()
     push(queue="old")
     entries = AuditEntry.primary.filter(object_id="old").order_by("pk")
     assert [entry.action for entry in entries] == ["queue.drained", "queue.resumed"]

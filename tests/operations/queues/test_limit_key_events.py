@@ -10,7 +10,7 @@ from django.db.models import F
 from django.utils import timezone
 
 from django_ojs.models import Event, LimitCheck, LimitKey
-from django_ojs.operations import ack, cancel, delete, fail, fetch, limits
+from django_ojs.operations import ack, cancel, delete, fail, fetch, limit_checks
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.times import format_timestamp
 from django_ojs.storage.claims import Claimed
@@ -53,25 +53,25 @@ def test_one_event_tells_that_a_key_is_at_its_limit_and_one_that_it_no_longer_is
         for job in running:
             ack.ack(job.id)
         running = claim()
-    limits.open_due()
+    limit_checks.open_due()
     time_passes(MINUTE / 2)
-    limits.open_due()
+    limit_checks.open_due()
     add(number=4, concurrency=2)
     running = claim()
     time_passes()
-    limits.open_due()
+    limit_checks.open_due()
     assert events() == [(*begun, data)]
-    assert limits.prune() == 0
+    assert limit_checks.prune() == 0
     while running:
         for job in running:
             ack.ack(job.id)
         running = claim()
-    limits.open_due()
+    limit_checks.open_due()
     time_passes()
-    limits.open_due()
+    limit_checks.open_due()
     over = ("released", "acme", {"key": "acme", "strategy": "concurrency"})
     assert events() == [(*begun, data), over]
-    assert limits.prune() == 1
+    assert limit_checks.prune() == 1
     assert not LimitCheck.primary.exists()
     add(number=3, concurrency=2)
     claim()
@@ -86,9 +86,9 @@ def test_an_episode_ends_too_when_its_jobs_are_cancelled_and_deleted() -> None:
     for job in others:
         cancel.cancel(job.pk)
         delete.delete(job.pk)
-    limits.open_due()
+    limit_checks.open_due()
     time_passes()
-    limits.open_due()
+    limit_checks.open_due()
     assert [event for event, *_ in events()] == ["exceeded", "released"]
 
 

@@ -12,7 +12,7 @@ from django.utils import timezone
 
 import django_ojs as ojs
 from django_ojs.models import LimitCheck, LimitKey
-from django_ojs.operations import fail, fetch, limits
+from django_ojs.operations import fail, fetch, limit_checks
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.figures.not_running import why_not_running
 from django_ojs.spec.failure import Failure
@@ -62,12 +62,12 @@ def test_a_handler_pauses_the_key_of_its_job_and_no_other_key() -> None:
     # What is kept of a key survives until its pause is over, however late its rates.
     time_passes(MINUTE)
     assert claim() == []
-    assert limits.prune() == 0
+    assert limit_checks.prune() == 0
     time_passes(MINUTE)
     assert {each.id for each in claim()} == {running.id, waiting.pk}
     time_passes(MINUTE * 2)
     LimitKey.primary.update(limited_since=None)
-    assert limits.prune() == 1
+    assert limit_checks.prune() == 1
 
 
 def test_the_maintenance_opens_the_jobs_of_a_pause_that_is_over() -> None:
@@ -77,14 +77,14 @@ def test_the_maintenance_opens_the_jobs_of_a_pause_that_is_over() -> None:
     fail.fail(running.id, rejected(retry_after=90))
     fail.requeue(other.id, rejected(retry_after=30))
     assert claim() == []
-    assert limits.open_due() == 0
+    assert limit_checks.open_due() == 0
     assert jobs().filter(limit_hold=2).count() == 2
     time_passes(MINUTE)
-    limits.open_due()
+    limit_checks.open_due()
     # The earlier time did not shorten the pause.
     assert jobs().filter(limit_hold=2).count() == 2
     time_passes(MINUTE)
-    assert limits.open_due() == 1
+    assert limit_checks.open_due() == 1
     assert not jobs().filter(limit_hold=2).exists()
 
 

@@ -15,7 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django_ojs.models import LimitedQueue
 from django_ojs.operations import ack, fail, fetch, queues
 from django_ojs.spec.rate_limit import RateLimit
-from django_ojs.storage import process_state, queue_limits
+from django_ojs.storage import in_memory_state, queue_limits
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.queue_limits import next_starts
 from tests.factories import WORKER, hourly, jobs, own_connections, push, push_many
@@ -138,7 +138,7 @@ def test_the_settings_may_limit_a_queue() -> None:
 @pytest.mark.usefixtures("limited")
 def test_a_process_that_does_not_know_the_limit_yet_claims_nothing(monkeypatch: Any) -> None:
     push_many(5, queue="carrier")
-    process_state.reset()
+    in_memory_state.reset()
     with monkeypatch.context() as patch:
         patch.setattr(fetch.queue_configs, "of", lambda name: queues.default_policy())
         assert claim() == []

@@ -13,10 +13,10 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from django_ojs.models import LimitCheck, LimitKey, Queue
-from django_ojs.operations import ack, expiry, fetch, limits, queues, retry
+from django_ojs.operations import ack, expiry, fetch, limit_checks, queues, retry
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.rate_limit import Hold
-from django_ojs.storage import key_limits, process_state, queue_configs
+from django_ojs.storage import in_memory_state, key_limits, queue_configs
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.queue_limits import Use, next_starts
 from tests.cases import together
@@ -188,12 +188,12 @@ def test_the_starts_of_a_key_are_kept_as_long_as_a_rate_needs_them() -> None:
     # The second job is at its limit of one; the start of the first counts for an hour.
     kept = LimitKey.primary.get().expires_at - timezone.now()
     assert MINUTE * 58 < kept < MINUTE * 63
-    assert limits.prune() == 0
+    assert limit_checks.prune() == 0
     LimitKey.primary.update(expires_at=timezone.now() - MINUTE * 2)
     # As long as jobs are held, it is known since when.
-    assert limits.prune() == 0
+    assert limit_checks.prune() == 0
     LimitKey.primary.update(limited_since=None)
-    assert limits.prune() == 1
+    assert limit_checks.prune() == 1
 
 
 def test_a_slow_throttle_and_many_starts_of_its_key_do_not_break_claims() -> None:
@@ -247,9 +247,9 @@ def test_a_full_queue_costs_one_query_until_it_has_room() -> None:
 def test_the_maintenance_opens_held_jobs_too() -> None:
     add(number=2)
     (running,) = claim()
-    assert limits.open_due() == 0
+    assert limit_checks.open_due() == 0
     ack.ack(running.id)
-    assert limits.open_due() == 1
+    assert limit_checks.open_due() == 1
     assert not jobs().filter(limit_hold=Hold.HELD).exists()
     assert not LimitCheck.primary.filter(due_at__lte=timezone.now()).exists()
 
@@ -257,12 +257,12 @@ def test_the_maintenance_opens_held_jobs_too() -> None:
 def test_what_was_lost_from_the_journal_is_checked_again() -> None:
     add(number=2)
     (running,) = claim()
-    assert limits.recheck() == 0
+    assert limit_checks.recheck() == 0
     ack.ack(running.id)
     LimitCheck.primary.all().delete()
     Queue.primary.update(has_limit_keys=False)
-    process_state.reset()
-    assert limits.recheck() == 1
+    in_memory_state.reset()
+    assert limit_checks.recheck() == 1
     assert len(claim()) == 1
 
 
@@ -306,7 +306,7 @@ def test_a_job_that_was_held_while_another_one_ended_is_found() -> None:
 
         def other() -> list[Claimed]:
             with own_connections():
-                process_state.reset()
+                in_memory_state.reset()
                 return claim()
 
         assert pool.submit(other).result() == []
@@ -324,7 +324,7 @@ def test_a_held_job_that_was_locked_when_its_key_had_room_is_found() -> None:
 
         def other() -> list[Claimed]:
             with own_connections():
-                process_state.reset()
+                in_memory_state.reset()
                 return claim()
 
         assert pool.submit(other).result() == []
@@ -362,7 +362,7 @@ def test_a_claim_that_finds_all_jobs_locked_by_another_claim_is_repeated_soon() 
 
         def other() -> tuple[list[Claimed], float | None]:
             with own_connections():
-                process_state.reset()
+                in_memory_state.reset()
                 return claim(), next_starts.seconds()
 
         found, seconds = pool.submit(other).result()
@@ -374,7 +374,7 @@ def test_a_paused_queue_is_not_tried_again_soon() -> None:
     add(number=2)
     assert len(claim()) == 1
     queues.pause("carrier")
-    process_state.reset()
+    in_memory_state.reset()
     assert claim() == []
     assert next_starts.seconds() is None
 

@@ -16,9 +16,9 @@ from django.utils import timezone
 
 from django_ojs import signals
 from django_ojs.models import Event, Job, LimitCheck, LimitKey
-from django_ojs.operations import ack, fetch, limit_keys, limits, promotion, queues, retry
+from django_ojs.operations import ack, fetch, limit_checks, limit_keys, promotion, queues, retry
 from django_ojs.operations.figures.not_running import why_not_running
-from django_ojs.storage import key_limits, process_state, queue_configs
+from django_ojs.storage import in_memory_state, key_limits, queue_configs
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.figures import rollups
 from tests.factories import HOUR, MINUTE, WORKER, hourly, jobs, own_connections, push, push_many
@@ -35,7 +35,7 @@ def add(number: int = 1, key: str = "acme", **policy: Any) -> list[Job]:
 
 
 def claim(count: int = 100) -> list[Claimed]:
-    process_state.reset()
+    in_memory_state.reset()
     return fetch.fetch(["carrier"], count=count, worker_id=WORKER)
 
 
@@ -161,10 +161,10 @@ def test_dropped_jobs_are_discarded_with_a_reason_counted_and_told() -> None:
     assert LimitKey.primary.get().dropped == 1
     ack.ack(job.pk)
     for _ in range(3):
-        limits.open_due()
+        limit_checks.open_due()
         time_passes(MINUTE * 90)
     assert events("rate_limit.released")
-    assert limits.prune() == 1
+    assert limit_checks.prune() == 1
 
 
 @pytest.mark.requirement("RL-6.2")

@@ -20,7 +20,7 @@ from django_ojs.operations import ack, fetch, queues
 from django_ojs.operations import push as pushing
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
-from django_ojs.storage import database, process_state, tenant_turns
+from django_ojs.storage import database, in_memory_state, tenant_turns
 from django_ojs.storage.claims import Claimed
 from tests.factories import WORKER, envelope, jobs, own_connections
 from tests.worker.waiting import BOUND
@@ -181,7 +181,7 @@ def test_a_process_begins_at_a_random_tenant() -> None:
         add(tenant, 30)
     begun = set()
     for _ in range(60):
-        process_state.reset()
+        in_memory_state.reset()
         begun.add(tenants(claim()))
     assert len(begun) > 1
 
@@ -287,7 +287,7 @@ def test_a_tenant_that_crashed_workers_have_claimed_has_its_turn_again() -> None
     add("b", 10)
     claim(6)
     rescue.rescue([WORKER])
-    process_state.reset()
+    in_memory_state.reset()
     assert Counter(one_by_one(4)) == Counter("aabb")
 
 

@@ -17,7 +17,7 @@ from django_ojs.models import Bound
 from django_ojs.operations import queues
 from django_ojs.operations.queues.unbounded import BOUND_HINT, message, unbounded
 from django_ojs.spec.errors import QueueFull
-from django_ojs.storage import bounds, process_state
+from django_ojs.storage import bounds, in_memory_state
 from tests.factories import push
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -83,7 +83,7 @@ def test_a_process_that_starts_leaves_the_tickets_of_the_default_alone(settings:
     push(queue="any")
     stored = list(Bound.objects.order_by("queue").values("queue", "since", "share"))
     assert {row["queue"] for row in stored} >= {"_default"}
-    process_state.reset()
+    in_memory_state.reset()
     bounds.configured.apply()
     assert list(Bound.objects.order_by("queue").values("queue", "since", "share")) == stored
 

@@ -21,7 +21,7 @@ from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
-from django_ojs.storage import locations
+from django_ojs.storage import find_database
 
 
 class AdminQueueView(AdminView):
@@ -145,7 +145,7 @@ class AdminQueueJobs(AdminQueueView):
         states = states_of(fields.strings(data, "states") or [], "states")
         older_than = fields.timestamp(data, "older_than")
         known = self.queue(name)
-        done = locations.in_each(
+        done = find_database.in_each(
             lambda: bulk.purge(queues.get(known).name, states, older_than=older_than),
             add=Summary.plus,
         )

@@ -12,7 +12,7 @@ from django_ojs.models.worker import Directive, Worker
 from django_ojs.operations.workers import registry
 from django_ojs.operations.workers.registry import WorkerStatus
 from django_ojs.spec.scopes import Scope
-from django_ojs.storage import locations
+from django_ojs.storage import find_database
 
 
 class AdminWorkers(AdminView):
@@ -38,7 +38,7 @@ class AdminWorker(OJSView):
     needs = {"GET": Scope.OPERATOR, "DELETE": Scope.OPERATOR}
 
     def get(self, request: Request, key: str) -> dict[str, Any]:
-        with locations.database_of(Worker, key):
+        with find_database.database_of(Worker, key):
             status = registry.get(key, within=self.access.queues)
             jobs = registry.jobs_of(key, within=self.access.queues)
             return {**_worker(status), "jobs": [summary(job) for job in jobs]}

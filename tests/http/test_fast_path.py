@@ -1,7 +1,7 @@
-"""PUSH over HTTP takes the short way into the database, and responds as by the ordinary one.
+"""PUSH over HTTP takes the fast path into the database, and responds as by the ordinary one.
 
-The short way is closed where something handles jobs between their validation and the database
-(`plain.is_open`). Here each request is sent twice: with it open, and closed.
+The fast path is not taken where something handles jobs between their validation and the database
+(`fast_path.is_open`). Here each request is sent twice: with it open, and closed.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from django.test import override_settings
 
 from django_ojs.models import Job, KnownName
 from django_ojs.operations import queues
-from django_ojs.operations.enqueue import plain
+from django_ojs.operations.enqueue import fast_path
 from django_ojs.spec import ids
-from django_ojs.storage import process_state
+from django_ojs.storage import in_memory_state
 from tests.databases import KIND
 from tests.http.api import NOBODY, Api
 
@@ -31,10 +31,10 @@ FIELDS = [field.attname for field in Job._meta.concrete_fields if field.attname 
 
 @pytest.fixture(autouse=True)
 def short(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Collect the functions of the short way that stored something."""
+    """Collect the functions of the fast path that stored something."""
     taken: list[str] = []
     for name in ("store_one", "store_alike"):
-        original = getattr(plain, name)
+        original = getattr(fast_path, name)
 
         def noted(*args: Any, name: str = name, original: Any = original, **options: Any) -> Any:
             result = original(*args, **options)
@@ -42,14 +42,14 @@ def short(monkeypatch: pytest.MonkeyPatch) -> list[str]:
                 taken.append(name)
             return result
 
-        monkeypatch.setattr(plain, name, noted)
+        monkeypatch.setattr(fast_path, name, noted)
     return taken
 
 
 def outcome(path: str, body: Any, headers: dict[str, str]) -> Any:
     Job.objects.all().delete()
     KnownName.objects.all().delete()
-    process_state.reset()
+    in_memory_state.reset()
     response = api.post(path, body, headers=headers)
     own = response.body or {}
     shown = own.get("jobs", [own.get("job")])
@@ -79,7 +79,7 @@ def assert_same(
 ) -> int:
     found = outcome(path, body(), headers)
     with monkeypatch.context() as patch:
-        patch.setattr(plain, "is_open", lambda: False)
+        patch.setattr(fast_path, "is_open", lambda: False)
         ordinary = outcome(path, body(), headers)
     assert found == ordinary
     return int(found[0])
@@ -176,7 +176,7 @@ def test_a_bound_of_another_process_holds_at_once(monkeypatch: pytest.MonkeyPatc
     api.post("jobs", JOB).ok(201)
     # This process goes on with the configuration that it has read.
     with monkeypatch.context() as patch:
-        patch.setattr(process_state, "reset", lambda: None)
+        patch.setattr(in_memory_state, "reset", lambda: None)
         from django_ojs.storage import queue_configs
 
         before = queue_configs.current()

@@ -1,4 +1,4 @@
-"""The short way into the database, for jobs that nothing handles and that have nothing special.
+"""The fast path into the database, for jobs that nothing handles and that have nothing special.
 
 Most sites have no enqueue middleware, no instrumentation, no destination in the outbox, no recorded
 events and no receiver of the signal, and most queues no tenants. There a job takes the
@@ -34,7 +34,7 @@ from django_ojs.operations.events import publish
 from django_ojs.spec import ids, json
 from django_ojs.spec.envelope import Envelope, sized
 from django_ojs.spec.errors import OJSError
-from django_ojs.storage import database, interceptor, queue_configs
+from django_ojs.storage import database, queue_configs, testing_hook
 from django_ojs.storage.dialects import job_row
 from django_ojs.storage.dialects.base import Dialect
 from django_ojs.storage.queue_configs import Snapshot
@@ -51,7 +51,7 @@ def is_open() -> bool:
         not current.outbox
         and current.keep_events.isdisjoint(publish.ENQUEUED)
         and instrumentation.current() is None
-        and interceptor.current() is None
+        and testing_hook.current() is None
         and middleware.frozen_enqueue_chain() is None
         and not signals.job_enqueued.has_listeners(Job)
         and (len(connections.settings) == 1 or caller_database.foreign_transaction() is None)

@@ -12,7 +12,7 @@ from typing import Any, Final, ParamSpec, TypeVar
 
 from django.db import Error
 
-from django_ojs.storage import database, locations
+from django_ojs.storage import database, find_database
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -70,7 +70,7 @@ def summed(add: Callable[[T, T], T]) -> Callable[[Callable[P, T]], Callable[P, T
                 return function(*args, **kwargs)
             found: list[T] = []
             failed: Error | None = None
-            results = locations.each_result(partial(function, *args, **kwargs))
+            results = find_database.each_result(partial(function, *args, **kwargs))
             for alias, result in results.items():
                 if isinstance(result, Error):
                     missing[alias] = failed = result

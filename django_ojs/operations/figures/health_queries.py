@@ -23,11 +23,11 @@ from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.workers import ended
 from django_ojs.spec.failure import UNKNOWN_JOB_TYPE
 from django_ojs.spec.states import State
-from django_ojs.storage import database, key_limits, key_use
+from django_ojs.storage import database, key_limits, limit_key_use
 from django_ojs.storage import outbox as stored_outbox
 from django_ojs.storage.figures import rollup_queries
 from django_ojs.storage.figures.rollup_queries import TypeFigures
-from django_ojs.storage.key_use import KeyStatus
+from django_ojs.storage.limit_key_use import KeyStatus
 
 #: Dead letters and others are counted up to this.
 MOST: Final = 10_000
@@ -151,7 +151,7 @@ def restricted_keys() -> RestrictedKeys:
     if number:
         longest = LimitKey.primary.filter(is_paused).order_by("-paused_until", "pk")
         keys = list(longest.values_list("pk", flat=True)[:MOST_PAUSED])
-        statuses = key_use.status_of(keys, most=MOST_WAITING + 1)
+        statuses = limit_key_use.status_of(keys, most=MOST_WAITING + 1)
         paused = sorted(
             (status for status in statuses if status.waiting), key=lambda status: -status.waiting
         )

@@ -34,7 +34,7 @@ TEXT = 'it\'s \\ a "text" — with %s, \n and 😀'
 @pytest.fixture
 def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """Collect the statements that are sent without a cursor."""
-    from django_ojs.storage.dialects import direct
+    from django_ojs.storage.dialects import direct_statements
 
     # A connection that another test has left may have cursors of its own.
     connection.close()
@@ -42,13 +42,13 @@ def sent(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     monkeypatch.delitem(vars(connections["default"]), "cursor", raising=False)
     assert (connection.execute_wrappers, connection.queries_logged) == ([], False)
     collected: list[str] = []
-    original = direct._send
+    original = direct_statements._send
 
     def send(link: Any, statement: str, values: Any) -> Any:
         collected.append(statement.split("(")[0])
         return original(link, statement, values)
 
-    monkeypatch.setattr(direct, "_send", send)
+    monkeypatch.setattr(direct_statements, "_send", send)
     return collected
 
 
@@ -223,10 +223,10 @@ def test_an_interruption_before_the_result_is_read_leaves_the_connection_usable(
 def test_a_driver_without_what_this_uses_gets_cursors(
     sent: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from django_ojs.storage.dialects import direct
+    from django_ojs.storage.dialects import direct_statements
 
-    assert direct._HAS_ALL
-    monkeypatch.setattr(direct, "_HAS_ALL", False)
+    assert direct_statements._HAS_ALL
+    monkeypatch.setattr(direct_statements, "_HAS_ALL", False)
     ojs.enqueue("test.direct")
     assert not sent
     assert Job.objects.count() == 1

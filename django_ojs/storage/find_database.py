@@ -19,7 +19,7 @@ from django.db.models import Model
 
 from django_ojs.models.base import StoredModel
 from django_ojs.spec.errors import BackendUnavailable, Conflict, NotFound
-from django_ojs.storage import database, interceptor, process_state
+from django_ojs.storage import database, in_memory_state, testing_hook
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -83,7 +83,7 @@ def _timeout_here() -> Iterator[None]:
         yield
 
 
-turns: Final = process_state.register(DatabaseTurns())
+turns: Final = in_memory_state.register(DatabaseTurns())
 
 
 def first_result(operation: Callable[[], T]) -> tuple[str | None, T]:
@@ -199,7 +199,7 @@ def _existing(model: type[Model], alias: str, keys: list[Key]) -> Iterator[Key]:
 @contextmanager
 def database_of(model: type[StoredModel], key: Key) -> Iterator[None]:
     """Work on the database that has a row, until the block ends."""
-    if not database.is_to_be_chosen() or interceptor.current() is not None:
+    if not database.is_to_be_chosen() or testing_hook.current() is not None:
         yield
         return
     with database.using(of(model, key)):

@@ -1,4 +1,4 @@
-"""The short way into the database does what the ordinary one does: same rows, same errors.
+"""The fast path into the database does what the ordinary one does: same rows, same errors.
 
 `enqueue` takes it for a job whose id was generated, and `enqueue_batch` for jobs that differ in
 their arguments only; a job with an id of the caller and a mixed batch take the ordinary one.
@@ -15,7 +15,7 @@ from django.test import override_settings
 import django_ojs as ojs
 from django_ojs.models import Job
 from django_ojs.operations import queues
-from django_ojs.operations.enqueue import plain
+from django_ojs.operations.enqueue import fast_path
 from django_ojs.storage import bounds, database
 from django_ojs.storage.claims import running
 from tests.cases import together
@@ -66,17 +66,17 @@ def assert_same(value: Any = "y", **options: Any) -> None:
 
 @pytest.fixture
 def short(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each try of the short way stored its jobs."""
+    """Whether each try of the fast path stored its jobs."""
     tries: list[bool] = []
     for name in ("store_one", "store_alike"):
-        original = getattr(plain, name)
+        original = getattr(fast_path, name)
 
         def noted(*args: Any, original: Any = original, **options: Any) -> Any:
             result = original(*args, **options)
             tries.append(result is not None)
             return result
 
-        monkeypatch.setattr(plain, name, noted)
+        monkeypatch.setattr(fast_path, name, noted)
     return tries
 
 
