@@ -21,7 +21,7 @@ from django_ojs.operations import cron, fetch, limit_keys
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.cron.registration import Definition
 from django_ojs.operations.figures.findings import Finding, Level
-from django_ojs.operations.jobs.redaction import HIDDEN
+from django_ojs.operations.jobs.redaction import HIDDEN, redacted_key
 from django_ojs.registry import registry
 from tests.admin.test_pages import BASE
 from tests.admin.users import staff
@@ -103,6 +103,14 @@ def test_what_decides_how_a_job_runs_is_shown_to_all() -> None:
     shown = page(job, payload=False)
     assert all(each in shown for each in ('"urgent"', "urn:x:mail", '"concurrency": 3'))
     assert '"key": "free"' not in shown
+
+
+@pytest.mark.parametrize("redact", ["apiKey", "APIKEY"])
+def test_the_case_of_a_name_in_a_limit_key_does_not_matter(redact: str) -> None:
+    templates = [("{account[apiKey]}:{account[name]}", "test.limited")]
+    with override_settings(OJS={"ADMIN_REDACT": [redact]}):
+        shown = redacted_key(f"{ARGUMENT}:acme", templates, may_see=True)
+    assert shown == f"{HIDDEN}:acme"
 
 
 def test_show_says_that_a_job_carries_more(step: Job, foreign: Job) -> None:

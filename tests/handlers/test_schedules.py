@@ -147,6 +147,15 @@ def test_what_an_operator_disabled_is_still_disabled_when_it_is_back_in_the_code
     cron.remove("a")
 
 
+def test_what_another_project_has_taken_over_meanwhile_stays() -> None:
+    declare(name="a")
+    schedules.sync()
+    CronJob.primary.update(service="shop")
+    registration.leave_code("a", service="")
+    kept = cron.get("a")
+    assert (kept.enabled, kept.owner, kept.service) == (True, "code", "shop")
+
+
 def test_cron_jobs_of_the_api_and_of_other_projects_stay() -> None:
     register("theirs")
     declare(name="a")

@@ -142,6 +142,25 @@ def test_so_does_a_transaction_that_no_atomic_has_begun(ojs: TestContext, begun_
     assert names() == set()
 
 
+@pytest.mark.django_db(transaction=True)
+def test_a_transaction_that_the_test_has_begun_itself_stays_as_it_is(ojs: TestContext) -> None:
+    kept: list[Any] = []
+    handler = opening("plain", kept)
+    transaction.set_autocommit(False)
+    try:
+        Thing.objects.create(name="of the test")
+        handler.enqueue()
+        assert ojs.drain() == Drained(discarded=1)
+        assert not connection.get_autocommit()
+        assert names() == {"of the test", "before the block"}
+        with pytest.raises(ConnectionDoesNotExist, match="left open by a handler"):
+            kept[-1].close()
+    finally:
+        transaction.rollback()
+        transaction.set_autocommit(True)
+    assert names() == set()
+
+
 def test_an_atomic_handler_that_rolls_back_fails_inline_too(inline: TestContext) -> None:
     @ojs.job("runs.rollback", atomic=True, retry=ONCE)
     def roll_back() -> None:

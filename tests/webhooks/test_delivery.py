@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 from uuid import UUID
 
 import pytest
-from django.db import OperationalError, connection
+from django.db import OperationalError, connection, transaction
 from django.db.models import F
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -39,7 +39,7 @@ from django_ojs.storage import database
 from django_ojs.testing import TestContext
 from tests.factories import MINUTE, age_all, in_state, own_connections
 from tests.webhooks.conftest import Receiver
-from tests.worker.waiting import eventually
+from tests.worker.waiting import BOUND, eventually
 
 DAY = timedelta(days=1)
 
@@ -476,9 +476,35 @@ def test_a_repeated_rotation_keeps_the_secret_that_the_receiver_has() -> None:
     end_grace(webhook)
     webhook, fourth = subscriptions.rotate_secret(webhook.pk)
     assert subscriptions.secrets_of(webhook) == [fourth, third, first]
+
+
+def test_of_many_former_secrets_the_latest_ones_sign() -> None:
+    webhook = subscribe()
+    secrets = []
     for _ in range(20):
-        webhook, _latest = subscriptions.rotate_secret(webhook.pk)
-    assert len(subscriptions.secrets_of(webhook)) == 11
+        webhook, latest = subscriptions.rotate_secret(webhook.pk)
+        secrets.append(latest)
+    assert subscriptions.secrets_of(webhook) == list(reversed(secrets[-11:]))
+
+
+@pytest.mark.both
+@pytest.mark.django_db(transaction=True)
+def test_two_rotations_at_a_time_keep_the_secrets_of_each_other() -> None:
+    webhook = subscribe()
+    first = subscriptions.secret_of(webhook)
+
+    def again() -> tuple[Webhook, str]:
+        with own_connections():
+            return subscriptions.rotate_secret(webhook.pk)
+
+    with ThreadPoolExecutor(1) as pool:
+        with transaction.atomic():
+            _, second = subscriptions.rotate_secret(webhook.pk)
+            other = pool.submit(again)
+            # It waits for this commit, or would have read the webhook before it.
+            wait([other], timeout=0.5)
+        webhook, third = other.result(BOUND)
+    assert subscriptions.secrets_of(webhook) == [third, second, first]
 
 
 def test_a_new_secret_key_of_the_project_signs_beside_the_one_before(settings: Any) -> None:

@@ -8,13 +8,14 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from asgiref.sync import sync_to_async
 from django.core.management import call_command
-from django.db import connection, connections, transaction
+from django.db import DatabaseError, connection, connections, transaction
 from django.utils import timezone, translation
 
 import django_ojs as ojs
@@ -129,6 +130,13 @@ def begin(name: str) -> None:
     Thing.objects.create(name=name)
 
 
+def begin_and_fail(name: str) -> None:
+    begin(name)
+    # PostgreSQL rejects each further statement of the transaction.
+    with suppress(DatabaseError), connection.cursor() as cursor:
+        cursor.execute("SELECT * FROM no_such_table")
+
+
 def switch_autocommit_off(name: str) -> None:
     transaction.set_autocommit(False)
     Thing.objects.create(name=name)
@@ -136,7 +144,7 @@ def switch_autocommit_off(name: str) -> None:
 
 @pytest.mark.parametrize("kind", ["plain", "async"])
 @pytest.mark.parametrize("raises", [False, True])
-@pytest.mark.parametrize("opened", [begin, switch_autocommit_off])
+@pytest.mark.parametrize("opened", [begin, begin_and_fail, switch_autocommit_off])
 def test_so_does_one_that_no_atomic_has_begun(
     opened: Callable[[str], None], raises: bool, kind: str
 ) -> None:

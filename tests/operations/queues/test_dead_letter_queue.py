@@ -23,6 +23,7 @@ from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import InvalidRequest, QueueFull
 from django_ojs.spec.progress import Report
 from django_ojs.spec.states import State
+from django_ojs.storage import queue_configs
 from django_ojs.storage.figures import counts
 from tests.factories import BOOM, active, age_all, hourly, own_connections, push, read, worker
 from tests.http.api import Api, make_key
@@ -240,6 +241,15 @@ def test_a_loop_is_rejected(target: str) -> None:
     assert caught.value.details["field"] == "dead_letter_queue"
     with pytest.raises(InvalidRequest):
         queues.create("new", {"dead_letter_queue": "new"})
+
+
+def test_a_loop_with_what_another_process_has_just_stored_is_rejected() -> None:
+    queues.create("pay-dead")
+    assert queue_configs.of("pay-dead").dead_letter_queue is None
+    # Of this process, it is known for a second that there is none.
+    Queue.objects.filter(pk="pay-dead").update(config={"dead_letter_queue": "far"})
+    with pytest.raises(InvalidRequest, match="lead back"):
+        queues.configure("far", {"dead_letter_queue": "pay"})
 
 
 @pytest.mark.django_db(transaction=True)
