@@ -65,6 +65,9 @@ class PushOptions:
     admitted: bool = False
     #: Count the jobs that a full queue rejects. False: the caller does, which tries them again.
     records_rejections: bool = True
+    #: Wait while a transaction that has not ended holds the unique key of a job. False: raise
+    #: UniqueKeyLocked, because the caller has other jobs to store, and tries this one again.
+    waits_for_unique_keys: bool = True
     #: The transactions that are open in this process are the caller's. False: it sent a request,
     #: which the site may wrap in some.
     has_transaction: bool = True
@@ -239,7 +242,8 @@ def _insert_or_wait(envelopes: Sequence[Envelope], options: PushOptions) -> list
 def _insert_unique(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
     for envelope in envelopes:
         if envelope.unique is not None:
-            return unique.store(envelopes, partial(_insert, options=options))
+            insert = partial(_insert, options=options)
+            return unique.store(envelopes, insert, wait=options.waits_for_unique_keys)
     if options.generated_ids or len(envelopes) == 1:
         return _insert(envelopes, options)
 

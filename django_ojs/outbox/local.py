@@ -4,6 +4,7 @@ import logging
 import random
 from collections.abc import Sequence
 from contextlib import suppress
+from typing import Final
 
 from django.db import Error, connections
 
@@ -23,6 +24,9 @@ from django_ojs.storage import database, outbox
 
 #: Jobs that are stored in one transaction.
 BATCH = 100
+
+# A transaction that holds the unique key of one job delays the jobs behind it, and no other queue.
+_ADMITTED: Final = PushOptions(batch=True, admitted=True, waits_for_unique_keys=False)
 
 logger = logging.getLogger("django_ojs.outbox")
 
@@ -124,7 +128,7 @@ def _store(entries: Sequence[OutboxEntry], using: str) -> int:
 
 
 def _push(entries: Sequence[OutboxEntry]) -> None:
-    push_batch([_envelope(entry) for entry in entries], PushOptions(batch=True, admitted=True))
+    push_batch([_envelope(entry) for entry in entries], _ADMITTED)
 
 
 def _envelope(entry: OutboxEntry) -> Envelope:

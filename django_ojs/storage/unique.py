@@ -36,12 +36,13 @@ class Holder:
     visible: bool = True
 
 
-def lock(keys: Collection[str]) -> bool:
+def lock(keys: Collection[str], *, wait: bool = True) -> bool | None:
     """Lock these keys until the transaction ends.
 
-    Return whether its later queries see all that was committed before this call.
+    Return whether its later queries see all that was committed before this call. Without `wait`,
+    return None where another transaction has locked one of them.
     """
-    return database.dialect().lock_unique_keys(database.connection(), sorted(keys))
+    return database.dialect().lock_unique_keys(database.connection(), sorted(keys), wait=wait)
 
 
 def holders(policy: UniquePolicy, keys: Collection[str], *, fresh: bool) -> dict[str, list[Holder]]:

@@ -15,8 +15,10 @@ from django_ojs.operations import queues
 from django_ojs.outbox import local
 from django_ojs.spec.errors import QueueFull, WrongDatabase
 from django_ojs.spec.retry_policy import RetryPolicy
+from django_ojs.spec.unique_policy import UniquePolicy
 from tests.factories import envelope
 from tests.factories import put as put_one
+from tests.held_key import held_key
 from tests.outbox import middleware as _middleware
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
@@ -142,6 +144,26 @@ def test_a_job_that_its_unique_policy_rejects_is_kept_and_the_next_one_is_stored
     assert stored("a") == [0, 0]
     (rejected,) = OutboxEntry.objects.filter(state="rejected")
     assert rejected.error_code == "duplicate"
+
+
+@pytest.mark.postgresql  # On SQLite no transaction stays open beside one that writes.
+def test_a_unique_key_in_an_open_transaction_delays_the_jobs_of_its_queue_only() -> None:
+    unique = UniquePolicy(keys=["args"], on_conflict="ignore")
+    put_one(envelope(type="report.make", queue="locked", args=["same"], unique=unique))
+    put("locked", 1)
+    put("free", 1)
+    with held_key("report.make", "same") as commit:
+        assert local.deliver_all() == 1
+        assert (stored("free"), stored("locked")) == ([0], [])
+        entry = OutboxEntry.objects.exclude(error_code="").get()
+        assert (entry.error_code, entry.error_message) == (
+            "backend_error",
+            "Another transaction holds the unique key of the job.",
+        )
+        commit()
+    let_time_pass()
+    assert local.deliver_all() == 2
+    assert (stored("locked"), waiting()) == ([0], 0)
 
 
 def test_the_middleware_sees_a_job_once_and_uniqueness_is_of_what_was_asked() -> None:

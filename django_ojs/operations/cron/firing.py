@@ -3,7 +3,7 @@
 import logging
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 from uuid import UUID
@@ -17,6 +17,7 @@ from django_ojs.operations.cancel import cancel
 from django_ojs.operations.cron.queries import split
 from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
+from django_ojs.operations.enqueue.unique import UniqueKeyLocked
 from django_ojs.operations.events import publish
 from django_ojs.operations.push import PushOptions, push_batch
 from django_ojs.spec import cron_events
@@ -32,7 +33,8 @@ from django_ojs.storage import cron_jobs, database
 MANY_HELD: Final = 3
 
 # A full queue does not lose an occurrence: the outbox delivers its job when there is room.
-_PUSH: Final = PushOptions(batch=True, generated_ids=True, outbox_when_full=True)
+_WAIT: Final = PushOptions(batch=True, generated_ids=True, outbox_when_full=True)
+_DO_NOT_WAIT: Final = replace(_WAIT, waits_for_unique_keys=False)
 
 logger = logging.getLogger("django_ojs.cron")
 
@@ -56,7 +58,12 @@ class SkippedRun:
 
 
 @dataclass(slots=True)
-class _Run:
+class Run:
+    """What becomes of an occurrence.
+
+    Without a result, nothing was stored: another transaction holds the unique key of its job.
+    """
+
     occurrence: DueRun
     #: The job is pending until the earlier runs have ended.
     is_held: bool = False
@@ -80,31 +87,28 @@ def event_source(cron_job: CronJob) -> cron_events.Schedule:
     )
 
 
-def fire(occurrences: Sequence[DueRun], now: datetime) -> list[EnqueuedJob | SkippedRun]:
-    """Enqueue a job for each occurrence, if its overlap policy allows it; return the results.
+def enqueue(occurrences: Sequence[DueRun], *, wait: bool) -> list[Run]:
+    """Enqueue a job for each occurrence, if its overlap policy allows it.
 
-    The caller has locked the cron jobs in the current transaction. Each has one occurrence.
+    The caller has locked the cron jobs in the current transaction, and passes what is returned to
+    `record`. Each cron job has one occurrence. `wait` for transactions that hold a unique key.
     """
     open_runs = _settle([each.cron_job.name for each in occurrences])
-    runs = [_Run(each) for each in occurrences]
+    runs = [Run(each) for each in occurrences]
     for run in runs:
         _apply_policy(run, open_runs.get(run.occurrence.cron_job.name, []))
-    by_queue: dict[str, list[_Run]] = {}
+    by_queue: dict[str, list[Run]] = {}
     for run in runs:
         if run.result is None:
             by_queue.setdefault(run.occurrence.cron_job.queue, []).append(run)
+    options = _WAIT if wait else _DO_NOT_WAIT
     # In order, so that two schedulers that lock bounded queues do not deadlock.
     for queue in sorted(by_queue):
-        _push([run for run in by_queue[queue] if not run.replaces])
+        _push([run for run in by_queue[queue] if not run.replaces], options)
         for run in by_queue[queue]:
             if run.replaces:
-                _replace(run)
-    _record(runs, now)
-    results = []
-    for run in runs:
-        assert run.result is not None
-        results.append(run.result)
-    return results
+                _replace(run, options)
+    return runs
 
 
 def _settle(names: Sequence[str]) -> dict[str, list[CronRun]]:
@@ -120,7 +124,7 @@ def _settle(names: Sequence[str]) -> dict[str, list[CronRun]]:
     return going_on
 
 
-def _apply_policy(run: _Run, open_runs: Sequence[CronRun]) -> None:
+def _apply_policy(run: Run, open_runs: Sequence[CronRun]) -> None:
     if not open_runs:
         return
     cron_job = run.occurrence.cron_job
@@ -140,40 +144,40 @@ def _apply_policy(run: _Run, open_runs: Sequence[CronRun]) -> None:
                 )
 
 
-def _replace(run: _Run) -> None:
+def _replace(run: Run, options: PushOptions) -> None:
     """Cancel the jobs of earlier runs and store the job of this one: both, or neither."""
     with suppress(_NotPushedError), database.atomic():
         for job_id in run.replaces:
             # It may have ended meanwhile, or wait in the outbox.
             with suppress(Conflict, JobNotFound):
                 cancel(job_id)
-        _push([run])
-        if isinstance(run.result, SkippedRun):
+        _push([run], options)
+        if not isinstance(run.result, EnqueuedJob):
             raise _NotPushedError
 
 
-def _push(runs: Sequence[_Run]) -> None:
+def _push(runs: Sequence[Run], options: PushOptions) -> None:
     """Store the jobs of runs in one queue. One that is rejected does not reject the others."""
     if not runs:
         return
     try:
         with database.atomic():
-            results = push_batch([_envelope(run) for run in runs], _PUSH)
+            results = push_batch([_envelope(run) for run in runs], options)
     except (InterfaceError, OperationalError):
         raise
     except Exception as error:
         # A middleware may raise anything, and no cron job must keep another one from running.
-        if len(runs) == 1:
+        if len(runs) > 1:
+            for run in runs:
+                _push([run], options)
+        elif not isinstance(error, UniqueKeyLocked):
             runs[0].result = _rejected(runs[0], error)
-            return
-        for run in runs:
-            _push([run])
         return
     for run, result in zip(runs, results, strict=True):
         run.result = _outcome(result)
 
 
-def _envelope(run: _Run) -> Envelope:
+def _envelope(run: Run) -> Envelope:
     occurrence, values = run.occurrence, settings()
     envelope = parse(
         occurrence.cron_job.template, default_retry=values.default_retry, limits=values.limits
@@ -199,7 +203,7 @@ def _outcome(result: EnqueuedJob) -> EnqueuedJob | SkippedRun:
     return result
 
 
-def _rejected(run: _Run, error: Exception) -> SkippedRun:
+def _rejected(run: Run, error: Exception) -> SkippedRun:
     if isinstance(error, DuplicateJob):
         key = error.details.get("existing_job_id")
         return SkippedRun(reason=SkipReason.DUPLICATE, job_id=None if key is None else UUID(key))
@@ -211,8 +215,8 @@ def _rejected(run: _Run, error: Exception) -> SkippedRun:
     return SkippedRun(reason=SkipReason.REJECTED, message=type(error).__name__)
 
 
-def _record(runs: Sequence[_Run], now: datetime) -> None:
-    """Store the runs, and publish what happened."""
+def record(runs: Sequence[Run], now: datetime) -> None:
+    """Store the runs whose jobs were enqueued, and publish what happened."""
     rows: list[CronRun] = []
     events: list[NewEvent] = []
     for run in runs:

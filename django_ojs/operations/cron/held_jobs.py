@@ -2,7 +2,9 @@
 
 from contextlib import suppress
 
-from django_ojs.models import CronJob, CronRun
+from django.db.models.functions import Now
+
+from django_ojs.models import CronJob, CronRun, Job
 from django_ojs.models.cron import CronRunPhase
 from django_ojs.operations.activate import activate
 from django_ojs.operations.cron.queries import split
@@ -25,6 +27,8 @@ def _release(name: str) -> int:
     CronRun.primary.filter(pk__in=[run.pk for run in ended]).update(phase=CronRunPhase.ENDED)
     if not held or len(held) < len(going_on):
         return 0
+    if Job.primary.filter(pk=held[0].job_id, due_at__gt=Now()).exists():
+        return 0  # Its template has a `scheduled_at`, which would be lost.
     with suppress(Conflict, JobNotFound):  # It was activated or cancelled by hand.
         try:
             activate(held[0].job_id)

@@ -103,7 +103,8 @@ def check(definition: Definition) -> Checked:
 def register(definition: Definition) -> tuple[CronJob, bool]:
     """Store a cron job, or change the one of this name; return it, and whether it is new.
 
-    Its next occurrence is computed anew when the expression, the timezone or `enabled` has changed.
+    Its next occurrence is computed anew when the expression, the timezone or `enabled` has changed,
+    unless it is due already.
     Raises as `check` does, and Conflict where code owns the cron job and something else registers
     it.
     """
@@ -133,8 +134,10 @@ def _register(definition: Definition, values: dict[str, Any]) -> tuple[CronJob, 
     had = None if is_new else job.template
     for column, value in values.items():
         setattr(job, column, value)
+    is_due = job.enabled and job.due_at is not None and job.due_at <= now
     job.enabled = enabled
-    if is_moved:
+    # A time that has come is not lost, however long no process has run.
+    if is_moved and not (is_due and enabled):
         _set_times(job, now)
     _save(job, now)
     changes = audit_trail.changed(before, _shown(job))

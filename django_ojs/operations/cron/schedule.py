@@ -58,12 +58,13 @@ def first(expression: str, timezone: str, now: datetime) -> Times:
 
 
 def passed(
-    expression: str, timezone: str, due_at: datetime, now: datetime, *, is_gap: bool = False
+    expression: str, timezone: str, due_at: datetime, now: datetime, *, is_skipped: bool = False
 ) -> Passed:
     """Return what is due of a cron job that is due since `due_at`. Raises CronExpressionError.
 
-    `is_gap`: that is the moment of a change to summer time, which skips its occurrence. An interval
-    counts from the occurrence before, so that its times do not drift.
+    `is_skipped`: that is the moment of a change to summer time, which skips its occurrence.
+    Otherwise it fires then, also if the expression, which has changed since, does not match. An
+    interval counts from the occurrence before, so that its times do not drift.
     """
     due_at, now = due_at.astimezone(UTC), now.astimezone(UTC)
     interval = parse_expression(expression).interval
@@ -76,15 +77,17 @@ def passed(
             missed=missed,
             next=Times(following, following),
         )
-    occurrences = _after(expression, timezone, due_at - _MICROSECOND if is_gap else due_at)
-    until_now = list(islice(takewhile(lambda each: each.at <= now, occurrences), MOST_PASSED))
-    fires = [] if is_gap else [due_at]
-    fires += [each.at for each in until_now if each.skipped is None]
+    # From this moment on: the times that a change skips are at that of the next one that is not.
+    occurrences = _after(expression, timezone, due_at - _MICROSECOND)
+    until_now = list(islice(takewhile(lambda each: each.at <= now, occurrences), MOST_PASSED + 1))
+    fires = [each.at for each in until_now if each.skipped is None]
+    if not is_skipped and due_at not in fires[:1]:
+        fires.insert(0, due_at)
     return Passed(
         fires_at=fires[0] if fires else None,
         missed_from=fires[1] if len(fires) > 1 else None,
         missed=max(0, len(fires) - 1),
-        is_cut=len(until_now) == MOST_PASSED,
+        is_cut=len(until_now) > MOST_PASSED,
         gaps=[each.at for each in until_now if each.skipped is not None],
         next=first(expression, timezone, now),
     )

@@ -11,13 +11,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import cast
 
+from django.db.models import F
 from django.db.models.functions import Now
 
 from django_ojs.models import CronJob
 from django_ojs.operations.cron import schedule
-from django_ojs.operations.cron.firing import DueRun, event_source, fire
+from django_ojs.operations.cron.firing import DueRun, enqueue, event_source, record
 from django_ojs.operations.cron.held_jobs import release
 from django_ojs.operations.cron.schedule import Passed
+from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.operations.events import publish
 from django_ojs.spec.cron import CronExpressionError
 from django_ojs.spec.cron_events import SkipReason
@@ -33,6 +35,7 @@ class _Due:
     """A cron job as it was read, and what is due of it."""
 
     due_at: datetime
+    next_run_at: datetime | None
     passed: Passed
     error: str = ""
 
@@ -56,13 +59,13 @@ def _evaluate(row: CronJob) -> _Due:
     # `only` and the condition of the query: a time is there.
     due_at, now = cast("datetime", row.due_at), cast("datetime", row.now)  # type: ignore[attr-defined]  # annotated
     try:
-        is_gap = due_at != row.next_run_at
-        passed = schedule.passed(row.expression, row.timezone, due_at, now, is_gap=is_gap)
+        is_skipped = due_at != row.next_run_at
+        passed = schedule.passed(row.expression, row.timezone, due_at, now, is_skipped=is_skipped)
     except CronExpressionError as error:
         # It was checked when it was registered: the timezone database has changed since.
         logger.error("The cron job %s cannot be evaluated any more: %s", row.name, error)
-        return _Due(due_at, Passed(), error=str(error))
-    return _Due(due_at, passed)
+        return _Due(due_at, row.next_run_at, Passed(), error=str(error))
+    return _Due(due_at, row.next_run_at, passed)
 
 
 @database.write_transaction
@@ -81,29 +84,49 @@ def _fire(due: dict[str, _Due]) -> int:
         return 0
     # As they are now: one may have been registered again since it was read.
     rows = list(CronJob.primary.filter(pk__in=won).annotate(now=Now()).order_by("due_at", "name"))
-    publish.record(event for row in rows for event in _of_passed(row, due[row.name]))
-    occurrences = [
-        DueRun(cron_job=row, scheduled_at=fires_at)
+    runs = enqueue(
+        [
+            DueRun(cron_job=row, scheduled_at=fires_at)
+            for row in rows
+            if (fires_at := due[row.name].passed.fires_at) is not None
+        ],
+        wait=False,
+    )
+    enqueued = {run.occurrence.cron_job.name for run in runs if isinstance(run.result, EnqueuedJob)}
+    waiting = {run.occurrence.cron_job.name for run in runs if run.result is None}
+    for name in waiting:
+        _stay_due(name, due[name])
+    publish.record(
+        event
         for row in rows
-        if (fires_at := due[row.name].passed.fires_at) is not None
-    ]
-    if occurrences:
-        fire(occurrences, rows[0].now)
-    return len(won)
+        if row.name not in waiting
+        for event in _of_passed(row, due[row.name], is_enqueued=row.name in enqueued)
+    )
+    record(runs, rows[0].now)
+    return len(won) - len(waiting)
 
 
-def _of_passed(row: CronJob, due: _Due) -> Sequence[NewEvent]:
+def _stay_due(name: str, due: _Due) -> None:
+    """Take back that a cron job was moved on: the next tick tries its occurrence again."""
+    CronJob.primary.filter(pk=name).update(
+        due_at=due.due_at,
+        next_run_at=due.next_run_at,
+        missed_count=F("missed_count") - due.passed.missed,
+    )
+
+
+def _of_passed(row: CronJob, due: _Due, *, is_enqueued: bool) -> Sequence[NewEvent]:
     """Return the events of the occurrences that passed without a job."""
     source, passed = event_source(row), due.passed
     events = [source.skipped(SkipReason.DST, scheduled_at=at) for at in passed.gaps]
     if passed.missed_from is not None:
         number = f"{passed.missed} or more" if passed.is_cut else str(passed.missed)
         logger.warning(
-            "The cron job %s was not evaluated in time: %s occurrences since %s were missed, and "
-            "one job is enqueued.",
+            "The cron job %s was not evaluated in time: %s occurrences since %s were missed%s.",
             row.name,
             number,
             passed.missed_from,
+            ", and one job was enqueued" if is_enqueued else "",
         )
         events.append(
             source.skipped(SkipReason.MISSED, scheduled_at=passed.missed_from, count=passed.missed)

@@ -1,7 +1,7 @@
 """Run a cron job now, outside of its schedule."""
 
 from django_ojs.operations.access import audit_trail
-from django_ojs.operations.cron.firing import DueRun, SkippedRun, fire
+from django_ojs.operations.cron.firing import DueRun, SkippedRun, enqueue, record
 from django_ojs.operations.cron.queries import lock
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.spec.cron_events import SkipReason
@@ -18,7 +18,10 @@ def trigger(name: str, *, by: str) -> EnqueuedJob:
     NotFound, and Conflict where no job was enqueued.
     """
     cron_job, now = lock(name)
-    (result,) = fire([DueRun(cron_job=cron_job, scheduled_at=now, by=by)], now)
+    (run,) = enqueue([DueRun(cron_job=cron_job, scheduled_at=now, by=by)], wait=True)
+    record([run], now)
+    result = run.result
+    assert result is not None  # It has waited for the key.
     if isinstance(result, EnqueuedJob):
         audit_trail.record("cron.run", name, object_type="cron_job", job=str(result.id))
         return result

@@ -33,11 +33,18 @@ MAX_KEYS = 1000
 Insert = Callable[[Sequence[Envelope]], list[EnqueuedJob]]
 
 
-def store(envelopes: Sequence[Envelope], insert: Insert) -> list[EnqueuedJob]:
+class UniqueKeyLocked(BackendError):
+    """Another transaction, which has not ended, has stored a job with the same unique key."""
+
+    canonical, number, status = "BACKEND_UNAVAILABLE", "OJS-2001", 503
+
+
+def store(envelopes: Sequence[Envelope], insert: Insert, *, wait: bool = True) -> list[EnqueuedJob]:
     """Store jobs of which some have a policy, by `insert`; return the results in order.
 
     Raises DuplicateJob, with the job's index in its details: all that was stored and cancelled
-    is rolled back, and the caller's transaction stays usable.
+    is rolled back, and the caller's transaction stays usable. Without `wait`, raises
+    UniqueKeyLocked, in the same way, where another transaction has locked one of the keys.
     """
     keys = {str(item.unique_key) for item in envelopes if item.unique is not None}
     if len(keys) > MAX_KEYS:
@@ -46,7 +53,9 @@ def store(envelopes: Sequence[Envelope], insert: Insert) -> list[EnqueuedJob]:
         )
 
     def operation() -> list[EnqueuedJob]:
-        fresh = unique.lock(keys)
+        fresh = unique.lock(keys, wait=wait)
+        if fresh is None:
+            raise UniqueKeyLocked(_("Another transaction holds the unique key of the job."))
         done: list[EnqueuedJob] = []
         cancelled: set[UUID] = set()
         # Jobs of the results, which a full queue must not drop for the others.

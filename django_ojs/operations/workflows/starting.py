@@ -15,6 +15,7 @@ from django_ojs.models.workflow import StepState
 from django_ojs.operations.backpressure import rejections, tenant_bounds
 from django_ojs.operations.backpressure.drop_oldest import sparing
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
+from django_ojs.operations.enqueue.unique import UniqueKeyLocked
 from django_ojs.operations.push import PushOptions, push_batch
 from django_ojs.spec.envelope import Envelope, parse
 from django_ojs.spec.errors import DependencyFailed, OJSError, QueueFull, QueuePaused
@@ -38,7 +39,7 @@ LARGEST_DELAY: Final = 300.0
 
 #: How to push the first jobs of a workflow, and those of later steps.
 FIRST: Final = PushOptions(batch=True, generated_ids=True, local=True)
-_LATER: Final = replace(FIRST, records_rejections=False)
+_LATER: Final = replace(FIRST, records_rejections=False, waits_for_unique_keys=False)
 
 logger = logging.getLogger("django_ojs.workflows")
 
@@ -48,7 +49,7 @@ class Started:
     """What became of steps that were to start."""
 
     enqueued: list[WorkflowStep] = field(default_factory=list)
-    #: Their queue has no room for their jobs.
+    #: Their queue has no room for their jobs, or another transaction holds their unique key.
     ready: list[WorkflowStep] = field(default_factory=list)
     #: Their enqueue failed, with the error of each, and is tried again.
     delayed: list[tuple[WorkflowStep, dict[str, Any]]] = field(default_factory=list)
@@ -136,6 +137,13 @@ def _push(jobs: Sequence[tuple[WorkflowStep, Envelope]], started: Started) -> Qu
     except QueuePaused:
         # It waits until the queue accepts jobs again, as it waits for room in a full one.
         started.ready += [step for step, _ in jobs]
+        return None
+    except UniqueKeyLocked:
+        # It waits for the end of the transaction that holds the key. The others do not: that may
+        # take as long as it likes.
+        if len(jobs) > 1:
+            return _push_parts([[job] for job in jobs], started)
+        started.ready.append(jobs[0][0])
         return None
     except Exception as error:
         # A middleware may raise anything, and no job must keep the others from running.

@@ -561,10 +561,13 @@ class Dialect(Server):
         """Free the space of changes that were folded into the counts."""
 
     @abstractmethod
-    def lock_unique_keys(self, connection: BaseDatabaseWrapper, keys: Sequence[str]) -> bool:
+    def lock_unique_keys(
+        self, connection: BaseDatabaseWrapper, keys: Sequence[str], *, wait: bool = True
+    ) -> bool | None:
         """Lock unique keys, given in hexadecimal, until the transaction ends.
 
-        Return whether the transaction sees what was committed while it waited for them.
+        Return whether the transaction sees what was committed while it waited for them. Without
+        `wait`, return None where another transaction has locked one of them.
         """
 
     def add_events(self, connection: BaseDatabaseWrapper, events: str) -> None:

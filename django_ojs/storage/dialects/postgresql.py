@@ -460,12 +460,17 @@ class PostgreSQL(Dialect):
         if level not in (None, _READ_COMMITTED) and not connection.savepoint_ids:
             self._run(connection, "set_read_committed")
 
-    def lock_unique_keys(self, connection: BaseDatabaseWrapper, keys: Sequence[str]) -> bool:
+    def lock_unique_keys(
+        self, connection: BaseDatabaseWrapper, keys: Sequence[str], *, wait: bool = True
+    ) -> bool | None:
         # An advisory lock has 64 bits, half of the hash: two keys that share them wait for each
         # other without need. In order, so that two batches cannot deadlock.
         numbers = sorted({int.from_bytes(bytes.fromhex(key)[:8], signed=True) for key in keys})
-        isolation = self._rows(connection, "lock_unique_keys", [numbers])[0][1]
-        return str(isolation) in _SNAPSHOT_PER_STATEMENT
+        statement = "lock_unique_keys" if wait else "try_lock_unique_keys"
+        rows = self._rows(connection, statement, [numbers])
+        if not wait and not all(is_locked for is_locked, _ in rows):
+            return None
+        return str(rows[0][1]) in _SNAPSHOT_PER_STATEMENT
 
     def lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> None:
         self._run(connection, "lock_subject", [subject])

@@ -102,9 +102,12 @@ class RowLocks(Dialect):
     ) -> bool:
         return self._lock_name(connection, Kind.TENANT, f"{queue}\n{tenant}", timeout)
 
-    def lock_unique_keys(self, connection: BaseDatabaseWrapper, keys: Sequence[str]) -> bool:
-        slots = [slot(Kind.UNIQUE_KEY, key) for key in keys]
-        return all(self._lock_slots(connection, slots).values())
+    def lock_unique_keys(
+        self, connection: BaseDatabaseWrapper, keys: Sequence[str], *, wait: bool = True
+    ) -> bool | None:
+        slots = {slot(Kind.UNIQUE_KEY, key) for key in keys}
+        locked = self._lock_slots(connection, slots, "" if wait else SKIP)
+        return all(locked.values()) if len(locked) == len(slots) else None
 
     def lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> None:
         self._lock_slots(connection, [slot(Kind.SUBJECT, subject)])

@@ -250,7 +250,9 @@ class SQLite(Dialect):
         link: Any = connection.connection
         return bool(link.in_transaction)
 
-    def lock_unique_keys(self, connection: BaseDatabaseWrapper, keys: Sequence[str]) -> bool:
+    def lock_unique_keys(
+        self, connection: BaseDatabaseWrapper, keys: Sequence[str], *, wait: bool = True
+    ) -> bool | None:
         # The write lock locks every key. A transaction with an old snapshot cannot take it.
         self.begin_write(connection)
         return True

@@ -11,7 +11,8 @@ from django_ojs.models import CronJob
 from django_ojs.models.cron import CronOwner
 from django_ojs.operations import cron
 from django_ojs.spec.errors import Conflict, InvalidCronExpression, InvalidRequest, NotFound
-from tests.operations.cron.scenes import definition, make_due, register, tick
+from tests.factories import jobs
+from tests.operations.cron.scenes import definition, make_due, reasons, register, tick
 
 pytestmark = pytest.mark.django_db
 
@@ -44,8 +45,36 @@ def test_a_cron_job_that_is_registered_as_it_is_keeps_its_next_run() -> None:
     register()
     due = make_due("report")
     assert register().due_at == due  # A deployment at this time does not lose the run.
-    assert register(expression="@daily").due_at != due
-    assert make_due("report") != register(timezone="Europe/Paris").due_at
+
+
+def test_a_change_of_the_schedule_moves_the_next_run() -> None:
+    before = register(expression="0 0 1 1 *").due_at
+    hourly = register(expression="30 * * * *").due_at
+    assert hourly != before
+    assert register(expression="0 0 1 1 *", timezone="Europe/Paris").due_at not in (before, hourly)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"expression": "0 3 * * *"}, {"timezone": "Europe/Berlin"}],
+    ids=lambda each: next(iter(each)),
+)
+def test_a_change_of_the_schedule_loses_no_time_that_has_come(change: dict[str, str]) -> None:
+    # A deployment ends three days without a process.
+    register(expression="0 2 * * *", timezone="UTC")
+    due = make_due("report", ago=timedelta(days=3))
+    assert register(**({"expression": "0 2 * * *", "timezone": "UTC"} | change)).due_at == due
+    assert cron.fire_due() == 1
+    assert jobs().count() == 1
+    assert cron.get("report").missed_count in (2, 3)
+    assert reasons() == ["missed"]
+
+
+def test_a_cron_job_that_is_disabled_while_it_is_due_enqueues_nothing() -> None:
+    register()
+    make_due("report")
+    assert register(enabled=False).due_at is None
+    assert cron.fire_due() == 0
 
 
 def test_an_interval_counts_from_the_registration() -> None:

@@ -18,6 +18,7 @@ from django_ojs.operations.due_check import DueCheck
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.states import State
 from tests.factories import BOOM, jobs, read
+from tests.held_key import held_key
 from tests.operations.cron.scenes import SECOND, events, make_due, reasons, register, tick
 
 pytestmark = pytest.mark.django_db
@@ -150,6 +151,80 @@ def test_an_occurrence_that_summer_time_skips_enqueues_nothing_and_is_reported()
     assert jobs().count() == 1
 
 
+@pytest.mark.parametrize(
+    ("expression", "skipped"),
+    [("0 * * * *", 1), ("*/30 * * * *", 2), ("0 2,3 * * *", 1), ("30 3 * * *", 0)],
+)
+def test_a_skipped_occurrence_is_reported_beside_one_that_fires_at_the_change(
+    expression: str, skipped: int
+) -> None:
+    register(expression=expression, timezone="Europe/Berlin")
+    before = datetime(2026, 3, 29, 0, 45, tzinfo=UTC)
+    times = schedule.first(expression, "Europe/Berlin", before)
+    assert times.due_at is not None
+    assert times.next_run_at is not None
+    passed = schedule.passed(
+        expression, "Europe/Berlin", times.due_at, times.due_at + SECOND,
+        is_skipped=times.due_at != times.next_run_at,
+    )  # fmt: skip
+    assert (passed.fires_at, passed.missed) == (times.due_at, 0)
+    assert passed.gaps == [datetime(2026, 3, 29, 1, tzinfo=UTC)] * skipped
+
+
+def test_a_missed_time_that_enqueues_no_job_is_not_logged_as_enqueued(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    register(overlap_policy="skip")
+    tick("report")
+    assert tick("report", ago=5 * timedelta(hours=1)) == 1
+    assert jobs().count() == 1
+    assert "were missed." in caplog.text
+    assert "enqueued" not in caplog.text
+
+
+def test_a_held_job_waits_for_its_own_time_as_well() -> None:
+    register(overlap_policy="enqueue", template={"options": {"scheduled_at": "+PT5M"}})
+    tick("report")
+    tick("report")
+    first, held = jobs().get(state=State.SCHEDULED), jobs().get(state=State.PENDING)
+    cancel.cancel(first.pk)
+    assert cron.fire_due() == 0
+    assert read(held.pk).state == State.PENDING
+    jobs().filter(pk=held.pk).update(due_at=F("created_at"))
+    assert cron.fire_due() == 1
+    assert read(held.pk).state == State.AVAILABLE
+
+
+@pytest.mark.postgresql  # On SQLite no transaction stays open beside one that writes.
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("policy", ["skip", "cancel_previous"])
+def test_a_unique_key_in_an_open_transaction_delays_its_own_cron_job_only(policy: str) -> None:
+    unique = {"keys": ["args"], "on_conflict": "ignore"}
+    template = {"args": ["same"], "options": {"unique": unique}}
+    register("locked", overlap_policy=policy, template=template)
+    register("free", template={"args": ["other"]})
+    if policy == "cancel_previous":
+        register("locked", overlap_policy=policy, template=template | {"args": ["before"]})
+        tick("locked")
+        register("locked", overlap_policy=policy, template=template)
+    before = {job.pk for job in jobs()}
+
+    with held_key("report.make", "same") as commit:
+        due = make_due("locked", "free", ago=timedelta(hours=2))
+        assert cron.fire_due() == 1
+        new = [job for job in jobs() if job.pk not in before]
+        assert [job.args for job in new] == [["other"]]
+        assert {job.state for job in jobs()} == {State.AVAILABLE}
+        row = cron.get("locked")
+        assert (row.due_at, row.next_run_at, row.missed_count) == (due, due, 0)
+        assert {event.subject for event in events("cron.skipped")} == {"free"}
+        assert cron.fire_due() == 0
+        commit()
+        assert cron.fire_due() == 1
+    assert "duplicate" in reasons()
+    assert cron.get("locked").missed_count >= 1
+
+
 def test_before_a_skipped_occurrence_the_next_run_is_the_one_after_it() -> None:
     saturday = datetime(2026, 3, 7, 7, 30, tzinfo=UTC)
     passed = schedule.passed("30 2 * * *", "America/New_York", saturday, saturday)
@@ -157,7 +232,7 @@ def test_before_a_skipped_occurrence_the_next_run_is_the_one_after_it() -> None:
     assert passed.next.due_at == datetime(2026, 3, 8, 7, tzinfo=UTC)
     assert passed.next.next_run_at == datetime(2026, 3, 9, 6, 30, tzinfo=UTC)
     at_gap = schedule.passed(
-        "30 2 * * *", "America/New_York", passed.next.due_at, passed.next.due_at, is_gap=True
+        "30 2 * * *", "America/New_York", passed.next.due_at, passed.next.due_at, is_skipped=True
     )
     assert (at_gap.fires_at, len(at_gap.gaps)) == (None, 1)
     assert at_gap.next.due_at == at_gap.next.next_run_at == passed.next.next_run_at

@@ -30,6 +30,7 @@ from django_ojs.storage import workflows as stored
 from django_ojs.worker.executor import run_handler
 from django_ojs.workflows import cancel_workflow
 from tests.factories import age, jobs, push
+from tests.held_key import held_key
 from tests.operations.workflows.scenes import (
     FATAL,
     available,
@@ -473,6 +474,35 @@ class TestLocks:
             thread.join()
         workflows.advance(workflow.pk)
         assert states(workflow)["b"] == "enqueued"
+
+    @pytest.mark.postgresql
+    @pytest.mark.django_db(transaction=True)
+    def test_a_unique_key_in_an_open_transaction_delays_its_own_step_only(self) -> None:
+        unique = {"keys": ["args"], "on_conflict": "replace"}
+        members = [job("report.make", "same", unique=unique), job("free")]
+        workflow, other = (
+            create(chain(job("a"), group(*members))),
+            create(chain(job("b"), job("c"))),
+        )
+        ack.ack(take("a").id)
+        ack.ack(take("b").id)
+        with held_key("report.make", "same") as commit:
+            for _ in range(2):  # However often it is tried, it does not count as a failure.
+                workflows.advance_due()
+                assert states(other)["c"] == "enqueued"
+                assert states(workflow) == {
+                    "a": "completed",
+                    "report.make": "ready",
+                    "free": "enqueued",
+                }
+            assert step_of(workflow, "report.make").start_failures == 0
+            commit()
+        workflows.advance_due()
+        assert states(workflow)["report.make"] == "enqueued"
+        assert Counter(jobs().filter(type="report.make").values_list("state", flat=True)) == {
+            "available": 1,
+            "cancelled": 1,
+        }
 
     @pytest.mark.django_db(transaction=True)
     def test_what_ends_while_a_workflow_is_advanced_is_found_by_the_same_process(

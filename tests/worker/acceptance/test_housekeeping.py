@@ -11,8 +11,10 @@ from django.db import connection
 import django_ojs as ojs
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
-from django_ojs.operations import beat, fetch
+from django_ojs.operations import beat, cron, fetch
 from tests import factories
+from tests.held_key import held_key
+from tests.operations.cron.scenes import make_due, register
 from tests.testapp import worker_jobs as handlers
 from tests.worker.acceptance.conftest import Start
 from tests.worker.acceptance.ledger import (
@@ -56,6 +58,29 @@ def test_due_work_is_promoted_expired_work_discarded_and_a_lapsed_claim_taken_ba
     assert becomes(expired, "discarded").discard_reason == "expired"
     assert history(lapsed) == [(1, "lapsed", "visibility_timeout")]
     assert becomes(later, "scheduled").run == 0
+
+
+@pytest.mark.postgresql  # On SQLite no transaction stays open beside one that writes.
+def test_an_open_transaction_with_the_unique_key_of_a_cron_job_stops_no_other_work(
+    start: Start,
+) -> None:
+    options = {"unique": {"keys": ["args"], "on_conflict": "ignore"}, "queue": "nobody"}
+    with held_key("report.make", "same") as commit:
+        register("locked", template={"args": ["same"], "options": options})
+        register("free", template={"type": "worker.note", "args": []})
+        start().ready()
+        due = make_due("locked", "free")
+        eventually(
+            lambda: cron.get("free").run_count == 1, "the other cron job has enqueued its job"
+        )
+        # Later than the first try of the cron job, after which everything else would wait.
+        becomes(
+            stored(handlers.note.options(scheduled_at=timedelta(seconds=1)).enqueue()), "completed"
+        )
+        assert cron.get("locked").due_at == due
+        commit()
+        eventually(lambda: cron.get("locked").due_at != due, "its time has passed")
+    assert cron.get("locked").run_count == 0
 
 
 def test_jobs_that_wait_behind_a_slow_one_are_given_back_and_done_by_another(
