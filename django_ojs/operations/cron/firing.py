@@ -58,8 +58,8 @@ class SkippedRun:
 
 
 @dataclass(slots=True)
-class Run:
-    """What becomes of an occurrence.
+class Firing:
+    """An occurrence, and what becomes of it.
 
     Without a result, nothing was stored: another transaction holds the unique key of its job.
     """
@@ -87,17 +87,17 @@ def event_source(cron_job: CronJob) -> cron_events.Schedule:
     )
 
 
-def enqueue(occurrences: Sequence[DueRun], *, wait: bool) -> list[Run]:
+def enqueue(occurrences: Sequence[DueRun], *, wait: bool) -> list[Firing]:
     """Enqueue a job for each occurrence, if its overlap policy allows it.
 
     The caller has locked the cron jobs in the current transaction, and passes what is returned to
     `record`. Each cron job has one occurrence. `wait` for transactions that hold a unique key.
     """
     open_runs = _settle([each.cron_job.name for each in occurrences])
-    runs = [Run(each) for each in occurrences]
+    runs = [Firing(each) for each in occurrences]
     for run in runs:
         _apply_policy(run, open_runs.get(run.occurrence.cron_job.name, []))
-    by_queue: dict[str, list[Run]] = {}
+    by_queue: dict[str, list[Firing]] = {}
     for run in runs:
         if run.result is None:
             by_queue.setdefault(run.occurrence.cron_job.queue, []).append(run)
@@ -124,7 +124,7 @@ def _settle(names: Sequence[str]) -> dict[str, list[CronRun]]:
     return going_on
 
 
-def _apply_policy(run: Run, open_runs: Sequence[CronRun]) -> None:
+def _apply_policy(run: Firing, open_runs: Sequence[CronRun]) -> None:
     if not open_runs:
         return
     cron_job = run.occurrence.cron_job
@@ -144,7 +144,7 @@ def _apply_policy(run: Run, open_runs: Sequence[CronRun]) -> None:
                 )
 
 
-def _replace(run: Run, options: PushOptions) -> None:
+def _replace(run: Firing, options: PushOptions) -> None:
     """Cancel the jobs of earlier runs and store the job of this one: both, or neither."""
     with suppress(_NotPushedError), database.atomic():
         for job_id in run.replaces:
@@ -156,7 +156,7 @@ def _replace(run: Run, options: PushOptions) -> None:
             raise _NotPushedError
 
 
-def _push(runs: Sequence[Run], options: PushOptions) -> None:
+def _push(runs: Sequence[Firing], options: PushOptions) -> None:
     """Store the jobs of runs in one queue. One that is rejected does not reject the others."""
     if not runs:
         return
@@ -177,7 +177,7 @@ def _push(runs: Sequence[Run], options: PushOptions) -> None:
         run.result = _outcome(result)
 
 
-def _envelope(run: Run) -> Envelope:
+def _envelope(run: Firing) -> Envelope:
     occurrence, values = run.occurrence, settings()
     envelope = parse(
         occurrence.cron_job.template, default_retry=values.default_retry, limits=values.limits
@@ -203,7 +203,7 @@ def _outcome(result: EnqueuedJob) -> EnqueuedJob | SkippedRun:
     return result
 
 
-def _rejected(run: Run, error: Exception) -> SkippedRun:
+def _rejected(run: Firing, error: Exception) -> SkippedRun:
     if isinstance(error, DuplicateJob):
         key = error.details.get("existing_job_id")
         return SkippedRun(reason=SkipReason.DUPLICATE, job_id=None if key is None else UUID(key))
@@ -215,7 +215,7 @@ def _rejected(run: Run, error: Exception) -> SkippedRun:
     return SkippedRun(reason=SkipReason.REJECTED, message=type(error).__name__)
 
 
-def record(runs: Sequence[Run], now: datetime) -> None:
+def record(runs: Sequence[Firing], now: datetime) -> None:
     """Store the runs whose jobs were enqueued, and publish what happened."""
     rows: list[CronRun] = []
     events: list[NewEvent] = []
