@@ -22,7 +22,7 @@ from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.states import WAITING, State
 from django_ojs.spec.tenants import tenant_of
 from django_ojs.storage import database, queue_configs
-from django_ojs.storage.bounds import LOCK_TIMEOUT
+from django_ojs.storage.bounds import lock_timeout
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.figures import known_queues
 
@@ -61,7 +61,7 @@ def lock(queue: str, tenant: str) -> bool:
     Return False when the transaction does not see jobs that were added since it began.
     OperationalError after the lock timeout, or on a deadlock.
     """
-    return database.dialect().lock_tenant(database.connection(), queue, tenant, LOCK_TIMEOUT)
+    return database.dialect().lock_tenant(database.connection(), queue, tenant, lock_timeout())
 
 
 def depth(queue: str, tenant: str) -> int:

@@ -24,7 +24,7 @@ from django_ojs.operations.events import publish
 from django_ojs.spec.cron import CronExpressionError
 from django_ojs.spec.cron_events import SkipReason
 from django_ojs.spec.events import NewEvent
-from django_ojs.storage import cron_jobs, database
+from django_ojs.storage import bounds, cron_jobs, database
 from django_ojs.storage.database import BATCH
 
 logger = logging.getLogger("django_ojs.cron")
@@ -40,6 +40,7 @@ class _Due:
     error: str = ""
 
 
+@bounds.short_lock_timeout()
 def fire_due(limit: int = BATCH) -> int:
     """Enqueue the jobs of cron jobs that are due, and release those that waited for a run before.
 

@@ -1,0 +1,93 @@
+"""A transaction that holds the lock of a queue delays the background's other queues hardly at all.
+
+The time that a producer waits is longer here than that of any test: what waits so long fails it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from django.db import transaction
+
+from django_ojs.models import Job, OutboxEntry
+from django_ojs.operations import ack, cron, queues, workflows
+from django_ojs.outbox import local
+from django_ojs.storage import bounds
+from tests.factories import envelope, jobs, push, put
+from tests.operations.cron.scenes import make_due, register
+from tests.operations.workflows.scenes import chain, create, job, states, take
+from tests.other_session import Other
+from tests.worker.waiting import BOUND
+
+pytestmark = [
+    pytest.mark.django_db(transaction=True),
+    pytest.mark.postgresql,  # On SQLite no transaction stays open beside one that writes.
+]
+
+
+@pytest.fixture(autouse=True)
+def _endless_wait_of_producers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(bounds, "LOCK_TIMEOUT", 4 * BOUND)
+
+
+@contextmanager
+def locked_queue() -> Iterator[Callable[[], None]]:
+    """Let another session hold the lock of the queue `locked`; pass what commits its transaction.
+
+    The queue has room for one job more.
+    """
+    queues.configure("locked", {"backpressure": {"max_depth": 2}})
+
+    def store() -> None:
+        transaction.set_autocommit(False)
+        push(queue="locked")
+
+    with Other() as other:
+        other.do(store).result(BOUND)
+        yield lambda: other.do(transaction.commit).result(BOUND)
+
+
+def of_queue(name: str) -> int:
+    return jobs().filter(queue=name).count()
+
+
+def test_a_cron_job_goes_to_the_outbox_and_the_others_are_enqueued() -> None:
+    for name in ("free", "locked"):
+        register(name, template={"options": {"queue": name}})
+    with locked_queue() as commit:
+        make_due("free", "locked")
+        assert cron.fire_due() == 2
+        assert (of_queue("free"), of_queue("locked")) == (1, 0)
+        assert OutboxEntry.objects.get().queue == "locked"
+        assert local.deliver() == 0
+        commit()
+    OutboxEntry.objects.update(next_try_at=None)
+    assert local.deliver() == 1
+    assert of_queue("locked") == 2
+
+
+def test_a_step_of_a_workflow_is_tried_again_and_the_others_start() -> None:
+    names = ("free", "locked")
+    made = [create(chain(job(f"first.{name}"), job(f"then.{name}", queue=name))) for name in names]
+    for name in names:
+        ack.ack(take(f"first.{name}").id)
+    with locked_queue() as commit:
+        workflows.advance_due()
+        assert [states(each)[f"then.{name}"] for each, name in zip(made, names, strict=True)] == [
+            "enqueued",
+            "ready",
+        ]
+        commit()
+    workflows.advance_due()
+    assert states(made[1])["then.locked"] == "enqueued"
+
+
+def test_the_outbox_stores_the_jobs_of_the_other_queues() -> None:
+    for name in ("locked", "free"):
+        put(envelope(queue=name))
+    with locked_queue() as commit:
+        assert local.deliver() == 1
+        assert Job.primary.get(queue="free")
+        commit()
