@@ -278,6 +278,16 @@ def test_what_stands_in_the_way_of_some_is_counted_with_its_reason() -> None:
     }
 
 
+@pytest.mark.django_db(transaction=True)
+def test_the_reason_names_the_full_queue_that_the_jobs_were_to_move_to() -> None:
+    discarded(3, retry=hourly(1, on_exhaustion="dead_letter"))
+    queues.configure("narrow", {"backpressure": {"max_depth": 1}})
+    changes = {"queue": "narrow"}
+    operation = bulk_operations.order(BulkActionName.RETRY, DISCARDED, by="ann", changes=changes)
+    to_the_end()
+    assert again(operation).reasons == {"queue narrow is full": 2}
+
+
 def test_a_job_that_moved_on_is_skipped_and_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
     (key,) = discarded(1)
     real = bulk_step.BulkStep.run
