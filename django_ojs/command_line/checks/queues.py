@@ -312,7 +312,10 @@ def _lost() -> Iterator[DoctorFinding]:
                 "job": lost.job,
                 "type": lost.type,
             },
-            why=_("They run again, and what their handlers had done may be done twice."),
+            why=_(
+                "They run again, unless their attempts are spent; what their handlers had done may "
+                "be done twice."
+            ),
             cure=_(
                 "See the log of the worker and of the system (out of memory, kill, a reboot). "
                 "`manage.py ojs jobs 'error_type:worker_death'` shows jobs that end their workers."
