@@ -239,7 +239,19 @@ class TestEpisode:
             ack.ack(factories.fetch.fetch(["email"], worker_id="one")[0].id)
         pressure_monitor.check_all()
         (found,) = problems(root())
-        assert "Queue email is full" in plain(found)
+        # The episode goes on, and yet enqueues are accepted.
+        assert re.search(
+            r"Queue email has room again: 7 of 10\. It was found full at \d.* ago\.", plain(found)
+        )
+        assert "rejected" not in plain(found)
+        said = doctor()
+        assert re.search(r"Queue email, found full .* ago, has room again: 7 of 10\.", said)
+        assert "When it is full: Enqueues are rejected." in said
+        assert Queue.objects.get(name="email").full_at == began
+        push_many(3, queue="email")
+        pressure_monitor.check_all()
+        (found,) = problems(root("second"))
+        assert "Queue email is full since" in plain(found)
         assert Queue.objects.get(name="email").full_at == began
 
     def test_it_ends_a_minute_after_the_pressure_is_low_also_where_nothing_checks(self) -> None:

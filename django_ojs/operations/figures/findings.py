@@ -76,6 +76,8 @@ class Finding:
     #: Jobs that the queue rejected and dropped, since the beginning or in the last hour.
     rejected: int = 0
     dropped: int = 0
+    #: Whether a queue that was full a moment ago has room again.
+    has_room: bool = False
     share: float = 0.0
     capped: bool = False
     since: datetime | None = None
@@ -196,6 +198,7 @@ def _of_row(row: OverviewRow, *, is_stopped: bool) -> list[Finding]:
                 rejected=rejected,
                 dropped=dropped,
                 since=row.level_since,
+                has_room=full and row.has_room,
                 text=bound.strategy,
             )
         )
