@@ -4,6 +4,7 @@ Each comes from what is stored about the last moments, such as the heartbeats of
 not from a mean over minutes: the overview of the admin and `manage.py ojs doctor` read the same.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -178,6 +179,24 @@ def of_queue(row: OverviewRow, *, is_stopped: bool) -> list[Finding]:
 def worst_first(found: Sequence[Finding]) -> list[Finding]:
     """Return findings in the order of a page."""
     return sorted(found, key=lambda finding: finding.level is not Level.BAD)
+
+
+def some_of_each_kind(found: Sequence[Finding], most: int) -> list[Finding]:
+    """Return about `most` of the findings in their order, with the first ones of each kind.
+
+    So that five hundred problems of one kind do not hide the only one of another.
+    """
+    numbers = Counter(finding.kind for finding in found)
+    of_one_kind = max(1, most)
+    while of_one_kind > 1 and sum(min(n, of_one_kind) for n in numbers.values()) > most:
+        of_one_kind -= 1
+    shown: list[Finding] = []
+    seen: Counter[Kind] = Counter()
+    for finding in found:
+        seen[finding.kind] += 1
+        if seen[finding.kind] <= of_one_kind:
+            shown.append(finding)
+    return shown
 
 
 def _of_row(row: OverviewRow, *, is_stopped: bool) -> list[Finding]:
