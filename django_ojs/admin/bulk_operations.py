@@ -1,8 +1,10 @@
 """Bulk operations: started from a confirmation page, followed by a progress bar, stopped."""
 
+from datetime import datetime
 from typing import Any, Final
 
 from django import forms
+from django.core import signing
 from django.core.exceptions import PermissionDenied
 from django.db.models import QuerySet
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
@@ -30,6 +32,7 @@ from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import TERMINAL, State
 
 PER_PAGE: Final = 50
+_READ_AT: Final = "django_ojs.admin.bulk_operations.read_at"
 
 
 def _stop(request: HttpRequest, operation: BulkOperation, values: Any) -> str:
@@ -132,9 +135,15 @@ class BulkOperationAdmin(OperatorModelAdmin):
                     which,
                     by=request.user.get_username(),
                     changes=overrides(form.cleaned_data),
+                    as_of=_read_at(request.POST.get("read_at", "")),
                 )
             except OJSError as error:
                 form.add_error(None, error_message(error))
+            except signing.BadSignature:
+                # Nothing is changed rather than jobs that the page did not count.
+                form.add_error(
+                    None, _("It is not known when this page was read. Check the jobs again.")
+                )
             else:
                 self.log_addition(request, operation, f"For {search_query.render(which)}.")
                 return HttpResponseRedirect(self.url("change", operation.pk))
@@ -157,6 +166,7 @@ class BulkOperationAdmin(OperatorModelAdmin):
         self, request: HttpRequest, bulk_action: BulkAction, which: JobFilter, form: forms.Form
     ) -> HttpResponse:
         meant = bulk_operations.applicable(bulk_action.action, which)
+        read_at = bulk_operations.moment()
         with timed_queries() as query:
             number = query(gettext_noop("number of jobs"), lambda: listing.count(meant))
         return self.render(
@@ -168,12 +178,23 @@ class BulkOperationAdmin(OperatorModelAdmin):
                 "button_text": bulk_action.action.of(pgettext("jobs", "all")),
                 "q": search_query.render(which),
                 "jobs_query": filter_query(which),
+                "read_at": signing.dumps(read_at.isoformat(), salt=_READ_AT),
                 "number": number[0] if number else None,
                 "more": number[1] if number else False,
                 "form": form,
                 "next": self.return_url(request),
             },
         )
+
+
+def _read_at(signed: str) -> datetime | None:
+    """Return when the confirmation page was read; None for a request without it, as of a script.
+
+    Raises BadSignature.
+    """
+    if not signed:
+        return None
+    return datetime.fromisoformat(signing.loads(signed, salt=_READ_AT))
 
 
 def _context(request: HttpRequest, operation: BulkOperation) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
 
 from django_ojs.admin import databases, limit_key_text
 from django_ojs.admin.base import Button, OperatorModelAdmin
@@ -101,7 +102,7 @@ def _lost(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> l
 
 def _unknown_type(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
     which = JobFilter(queue=finding.queue, type=finding.type)
-    cancel = bulk_buttons(page, request, which, "cancel", what="all")
+    cancel = bulk_buttons(page, request, which, "cancel", what=pgettext("jobs", "all"))
     return [*jobs(page, request, _("Its jobs"), which), *cancel]
 
 

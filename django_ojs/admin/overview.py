@@ -18,6 +18,7 @@ from django_ojs.admin.queue_figures import history_charts, release_markers
 from django_ojs.formatting import lazy_sentence
 from django_ojs.models import Overview
 from django_ojs.operations.figures import stats
+from django_ojs.operations.figures.findings import some_of_each_kind
 from django_ojs.operations.figures.history import history
 from django_ojs.operations.maintenance import mode
 from django_ojs.spec.scopes import Scope
@@ -113,6 +114,7 @@ def _context(query: TimedQueries) -> dict[str, Any]:
     found = current_findings.read(query)
     navigation.remember_findings(found.findings)
     listing, workers = found.listing, found.queues.listening
+    findings = some_of_each_kind(found.findings, _MAX_FINDINGS)
     shown = found.queues.rows[:MAX_ROWS]
     points = query(gettext_noop("history"), lambda: history("1m")) or []
     since = points[0].timestamp if points else timezone.now()
@@ -120,8 +122,8 @@ def _context(query: TimedQueries) -> dict[str, Any]:
     return {
         "known": jobs is not None,
         "checked": len(listing.queues) if listing and listing.has_more else None,
-        "findings": found.findings[:_MAX_FINDINGS],
-        "more_findings": max(0, len(found.findings) - _MAX_FINDINGS),
+        "findings": findings,
+        "more_findings": len(found.findings) - len(findings),
         "maintenance_mode": found.maintenance,
         "active": (jobs or {}).get(State.ACTIVE, 0),
         "waiting": sum((jobs or {}).get(state, 0) for state in WAITING),

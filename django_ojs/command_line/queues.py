@@ -14,9 +14,10 @@ from django_ojs.formatting import StrOrPromise, error_message
 from django_ojs.operations import queues
 from django_ojs.operations.access import audit
 from django_ojs.spec.errors import NotFound, OJSError
+from django_ojs.storage.figures import known_queues
 
-#: Known queues that a message about an unknown one chooses from.
-_MOST_NAMES: Final = 200
+#: Names of queues that are compared with an unknown one.
+_COMPARED: Final = 10_000
 
 
 def known_queue(name: str) -> queues.QueueStatus:
@@ -24,12 +25,18 @@ def known_queue(name: str) -> queues.QueueStatus:
     try:
         return queues.get(name)
     except NotFound:
+        found = known_queues.by_load(limit=_COMPARED)
         raise unknown_name(
             name,
-            [each.name for each in queues.busiest(limit=_MOST_NAMES).queues],
+            found.names,
             none=_("There is no queue %(name)r. No queue has had a job yet."),
             nothing_like_it=_("There is no queue %(name)r. The names are %(known)s."),
+            of_many=_(
+                "There is no queue %(name)r, nor one with a similar name. There are %(number)s "
+                "queues, such as %(known)s."
+            ),
             near=_("There is no queue %(name)r. Did you mean %(near)s?"),
+            total=found.total,
         ) from None
     except OJSError as error:
         raise usage_error(error_message(error)) from None

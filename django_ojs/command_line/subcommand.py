@@ -5,13 +5,14 @@ from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import islice
 from typing import Any, Final
 
 from django.core.management.base import CommandError
 from django.utils.translation import gettext as _
 
 from django_ojs.command_line.console import Console
-from django_ojs.formatting import StrOrPromise
+from django_ojs.formatting import StrOrPromise, grouped
 from django_ojs.spec import times
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.suggestions import nearest
@@ -21,6 +22,9 @@ FAILED: Final = 1
 USAGE: Final = 2
 
 Options = Mapping[str, Any]
+
+#: Names that a message about an unknown one lists.
+_LISTED: Final = 10
 
 #: Arguments that are paths, whose bytes may be anything.
 _PATHS: Final = frozenset({"file", "settings", "pythonpath"})
@@ -69,16 +73,31 @@ def check_texts(options: Options) -> None:
 
 
 def unknown_name(
-    name: str, known: Collection[str], *, none: str, nothing_like_it: str, near: str
+    name: str,
+    known: Collection[str],
+    *,
+    none: str,
+    nothing_like_it: str,
+    near: str,
+    of_many: str = "",
+    total: int = 0,
 ) -> CommandError:
     """Return the error for a name that is not known, which is probably misspelt.
 
-    The texts are those without any known name, without a name that is like it, and with one. They
-    may have `name`, `near` and `known`.
+    The texts are those without any known name, without a name that is like it, with one, and
+    without one where there are too many names to list them. They may have `name`, `near`, `known`
+    and `number`, which is `total` where `known` is a part of the names.
     """
     found = nearest(name, known)
-    text = nothing_like_it if found is None else near
-    values = {"name": name, "near": found, "known": ", ".join(known)}
+    number = max(total, len(known))
+    text, listed = nothing_like_it, ", ".join(islice(known, _LISTED))
+    if number > _LISTED and of_many:
+        text = of_many
+    elif number > _LISTED:
+        listed += ", …"
+    if found is not None:
+        text = near
+    values = {"name": name, "near": found, "known": listed, "number": grouped(number)}
     return usage_error((text if known else none) % values)
 
 

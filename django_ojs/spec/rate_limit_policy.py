@@ -3,8 +3,8 @@
 import hashlib
 import re
 import string
-from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
 from datetime import timedelta
 from functools import lru_cache, partial
 from typing import Any, Final, Literal
@@ -117,10 +117,12 @@ def check_template(template: object, parameters: Collection[str] | None) -> None
 def key_of(template: str, *, type: str, queue: str, arguments: Mapping[str, Any]) -> str:
     """Return the key of a job. Raises InvalidRequest when a name in the template has no argument.
 
-    A value that is longer than 120 characters, or could not be a key, is replaced by its hash.
+    A value that is longer than 120 characters, or could not be a key, is replaced by its hash. So
+    is one after which it would not be clear where the next value begins: different values give
+    different keys.
     """
     try:
-        key = _Formatter().vformat(template, (), {"type": type, "queue": queue, **arguments})
+        key = _formatted(template, {"type": type, "queue": queue, **arguments})
     except (LookupError, AttributeError, ValueError, TypeError) as error:
         rule = _(
             "cannot be made of %(template)r and the arguments: %(error)s",
@@ -163,14 +165,80 @@ def _pattern_of(template: str, type: str) -> tuple[re.Pattern[str], tuple[tuple[
     """Return a pattern of the keys of a template, and the names of the arguments in each group."""
     groups: list[str] = []
     names: list[tuple[str, ...]] = []
-    for literal, name, *_rest in string.Formatter().parse(template):
-        if literal:
-            groups.append(f"({re.escape(literal)})")
+    for part in _parts_of(template):
+        if isinstance(part, str):
+            groups.append(f"({re.escape(part)})")
             names.append(())
-        if name is not None:
-            groups.append(f"({re.escape(type)})" if name == "type" else r"(.+?)")
-            names.append(() if name in _NAMES else tuple(re.findall(r"\w+", name)))
+            continue
+        # A hash first: without a text between two values only its length separates them.
+        groups.append(f"({re.escape(type)})" if part.name == "type" else r"([0-9a-f]{32}|.+?)")
+        names.append(() if part.name in _NAMES else tuple(re.findall(r"\w+", part.name)))
     return re.compile("".join(groups)), tuple(names)
+
+
+@dataclass(frozen=True, slots=True)
+class _Value:
+    """A value in a template, as `string.Formatter.parse` returns it.
+
+    `beside`: the characters that separate it from other values. `is_adjacent`: no text does.
+    """
+
+    name: str
+    format_spec: str
+    conversion: str | None
+    beside: frozenset[str] = frozenset()
+    is_adjacent: bool = False
+
+    def accepts(self, text: str) -> bool:
+        """Whether the key shows that this text, and no part of another value, is the value.
+
+        The job type may have any characters: one value is what the others leave of the key.
+        """
+        return self.name == "type" or not (self.is_adjacent or self.beside.intersection(text))
+
+
+@lru_cache(maxsize=1000)
+def _parts_of(template: str) -> tuple[str | _Value, ...]:
+    """Return the texts and values of a template, none of the texts empty or beside another."""
+    parts: list[str | _Value] = []
+    for literal, name, format_spec, conversion in string.Formatter().parse(template):
+        if literal and parts and isinstance(parts[-1], str):
+            parts[-1] += literal  # "{{" ends a literal.
+        elif literal:
+            parts.append(literal)
+        if name is not None:
+            parts.append(_Value(name, format_spec or "", conversion))
+    return tuple(
+        part if isinstance(part, str) else _beside(part, parts[:at], parts[at + 1 :])
+        for at, part in enumerate(parts)
+    )
+
+
+def _beside(value: _Value, before: Sequence[str | _Value], after: Sequence[str | _Value]) -> _Value:
+    # A text before the first value and one after the last are the same in all keys.
+    near = [part for part in (*before[-1:], *after[:1]) if isinstance(part, _Value)]
+    characters = set()
+    if len(before) > 1 and isinstance(before[-1], str):
+        characters.add(before[-1][-1])
+    if len(after) > 1 and isinstance(after[0], str):
+        characters.add(after[0][0])
+    return replace(value, beside=frozenset(characters), is_adjacent=bool(near))
+
+
+def _formatted(template: str, values: Mapping[str, Any]) -> str:
+    formatter = _Formatter()
+    found = []
+    for part in _parts_of(template):
+        if isinstance(part, str):
+            found.append(part)
+            continue
+        value, _first = formatter.get_field(part.name, (), values)
+        if part.conversion:
+            value = formatter.convert_field(value, part.conversion)
+        format_spec = part.format_spec and formatter.vformat(part.format_spec, (), values)
+        text = formatter.format_field(value, format_spec)
+        found.append(text if part.accepts(text) else _hash(text))
+    return "".join(found)
 
 
 class _Formatter(string.Formatter):

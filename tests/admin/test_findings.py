@@ -20,6 +20,8 @@ from django_ojs.operations import ack, beat, fail, queues
 from django_ojs.operations.access import api_keys
 from django_ojs.operations.backpressure import episodes, pressure_monitor, rejections
 from django_ojs.operations.backpressure.episodes import Episode
+from django_ojs.operations.figures.findings import Finding, some_of_each_kind
+from django_ojs.operations.figures.queue_overview import Level
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.workers import removal, rescue
 from django_ojs.spec.errors import QueueFull, TokenExpired
@@ -144,6 +146,47 @@ class TestWorkers:
         assert f"each worker that died held the job {killer.pk}" in doctor()
 
 
+class TestMany:
+    def test_problems_of_one_kind_do_not_hide_those_of_another(self) -> None:
+        # On the page they come before the worker that died and the dead letter.
+        for number in range(30):
+            push(queue=f"q{number:02}")
+        active("gone", queue="mail")
+        listener("gone", "mail")
+        rescue.rescue(["gone"])
+        factories.in_state("discarded", queue="reports")
+        found = [plain(item) for item in problems(root())]
+        assert len(found) == 20
+        assert sum("No worker takes jobs from" in item for item in found) == 18
+        assert "1 worker died" in found[18]
+        assert "1 new dead letter" in found[19]
+        page = plain(root("second").get(OVERVIEW).content.decode())
+        assert "… and 13 more of the same kinds; manage.py ojs doctor lists them all." in page
+        assert doctor().count("No worker fetches the available jobs of") == 31
+
+    @together(
+        ("numbers", "expected"),
+        [
+            ([3, 2], [3, 2]),
+            ([500, 1, 1], [3, 1, 1]),
+            ([500, 500], [2, 2]),
+            ([9, 9, 9, 9, 9, 9, 9], [1] * 7),
+            ([], []),
+        ],
+    )
+    def test_each_kind_has_as_many_as_there_is_room_for(
+        self, numbers: list[int], expected: list[int]
+    ) -> None:
+        kinds: list[Any] = ["full", "late", "lost", "failing", "paused", "near", "stale"]
+        found = [
+            Finding(kind=kind, level=Level.BAD)
+            for kind, number in zip(kinds, numbers, strict=False)
+            for _ in range(number)
+        ]
+        shown = [finding.kind for finding in some_of_each_kind(found, 5)]
+        assert [shown.count(kind) for kind in kinds[: len(numbers)]] == expected
+
+
 class TestTypes:
     def test_a_type_that_no_handler_knows_is_named_with_its_jobs(self) -> None:
         listener("one", "email")
@@ -239,7 +282,19 @@ class TestEpisode:
             ack.ack(factories.fetch.fetch(["email"], worker_id="one")[0].id)
         pressure_monitor.check_all()
         (found,) = problems(root())
-        assert "Queue email is full" in plain(found)
+        # The episode goes on, and yet enqueues are accepted.
+        assert re.search(
+            r"Queue email has room again: 7 of 10\. It was found full at \d.* ago\.", plain(found)
+        )
+        assert "rejected" not in plain(found)
+        said = doctor()
+        assert re.search(r"Queue email, found full .* ago, has room again: 7 of 10\.", said)
+        assert "When it is full: Enqueues are rejected." in said
+        assert Queue.objects.get(name="email").full_at == began
+        push_many(3, queue="email")
+        pressure_monitor.check_all()
+        (found,) = problems(root("second"))
+        assert "Queue email is full since" in plain(found)
         assert Queue.objects.get(name="email").full_at == began
 
     def test_it_ends_a_minute_after_the_pressure_is_low_also_where_nothing_checks(self) -> None:

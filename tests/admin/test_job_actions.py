@@ -5,13 +5,16 @@ from __future__ import annotations
 import pytest
 from django.contrib.messages import get_messages
 from django.test import Client
+from django.utils import timezone
 
 import django_ojs as ojs
 from django_ojs.models import BulkOperation
-from django_ojs.operations.jobs import bulk_execution
+from django_ojs.operations.jobs import bulk_execution, bulk_operations
+from tests.admin.markup import form_data
 from tests.admin.test_pages import BASE
 from tests.admin.users import root, staff
-from tests.factories import in_state, jobs, push, read
+from tests.cases import together
+from tests.factories import MINUTE, age, in_state, jobs, push, read
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -77,6 +80,43 @@ def test_all_jobs_of_a_search_run_now() -> None:
     assert {read(job.pk).state for job in waiting} == {"available"}
     shown = client.get(f"{BASE}bulkoperation/{BulkOperation.objects.get().pk}/change/")
     assert "Run now" in shown.content.decode()
+
+
+def test_jobs_that_came_after_the_page_was_read_are_not_changed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    client, create = root(), f"{BASE}bulkoperation/create/run_now/"
+    seen = in_state("scheduled", queue="mail", type="mail.send")
+    age(seen.pk, 2 * MINUTE)
+    monkeypatch.setattr(bulk_operations, "moment", lambda: timezone.now() - MINUTE)
+    page = client.get(create, {"q": "queue:mail type:mail.send"}).content.decode()
+    assert "Jobs created after this moment are not changed." in page
+    later = in_state("scheduled", queue="mail", type="mail.send")
+    age(later.pk, 1)
+    client.post(create, form_data(page, "read_at"))
+    bulk_execution.work()
+    operation = BulkOperation.objects.get()
+    assert (operation.expected, operation.done) == (1, 1)
+    assert (read(seen.pk).state, read(later.pk).state) == ("available", "scheduled")
+    shown = client.get(f"{BASE}bulkoperation/{operation.pk}/change/").content.decode()
+    assert "queue:mail" in shown
+    assert "created:" not in shown
+
+
+@together("read_at", ["2099-01-01T00:00:00+00:00", "x:y", ":", "\N{NULL}", "a" * 9999], undo=True)
+def test_a_time_of_reading_that_no_page_gave_changes_nothing(read_at: str) -> None:
+    job, client = in_state("scheduled", queue="mail"), root()
+    create = f"{BASE}bulkoperation/create/run_now/"
+    response = client.post(create, {"q": "queue:mail", "read_at": read_at})
+    assert response.status_code == 200
+    page = response.content.decode()
+    assert "It is not known when this page was read. Check the jobs again." in page
+    assert not BulkOperation.objects.exists()
+    # The page that says so is read now, and can be confirmed.
+    client.post(create, form_data(page, "read_at"))
+    age(job.pk, MINUTE)
+    bulk_execution.work()
+    assert read(job.pk).state == "available"
 
 
 def test_a_user_who_may_only_look_runs_nothing() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 import pytest
 from django.contrib.admin.models import LogEntry
@@ -13,14 +13,15 @@ from django.utils import translation
 from django_ojs import formatting
 from django_ojs.formatting import localized
 from django_ojs.models import AuditEntry, BulkOperation, Queue
-from django_ojs.operations import queues
+from django_ojs.operations import fail, queues
 from django_ojs.operations.cron import schedule
 from django_ojs.operations.jobs import bulk_step
+from django_ojs.spec.failure import Failure
 from tests.admin.test_pages import BASE
 from tests.admin.test_queue_actions import known, said
 from tests.admin.users import root
 from tests.command_line.run import ojs
-from tests.factories import in_state, push
+from tests.factories import active, in_state, push
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -100,3 +101,13 @@ def test_numbers_durations_and_schedules_follow_the_language() -> None:
         assert translation.get_language() is None
     with translation.override("fr"):
         assert formatting.number(1_234_567) == "1\N{NO-BREAK SPACE}234\N{NO-BREAK SPACE}567"
+
+
+@pytest.mark.usefixtures("in_german")
+def test_the_buttons_of_a_finding_have_no_english_word() -> None:
+    job = active("one", queue="mail", type="renamed.away")
+    failure = Failure(type="unknown_job_type", message="no handler")
+    fail.postpone(job.id, failure, delay=timedelta(seconds=30))
+    page = root().get(f"{BASE}overview/").content.decode()
+    assert "alle abbrechen" in page
+    assert "all abbrechen" not in page

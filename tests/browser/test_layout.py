@@ -8,6 +8,7 @@ import pytest
 
 from django_ojs.operations import queues
 from django_ojs.operations.access import api_keys
+from tests.factories import push
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
 
@@ -71,3 +72,14 @@ def test_the_button_of_a_list_is_where_django_has_it(page: Any) -> None:
     # The navigation has the whole width.
     content = page.locator("#content").bounding_box()
     assert navigation["width"] > content["width"] - 100
+
+
+def test_the_confirmation_of_a_queue_with_a_long_name_is_no_wider_than_the_window(
+    page: Any,
+) -> None:
+    queue = "q" * 255
+    push(queue=queue)
+    page.goto(f"{ADMIN}queue/action/purge/?key={queue}")
+    assert f"Type {queue} to confirm" in page.locator(".ojs-confirm").inner_text()
+    width = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+    assert page.evaluate(width) == 0

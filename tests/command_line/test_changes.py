@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 
 from django_ojs.command_line.operator import operator
-from django_ojs.models import BulkOperation, Event, Job
+from django_ojs.models import BulkOperation, Event, Job, Queue
 from django_ojs.models.bulk_operation import BulkActionName
 from django_ojs.operations import queues
 from django_ojs.operations.jobs import bulk_operations
@@ -231,6 +231,21 @@ def test_a_misspelt_queue_is_not_paused_and_neither_are_the_others() -> None:
     assert run.err == "There is no queue 'mial'. Did you mean mail?\n"
     assert not queues.get("mail").paused
     assert ojs("pause", "MAIL").code == 2
+
+
+def test_a_misspelt_queue_of_many_is_compared_with_all_and_few_are_named() -> None:
+    names = [f"q{number:03}" for number in range(300)]
+    for name in names:
+        Queue.objects.create(name=name)
+    # It waits least, so it is the last of them.
+    Queue.objects.create(name="zebra")
+    assert ojs("resume", "zebar").err == "There is no queue 'zebar'. Did you mean zebra?\n"
+    run = ojs("resume", "nosuch")
+    assert run.code == 2
+    assert run.err == (
+        "There is no queue 'nosuch', nor one with a similar name. There are 301 queues, such as "
+        f"{', '.join(names[:10])}.\n"
+    )
 
 
 @pytest.mark.django_db(transaction=True)

@@ -515,8 +515,11 @@ def test_a_worker_that_died_lately_is_found() -> None:
     worker()
     assert is_well("lost-workers")
     rescue.rescue(["worker-a"])
-    assert finding("lost-workers")["found"] == (
+    found = finding("lost-workers")
+    assert found["found"] == (
         "The worker worker-a died, or stopped reporting, in the last hour; jobs that it held: 1."
     )
+    # One that kills each of its workers ends as a dead letter.
+    assert found["why"].startswith("They run again, unless their attempts are spent;")
     Attempt.objects.update(finished_at=timezone.now() - 2 * HOUR)
     assert is_well("lost-workers")

@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import hashlib
 from datetime import timedelta
 from typing import Any
 
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 import django_ojs as ojs
 from django_ojs.handlers import Handler
 from django_ojs.options import Options, Request, envelope_of
 from django_ojs.registry import registry
 from django_ojs.spec.errors import InvalidRequest
-from django_ojs.spec.rate_limit_policy import RateLimitPolicy, parse_python
+from django_ojs.spec.rate_limit_policy import (
+    RateLimitPolicy,
+    hide_arguments,
+    key_of,
+    parse_python,
+)
 from tests.cases import together
 
 
@@ -35,6 +43,10 @@ def key(handler: Handler[..., Any], *args: Any) -> str | None:
     return envelope_of(handler.request(*args)).limit_key
 
 
+def hashed(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:32]
+
+
 @pytest.mark.parametrize(
     ("template", "args", "expected"),
     [
@@ -54,6 +66,66 @@ def test_the_key_is_made_of_the_arguments(
     build: Any, template: str, args: Any, expected: str
 ) -> None:
     assert key(build({"key": template, "concurrency": 1}), *args) == expected
+
+
+# Values that the text between them separates stay as they are.
+@together(
+    ("template", "values", "expected"),
+    [
+        ("c:{v}:{w}", ("tom", "c.may-1_x"), "c:tom:c.may-1_x"),
+        ("c:{v}:month:{w}", ("month", "c"), "c:month:month:c"),
+        ("{v}-{w}", ("x:y", "c"), "x:y-c"),
+        ("c:{v}", ("x:y", ""), "c:x:y"),
+        ("{type}:{v}", ("a.b", ""), "test.limited:a.b"),
+        ("c:{v}:{w}", ("x:y", "z"), f"c:{hashed('x:y')}:z"),
+        ("c:{v}:{w}", ("x", "y:z"), f"c:x:{hashed('y:z')}"),
+        ("{type}.{v}", ("a.b", ""), f"test.limited.{hashed('a.b')}"),
+        ("{v}{w}", ("x", "yz"), hashed("x") + hashed("yz")),
+    ],
+)
+def test_a_value_that_could_be_taken_for_two_is_replaced_by_its_hash(
+    template: str, values: tuple[str, str], expected: str
+) -> None:
+    arguments = dict(zip("vw", values, strict=True))
+    found = key_of(template, type="test.limited", queue="q", arguments=arguments)
+    assert found == expected
+
+
+_TEMPLATES = st.sampled_from(
+    ["c:{v}:{w}", "{v}{w}", "{v}-{w}:", "{v}:a:{w}", "{type}:{v}.{w}", "{v}.{type}.{w}", "{v}x{w}"]
+)
+_VALUES = st.text("ax:.-@", max_size=5)
+_ARGUMENTS = st.fixed_dictionaries({"v": _VALUES, "w": _VALUES})
+
+
+@given(template=_TEMPLATES, one=_ARGUMENTS, other=_ARGUMENTS)
+@example(template="c:{v}:{w}", one={"v": "x:y", "w": "z"}, other={"v": "x", "w": "y:z"})
+@example(template="{v}{w}", one={"v": "x", "w": "yz"}, other={"v": "xy", "w": "z"})
+@example(template="{v}:a:{w}", one={"v": "x", "w": "y:a:z"}, other={"v": "x:a:y", "w": "z"})
+def test_different_values_give_different_keys(
+    template: str, one: dict[str, str], other: dict[str, str]
+) -> None:
+    first, second = (
+        key_of(template, type="a.x", queue="q", arguments=each) for each in (one, other)
+    )
+    assert (first == second) == (one == other)
+
+
+@together(
+    ("template", "values", "shown"),
+    [
+        ("c:{v}:{w}", ("x", "z"), "c:*:z"),
+        ("c:{v}:{w}", ("x:y", "z"), "c:*:z"),
+        ("c:{v}:{w}", ("x", "y:z"), f"c:*:{hashed('y:z')}"),
+        ("{v}{w}", ("x", "yz"), f"*{hashed('yz')}"),
+    ],
+)
+def test_the_hidden_argument_of_several_is_found_in_the_key(
+    template: str, values: tuple[str, str], shown: str
+) -> None:
+    found = key_of(template, type="t", queue="q", arguments=dict(zip("vw", values, strict=True)))
+    hidden = hide_arguments(found, [(template, "t")], lambda name: name == "v", "*")
+    assert hidden == shown
 
 
 def test_a_template_that_names_no_parameter_is_rejected_when_the_type_is_declared(

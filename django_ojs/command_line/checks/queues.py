@@ -107,7 +107,7 @@ def _texts(each: Finding) -> tuple[str, str, str]:
             )
         case "full" | "near":
             why = str(_WHEN_FULL[str(each.text)])
-            if each.kind == "near":
+            if each.kind == "near" or each.has_room:
                 why = _("When it is full: %(consequence)s") % {"consequence": why}
             cure = _(
                 "Start more workers with --queues %(queue)s, see which jobs wait "
@@ -268,7 +268,9 @@ def _maintenance(each: Finding) -> str:
 
 
 def _full(each: Finding, values: Mapping[str, Any]) -> str:
-    if each.kind == "full":
+    if each.kind == "full" and each.has_room:
+        text = _("Queue %(queue)s, found full %(age)s ago, has room again: %(number)s of %(of)s")
+    elif each.kind == "full":
         text = (
             _("Queue %(queue)s is full for %(age)s: %(number)s of %(of)s")
             if each.since
@@ -312,7 +314,10 @@ def _lost() -> Iterator[DoctorFinding]:
                 "job": lost.job,
                 "type": lost.type,
             },
-            why=_("They run again, and what their handlers had done may be done twice."),
+            why=_(
+                "They run again, unless their attempts are spent; what their handlers had done may "
+                "be done twice."
+            ),
             cure=_(
                 "See the log of the worker and of the system (out of memory, kill, a reboot). "
                 "`manage.py ojs jobs 'error_type:worker_death'` shows jobs that end their workers."

@@ -4,6 +4,7 @@ Each comes from what is stored about the last moments, such as the heartbeats of
 not from a mean over minutes: the overview of the admin and `manage.py ojs doctor` read the same.
 """
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -76,6 +77,8 @@ class Finding:
     #: Jobs that the queue rejected and dropped, since the beginning or in the last hour.
     rejected: int = 0
     dropped: int = 0
+    #: Whether a queue that was full a moment ago has room again.
+    has_room: bool = False
     share: float = 0.0
     capped: bool = False
     since: datetime | None = None
@@ -178,6 +181,24 @@ def worst_first(found: Sequence[Finding]) -> list[Finding]:
     return sorted(found, key=lambda finding: finding.level is not Level.BAD)
 
 
+def some_of_each_kind(found: Sequence[Finding], most: int) -> list[Finding]:
+    """Return about `most` of the findings in their order, with the first ones of each kind.
+
+    So that five hundred problems of one kind do not hide the only one of another.
+    """
+    numbers = Counter(finding.kind for finding in found)
+    of_one_kind = max(1, most)
+    while of_one_kind > 1 and sum(min(n, of_one_kind) for n in numbers.values()) > most:
+        of_one_kind -= 1
+    shown: list[Finding] = []
+    seen: Counter[Kind] = Counter()
+    for finding in found:
+        seen[finding.kind] += 1
+        if seen[finding.kind] <= of_one_kind:
+            shown.append(finding)
+    return shown
+
+
 def _of_row(row: OverviewRow, *, is_stopped: bool) -> list[Finding]:
     found = []
     bound = row.bound
@@ -196,6 +217,7 @@ def _of_row(row: OverviewRow, *, is_stopped: bool) -> list[Finding]:
                 rejected=rejected,
                 dropped=dropped,
                 since=row.level_since,
+                has_room=full and row.has_room,
                 text=bound.strategy,
             )
         )

@@ -103,6 +103,11 @@ class OverviewRow:
         return Load(jobs=self.depth, size=self.size or 0).pressure(self.bound)
 
     @property
+    def has_room(self) -> bool:
+        """Whether it is below its bound now, also while `level` says that it is full."""
+        return self.pressure is None or self.pressure < 1
+
+    @property
     def level(self) -> Level:
         """Whether it is full, or above its warning threshold, or was a minute ago."""
         pressure = self.pressure

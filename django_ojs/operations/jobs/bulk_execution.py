@@ -10,7 +10,6 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import UTC, timedelta
 from typing import Any, Final
 
 from django.db.models import Case, Value, When
@@ -41,9 +40,6 @@ _STEP: Final = 0.25
 MAX_KEPT: Final = 20
 #: Jobs that one step of a search reads. SQLite has its write lock for as long.
 _SEARCHED: Final = 20_000
-
-#: The resolution of the coarsest clock: a job of the same millisecond may be the older one.
-_TICK: Final = timedelta(milliseconds=1)
 
 
 def work() -> int:
@@ -237,14 +233,9 @@ def _after(text: str, scan: IndexScan) -> Cursor | None:
 
 
 def _existing(which: JobFilter, operation: BulkOperation) -> JobFilter:
-    made = operation.created_at.astimezone(UTC) + _TICK
     # A job that waits or runs comes over a duration meanwhile.
-    which = replace(which, at=operation.created_at)
-    until = made if which.until is None else min(which.until, made)
-    if operation.action in (BulkActionName.CANCEL, BulkActionName.RUN_NOW, BulkActionName.SEARCH):
-        return replace(which, until=until)
-    ended = made if which.ended_until is None else min(which.ended_until, made)
-    return replace(which, ended_until=ended)
+    at = operation.created_at if which.at is None else min(which.at, operation.created_at)
+    return bulk_operations.existing(operation.action, replace(which, at=at))
 
 
 def _count(operation: BulkOperation, seen: int, result: StepResult) -> None:

@@ -6,7 +6,7 @@ its steps store the jobs they find.
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
 from django.db.models import Count, QuerySet, Subquery
@@ -34,6 +34,9 @@ OVER: Final = (BulkState.STOPPED, BulkState.DONE)
 MAX_FOLLOWED: Final = 10_000
 FOLLOWED_FOR: Final = timedelta(days=7)
 
+#: The resolution of the coarsest clock: a job of the same millisecond may be the older one.
+_TICK: Final = timedelta(milliseconds=1)
+
 ACTIONS: Final[dict[str, StepAction]] = {
     BulkActionName.RETRY: bulk_step.RETRY,
     BulkActionName.CANCEL: bulk_step.CANCEL,
@@ -47,13 +50,24 @@ def operations() -> QuerySet[BulkOperation]:
     return BulkOperation.primary.all()
 
 
+def moment() -> datetime:
+    """Return the time by the clock that says when jobs end, for `as_of` of `order`."""
+    return database.dialect().clock(database.connection())
+
+
 def order(
-    action: BulkActionName, which: JobFilter, *, by: str, changes: Mapping[str, Any] | None = None
+    action: BulkActionName,
+    which: JobFilter,
+    *,
+    by: str,
+    changes: Mapping[str, Any] | None = None,
+    as_of: datetime | None = None,
 ) -> BulkOperation:
     """Store a bulk operation on all jobs of a filter, and return it.
 
     It changes the jobs that match now, and not those that are created later; nor, where the filter
-    is about terminal states, those that end later. A retry applies `changes`, to dead letters only.
+    is about terminal states, those that end later. `as_of`: an earlier time that counts as now,
+    such as that at which an operator saw the jobs. A retry applies `changes`, to dead letters only.
     Raises InvalidRequest for a filter that matches all jobs, or names no state the action allows.
     """
     if changes and action != BulkActionName.RETRY:
@@ -61,7 +75,10 @@ def order(
     wanted = applicable(action, which)
     if changes:
         wanted = replace(wanted, dead_letter=True)
-    expected, more = count(wanted)
+    if as_of is not None:
+        wanted = replace(wanted, at=as_of)
+    # The counts have no times: where they have the number of the jobs, it is that of now.
+    expected, more = count(wanted if wanted.counted or as_of is None else existing(action, wanted))
     with database.atomic():
         operation: BulkOperation = operations().create(
             action=action,
@@ -102,6 +119,16 @@ def applicable(action: BulkActionName, which: JobFilter) -> JobFilter:
             details={"field": "state"},
         )
     return replace(which, states=states, states_excluded=None)
+
+
+def existing(action: str, which: JobFilter) -> JobFilter:
+    """Return the filter without the jobs that were created, or ended, after its `at`."""
+    assert which.at is not None
+    made = which.at.astimezone(UTC) + _TICK
+    if action in (BulkActionName.CANCEL, BulkActionName.RUN_NOW, BulkActionName.SEARCH):
+        return replace(which, until=made if which.until is None else min(which.until, made))
+    ended = made if which.ended_until is None else min(which.ended_until, made)
+    return replace(which, ended_until=ended)
 
 
 def get(key: int) -> BulkOperation:

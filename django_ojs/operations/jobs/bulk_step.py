@@ -186,7 +186,8 @@ class BulkStep:
             except OJSError as error:
                 # Without the current depth, so that a thousand rejections have the same reason.
                 full = isinstance(error, QueueFull)
-                queue = allowed[key].queue
+                # The one that it would go to: a retry may move it.
+                queue = error.details.get("queue", allowed[key].queue)
                 failed[key] = _(_FULL.template, queue=queue) if full else error.text
             except OperationalError as error:
                 # In a caller's transaction the caller decides; otherwise the other jobs change.

@@ -317,9 +317,9 @@ class Server(ABC):
         """Return what keeps VACUUM from removing rows, the oldest first. Only where `is_server`."""
         raise NotImplementedError
 
+    @abstractmethod
     def clock(self, connection: BaseDatabaseWrapper) -> datetime:
-        """Return the time of the database. Only where `is_server`."""
-        raise NotImplementedError
+        """Return the time of the database."""
 
     def replication(
         self,

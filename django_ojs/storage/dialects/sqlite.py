@@ -300,3 +300,7 @@ class SQLite(Dialect):
         # `now`, has no declared type and comes as text.
         moment = datetime.fromisoformat(value) if isinstance(value, str) else value
         return cast("datetime", moment).replace(tzinfo=UTC) if value is not None else None
+
+    def clock(self, connection: BaseDatabaseWrapper) -> datetime:
+        # Its clock is that of this process.
+        return timezone.now()

@@ -250,6 +250,33 @@ def test_an_operation_goes_on_when_its_queue_gets_a_limit_key() -> None:
     assert read(later.pk).state == "available"
 
 
+@pytest.mark.parametrize("action", [BulkActionName.DELETE, BulkActionName.CANCEL])
+def test_it_changes_the_jobs_as_of_the_time_at_which_they_were_seen(action: BulkActionName) -> None:
+    state = "discarded" if action == BulkActionName.DELETE else "available"
+    seen = [in_state(state, queue="q").pk for _ in range(2)]
+    age(seen, 2 * MINUTE)
+    later = [in_state(state, queue="q").pk for _ in range(3)]
+    which, at = JobFilter(queue="q", type="test.job"), bulk_operations.moment() - MINUTE
+    operation = bulk_operations.order(action, which, by="ann", as_of=at)
+    age(later, 1)
+    to_the_end()
+    done = again(operation)
+    assert (done.expected, done.done, done.skipped) == (2, 2, 0)
+    assert jobs().filter(pk__in=later, state=state).count() == 3
+    assert jobs().filter(pk__in=seen, state=state).count() == 0
+
+
+def test_a_time_that_has_not_come_is_now() -> None:
+    discarded(2)
+    ahead = timezone.now() + timedelta(days=1)
+    operation = bulk_operations.order(BulkActionName.RETRY, DISCARDED, by="ann", as_of=ahead)
+    (later,) = discarded(1)
+    age(later, -2 * MINUTE)
+    to_the_end()
+    assert again(operation).done == 2
+    assert read(later).state == "discarded"
+
+
 def test_a_retry_changes_the_dead_letters_first() -> None:
     dead = discarded(2, retry=hourly(1, on_exhaustion="dead_letter"))
     discarded(1, retry=hourly(1, on_exhaustion="discard"))
@@ -276,6 +303,16 @@ def test_what_stands_in_the_way_of_some_is_counted_with_its_reason() -> None:
     assert {error["job_id"] for error in done.errors} == {
         str(key) for key in jobs().filter(state="discarded").values_list("pk", flat=True)
     }
+
+
+@pytest.mark.django_db(transaction=True)
+def test_the_reason_names_the_full_queue_that_the_jobs_were_to_move_to() -> None:
+    discarded(3, retry=hourly(1, on_exhaustion="dead_letter"))
+    queues.configure("narrow", {"backpressure": {"max_depth": 1}})
+    changes = {"queue": "narrow"}
+    operation = bulk_operations.order(BulkActionName.RETRY, DISCARDED, by="ann", changes=changes)
+    to_the_end()
+    assert again(operation).reasons == {"queue narrow is full": 2}
 
 
 def test_a_job_that_moved_on_is_skipped_and_said_to_be(monkeypatch: pytest.MonkeyPatch) -> None:
