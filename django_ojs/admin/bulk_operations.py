@@ -136,7 +136,9 @@ class BulkOperationAdmin(OperatorModelAdmin):
             except OJSError as error:
                 form.add_error(None, error_message(error))
             else:
-                self.log_addition(request, operation, f"For {search_query.render(which)}.")
+                # Without the search: Django's history is also shown to users who may not see
+                # payloads. The page of the operation has it, for those who may.
+                self.log_addition(request, operation, "Started.")
                 return HttpResponseRedirect(self.url("change", operation.pk))
         return self._confirmation_page(request, bulk_action, which, form)
 
