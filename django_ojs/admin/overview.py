@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, gettext_noop, ngettext_lazy
 
 from django_ojs.admin import current_findings, navigation
-from django_ojs.admin.actions import Action
+from django_ojs.admin.actions import Action, Skipped
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.finding_remedies import remedies
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
@@ -44,6 +44,8 @@ def _start(request: HttpRequest, obj: Any, values: Mapping[str, Any]) -> str:
 
 
 def _end(request: HttpRequest, obj: Any, values: Mapping[str, Any]) -> str:
+    if not mode.status().enabled:
+        raise Skipped(_("Maintenance mode is already off."))
     mode.disable()
     return lazy_sentence(gettext_lazy("Maintenance mode is off: workers fetch jobs again."))
 

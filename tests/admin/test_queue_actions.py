@@ -259,5 +259,7 @@ def test_maintenance_mode_is_started_with_a_reason_and_shown_to_everybody() -> N
     assert "a &lt;b&gt;new&lt;/b&gt; disk" in page
     assert "End maintenance mode" in page
     client.post(f"{actions}end-maintenance/", {"key": "1"})
+    again = client.post(f"{actions}end-maintenance/", {"key": "1"})
+    assert "already off" in said(again)
     assert not mode.status().enabled
     assert LogEntry.objects.count() == 2
