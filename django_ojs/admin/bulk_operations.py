@@ -100,7 +100,7 @@ class BulkOperationAdmin(OperatorModelAdmin):
         context = shared | {
             "retried": retried,
             "retried_links": _links(operation, retried),
-            "timed_out": query.timed_out,
+            "unread": query.unread,
             "buttons": self.buttons(request, operation),
             "reasons": [
                 (localized(reason(stored)), number)

@@ -134,6 +134,6 @@ def _context(query: TimedQueries) -> dict[str, Any]:
         "failing": query(
             gettext_noop("failing types"), lambda: rollup_queries.failing(limit=MAX_ROWS)
         ),
-        "timed_out": query.timed_out,
+        "unread": query.unread,
         **history_charts(points, happened=deployed),
     }

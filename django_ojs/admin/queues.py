@@ -107,7 +107,7 @@ class QueueAdmin(OperatorModelAdmin):
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
         rollups.flush_if_due()
-        text = request.GET.get("q", "").strip()
+        text = request.GET.get("q", "").strip().replace("\0", "")
         sort = request.GET.get("sort", "")
         with timed_queries() as query:
             listing = query(
@@ -138,7 +138,7 @@ class QueueAdmin(OperatorModelAdmin):
                 "text": text,
                 "sort": sort,
                 "sorts": ["", *_SORT_KEYS],
-                "timed_out": query.timed_out,
+                "unread": query.unread,
                 "buttons": self.selection_buttons(request),
             },
         )
@@ -165,7 +165,7 @@ class QueueAdmin(OperatorModelAdmin):
         )
         context |= {
             "findings": [(each, remedies(self, request, each)) for each in found],
-            "timed_out": query.timed_out,
+            "unread": query.unread,
             "buttons": self.buttons(request, queue),
         }
         return self.render(request, "queue", key, context)

@@ -10,7 +10,7 @@ from django.db import transaction
 from django_ojs.admin import query_timeout
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.storage import database
-from django_ojs.storage.figures import rollup_queries
+from django_ojs.storage.figures import known_queues, rollup_queries
 from tests.admin.test_pages import BASE, fill
 from tests.admin.users import root
 
@@ -40,7 +40,7 @@ def test_a_query_that_times_out_returns_none_and_the_next_one_runs() -> None:
     with timed_queries(0.2) as query:
         assert query("everything", endless) is None
         assert query("one", one) == 1
-        assert query.timed_out == ["everything"]
+        assert query.unread.timed_out == ["everything"]
     assert time.monotonic() - began < 20
     assert one() == 1
 
@@ -49,6 +49,33 @@ def test_a_page_whose_time_is_up_runs_no_more_queries(monkeypatch: pytest.Monkey
     monkeypatch.setattr(query_timeout, "PAGE_SECONDS", -1.0)
     with timed_queries() as query:
         assert query("one", one) is None
+
+
+def broken(**_: object) -> object:
+    with database.connection().cursor() as cursor:
+        cursor.execute("SELECT nothing FROM nowhere")
+        return cursor.fetchone()
+
+
+def test_a_query_that_the_database_rejects_is_no_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(1)
+    monkeypatch.setattr(rollup_queries, "failing", broken)
+    page = root().get(BASE + "overview/").content.decode()
+    assert "could not be read: failures, failing types." in page
+    assert "took too long" not in page
+    monkeypatch.setattr(known_queues, "by_load", broken)
+    page = root("other").get(BASE + "queue/").content.decode()
+    assert "could not be read: queues" in page
+    assert "took too long" not in page
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("page", ["queue/?q=%00queue", "cronjob/?q=%00", "workflow/?q=%00"])
+def test_a_search_for_a_character_that_no_text_has_is_no_error(page: str) -> None:
+    fill(1)
+    response = root().get(BASE + page)
+    assert response.status_code == 200
+    assert "could not be read" not in response.content.decode()
 
 
 @pytest.mark.postgresql
