@@ -1,6 +1,6 @@
 """Queues: a list by pressure, and a page of charts for each queue."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -36,7 +36,7 @@ from django_ojs.operations.workers.registry import Listening, WorkerStatus
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.rate_limit import Rate, RateLimit
 from django_ojs.spec.states import State
-from django_ojs.storage import events
+from django_ojs.storage import database, events, find_database
 from django_ojs.storage.figures import oldest_available, rollups
 
 PER_PAGE: Final = 50
@@ -104,6 +104,23 @@ class QueueAdmin(OperatorModelAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Queue]:
         # Reserved rows are no queues.
         return super().get_queryset(request).exclude(pk__in=RESERVED)
+
+    def _objects(self, request: HttpRequest, keys: list[Any]) -> Iterable[Any]:
+        found = list(super()._objects(request, keys))
+        missing = set(keys) - {queue.pk for queue in found}
+        if not missing:
+            return found
+
+        def listed() -> list[Queue]:
+            # A queue has a row only once it was listed: its first jobs may be newer than that.
+            queues.listing(within=missing)
+            return list(self.get_queryset(request).filter(pk__in=missing))
+
+        if not database.is_to_be_chosen():
+            return [*found, *listed()]
+        for rows in find_database.each_result(listed).values():
+            found += rows if isinstance(rows, list) else ()
+        return found
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
         rollups.flush_if_due()
