@@ -75,7 +75,9 @@ def _of_each(query: TimedQueries) -> Sequence[Finding]:
                 own = _findings(there, _figures(there))
         except DatabaseError:
             # The sums of the page name it.
-            query.unread.failed.append(gettext("problems of the database %(alias)s") % {"alias": alias})
+            query.unread.failed.append(
+                gettext("problems of the database %(alias)s") % {"alias": alias}
+            )
             continue
         found += (replace(each, database=alias) for each in own)
     return findings.worst_first(found)

@@ -113,14 +113,15 @@ class OverviewAdmin(OperatorModelAdmin):
 def _context(query: TimedQueries) -> dict[str, Any]:
     jobs = query(gettext_noop("counts"), stats.by_state)
     found = current_findings.read(query)
-    navigation.remember_findings(found.findings)
+    navigation.remember_findings(found.findings, are_complete=not query.unread)
     listing, workers = found.listing, found.queues.listening
     shown = found.queues.rows[:MAX_ROWS]
-    points = query(gettext_noop("history"), lambda: history("1m")) or []
+    points = query(gettext_noop("history"), lambda: history("1m"))
     since = points[0].timestamp if points else timezone.now()
     deployed = query(gettext_noop("releases"), lambda: release_markers(since)) or []
     return {
         "known": jobs is not None,
+        "queues_known": listing is not None and found.queues.are_known,
         "checked": len(listing.queues) if listing and listing.has_more else None,
         "findings": found.findings[:_MAX_FINDINGS],
         "more_findings": max(0, len(found.findings) - _MAX_FINDINGS),

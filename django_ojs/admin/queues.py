@@ -137,7 +137,7 @@ class QueueAdmin(OperatorModelAdmin):
             oldest = (
                 query(gettext_noop("oldest jobs"), lambda: oldest_available.oldest(names)) or {}
             )
-            total = None if listing is None else listing.total
+            total = listing.total if listing and found.are_known else None
             if text and total == 0:
                 total = query(
                     gettext_noop("number of queues"), lambda: queues.listing(limit=0).total
@@ -254,9 +254,7 @@ def _context(
     oldest = query(gettext_noop("oldest job"), lambda: oldest_available.oldest([name]))
     rows = queue_rows(query, [status], oldest).rows
     since = timezone.now() - period.length
-    points = (
-        query(gettext_noop("history"), lambda: history(period.width, since=since, queue=name)) or []
-    )
+    points = query(gettext_noop("history"), lambda: history(period.width, since=since, queue=name))
     listeners = query.of_primary(
         gettext_noop("its workers"), lambda: registry.listening(name, limit=_MAX_WORKERS)
     )

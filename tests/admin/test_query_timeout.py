@@ -7,8 +7,10 @@ import time
 import pytest
 from django.db import transaction
 
-from django_ojs.admin import query_timeout
+from django_ojs.admin import overview, query_timeout
+from django_ojs.admin import queues as queue_pages
 from django_ojs.admin.query_timeout import timed_queries
+from django_ojs.operations.figures import queue_overview
 from django_ojs.storage import database
 from django_ojs.storage.figures import known_queues, rollup_queries
 from tests.admin.test_pages import BASE, fill
@@ -23,7 +25,7 @@ SELECT count(*) FROM more AS a, more AS b, more AS c, more AS d WHERE a.n + b.n 
 """
 
 
-def endless(**_: object) -> object:
+def endless(*_args: object, **_: object) -> object:
     with database.connection().cursor() as cursor:
         cursor.execute(ENDLESS)
         return cursor.fetchone()
@@ -49,6 +51,49 @@ def test_a_page_whose_time_is_up_runs_no_more_queries(monkeypatch: pytest.Monkey
     monkeypatch.setattr(query_timeout, "PAGE_SECONDS", -1.0)
     with timed_queries() as query:
         assert query("one", one) is None
+
+
+@pytest.mark.parametrize(
+    ("page", "dashes"),
+    [
+        (
+            "overview/",
+            (
+                *("Completed, last hour</dt><dd>—<", "Failed runs, last hour</dt><dd>—<"),
+                *('"In/min">—<', '"Out/min">—<', 'empty">— The database took too long'),
+            ),
+        ),
+        ("queue/", ('"In/min">—<', '"Out/min">—<', 'wide-only">—<')),
+        (
+            "queue/queue-0/change/",
+            ("In / out per minute</dt><dd>—<", 'empty">— The database took too long'),
+        ),
+    ],
+)
+def test_no_figure_that_is_unknown_is_shown_as_zero(
+    page: str, dashes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(1)
+    monkeypatch.setattr(rollup_queries, "flows", endless)
+    for each in (overview, queue_pages):
+        monkeypatch.setattr(each, "history", endless)
+    monkeypatch.setattr(query_timeout.timed_queries.__wrapped__, "__defaults__", (0.2,))
+    shown = root().get(BASE + page).content.decode()
+    for dash in dashes:
+        assert dash in shown
+    for nothing in ("∞", "No job was enqueued or run", "No job was completed"):
+        assert nothing not in shown
+
+
+def test_queues_that_are_unknown_are_not_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(1)
+    monkeypatch.setattr(queue_overview, "overview", endless)
+    monkeypatch.setattr(query_timeout.timed_queries.__wrapped__, "__defaults__", (0.2,))
+    client = root()
+    for page in ("overview/", "queue/?q=queue"):
+        shown = client.get(BASE + page).content.decode()
+        assert "There is no queue yet" not in shown
+        assert "No queue's name contains" not in shown
 
 
 def broken(**_: object) -> object:
