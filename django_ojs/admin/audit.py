@@ -113,7 +113,7 @@ class AuditEntryAdmin(OperatorModelAdmin):
             "older": _address(q=text, by=given, before=str(older)) if older else "",
             "incomplete": bool(older and rows is not None and len(rows) < PER_PAGE),
             "keeps": settings().keep_audit_entries,
-            "timed_out": query.timed_out,
+            "unread": query.unread,
         }
         return self.render(request, "audit_trail", _("Audit trail"), context)
 

@@ -128,7 +128,7 @@ def object_page(
             ),
             "buttons": [stop] if may_stop else [],
             "bulk_buttons": for_all,
-            "timed_out": query.timed_out,
+            "unread": query.unread,
         },
     )
 

@@ -29,15 +29,15 @@ from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 from django.utils.translation import gettext as _
 
-from django_ojs.admin import databases, payloads
+from django_ojs.admin import current_findings, databases, payloads
 from django_ojs.admin.actions import Action, perform
 from django_ojs.admin.confirmation import Confirmation
 from django_ojs.admin.operator_views import parsed_key, with_operator
+from django_ojs.admin.query_timeout import Unread
 from django_ojs.conf import settings
 from django_ojs.formatting import StrOrPromise, in_english
 from django_ojs.http.access import scopes_of
 from django_ojs.models import Overview
-from django_ojs.operations.maintenance import mode
 from django_ojs.spec.scopes import Scope, complete
 from django_ojs.storage import database, find_database, replica
 
@@ -427,7 +427,11 @@ class OperatorModelAdmin(_Admin):
     ) -> HttpResponse:
         """Return a page from a template in `django_ojs/admin/`."""
         request.current_app = self.admin_site.name
-        maintenance = context.get("maintenance_mode") or mode.status()
+        unread = context.get("unread") or Unread()
+        if "maintenance_mode" in context:  # None: this page has tried to read it.
+            maintenance = context["maintenance_mode"]
+        else:
+            maintenance = current_findings.maintenance(unread)
         return TemplateResponse(
             request,
             f"django_ojs/admin/{template}.html",
@@ -442,8 +446,11 @@ class OperatorModelAdmin(_Admin):
                 "list_url": self.url("changelist"),
                 "may_see_payload": payloads.has_permission(request),
                 "maintenance_mode": maintenance,
-                "maintenance_buttons": self.end_maintenance(request) if maintenance.enabled else (),
+                "maintenance_buttons": self.end_maintenance(request)
+                if maintenance is not None and maintenance.enabled
+                else (),
                 **context,
+                "unread": unread,
             },
             status=status,
         )

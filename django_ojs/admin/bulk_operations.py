@@ -103,7 +103,7 @@ class BulkOperationAdmin(OperatorModelAdmin):
         context = shared | {
             "retried": retried,
             "retried_links": _links(operation, retried),
-            "timed_out": query.timed_out,
+            "unread": query.unread,
             "buttons": self.buttons(request, operation),
             "reasons": [
                 (localized(reason(stored)), number)
@@ -145,7 +145,9 @@ class BulkOperationAdmin(OperatorModelAdmin):
                     None, _("It is not known when this page was read. Check the jobs again.")
                 )
             else:
-                self.log_addition(request, operation, f"For {search_query.render(which)}.")
+                # Without the search: Django's history is also shown to users who may not see
+                # payloads. The page of the operation has it, for those who may.
+                self.log_addition(request, operation, "Started.")
                 return HttpResponseRedirect(self.url("change", operation.pk))
         return self._confirmation_page(request, bulk_action, which, form)
 

@@ -79,6 +79,8 @@ class Chart:
     head: Sequence[str] = ()
     rows: Sequence[Sequence[str]] = field(default=(), repr=False)
     empty: bool = False
+    #: Its values could not be read.
+    is_unknown: bool = False
 
 
 def bars(

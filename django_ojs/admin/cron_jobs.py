@@ -164,7 +164,7 @@ class CronJobAdmin(OperatorModelAdmin):
                 ],
                 "total": None if names is None else len(names),
                 "text": text,
-                "timed_out": query.timed_out,
+                "unread": query.unread,
                 "buttons": self.selection_buttons(request),
                 "create_url": self._create_url(request),
             },
@@ -173,10 +173,10 @@ class CronJobAdmin(OperatorModelAdmin):
     def object_page(self, request: HttpRequest, key: str) -> HttpResponse:
         with timed_queries() as query:
             job = query(gettext_noop("cron job"), lambda: self.get_object(request, key))
-            if job is None and not query.timed_out:
+            if job is None and not query.unread:
                 raise Http404(_("There is no such cron job: it was removed, or never registered."))
             runs = None if job is None else query(gettext_noop("runs"), lambda: _runs(key))
-        context: dict[str, Any] = {"job": job, "runs": runs, "timed_out": query.timed_out}
+        context: dict[str, Any] = {"job": job, "runs": runs, "unread": query.unread}
         if job is not None:
             context |= {
                 "words": _words(job),

@@ -8,7 +8,7 @@ from typing import Final
 from django.db import DatabaseError
 from django.utils.translation import gettext, gettext_noop
 
-from django_ojs.admin.query_timeout import TimedQueries
+from django_ojs.admin.query_timeout import TimedQueries, Unread, timed_queries
 from django_ojs.admin.queue_figures import QueueRows, queue_rows
 from django_ojs.operations import queues
 from django_ojs.operations.access import key_expiry
@@ -61,6 +61,18 @@ def read(query: TimedQueries) -> CurrentFindings:
     )
 
 
+def maintenance(unread: Unread) -> MaintenanceStatus | None:
+    """Return the maintenance mode for a page; None, and a name in `unread`, if it is unknown."""
+    with timed_queries() as query:
+        found = _maintenance(query)
+    unread.add(query.unread)
+    return found
+
+
+def _maintenance(query: TimedQueries) -> MaintenanceStatus | None:
+    return query(gettext_noop("maintenance mode"), mode.status)
+
+
 def read_alone(query: TimedQueries) -> Sequence[Finding]:
     """Return the findings alone."""
     return _of_each(query) if all_databases.are_together() else _findings(query, _figures(query))
@@ -75,7 +87,9 @@ def _of_each(query: TimedQueries) -> Sequence[Finding]:
                 own = _findings(there, _figures(there))
         except DatabaseError:
             # The sums of the page name it.
-            query.timed_out.append(gettext("problems of the database %(alias)s") % {"alias": alias})
+            query.unread.failed.append(
+                gettext("problems of the database %(alias)s") % {"alias": alias}
+            )
             continue
         found += (replace(each, database=alias) for each in own)
     return findings.worst_first(found)
@@ -87,8 +101,7 @@ def _figures(query: TimedQueries) -> _Figures:
     waiting = [status.name for status in statuses if status.counts.get(State.AVAILABLE)]
     oldest = query(gettext_noop("oldest jobs"), lambda: oldest_available.oldest(waiting))
     rows = queue_rows(query, statuses, oldest)
-    maintenance = query(gettext_noop("maintenance mode"), mode.status)
-    return _Figures(listing=listing, oldest=oldest, queues=rows, maintenance=maintenance)
+    return _Figures(listing=listing, oldest=oldest, queues=rows, maintenance=_maintenance(query))
 
 
 def _findings(query: TimedQueries, figures: _Figures) -> Sequence[Finding]:

@@ -44,7 +44,7 @@ class DeadLetterAdmin(OperatorModelAdmin):
                 "rows": [self._row(request, group) for group in found.groups] if found else (),
                 "jobs_url": self.url("changelist", model="job") + filter_query(all_dead),
                 "buttons": bulk_buttons(self, request, all_dead, what=_all(found)) if found else (),
-                "timed_out": query.timed_out,
+                "unread": query.unread,
             },
         )
 

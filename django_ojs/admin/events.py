@@ -73,7 +73,7 @@ class EventAdmin(OperatorModelAdmin):
                 "newest": f"?{urlencode(filters)}" if before else "",
                 "older": f"?{urlencode({**filters, 'before': str(older)})}" if older else "",
                 "incomplete": bool(older and page is not None and len(page) < PER_PAGE),
-                "timed_out": query.timed_out,
+                "unread": query.unread,
             },
         )
 

@@ -94,6 +94,8 @@ def _retry_changed(request: HttpRequest, job: Job, values: Mapping[str, Any]) ->
 
 def _cancel(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
     before = cancel.cancel(job.pk)[1]
+    if before is State.CANCELLED:  # Another user was first, and the log names that one.
+        raise Skipped(_("The job is already cancelled."))
     if before is State.ACTIVE:
         return lazy_sentence(
             gettext_lazy(

@@ -55,8 +55,8 @@ def context(
         "periods": [
             (name, None if points is None else job_type.runs(points)) for name, points in periods
         ],
-        "hour": history_charts(hour or [], happened=deployed),
-        "week": history_charts(week or [], happened=deployed),
+        "hour": history_charts(hour, happened=deployed),
+        "week": history_charts(week, happened=deployed),
         "queues": queues,
         "errors": None if errors is None else [_shown(run, payload) for run in errors],
         "buttons": _links(page, request, type),

@@ -122,7 +122,7 @@ class JobAdmin(OperatorModelAdmin):
         payload = payloads.has_permission(request)
         with timed_queries() as query:
             context = job_type_page.context(self, request, query, type, payload=payload)
-        context["timed_out"] = query.timed_out
+        context["unread"] = query.unread
         context["enqueue_url"] = enqueue.url(self, request, type=type)
         return self.render(request, "job_type", _("Type %(type)s") % {"type": type}, context)
 
@@ -195,7 +195,7 @@ class JobAdmin(OperatorModelAdmin):
                 "bulk_buttons": for_all,
                 "all_selected": all_selected,
                 "search_url": background_search.start_url(self, which),
-                "timed_out": query.timed_out,
+                "unread": query.unread,
             },
         )
 
@@ -210,7 +210,7 @@ class JobAdmin(OperatorModelAdmin):
             "tabs": [replace(tab, current=False) for tab in tabs],
             "qualifiers": search_query.QUALIFIERS.values(),
             "complete": True,
-            "timed_out": query.timed_out,
+            "unread": query.unread,
         }
         return self.render(request, "jobs", _("Jobs"), context)
 
@@ -260,7 +260,7 @@ class JobAdmin(OperatorModelAdmin):
                 "events": recorded,
                 "log": done,
                 "prune_at": _prune_at(job),
-                "timed_out": query.timed_out,
+                "unread": query.unread,
                 "refresh": job.state not in TERMINAL,
             },
         )

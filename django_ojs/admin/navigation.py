@@ -89,6 +89,11 @@ class RecentNumbers:
     def __setitem__(self, model: type[Model], number: Number | None) -> None:
         self._read[_key(model)] = time.monotonic(), number
 
+    def keep(self, model: type[Model]) -> None:
+        """Reuse the number of before for a time, because it could not be read anew."""
+        former = self._read.get(_key(model))
+        self[model] = None if former is None else former[1]
+
     def __getitem__(self, model: type[Model]) -> Number | None:
         return self._read[_key(model)][1]
 
@@ -132,8 +137,11 @@ def _pages(site: admin.AdminSite, request: HttpRequest) -> Iterator[tuple[type[M
             yield model, reverse(name, current_app=site.name)
 
 
-def remember_findings(findings: Sequence[Finding]) -> None:
-    """Reuse the number of findings of a page that lists them."""
+def remember_findings(findings: Sequence[Finding], *, are_complete: bool) -> None:
+    """Reuse the number of findings of a page that lists them; of a part, that of before."""
+    if not are_complete:
+        _recent.keep(Overview)
+        return
     number = None
     if findings:  # The worst is the first.
         level = findings[0].level.value
@@ -150,9 +158,14 @@ def _numbers(
     if outdated:
         with timed_queries(_QUERY_SECONDS) as query:
             if Overview in outdated:
-                remember_findings(current_findings.read_alone(query))
+                found = current_findings.read_alone(query)
+                remember_findings(found, are_complete=not query.unread)
             if DeadLetterJob in outdated:
-                _recent[DeadLetterJob] = query(gettext_noop("dead letters"), _dead_letters)
+                with_dead = query(gettext_noop("dead letters"), lambda: (_dead_letters(),))
+                if with_dead is None:
+                    _recent.keep(DeadLetterJob)
+                else:
+                    _recent[DeadLetterJob] = with_dead[0]
     return {model: _recent[model] for model in wanted}
 
 

@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, gettext_noop, ngettext_lazy
 
 from django_ojs.admin import current_findings, navigation
-from django_ojs.admin.actions import Action
+from django_ojs.admin.actions import Action, Skipped
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.finding_remedies import remedies
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
@@ -45,6 +45,8 @@ def _start(request: HttpRequest, obj: Any, values: Mapping[str, Any]) -> str:
 
 
 def _end(request: HttpRequest, obj: Any, values: Mapping[str, Any]) -> str:
+    if not mode.status().enabled:
+        raise Skipped(_("Maintenance mode is already off."))
     mode.disable()
     return lazy_sentence(gettext_lazy("Maintenance mode is off: workers fetch jobs again."))
 
@@ -112,15 +114,16 @@ class OverviewAdmin(OperatorModelAdmin):
 def _context(query: TimedQueries) -> dict[str, Any]:
     jobs = query(gettext_noop("counts"), stats.by_state)
     found = current_findings.read(query)
-    navigation.remember_findings(found.findings)
+    navigation.remember_findings(found.findings, are_complete=not query.unread)
     listing, workers = found.listing, found.queues.listening
     findings = some_of_each_kind(found.findings, _MAX_FINDINGS)
     shown = found.queues.rows[:MAX_ROWS]
-    points = query(gettext_noop("history"), lambda: history("1m")) or []
+    points = query(gettext_noop("history"), lambda: history("1m"))
     since = points[0].timestamp if points else timezone.now()
     deployed = query(gettext_noop("releases"), lambda: release_markers(since)) or []
     return {
         "known": jobs is not None,
+        "queues_known": listing is not None and found.queues.are_known,
         "checked": len(listing.queues) if listing and listing.has_more else None,
         "findings": findings,
         "more_findings": len(found.findings) - len(findings),
@@ -134,6 +137,6 @@ def _context(query: TimedQueries) -> dict[str, Any]:
         "failing": query(
             gettext_noop("failing types"), lambda: rollup_queries.failing(limit=MAX_ROWS)
         ),
-        "timed_out": query.timed_out,
+        "unread": query.unread,
         **history_charts(points, happened=deployed),
     }

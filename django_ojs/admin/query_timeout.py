@@ -1,12 +1,13 @@
-"""Queries of a page that run under a timeout; the page shows a dash for those that exceed it."""
+"""Queries of a page that run under a timeout; the page shows a dash for those without a result."""
 
 import logging
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Final, TypeVar
 
-from django.db import DatabaseError
+from django.db import DatabaseError, OperationalError
 from django.utils.translation import gettext
 
 from django_ojs.storage import database, find_database
@@ -21,6 +22,22 @@ QUERY_SECONDS: Final = 1.5
 PAGE_SECONDS: Final = 5.0
 
 
+@dataclass(slots=True)
+class Unread:
+    """The names of the queries of a page that have no result; the page says why."""
+
+    timed_out: list[str] = field(default_factory=list)
+    #: The database rejected them, or was away.
+    failed: list[str] = field(default_factory=list)
+
+    def __bool__(self) -> bool:
+        return bool(self.timed_out or self.failed)
+
+    def add(self, other: "Unread") -> None:
+        self.timed_out += other.timed_out
+        self.failed += other.failed
+
+
 class TimedQueries:
     """Runs the queries of a page until the page's time is up."""
 
@@ -28,27 +45,32 @@ class TimedQueries:
         self._limit = limit
         self._seconds = seconds
         self._deadline = time.monotonic() + PAGE_SECONDS
-        #: The names of the queries that timed out, for the page.
-        self.timed_out: list[str] = []
+        self.unread = Unread()
 
     def __call__(self, name: str, query: Callable[[], T]) -> T | None:
-        """Return the result of a query, or None if it timed out.
+        """Return the result of a query, or None if it timed out or failed.
 
         `name` is marked by `gettext_noop`: the log has it in English, the page in its language.
 
         Any other error of a replica is raised: the whole page is then read from the primary.
         """
         if time.monotonic() > self._deadline:
-            self.timed_out.append(gettext(name))
+            self.unread.timed_out.append(gettext(name))
             return None
         try:
             with self._limit(), find_database.timeout_elsewhere(self._seconds):
                 return query()
         except DatabaseError as error:
-            if database.is_on_replica() and not database.dialect().is_timeout_error(error):
+            timed_out = database.dialect().is_timeout_error(error)
+            if database.is_on_replica() and not timed_out:
                 raise
             logger.warning("The admin shows no %s (%s).", name, error.__class__.__name__)
-            self.timed_out.append(gettext(name))
+            # A wait for a lock that was given up has lasted too long as well.
+            waited = isinstance(error, OperationalError) and (
+                database.dialect().is_contention_error(error)
+            )
+            unread = self.unread.timed_out if timed_out or waited else self.unread.failed
+            unread.append(gettext(name))
             return None
 
     @contextmanager
@@ -60,7 +82,7 @@ class TimedQueries:
         with database.using(alias), timed_queries(self._seconds) as there:
             there._deadline = self._deadline
             yield there
-        self.timed_out += there.timed_out
+        self.unread.add(there.unread)
 
     def of_primary(self, name: str, query: Callable[[], T]) -> T | None:
         """Return the result of a query that a replica does not know, or knows too late."""
@@ -68,7 +90,7 @@ class TimedQueries:
             return self(name, query)
         with database.on_primary(), timed_queries(self._seconds) as of_primary:
             result = of_primary(name, query)
-        self.timed_out += of_primary.timed_out
+        self.unread.add(of_primary.unread)
         return result
 
 

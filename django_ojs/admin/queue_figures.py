@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -12,7 +12,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, pgettext
 
 from django_ojs.admin import charts
-from django_ojs.admin.charts import Series
+from django_ojs.admin.charts import Chart, Series
 from django_ojs.admin.query_timeout import TimedQueries
 from django_ojs.operations.figures import queue_overview, stats
 from django_ojs.operations.figures.history import Point
@@ -25,9 +25,13 @@ from django_ojs.storage.figures.rollups import BUCKETS
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class QueueRows:
-    """Rows of queues, the fullest first. `listening` None: the workers are not known."""
+    """Rows of queues, the fullest first; `are_known`: whether they were read.
+
+    `listening` None: the workers are not known.
+    """
 
     rows: list[OverviewRow]
+    are_known: bool
     listening: Listeners | None
 
 
@@ -41,7 +45,7 @@ def queue_rows(
         gettext_noop("workers"), lambda: queue_overview.listeners(statuses)
     )
     names = [status.name for status in statuses]
-    flows = query(gettext_noop("throughput"), lambda: rollup_queries.flows(queues=names)) or {}
+    flows = query(gettext_noop("throughput"), lambda: rollup_queries.flows(queues=names))
     by_queue = listening.by_queue if listening else None
     rows = query(
         gettext_noop("pressure"),
@@ -49,16 +53,22 @@ def queue_rows(
             statuses, flows=flows, oldest=oldest or {}, listens=by_queue
         ),
     )
-    return QueueRows(rows=rows or [], listening=listening)
+    return QueueRows(rows=rows or [], are_known=rows is not None, listening=listening)
 
 
 def history_charts(
-    points: Sequence[Point], *, happened: Iterable[tuple[datetime, str]] = ()
+    points: Sequence[Point] | None, *, happened: Iterable[tuple[datetime, str]] = ()
 ) -> dict[str, Any]:
-    """Return the charts of a period, and its sums and percentiles.
+    """Return the charts of a period, and its sums and percentiles; `points` None: unknown ones.
 
     `happened`: what is marked in the charts, with its time.
     """
+    if points is None:
+        unknown = history_charts([])
+        return {
+            name: replace(value, is_unknown=True) if isinstance(value, Chart) else None
+            for name, value in unknown.items()
+        }
     starts = [point.timestamp for point in points]
     markers = _markers(starts, happened)
     names = _names(starts)
@@ -161,7 +171,6 @@ def _names(moments: Sequence[datetime]) -> list[str]:
 
 
 def _sum(histograms: Iterable[Sequence[int]]) -> list[int]:
-    # There are none if the query of the history has timed out.
     nothing = [0] * BUCKETS
     return [sum(column) for column in zip(nothing, *histograms, strict=True)]
 

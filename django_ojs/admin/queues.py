@@ -1,6 +1,6 @@
 """Queues: a list by pressure, and a page of charts for each queue."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any, Final
@@ -36,7 +36,7 @@ from django_ojs.operations.workers.registry import Listening, WorkerStatus
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.rate_limit import Rate, RateLimit
 from django_ojs.spec.states import State
-from django_ojs.storage import events
+from django_ojs.storage import database, events, find_database
 from django_ojs.storage.figures import oldest_available, rollups
 
 PER_PAGE: Final = 50
@@ -105,9 +105,26 @@ class QueueAdmin(OperatorModelAdmin):
         # Reserved rows are no queues.
         return super().get_queryset(request).exclude(pk__in=RESERVED)
 
+    def _objects(self, request: HttpRequest, keys: list[Any]) -> Iterable[Any]:
+        found = list(super()._objects(request, keys))
+        missing = set(keys) - {queue.pk for queue in found}
+        if not missing:
+            return found
+
+        def listed() -> list[Queue]:
+            # A queue has a row only once it was listed: its first jobs may be newer than that.
+            queues.listing(within=missing)
+            return list(self.get_queryset(request).filter(pk__in=missing))
+
+        if not database.is_to_be_chosen():
+            return [*found, *listed()]
+        for rows in find_database.each_result(listed).values():
+            found += rows if isinstance(rows, list) else ()
+        return found
+
     def list_page(self, request: HttpRequest) -> HttpResponse:
         rollups.flush_if_due()
-        text = request.GET.get("q", "").strip()
+        text = request.GET.get("q", "").strip().replace("\0", "")
         sort = request.GET.get("sort", "")
         with timed_queries() as query:
             listing = query(
@@ -120,7 +137,7 @@ class QueueAdmin(OperatorModelAdmin):
             oldest = (
                 query(gettext_noop("oldest jobs"), lambda: oldest_available.oldest(names)) or {}
             )
-            total = None if listing is None else listing.total
+            total = listing.total if listing and found.are_known else None
             if text and total == 0:
                 total = query(
                     gettext_noop("number of queues"), lambda: queues.listing(limit=0).total
@@ -138,7 +155,7 @@ class QueueAdmin(OperatorModelAdmin):
                 "text": text,
                 "sort": sort,
                 "sorts": ["", *_SORT_KEYS],
-                "timed_out": query.timed_out,
+                "unread": query.unread,
                 "buttons": self.selection_buttons(request),
             },
         )
@@ -165,7 +182,7 @@ class QueueAdmin(OperatorModelAdmin):
         )
         context |= {
             "findings": [(each, remedies(self, request, each)) for each in found],
-            "timed_out": query.timed_out,
+            "unread": query.unread,
             "buttons": self.buttons(request, queue),
         }
         return self.render(request, "queue", key, context)
@@ -237,9 +254,7 @@ def _context(
     oldest = query(gettext_noop("oldest job"), lambda: oldest_available.oldest([name]))
     rows = queue_rows(query, [status], oldest).rows
     since = timezone.now() - period.length
-    points = (
-        query(gettext_noop("history"), lambda: history(period.width, since=since, queue=name)) or []
-    )
+    points = query(gettext_noop("history"), lambda: history(period.width, since=since, queue=name))
     listeners = query.of_primary(
         gettext_noop("its workers"), lambda: registry.listening(name, limit=_MAX_WORKERS)
     )

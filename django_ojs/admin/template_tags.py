@@ -18,9 +18,9 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext, pgettext_lazy
 
-from django_ojs.admin import limit_key_text, navigation
+from django_ojs.admin import current_findings, limit_key_text, navigation
+from django_ojs.admin.query_timeout import Unread
 from django_ojs.formatting import DASH, THIN, absolute_time, decimal, duration, number, short
-from django_ojs.operations.maintenance import mode
 from django_ojs.spec import times
 
 register = template.Library()
@@ -136,7 +136,8 @@ def ojs_maintenance(context: RequestContext) -> dict[str, Any]:
     """Show on a page that Django renders that maintenance mode is on, with a link to its end."""
     if context.get("is_popup"):
         return {"status": None}
-    return {"status": mode.status(), "overview_url": ojs_url(context, "overview")}
+    status = current_findings.maintenance(Unread())
+    return {"status": status, "overview_url": ojs_url(context, "overview")}
 
 
 def _site(context: RequestContext) -> Any:

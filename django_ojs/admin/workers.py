@@ -60,7 +60,7 @@ class WorkerAdmin(OperatorModelAdmin):
                 ],
                 "found": found,
                 "dead": dead,
-                "timed_out": query.timed_out,
+                "unread": query.unread,
                 "buttons": self.selection_buttons(request),
             },
         )
@@ -68,7 +68,7 @@ class WorkerAdmin(OperatorModelAdmin):
     def object_page(self, request: HttpRequest, key: str) -> HttpResponse:
         with timed_queries() as query:
             worker = query(gettext_noop("worker"), lambda: _worker(key))
-            if worker is None and not query.timed_out:
+            if worker is None and not query.unread:
                 return self._ended_page(request, key)
             jobs = None
             if worker is not None:
@@ -98,7 +98,7 @@ class WorkerAdmin(OperatorModelAdmin):
                 ],
                 "more_jobs": max(0, len(jobs or ()) - _MAX_JOBS),
                 "runs": runs,
-                "timed_out": query.timed_out,
+                "unread": query.unread,
                 "buttons": self.buttons(request, worker) if worker else (),
             },
         )

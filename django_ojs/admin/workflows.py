@@ -122,7 +122,7 @@ class WorkflowAdmin(OperatorModelAdmin):
                 "text": name,
                 "newest": f"?{urlencode(filters)}" if before is not None else "",
                 "older": f"?{older}" if older else "",
-                "timed_out": query.timed_out,
+                "unread": query.unread,
                 "buttons": self.selection_buttons(request),
             },
         )
@@ -130,11 +130,11 @@ class WorkflowAdmin(OperatorModelAdmin):
     def object_page(self, request: HttpRequest, key: str) -> HttpResponse:
         with timed_queries() as query:
             workflow = query(gettext_noop("workflow"), lambda: self.get_object(request, key))
-            if workflow is None and not query.timed_out:
+            if workflow is None and not query.unread:
                 raise Http404(_("There is no workflow with this id; it may have been pruned."))
             is_drawn = workflow is not None and workflow.jobs_total <= MAX_DRAWN
             steps = query(gettext_noop("steps"), lambda: _steps(workflow)) if is_drawn else None
-        context: dict[str, Any] = {"workflow": workflow, "timed_out": query.timed_out}
+        context: dict[str, Any] = {"workflow": workflow, "unread": query.unread}
         if workflow is not None:
             context |= {
                 "badge": BADGES[workflow.state],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from django.contrib.admin.models import LogEntry
 from django.contrib.messages import get_messages
 from django.test import Client
 from django.utils import timezone
@@ -52,6 +53,17 @@ def test_a_copy_that_a_unique_policy_ignores_is_skipped_with_the_reason() -> Non
     job, other = in_state("completed", unique=policy), push(unique=policy)
     assert f"it equals the job {other.pk}" in said(root(), "run-again", job.pk, confirmed="1")
     assert jobs().count() == 2
+
+
+def test_who_comes_second_is_told_so_and_is_not_in_the_history() -> None:
+    scheduled, dead = in_state("scheduled"), in_state("discarded")
+    first, second = root("first"), root("second")
+    for action, job in (("cancel", scheduled), ("retry", dead), ("run-now", in_state("scheduled"))):
+        assert "skipped" not in said(first, action, job.pk, confirmed="1")
+        assert "1 skipped" in said(second, action, job.pk, confirmed="1")
+    assert "already cancelled" in said(second, "cancel", scheduled.pk, confirmed="1")
+    logged = LogEntry.objects.values_list("user__username", flat=True)
+    assert list(logged) == ["first"] * 3
 
 
 def test_all_jobs_of_a_search_run_now() -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 
 import pytest
+from django.db import DatabaseError
 from django.test import Client, override_settings
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.admin import navigation
 from django_ojs.operations import fail, queues
+from django_ojs.operations.figures import health_queries
 from django_ojs.storage import database
 from tests.admin.users import VIEW, root, staff
 from tests.factories import BOOM, active, hourly, push
@@ -107,6 +109,23 @@ def test_the_numbers_are_not_read_again_on_each_page() -> None:
         taken.append(sum("ojs_rollup" in text or '"dead_letter"' in text for text in texts))
     assert taken[0] > 0
     assert taken[1] == 0
+
+
+def test_a_number_that_could_not_be_read_anew_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    die(1)
+    client = root()
+    assert "Overview 1 problem" in links(client, f"{BASE}worker/")
+
+    def fail() -> None:
+        raise DatabaseError
+
+    monkeypatch.setattr(health_queries, "observe", fail)
+    monkeypatch.setattr(navigation, "_dead_letters", fail)
+    page = client.get(f"{BASE}overview/").content.decode()
+    assert "could not be read: failures" in page
+    found = links(client, f"{BASE}deadletterjob/")
+    assert "Overview 1 problem" in found
+    assert "Dead letters 1 job" in found
 
 
 def test_the_page_of_dead_letters_has_their_number_of_now() -> None:

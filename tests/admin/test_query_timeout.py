@@ -7,10 +7,13 @@ import time
 import pytest
 from django.db import transaction
 
-from django_ojs.admin import query_timeout
+from django_ojs.admin import overview, query_timeout
+from django_ojs.admin import queues as queue_pages
 from django_ojs.admin.query_timeout import timed_queries
+from django_ojs.operations.figures import queue_overview
+from django_ojs.operations.maintenance import mode
 from django_ojs.storage import database
-from django_ojs.storage.figures import rollup_queries
+from django_ojs.storage.figures import known_queues, rollup_queries
 from tests.admin.test_pages import BASE, fill
 from tests.admin.users import root
 
@@ -23,7 +26,7 @@ SELECT count(*) FROM more AS a, more AS b, more AS c, more AS d WHERE a.n + b.n 
 """
 
 
-def endless(**_: object) -> object:
+def endless(*_args: object, **_: object) -> object:
     with database.connection().cursor() as cursor:
         cursor.execute(ENDLESS)
         return cursor.fetchone()
@@ -40,7 +43,7 @@ def test_a_query_that_times_out_returns_none_and_the_next_one_runs() -> None:
     with timed_queries(0.2) as query:
         assert query("everything", endless) is None
         assert query("one", one) == 1
-        assert query.timed_out == ["everything"]
+        assert query.unread.timed_out == ["everything"]
     assert time.monotonic() - began < 20
     assert one() == 1
 
@@ -49,6 +52,100 @@ def test_a_page_whose_time_is_up_runs_no_more_queries(monkeypatch: pytest.Monkey
     monkeypatch.setattr(query_timeout, "PAGE_SECONDS", -1.0)
     with timed_queries() as query:
         assert query("one", one) is None
+
+
+@pytest.mark.parametrize(
+    ("page", "dashes"),
+    [
+        (
+            "overview/",
+            (
+                *("Completed, last hour</dt><dd>—<", "Failed runs, last hour</dt><dd>—<"),
+                *('"In/min">—<', '"Out/min">—<', 'empty">— The database took too long'),
+            ),
+        ),
+        ("queue/", ('"In/min">—<', '"Out/min">—<', 'wide-only">—<')),
+        (
+            "queue/queue-0/change/",
+            ("In / out per minute</dt><dd>—<", 'empty">— The database took too long'),
+        ),
+    ],
+)
+def test_no_figure_that_is_unknown_is_shown_as_zero(
+    page: str, dashes: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(1)
+    monkeypatch.setattr(rollup_queries, "flows", endless)
+    for each in (overview, queue_pages):
+        monkeypatch.setattr(each, "history", endless)
+    monkeypatch.setattr(query_timeout.timed_queries.__wrapped__, "__defaults__", (0.2,))
+    shown = root().get(BASE + page).content.decode()
+    for dash in dashes:
+        assert dash in shown
+    for nothing in ("∞", "No job was enqueued or run", "No job was completed"):
+        assert nothing not in shown
+
+
+def test_queues_that_are_unknown_are_not_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(1)
+    monkeypatch.setattr(queue_overview, "overview", endless)
+    monkeypatch.setattr(query_timeout.timed_queries.__wrapped__, "__defaults__", (0.2,))
+    client = root()
+    for page in ("overview/", "queue/?q=queue"):
+        shown = client.get(BASE + page).content.decode()
+        assert "There is no queue yet" not in shown
+        assert "No queue's name contains" not in shown
+
+
+@pytest.mark.postgresql
+@pytest.mark.parametrize(
+    "page",
+    [
+        *("overview/", "queue/queue-0/change/", "queue/action/drain/?key=queue-0", "job/"),
+        *("apikey/add/", "queue/queue-0/history/"),
+    ],
+)
+def test_a_page_does_not_wait_for_the_maintenance_mode(
+    page: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(1)
+    monkeypatch.setattr(mode, "status", endless)
+    monkeypatch.setattr(query_timeout.timed_queries.__wrapped__, "__defaults__", (0.2,))
+    client = root()
+    with database.connection().cursor() as cursor:  # A query without a timeout fails the page.
+        cursor.execute("SET LOCAL statement_timeout = '20s'")
+    response = client.get(BASE + page)
+    assert response.status_code == 200
+    if "history" not in page and "apikey" not in page:
+        # Read once, also where another part of the page shows it.
+        assert response.context_data["unread"].timed_out.count("maintenance mode") == 1
+
+
+def broken(**_: object) -> object:
+    with database.connection().cursor() as cursor:
+        cursor.execute("SELECT nothing FROM nowhere")
+        return cursor.fetchone()
+
+
+def test_a_query_that_the_database_rejects_is_no_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(1)
+    monkeypatch.setattr(rollup_queries, "failing", broken)
+    page = root().get(BASE + "overview/").content.decode()
+    assert "could not be read: failures, failing types." in page
+    assert "took too long" not in page
+    monkeypatch.setattr(known_queues, "by_load", broken)
+    page = root("other").get(BASE + "queue/").content.decode()
+    assert "could not be read: queues" in page
+    assert "took too long" not in page
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("page", ["queue/?q=%00queue", "cronjob/?q=%00", "workflow/?q=%00"])
+def test_a_search_for_a_character_that_no_text_has_is_no_error(page: str) -> None:
+    fill(1)
+    response = root().get(BASE + page)
+    assert response.status_code == 200
+    assert "could not be read" not in response.content.decode()
 
 
 @pytest.mark.postgresql

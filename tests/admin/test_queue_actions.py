@@ -60,6 +60,20 @@ def test_an_action_is_in_the_history_of_what_it_was_done_to() -> None:
     assert Event.objects.get(type="queue.paused").data["paused_by"] == "root"
 
 
+@pytest.mark.parametrize("action", ["pause", "drain", "configure", "purge"])
+def test_a_queue_that_nobody_has_listed_yet_can_be_acted_on(action: str) -> None:
+    factories.push(queue="alpha")
+    assert not Queue.objects.filter(pk="alpha").exists()
+    client, order = root(), {"key": "alpha", "confirmed": "1", "confirm_name": "alpha"}
+    if action != "pause":  # It asks nothing.
+        asked = client.get(f"{DO}{action}/", {"key": "alpha"}).content.decode()
+        assert "not exist" not in asked
+    values = {"states": ["available"], "max_depth": "7", "strategy": ""}
+    response = client.post(f"{DO}{action}/", {**order, **values})
+    assert "alpha" in said(response)
+    assert LogEntry.objects.get().object_id == "alpha"
+
+
 def test_purging_needs_the_name_typed_and_takes_the_chosen_states() -> None:
     known("alpha")
     factories.in_state("scheduled", queue="alpha")
@@ -259,5 +273,7 @@ def test_maintenance_mode_is_started_with_a_reason_and_shown_to_everybody() -> N
     assert "a &lt;b&gt;new&lt;/b&gt; disk" in page
     assert "End maintenance mode" in page
     client.post(f"{actions}end-maintenance/", {"key": "1"})
+    again = client.post(f"{actions}end-maintenance/", {"key": "1"})
+    assert "already off" in said(again)
     assert not mode.status().enabled
     assert LogEntry.objects.count() == 2

@@ -73,6 +73,20 @@ def test_nothing_is_ordered_for_a_search_that_is_not_allowed(search: str) -> Non
     assert not BulkOperation.objects.exists()
 
 
+@pytest.mark.parametrize("search", ["args.card.number:4111111111111111", "error:dust"])
+def test_the_history_of_an_operation_hides_what_its_page_hides(search: str) -> None:
+    push(args=SECRET)
+    assert root().post(f"{BULK}cancel/", {"q": search}).status_code == 302
+    operation = BulkOperation.objects.get()
+    client = staff(*VIEW)
+    secret = search.partition(":")[2]
+    for page in ("change", "history"):
+        shown = client.get(f"/admin/django_ojs/bulkoperation/{operation.pk}/{page}/")
+        assert shown.status_code == 200
+        assert secret not in shown.content.decode()
+    assert "Started." in shown.content.decode()
+
+
 @together(
     ("redact", "search", "hidden"),
     [

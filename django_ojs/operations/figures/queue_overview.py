@@ -53,6 +53,8 @@ class OverviewRow:
 
     status: QueueStatus
     flow: Flow
+    #: Whether `flow` was read; else it has no activity.
+    is_flow_known: bool = True
     #: Running workers that fetch from it; None: unknown.
     listening: int | None = 0
     oldest: datetime | None = None
@@ -218,13 +220,13 @@ def _claimed_without_worker() -> set[str]:
 def overview(
     statuses: Collection[QueueStatus],
     *,
-    flows: Mapping[str, Flow],
+    flows: Mapping[str, Flow] | None,
     oldest: Mapping[str, datetime],
     listens: Mapping[str, int] | None,
 ) -> list[OverviewRow]:
     """Return a row for each queue, highest pressure first, then the deepest.
 
-    `listens` None: the listeners are unknown.
+    `flows` None: the rates are unknown. `listens` None: the listeners are unknown.
     """
     open_episodes = episodes.of([status.name for status in statuses])
     found = []
@@ -233,7 +235,8 @@ def overview(
         found.append(
             OverviewRow(
                 status=status,
-                flow=flows.get(status.name) or rollup_queries.nothing(),
+                flow=(flows or {}).get(status.name) or rollup_queries.nothing(),
+                is_flow_known=flows is not None,
                 listening=None if listens is None else listens.get(status.name, 0),
                 oldest=oldest.get(status.name),
                 episode=open_episodes.get(status.name, NO_EPISODE),

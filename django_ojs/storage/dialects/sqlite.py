@@ -195,6 +195,9 @@ class SQLite(Dialect):
     def query_timeout(
         self, connection: BaseDatabaseWrapper, seconds: float
     ) -> Iterator[QueryLimit]:
+        # As on a server, where setting the timeout raises the error of one that does not respond.
+        connection.ensure_connection()
+
         @contextmanager
         def limit() -> Iterator[None]:
             connection.ensure_connection()
