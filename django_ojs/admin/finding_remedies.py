@@ -229,4 +229,5 @@ _REMEDIES: Final[dict[str, _Remedy]] = {
     "key_expires": _key_expires,
     "key_rejected": _key,
     "paused": lambda page, request, finding: resume(page, request, finding.queue or ""),
+    "draining": lambda page, request, finding: resume(page, request, finding.queue or ""),
 }

@@ -226,6 +226,15 @@ class TestQueues:
         assert "the new disk" in plain(found)
         assert "action/end-maintenance/" in found
 
+    def test_a_draining_queue_is_named_and_can_be_resumed(self) -> None:
+        listener("one", "email")
+        push(queue="email")
+        queues.drain("email")
+        (found,) = problems(root())
+        assert "Queue email is draining for" in plain(found)
+        assert "enqueues are rejected; 1 job waits." in plain(found)
+        assert "action/resume/" in found
+
     @pytest.mark.django_db(transaction=True)
     @pytest.mark.parametrize(
         ("strategy", "said"), [("reject", "3 jobs rejected"), ("drop_oldest", "3 jobs dropped")]

@@ -430,6 +430,12 @@ def test_full_paused_and_stopped_queues_are_found() -> None:
     found = doctor("queues", "--json").json["checks"][0]["findings"]
     assert re.fullmatch(r"Queue mail is paused for .*; waiting jobs: 4\.", found[0]["found"])
     ojs("resume", "mail")
+    queues.drain("mail")
+    (draining,) = doctor("queues", "--json").json["checks"][0]["findings"]
+    assert re.fullmatch(r"Queue mail is draining for .*; waiting jobs: 4\.", draining["found"])
+    assert draining["why"] == "Enqueues are rejected."
+    ojs("resume", "mail")
+    assert is_well("queues")
     mode.enable(reason="the new disk")
     found = doctor("queues", "--json").json["checks"][0]["findings"]
     assert re.fullmatch(r"Maintenance mode is on for .*: the new disk\.", found[0]["found"])

@@ -253,6 +253,13 @@ def _texts(each: Finding) -> tuple[str, str, str]:
                 _("Workers fetch none of them."),
                 _("`manage.py ojs resume %(queue)s`, when its cause is over.") % values,
             )
+        case "draining":
+            return (
+                _("Queue %(queue)s is draining for %(age)s; waiting jobs: %(number)s.") % values,
+                _("Enqueues are rejected."),
+                _("`manage.py ojs resume %(queue)s`, or delete the queue when it is empty.")
+                % values,
+            )
         case _other:
             raise AssertionError(f"It has a check of its own: {each.kind}.")
 

@@ -53,6 +53,7 @@ Kind = Literal[
     "transaction",
     "replica",
     "paused",
+    "draining",
     "limit_key_paused",
     "limit_keys_paused",
     "key_expires",
@@ -264,6 +265,16 @@ def _of_row(row: OverviewRow, *, is_stopped: bool) -> list[Finding]:
                 queue=row.name,
                 number=row.depth,
                 since=row.status.paused_at,
+            )
+        )
+    if row.status.draining_at is not None:
+        found.append(
+            Finding(
+                kind="draining",
+                level=Level.FAIR,
+                queue=row.name,
+                number=row.depth,
+                since=row.status.draining_at,
             )
         )
     return found
