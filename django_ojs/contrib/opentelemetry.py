@@ -25,6 +25,7 @@ from django_ojs.context import JobContext
 from django_ojs.operations import checkpoint
 from django_ojs.operations.enqueue import caller_database, instrumentation
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
+from django_ojs.operations.enqueue.unique import UniqueKeyLocked
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import State
@@ -148,7 +149,8 @@ class _Instrumentation:
             ):
                 results = store()
         except BaseException as error:
-            _record_error(span, error)
+            if not isinstance(error, UniqueKeyLocked):  # It is tried again, perhaps for hours.
+                _record_error(span, error)
             span.end()
             raise
         _end_after_commit(span, results)

@@ -16,15 +16,17 @@ from django_ojs.storage.find_database import in_database_of
 
 @in_database_of(Job)
 @database.write_transaction
-def activate(job_id: UUID) -> Job:
-    """Make a pending job available. Raises JobNotFound, Conflict when it is not pending, and
-    QueueFull.
+def activate(job_id: UUID, *, is_tried_again: bool = False) -> Job:
+    """Make a pending job available.
+
+    `is_tried_again`: wait hardly at all for the lock of its queue. Raises JobNotFound, Conflict
+    when it is not pending, and QueueFull.
     """
     held = transitions.lock(job_id)
     if held.state == State.PENDING:
         # A pending job does not count in its queue's bound; from now on it does.
         with rejections.recorded([held]):
-            bounds.enter_all([held])
+            bounds.enter_all([held], is_tried_again=is_tried_again)
     transitions.apply_one(
         Trigger.ACTIVATE, State.AVAILABLE, job_id, activated_at=Now(), enqueued_at=Now()
     )

@@ -65,9 +65,9 @@ class PushOptions:
     admitted: bool = False
     #: Count the jobs that a full queue rejects. False: the caller does, which tries them again.
     records_rejections: bool = True
-    #: Wait while a transaction that has not ended holds the unique key of a job. False: raise
-    #: UniqueKeyLocked, because the caller has other jobs to store, and tries this one again.
-    waits_for_unique_keys: bool = True
+    #: The caller has other jobs to store, and tries these again. So other transactions that are
+    #: open delay them hardly at all: UniqueKeyLocked or QueueFull is raised.
+    is_tried_again: bool = False
     #: The transactions that are open in this process are the caller's. False: it sent a request,
     #: which the site may wrap in some.
     has_transaction: bool = True
@@ -232,6 +232,8 @@ def _insert_or_wait(envelopes: Sequence[Envelope], options: PushOptions) -> list
             return _insert_unique(envelopes, options)
         return wait_for_room(partial(_insert_unique, envelopes, options), options.wait)
     except QueueFull as full:
+        if full.is_busy and options.is_tried_again:
+            raise
         if options.records_rejections:
             rejections.recorder.reject(full, envelopes)
         if not options.outbox_when_full:
@@ -243,7 +245,7 @@ def _insert_unique(envelopes: Sequence[Envelope], options: PushOptions) -> list[
     for envelope in envelopes:
         if envelope.unique is not None:
             insert = partial(_insert, options=options)
-            return unique.store(envelopes, insert, wait=options.waits_for_unique_keys)
+            return unique.store(envelopes, insert, wait=not options.is_tried_again)
     if options.generated_ids or len(envelopes) == 1:
         return _insert(envelopes, options)
 
@@ -271,7 +273,12 @@ def _insert_and_notify(envelopes: Sequence[Envelope], options: PushOptions) -> l
     tenants.fill_in(envelopes)
     if options.exact_bounds or queue_configs.current() is not None:
         insert = partial(_insert_rows, envelopes, options)
-        stored = bounds.insert_admitted(envelopes, insert, exact=options.exact_bounds)
+        stored = bounds.insert_admitted(
+            envelopes,
+            insert,
+            exact=options.exact_bounds,
+            is_tried_again=options.is_tried_again,
+        )
     else:
         stored = _insert_rows(envelopes, options, False) or []
     if len(envelopes) == 1:

@@ -20,18 +20,17 @@ from django_ojs.spec import json, retry_policy
 from django_ojs.spec.destinations import LOCAL
 from django_ojs.spec.envelope import Envelope, parse
 from django_ojs.spec.errors import DuplicateJob, OJSError, QueueFull
-from django_ojs.storage import bounds, database, outbox
+from django_ojs.storage import database, outbox
 
 #: Jobs that are stored in one transaction.
 BATCH = 100
 
 # A transaction that holds the unique key of one job delays the jobs behind it, and no other queue.
-_ADMITTED: Final = PushOptions(batch=True, admitted=True, waits_for_unique_keys=False)
+_ADMITTED: Final = PushOptions(batch=True, admitted=True, is_tried_again=True)
 
 logger = logging.getLogger("django_ojs.outbox")
 
 
-@bounds.short_lock_timeout()
 def deliver() -> int:
     """Store the jobs for which there is room, in order within each queue. Return how many.
 

@@ -498,6 +498,8 @@ class QueueFull(OJSError):
     can_never_fit: bool = False
     #: The jobs and bytes that did not fit.
     needs: tuple[int, int] = (1, 0)
+    #: Whether it is full is not known: open transactions hold its lock.
+    is_busy: bool = False
 
     @classmethod
     def at(
@@ -520,7 +522,9 @@ class QueueFull(OJSError):
         details = {"queue": queue, "depth": depth, "bound": bound, "strategy": strategy}
         if tenant is not None:
             details |= {"tenant_id": tenant, "limit": "max_queue_depth"}
-        return cls(message, details=details)
+        error = cls(message, details=details)
+        error.is_busy = busy
+        return error
 
     @property
     def tenant(self) -> str | None:

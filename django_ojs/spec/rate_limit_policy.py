@@ -119,7 +119,7 @@ def key_of(template: str, *, type: str, queue: str, arguments: Mapping[str, Any]
 
     A value that is longer than 120 characters, or could not be a key, is replaced by its hash. So
     is one after which it would not be clear where the next value begins: different values give
-    different keys.
+    different keys, unless one of them is the hash of the other.
     """
     try:
         key = _formatted(template, {"type": type, "queue": queue, **arguments})

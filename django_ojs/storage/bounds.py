@@ -19,9 +19,7 @@ neither count nor take the queue lock: it is admitted by a ticket, or finds the 
 SQLite has one writer, which can always count.
 """
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
-from contextvars import ContextVar
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from math import ceil
 from typing import Final
@@ -42,11 +40,9 @@ from django_ojs.storage.queue_configs import config_of
 #: timeouts.
 LOCK_TIMEOUT: Final = 5.0
 
-#: Seconds that work waits for it which has other jobs to store, and tries these again: longer than
-#: most transactions hold it.
+#: Seconds that a caller waits for it which has other jobs to store, and tries these again: longer
+#: than most transactions hold it.
 SHORT_LOCK_TIMEOUT: Final = 0.1
-
-_has_other_work: Final = ContextVar("has_other_work", default=False)
 
 _SLOTS: Final = 16
 #: A transaction's share without the queue lock, as a part of the bound: with some dozens of
@@ -254,32 +250,20 @@ def _own(name: str) -> Backpressure:
     return config_of(name).backpressure
 
 
-def lock_queue(queue: str) -> str | None:
+def lock_queue(queue: str, *, is_tried_again: bool = False) -> str | None:
     """Lock a queue until the transaction ends: no other adds jobs to it. Inside a savepoint.
 
     Return the current version of the bound, or None when the transaction's snapshot does not show
     jobs that were added since. OperationalError after the lock timeout, or on a deadlock.
     """
-    return database.dialect().lock_queue(database.connection(), queue, lock_timeout())
+    return database.dialect().lock_queue(
+        database.connection(), queue, lock_timeout(is_tried_again=is_tried_again)
+    )
 
 
-def lock_timeout() -> float:
+def lock_timeout(*, is_tried_again: bool) -> float:
     """Return how many seconds to wait for the lock of a queue, or of a tenant in it."""
-    return SHORT_LOCK_TIMEOUT if _has_other_work.get() else LOCK_TIMEOUT
-
-
-@contextmanager
-def short_lock_timeout() -> Iterator[None]:
-    """Let a transaction that holds the lock of a queue delay the rest of this block hardly at all.
-
-    For what stores the jobs of many queues, one after the other, and comes back to those that it
-    could not store.
-    """
-    token = _has_other_work.set(True)
-    try:
-        yield
-    finally:
-        _has_other_work.reset(token)
+    return SHORT_LOCK_TIMEOUT if is_tried_again else LOCK_TIMEOUT
 
 
 def load(queue: str) -> Load:

@@ -55,13 +55,14 @@ def has_room(queue: str, tenant: str, jobs: int, bound: int) -> bool:
     return dialect.admit_tenant(connection, queue, tenant, jobs=jobs, bound=bound)
 
 
-def lock(queue: str, tenant: str) -> bool:
+def lock(queue: str, tenant: str, *, is_tried_again: bool = False) -> bool:
     """Lock a tenant of a queue until the transaction ends. Inside a savepoint.
 
     Return False when the transaction does not see jobs that were added since it began.
     OperationalError after the lock timeout, or on a deadlock.
     """
-    return database.dialect().lock_tenant(database.connection(), queue, tenant, lock_timeout())
+    timeout = lock_timeout(is_tried_again=is_tried_again)
+    return database.dialect().lock_tenant(database.connection(), queue, tenant, timeout)
 
 
 def depth(queue: str, tenant: str) -> int:

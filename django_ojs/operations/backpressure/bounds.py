@@ -30,21 +30,28 @@ from django_ojs.storage.queue_configs import config_and_warned, config_of
 Insert = Callable[[bool], list[Stored] | None]
 
 
-def insert_admitted(envelopes: Sequence[Envelope], insert: Insert, *, exact: bool) -> list[Stored]:
+def insert_admitted(
+    envelopes: Sequence[Envelope],
+    insert: Insert,
+    *,
+    exact: bool,
+    is_tried_again: bool = False,
+) -> list[Stored]:
     """Store jobs by `insert`, if their queues have room.
 
     A bound that another process has set within the last second may be overlooked, unless `exact`:
-    then the statement checks it, which costs a tenth. Raises QueueFull before anything is stored,
-    and leaves the caller's transaction usable.
+    then the statement checks it, which costs a tenth. `is_tried_again`: wait hardly at all for the
+    lock of a queue. Raises QueueFull before anything is stored, and leaves the caller's
+    transaction usable.
     """
     apply_settings()
     of_tenants = tenant_bounds.added_by(envelopes)
     if not of_tenants:
-        return _insert_in_queues(envelopes, insert, exact=exact)
+        return _insert_in_queues(envelopes, insert, exact=exact, is_tried_again=is_tried_again)
 
     def operation() -> list[Stored]:
-        tenant_bounds.admit(of_tenants)
-        return _insert_in_queues(envelopes, insert, exact=exact)
+        tenant_bounds.admit(of_tenants, is_tried_again=is_tried_again)
+        return _insert_in_queues(envelopes, insert, exact=exact, is_tried_again=is_tried_again)
 
     return database.in_write_transaction(operation)
 
@@ -62,7 +69,7 @@ def apply_settings() -> None:
 
 
 def _insert_in_queues(
-    envelopes: Sequence[Envelope], insert: Insert, *, exact: bool
+    envelopes: Sequence[Envelope], insert: Insert, *, exact: bool, is_tried_again: bool
 ) -> list[Stored]:
     is_bounded = _may_be_bounded({envelope.queue for envelope in envelopes})
     if not exact and not is_bounded:
@@ -73,7 +80,7 @@ def _insert_in_queues(
     added, alone = _added(envelopes), not database.connection().in_atomic_block
 
     def operation() -> list[Stored]:
-        locks = _lock_queues(added)
+        locks = _lock_queues(added, is_tried_again=is_tried_again)
         stored = insert(False) or []
         for lock in locks:
             lock.finish(alone=alone)
@@ -92,16 +99,20 @@ def _may_be_bounded(queues: set[str]) -> bool:
     return any(bounds.is_bounded(configs.of(queue).backpressure) for queue in queues)
 
 
-def enter_all(stored: Sequence[Job]) -> None:
+def enter_all(stored: Sequence[Job], *, is_tried_again: bool = False) -> None:
     """Admit jobs that are stored already to their queues; inside a write transaction.
 
     Raises QueueFull, and the caller changes nothing.
     """
-    tenant_bounds.admit_stored(stored)
     by_queue: dict[str, list[Job]] = {}
     for job in stored:
         by_queue.setdefault(job.queue, []).append(job)
-    for lock in _lock_queues({queue: _load_of(jobs) for queue, jobs in by_queue.items()}):
+    added = {queue: _load_of(jobs) for queue, jobs in by_queue.items()}
+    # A savepoint: the transaction stays usable where a lock is not released in time.
+    with database.atomic():
+        tenant_bounds.admit_stored(stored, is_tried_again=is_tried_again)
+        locks = _lock_queues(added, is_tried_again=is_tried_again)
+    for lock in locks:
         lock.finish()
 
 
@@ -112,9 +123,10 @@ def entered(queue: str, stored: Iterable[Job]) -> Iterator[None]:
     Raises QueueFull before the block.
     """
     jobs = list(stored)
-    tenant_bounds.admit(tenant_bounds.added_by_stored(jobs, queue))
     added = _load_of(jobs)
-    locks = _lock_queues({queue: added} if added.jobs else {})
+    with database.atomic():  # As in `enter_all`.
+        tenant_bounds.admit(tenant_bounds.added_by_stored(jobs, queue))
+        locks = _lock_queues({queue: added} if added.jobs else {})
     yield
     for lock in locks:
         lock.finish()
@@ -168,12 +180,13 @@ class _QueueLock:
         pressure_monitor.cross_after_commit(self.queue, self.bound, self.after)
 
 
-def _lock_queues(added: dict[str, Load]) -> list[_QueueLock]:
+def _lock_queues(added: dict[str, Load], *, is_tried_again: bool = False) -> list[_QueueLock]:
     # In order of the names, so that two transactions that lock several queues do not deadlock.
-    return [lock for queue in sorted(added) if (lock := _lock_queue(queue, added[queue]))]
+    locks = (_lock_queue(queue, added[queue], is_tried_again) for queue in sorted(added))
+    return [lock for lock in locks if lock is not None]
 
 
-def _lock_queue(queue: str, added: Load) -> _QueueLock | None:
+def _lock_queue(queue: str, added: Load, is_tried_again: bool) -> _QueueLock | None:
     """Lock a queue and make room in it; None where it has no bound. Raises QueueFull."""
     bound = config_of(queue).backpressure
     # The default policy has a bound, and the queue has no row yet.
@@ -181,7 +194,7 @@ def _lock_queue(queue: str, added: Load) -> _QueueLock | None:
     if not is_new and not bounds.is_bounded(bound):
         return None
     try:
-        version = bounds.lock_queue(queue)
+        version = bounds.lock_queue(queue, is_tried_again=is_tried_again)
     except OperationalError as error:
         if not database.dialect().leaves_transaction(error) or not bounds.is_bounded(bound):
             raise

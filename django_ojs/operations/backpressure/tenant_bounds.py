@@ -42,22 +42,23 @@ def _bounded(jobs: Iterable[tuple[str, Envelope | Job]]) -> Added:
     return added
 
 
-def admit(added: Added) -> None:
+def admit(added: Added, *, is_tried_again: bool = False) -> None:
     """Admit jobs of tenants to their queues; inside a write transaction, which then adds them.
 
-    Raises QueueFull, before anything is stored.
+    `is_tried_again`: wait hardly at all for the lock of a tenant. Raises QueueFull, before anything
+    is stored.
     """
     # In this order, so that two transactions that lock several tenants do not deadlock.
     for (queue, tenant), jobs in sorted(added.items()):
         limits = queue_configs.of(queue).tenant_limits
         bound = None if limits is None else limits.depth_of(tenant)
         if bound is not None and not tenants.has_room(queue, tenant, jobs, bound):
-            _admit_locked(queue, tenant, bound, jobs)
+            _admit_locked(queue, tenant, bound, jobs, is_tried_again)
 
 
-def admit_stored(jobs: Sequence[Job]) -> None:
+def admit_stored(jobs: Sequence[Job], *, is_tried_again: bool = False) -> None:
     """Admit jobs that are stored already to their queues, as `admit` does."""
-    admit(added_by_stored(jobs))
+    admit(added_by_stored(jobs), is_tried_again=is_tried_again)
     configs = queue_configs.current()
     # Of a time at which the queue named no tenants.
     without = [job for job in jobs if job.tenant_id is None]
@@ -65,9 +66,9 @@ def admit_stored(jobs: Sequence[Job]) -> None:
         tenants.assign_to([job.pk for job in without if configs.of(job.queue).has_tenants])
 
 
-def _admit_locked(queue: str, tenant: str, bound: int, jobs: int) -> None:
+def _admit_locked(queue: str, tenant: str, bound: int, jobs: int, is_tried_again: bool) -> None:
     try:
-        is_locked = tenants.lock(queue, tenant)
+        is_locked = tenants.lock(queue, tenant, is_tried_again=is_tried_again)
     except OperationalError as error:
         if not database.dialect().leaves_transaction(error):
             raise

@@ -23,7 +23,7 @@ from django_ojs.operations.push import PushOptions, push_batch
 from django_ojs.spec import cron_events
 from django_ojs.spec.cron_events import SkipReason
 from django_ojs.spec.envelope import Envelope, parse
-from django_ojs.spec.errors import Conflict, DuplicateJob, JobNotFound, OJSError
+from django_ojs.spec.errors import Conflict, DuplicateJob, JobNotFound, OJSError, QueueFull
 from django_ojs.spec.events import NewEvent
 from django_ojs.spec.texts import Translatable as _
 from django_ojs.spec.times import format_timestamp
@@ -34,7 +34,7 @@ MANY_HELD: Final = 3
 
 # A full queue does not lose an occurrence: the outbox delivers its job when there is room.
 _WAIT: Final = PushOptions(batch=True, generated_ids=True, outbox_when_full=True)
-_DO_NOT_WAIT: Final = replace(_WAIT, waits_for_unique_keys=False)
+_DO_NOT_WAIT: Final = replace(_WAIT, is_tried_again=True)
 
 logger = logging.getLogger("django_ojs.cron")
 
@@ -61,7 +61,8 @@ class SkippedRun:
 class Firing:
     """An occurrence, and what becomes of it.
 
-    Without a result, nothing was stored: another transaction holds the unique key of its job.
+    Without a result, nothing was stored: another transaction holds the unique key of its job, or
+    the lock of its queue.
     """
 
     occurrence: DueRun
@@ -91,7 +92,7 @@ def enqueue(occurrences: Sequence[DueRun], *, wait: bool) -> list[Firing]:
     """Enqueue a job for each occurrence, if its overlap policy allows it.
 
     The caller has locked the cron jobs in the current transaction, and passes what is returned to
-    `record`. Each cron job has one occurrence. `wait` for transactions that hold a unique key.
+    `record`. Each cron job has one occurrence. `wait` for transactions that hold such a lock.
     """
     open_runs = _settle([each.cron_job.name for each in occurrences])
     runs = [Firing(each) for each in occurrences]
@@ -170,11 +171,16 @@ def _push(runs: Sequence[Firing], options: PushOptions) -> None:
         if len(runs) > 1:
             for run in runs:
                 _push([run], options)
-        elif not isinstance(error, UniqueKeyLocked):
+        elif not _is_locked(error):
             runs[0].result = _rejected(runs[0], error)
         return
     for run, result in zip(runs, results, strict=True):
         run.result = _outcome(result)
+
+
+def _is_locked(error: Exception) -> bool:
+    """Whether a transaction that has not ended keeps a job from its key, or from its queue."""
+    return isinstance(error, UniqueKeyLocked) or (isinstance(error, QueueFull) and error.is_busy)
 
 
 def _envelope(run: Firing) -> Envelope:

@@ -19,8 +19,11 @@ def release() -> int:
 
 @database.write_transaction
 def _release(name: str) -> int:
-    # A removed cron job has no row; its runs are released all the same.
-    list(CronJob.primary.select_for_update().filter(pk=name).values_list("pk"))
+    # A removed cron job has no row; its runs are released all the same. One that another
+    # transaction has locked is released later.
+    cron_job = CronJob.primary.filter(pk=name).values_list("pk")
+    if not cron_job.select_for_update(skip_locked=True) and cron_job.exists():
+        return 0
     by_name, ended = split([name])
     going_on = by_name.get(name, [])
     held = [run for run in going_on if run.phase == CronRunPhase.HELD]
@@ -31,7 +34,7 @@ def _release(name: str) -> int:
         return 0  # Its template has a `scheduled_at`, which would be lost.
     with suppress(Conflict, JobNotFound):  # It was activated or cancelled by hand.
         try:
-            activate(held[0].job_id)
+            activate(held[0].job_id, is_tried_again=True)
         except QueueFull:
             return 0
     CronRun.primary.filter(pk=held[0].pk).update(phase=CronRunPhase.OPEN)

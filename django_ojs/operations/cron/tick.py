@@ -9,9 +9,9 @@ import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import cast
+from typing import Final, cast
 
-from django.db.models import F
+from django.db.models import F, Q
 from django.db.models.functions import Now
 
 from django_ojs.models import CronJob
@@ -24,7 +24,7 @@ from django_ojs.operations.events import publish
 from django_ojs.spec.cron import CronExpressionError
 from django_ojs.spec.cron_events import SkipReason
 from django_ojs.spec.events import NewEvent
-from django_ojs.storage import bounds, cron_jobs, database
+from django_ojs.storage import cron_jobs, database
 from django_ojs.storage.database import BATCH
 
 logger = logging.getLogger("django_ojs.cron")
@@ -34,26 +34,63 @@ logger = logging.getLogger("django_ojs.cron")
 class _Due:
     """A cron job as it was read, and what is due of it."""
 
+    read: CronJob
     due_at: datetime
-    next_run_at: datetime | None
     passed: Passed
     error: str = ""
 
+    def is_of(self, row: CronJob) -> bool:
+        """Whether the schedule is still that from which this was computed."""
+        return (row.expression, row.timezone) == (self.read.expression, self.read.timezone)
 
-@bounds.short_lock_timeout()
+
+class _Page:
+    """Which cron jobs the next tick of a process looks at: the earliest ones that are due.
+
+    After a full page of which some have to wait, those after it, and so on round, because very many
+    that wait must not keep the others from their turn.
+    """
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self._after: tuple[datetime, str] | None = None
+
+    def next(self, limit: int) -> Sequence[CronJob]:
+        due = (
+            CronJob.primary.filter(due_at__lte=Now())
+            .annotate(now=Now())
+            .order_by("due_at", "name")
+            .only("name", "expression", "timezone", "due_at", "next_run_at")
+        )
+        if self._after is None:
+            return list(due[:limit])
+        at, name = self._after
+        is_later = Q(due_at__gt=at) | Q(due_at=at, name__gt=name)
+        found = list(due.filter(is_later)[:limit])
+        return [*found, *due.exclude(is_later)[: limit - len(found)]]
+
+    def go_on(self, found: Sequence[CronJob], limit: int, *, some_wait: bool) -> None:
+        """Note what became of the page that `next` has returned."""
+        last = found[-1] if some_wait and len(found) == limit else None
+        self._after = None if last is None else (cast("datetime", last.due_at), last.name)
+
+
+_page: Final = database.per_database(_Page)
+
+
 def fire_due(limit: int = BATCH) -> int:
     """Enqueue the jobs of cron jobs that are due, and release those that waited for a run before.
 
     Return how many.
     """
-    found = list(
-        CronJob.primary.filter(due_at__lte=Now())
-        .annotate(now=Now())
-        .order_by("due_at", "name")
-        .only("name", "expression", "timezone", "due_at", "next_run_at")[:limit]
-    )
-    due = {row.name: _evaluate(row) for row in found}
-    return (_fire(due) if due else 0) + release()
+    found = _page.next(limit)
+    fired = 0
+    if found:
+        fired, waiting = _fire({row.name: _evaluate(row) for row in found})
+        _page.go_on(found, limit, some_wait=waiting > 0)
+    return fired + release()
 
 
 def _evaluate(row: CronJob) -> _Due:
@@ -65,12 +102,13 @@ def _evaluate(row: CronJob) -> _Due:
     except CronExpressionError as error:
         # It was checked when it was registered: the timezone database has changed since.
         logger.error("The cron job %s cannot be evaluated any more: %s", row.name, error)
-        return _Due(due_at, row.next_run_at, Passed(), error=str(error))
-    return _Due(due_at, row.next_run_at, passed)
+        return _Due(row, due_at, Passed(), error=str(error))
+    return _Due(row, due_at, passed)
 
 
 @database.write_transaction
-def _fire(due: dict[str, _Due]) -> int:
+def _fire(due: dict[str, _Due]) -> tuple[int, int]:
+    """Enqueue what is due. Return how many cron jobs were moved on, and how many have to wait."""
     won = cron_jobs.advance(
         cron_jobs.Advance(
             name=name,
@@ -82,19 +120,21 @@ def _fire(due: dict[str, _Due]) -> int:
         for name, each in due.items()
     )
     if not won:
-        return 0
+        return 0, 0
     # As they are now: one may have been registered again since it was read.
     rows = list(CronJob.primary.filter(pk__in=won).annotate(now=Now()).order_by("due_at", "name"))
     runs = enqueue(
         [
             DueRun(cron_job=row, scheduled_at=fires_at)
             for row in rows
-            if (fires_at := due[row.name].passed.fires_at) is not None
+            if due[row.name].is_of(row) and (fires_at := due[row.name].passed.fires_at) is not None
         ],
         wait=False,
     )
     enqueued = {run.occurrence.cron_job.name for run in runs if isinstance(run.result, EnqueuedJob)}
     waiting = {run.occurrence.cron_job.name for run in runs if run.result is None}
+    # Their next times are those of a schedule that they no longer have.
+    waiting.update(row.name for row in rows if not due[row.name].is_of(row))
     for name in waiting:
         _stay_due(name, due[name])
     publish.record(
@@ -104,14 +144,14 @@ def _fire(due: dict[str, _Due]) -> int:
         for event in _of_passed(row, due[row.name], is_enqueued=row.name in enqueued)
     )
     record(runs, rows[0].now)
-    return len(won) - len(waiting)
+    return len(won) - len(waiting), len(waiting)
 
 
 def _stay_due(name: str, due: _Due) -> None:
     """Take back that a cron job was moved on: the next tick tries its occurrence again."""
     CronJob.primary.filter(pk=name).update(
         due_at=due.due_at,
-        next_run_at=due.next_run_at,
+        next_run_at=due.read.next_run_at,
         missed_count=F("missed_count") - due.passed.missed,
     )
 

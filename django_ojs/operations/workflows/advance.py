@@ -21,7 +21,7 @@ from django_ojs.operations.workflows import starting
 from django_ojs.spec import workflow_events
 from django_ojs.spec.events import NewEvent
 from django_ojs.spec.workflow import Condition, StepOutcome, join_outcome
-from django_ojs.storage import bounds, database, workflows
+from django_ojs.storage import database, workflows
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.workflows import EndedStep, Place
 
@@ -122,7 +122,6 @@ def advance_due(limit: int = WORKFLOWS_AT_ONCE) -> int:
     return len(due)
 
 
-@bounds.short_lock_timeout()
 def advance(*workflow_ids: UUID) -> None:
     """Advance workflows in one transaction, but for those that another process is advancing.
 

@@ -39,7 +39,7 @@ LARGEST_DELAY: Final = 300.0
 
 #: How to push the first jobs of a workflow, and those of later steps.
 FIRST: Final = PushOptions(batch=True, generated_ids=True, local=True)
-_LATER: Final = replace(FIRST, records_rejections=False, waits_for_unique_keys=False)
+_LATER: Final = replace(FIRST, records_rejections=False, is_tried_again=True)
 
 logger = logging.getLogger("django_ojs.workflows")
 
@@ -51,6 +51,8 @@ class Started:
     enqueued: list[WorkflowStep] = field(default_factory=list)
     #: Their queue has no room for their jobs, or another transaction holds their unique key.
     ready: list[WorkflowStep] = field(default_factory=list)
+    #: Those of them whose unique key another transaction holds.
+    locked: set[UUID] = field(default_factory=set)
     #: Their enqueue failed, with the error of each, and is tried again.
     delayed: list[tuple[WorkflowStep, dict[str, Any]]] = field(default_factory=list)
     #: Their jobs were rejected, with the error of each.
@@ -144,6 +146,7 @@ def _push(jobs: Sequence[tuple[WorkflowStep, Envelope]], started: Started) -> Qu
         if len(jobs) > 1:
             return _push_parts([[job] for job in jobs], started)
         started.ready.append(jobs[0][0])
+        started.locked.add(jobs[0][0].pk)
         return None
     except Exception as error:
         # A middleware may raise anything, and no job must keep the others from running.
@@ -201,9 +204,9 @@ def _record_rejection(
     full: QueueFull, jobs: Sequence[tuple[WorkflowStep, Envelope]], started: Started
 ) -> None:
     """Count the jobs that their full queue has rejected: each one the first time only."""
-    ready = {step.pk for step in started.ready}
+    ready = {step.pk for step in started.ready} - started.locked
     new = [job for step, job in jobs if step.pk in ready and step.state != StepState.READY]
-    if new:
+    if new and not full.is_busy:
         rejections.recorder.reject(full, new)
     else:
         # As the recorder does: a transaction that needs a ticket finds one the next time.

@@ -7,15 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 
 import pytest
 from django.db import transaction
 
-from django_ojs.models import Job, OutboxEntry
-from django_ojs.operations import ack, cron, queues, workflows
+from django_ojs.models import CronRun, Event, Job, OutboxEntry
+from django_ojs.models.cron import CronRunPhase
+from django_ojs.operations import ack, activate, cron, queues, retry, workflows
+from django_ojs.operations.backpressure import rejections
 from django_ojs.outbox import local
+from django_ojs.spec.errors import QueueFull
 from django_ojs.storage import bounds
-from tests.factories import envelope, jobs, push, put
+from tests.factories import envelope, in_state, jobs, push, put
 from tests.operations.cron.scenes import make_due, register
 from tests.operations.workflows.scenes import chain, create, job, states, take
 from tests.other_session import Other
@@ -49,23 +53,43 @@ def locked_queue() -> Iterator[Callable[[], None]]:
         yield lambda: other.do(transaction.commit).result(BOUND)
 
 
+def rejections_of(queue: str) -> int:
+    rejections.recorder.flush()
+    return Event.primary.filter(type__startswith="backpressure", queue=queue).count()
+
+
 def of_queue(name: str) -> int:
     return jobs().filter(queue=name).count()
 
 
-def test_a_cron_job_goes_to_the_outbox_and_the_others_are_enqueued() -> None:
+def test_a_cron_job_is_tried_again_and_the_others_are_enqueued() -> None:
     for name in ("free", "locked"):
         register(name, template={"options": {"queue": name}})
     with locked_queue() as commit:
-        make_due("free", "locked")
-        assert cron.fire_due() == 2
+        due = make_due("free", "locked")
+        assert cron.fire_due() == 1
         assert (of_queue("free"), of_queue("locked")) == (1, 0)
-        assert OutboxEntry.objects.get().queue == "locked"
-        assert local.deliver() == 0
+        assert cron.get("locked").due_at == due
         commit()
-    OutboxEntry.objects.update(next_try_at=None)
-    assert local.deliver() == 1
+    # Whether the queue was full was not known: no job was rejected, or put into the outbox.
+    assert not OutboxEntry.objects.exists()
+    assert not rejections_of("locked")
+    assert cron.fire_due() == 1
     assert of_queue("locked") == 2
+
+
+def test_a_held_job_is_released_later() -> None:
+    register("report", overlap_policy="enqueue", template={"options": {"queue": "locked"}})
+    with locked_queue() as commit:
+        CronRun.primary.create(
+            name="report",
+            job_id=push(queue="locked", pending=True).pk,
+            scheduled_at=datetime.now(UTC),
+            phase=CronRunPhase.HELD,
+        )
+        assert cron.fire_due() == 0
+        commit()
+    assert cron.fire_due() == 1
 
 
 def test_a_step_of_a_workflow_is_tried_again_and_the_others_start() -> None:
@@ -80,6 +104,7 @@ def test_a_step_of_a_workflow_is_tried_again_and_the_others_start() -> None:
             "ready",
         ]
         commit()
+    assert not rejections_of("locked")
     workflows.advance_due()
     assert states(made[1])["then.locked"] == "enqueued"
 
@@ -91,3 +116,22 @@ def test_the_outbox_stores_the_jobs_of_the_other_queues() -> None:
         assert local.deliver() == 1
         assert Job.primary.get(queue="free")
         commit()
+
+
+@pytest.mark.parametrize("operation", ["activate", "retry"])
+def test_an_activation_or_a_retry_that_the_lock_keeps_waiting_is_rejected(
+    operation: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # They are no work of the background, and wait as a producer does: here for a moment.
+    monkeypatch.setattr(bounds, "LOCK_TIMEOUT", 0.1)
+    job = (
+        push(queue="locked", pending=True)
+        if operation == "activate"
+        else in_state("discarded", queue="locked")
+    )
+    call = activate.activate if operation == "activate" else retry.retry
+    with locked_queue() as commit:
+        with pytest.raises(QueueFull, match="transactions are open"):
+            call(job.pk)
+        commit()
+    assert call(job.pk).state == "available"

@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from django.db import transaction
 from django.db.models import F
 from django.test import override_settings
 
@@ -17,9 +18,12 @@ from django_ojs.operations.cron import due_query, pruning, schedule
 from django_ojs.operations.due_check import DueCheck
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.states import State
+from django_ojs.storage import cron_jobs
 from tests.factories import BOOM, jobs, read
 from tests.held_key import held_key
 from tests.operations.cron.scenes import SECOND, events, make_due, reasons, register, tick
+from tests.other_session import Other
+from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db
 
@@ -193,6 +197,66 @@ def test_a_held_job_waits_for_its_own_time_as_well() -> None:
     jobs().filter(pk=held.pk).update(due_at=F("created_at"))
     assert cron.fire_due() == 1
     assert read(held.pk).state == State.AVAILABLE
+
+
+def test_a_schedule_that_changes_during_a_tick_is_evaluated_anew(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    register(expression="0 0 1 1 *")
+    due = make_due("report")
+    advance = cron_jobs.advance
+
+    def register_then_advance(rows: Any) -> list[str]:
+        rows = list(rows)
+        register(expression="* * * * *")
+        return advance(rows)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(cron_jobs, "advance", register_then_advance)
+        assert cron.fire_due() == 0
+    assert cron.get("report").due_at == due
+    assert not jobs().exists()
+    assert not events()
+    assert cron.fire_due() == 1
+    next_due = cron.get("report").due_at
+    assert next_due is not None
+    assert next_due - due < timedelta(minutes=2)
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_many_that_wait_do_not_keep_the_others_from_their_turn() -> None:
+    unique = {"keys": ["args"], "on_conflict": "ignore"}
+    for n in range(3):
+        register(f"locked{n}", template={"args": ["same"], "options": {"unique": unique}})
+    register("free")
+    with held_key("report.make", "same") as commit:
+        make_due("locked0", "locked1", "locked2", ago=3 * SECOND)
+        make_due("free")
+        assert sum(cron.fire_due(limit=2) for _ in range(2)) == 1
+        assert cron.get("free").run_count == 1
+        commit()
+    assert sum(cron.fire_due(limit=2) for _ in range(2)) == 3
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_a_cron_job_that_a_transaction_has_locked_releases_its_held_job_later() -> None:
+    register(overlap_policy="enqueue")
+    tick("report")
+    tick("report")
+    finish()
+
+    def lock() -> None:
+        transaction.set_autocommit(False)
+        list(CronJob.primary.select_for_update().filter(pk="report"))
+
+    with Other() as other:
+        other.do(lock).result(BOUND)
+        assert cron.fire_due() == 0
+        other.do(transaction.commit).result(BOUND)
+    assert cron.fire_due() == 1
+    assert jobs().filter(state=State.AVAILABLE).count() == 1
 
 
 @pytest.mark.postgresql  # On SQLite no transaction stays open beside one that writes.
