@@ -116,8 +116,8 @@ def test_the_overview_that_stays_open_names_what_goes_wrong_and_leads_to_what_me
     for claimed in fetch.fetch(["images"], count=2, worker_id="images-1"):
         ack.ack(claimed.id)
     pressure_monitor.check_all()
-    full = finding("8 of 10")
-    assert re.findall(r"since ([\d:]+)", full.inner_text()) == since
+    full = finding("has room again: 8 of 10")
+    assert re.findall(r"found full at ([\d:]+)", full.inner_text()) == since
     follow(page, full.get_by_role("link", name="Configure…"))
     page.get_by_label("Maximum jobs").fill("100")
     confirm(page)
