@@ -2,30 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
-
-from django.db import transaction
 
 from django_ojs.spec.unique_policy import UniquePolicy
 from tests.factories import push
-from tests.other_session import Other
-from tests.worker.waiting import BOUND
+from tests.other_session import open_transaction
 
 
-@contextmanager
-def held_key(job_type: str, *args: Any) -> Iterator[Callable[[], None]]:
-    """Let another session store a job that is unique by its arguments, and leave it open.
-
-    Pass what commits its transaction. For PostgreSQL and MariaDB: on SQLite, nothing else can be
-    written meanwhile.
-    """
-
-    def store() -> None:
-        transaction.set_autocommit(False)
-        push(type=job_type, args=list(args), unique=UniquePolicy(keys=["args"]))
-
-    with Other() as other:
-        other.do(store).result(BOUND)
-        yield lambda: other.do(transaction.commit).result(BOUND)
+def held_key(job_type: str, *args: Any) -> AbstractContextManager[Callable[[], None]]:
+    """Let another session store a job that is unique by its arguments, as `open_transaction`."""
+    unique = UniquePolicy(keys=["args"])
+    return open_transaction(lambda: push(type=job_type, args=list(args), unique=unique))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from typing import Any
 
-from django.db import connection, connections
+from django.db import connection, connections, transaction
 
 from tests.worker.waiting import BOUND, PAUSE, eventually
 
@@ -30,6 +31,23 @@ class Other:
 
     def do(self, step: Callable[[], Any]) -> Future[Any]:
         return self._pool.submit(step)
+
+
+@contextmanager
+def open_transaction(step: Callable[[], Any]) -> Iterator[Callable[[], None]]:
+    """Let another session do a step in a transaction, and leave it open.
+
+    Pass what commits it. For PostgreSQL and MariaDB: on SQLite, nothing else can be written
+    meanwhile.
+    """
+
+    def begin() -> None:
+        transaction.set_autocommit(False)
+        step()
+
+    with Other() as other:
+        other.do(begin).result(BOUND)
+        yield lambda: other.do(transaction.commit).result(BOUND)
 
 
 def until_one_waits(*steps: Future[Any]) -> None:

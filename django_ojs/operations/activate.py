@@ -25,7 +25,7 @@ def activate(job_id: UUID, *, is_tried_again: bool = False) -> Job:
     held = transitions.lock(job_id)
     if held.state == State.PENDING:
         # A pending job does not count in its queue's bound; from now on it does.
-        with rejections.recorded([held]):
+        with rejections.recorded([held], is_tried_again=is_tried_again):
             bounds.enter_all([held], is_tried_again=is_tried_again)
     transitions.apply_one(
         Trigger.ACTIVATE, State.AVAILABLE, job_id, activated_at=Now(), enqueued_at=Now()

@@ -165,13 +165,15 @@ recorder: Final = RejectionRecorder()
 
 
 @contextmanager
-def recorded(jobs: Collection[Job]) -> Iterator[None]:
+def recorded(jobs: Collection[Job], *, is_tried_again: bool = False) -> Iterator[None]:
     """Record the rejection of jobs that are stored already: an activation, or a retry by hand.
 
-    They need room as a new job does, and are counted as one (backpressure §10).
+    They need room as a new job does, and are counted as one (backpressure §10). `is_tried_again`:
+    a queue of which it is not known whether it is full has rejected nothing.
     """
     try:
         yield
     except QueueFull as full:
-        recorder.reject(full, jobs)
+        if not (is_tried_again and full.is_busy):
+            recorder.reject(full, jobs)
         raise

@@ -171,7 +171,7 @@ def _push(runs: Sequence[Firing], options: PushOptions) -> None:
         if len(runs) > 1:
             for run in runs:
                 _push([run], options)
-        elif not _is_locked(error):
+        elif not (options.is_tried_again and _is_locked(error)):
             runs[0].result = _rejected(runs[0], error)
         return
     for run, result in zip(runs, results, strict=True):

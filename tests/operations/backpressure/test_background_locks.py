@@ -5,12 +5,11 @@ The time that a producer waits is longer here than that of any test: what waits 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from datetime import UTC, datetime
 
 import pytest
-from django.db import transaction
 
 from django_ojs.models import CronRun, Event, Job, OutboxEntry
 from django_ojs.models.cron import CronRunPhase
@@ -22,7 +21,7 @@ from django_ojs.storage import bounds
 from tests.factories import envelope, in_state, jobs, push, put
 from tests.operations.cron.scenes import make_due, register
 from tests.operations.workflows.scenes import chain, create, job, states, take
-from tests.other_session import Other
+from tests.other_session import open_transaction
 from tests.worker.waiting import BOUND
 
 pytestmark = [
@@ -36,25 +35,17 @@ def _endless_wait_of_producers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "LOCK_TIMEOUT", 4 * BOUND)
 
 
-@contextmanager
-def locked_queue() -> Iterator[Callable[[], None]]:
-    """Let another session hold the lock of the queue `locked`; pass what commits its transaction.
+def locked_queue() -> AbstractContextManager[Callable[[], None]]:
+    """Let another session hold the lock of the queue `locked`, as `open_transaction`.
 
     The queue has room for one job more.
     """
     queues.configure("locked", {"backpressure": {"max_depth": 2}})
-
-    def store() -> None:
-        transaction.set_autocommit(False)
-        push(queue="locked")
-
-    with Other() as other:
-        other.do(store).result(BOUND)
-        yield lambda: other.do(transaction.commit).result(BOUND)
+    return open_transaction(lambda: push(queue="locked"))
 
 
 def rejections_of(queue: str) -> int:
-    rejections.recorder.flush()
+    rejections.recorder.reset()  # It has a thread, which may be writing.
     return Event.primary.filter(type__startswith="backpressure", queue=queue).count()
 
 
@@ -89,6 +80,7 @@ def test_a_held_job_is_released_later() -> None:
         )
         assert cron.fire_due() == 0
         commit()
+    assert not rejections_of("locked")
     assert cron.fire_due() == 1
 
 

@@ -7,7 +7,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import transaction
 from django.db.models import F
 from django.test import override_settings
 
@@ -16,14 +15,13 @@ from django_ojs.models.cron import CronRunPhase
 from django_ojs.operations import ack, activate, cancel, cron, fail, fetch, queues, retry
 from django_ojs.operations.cron import due_query, pruning, schedule
 from django_ojs.operations.due_check import DueCheck
-from django_ojs.spec.errors import Conflict
+from django_ojs.spec.errors import Conflict, QueueFull
 from django_ojs.spec.states import State
 from django_ojs.storage import cron_jobs
 from tests.factories import BOOM, jobs, read
 from tests.held_key import held_key
 from tests.operations.cron.scenes import SECOND, events, make_due, reasons, register, tick
-from tests.other_session import Other
-from tests.worker.waiting import BOUND
+from tests.other_session import open_transaction
 
 pytestmark = pytest.mark.django_db
 
@@ -247,14 +245,10 @@ def test_a_cron_job_that_a_transaction_has_locked_releases_its_held_job_later() 
     tick("report")
     finish()
 
-    def lock() -> None:
-        transaction.set_autocommit(False)
-        list(CronJob.primary.select_for_update().filter(pk="report"))
-
-    with Other() as other:
-        other.do(lock).result(BOUND)
+    row = CronJob.primary.select_for_update().filter(pk="report")
+    with open_transaction(lambda: list(row)) as commit:
         assert cron.fire_due() == 0
-        other.do(transaction.commit).result(BOUND)
+        commit()
     assert cron.fire_due() == 1
     assert jobs().filter(state=State.AVAILABLE).count() == 1
 
@@ -533,6 +527,11 @@ def fail_for_b(envelope: Any, next: Any) -> Any:
     return next(envelope)
 
 
+def find_a_locked_queue(job: Any, proceed: Any) -> None:
+    """An enqueue middleware that enqueues another job, and waits in vain for its queue."""
+    raise QueueFull.at("audit", depth=1, bound=1, strategy="reject", busy=True)
+
+
 def reject_b(envelope: Any, next: Any) -> Any:
     if envelope.meta["cron_name"] == "b":
         envelope.type = "Not A Type"
@@ -593,6 +592,15 @@ class TestTrigger:
             pytest.raises(Conflict, match="type"),
         ):
             cron.trigger("b", by="anna")
+
+    def test_a_middleware_that_finds_another_queue_locked_rejects_it(self) -> None:
+        register()
+        middleware = "tests.operations.cron.test_tick.find_a_locked_queue"
+        with (
+            override_settings(OJS={"ENQUEUE_MIDDLEWARE": [middleware]}),
+            pytest.raises(Conflict, match="transactions are open"),
+        ):
+            cron.trigger("report", by="anna")
 
 
 def test_fetch_over_http_fires_what_is_due() -> None:
