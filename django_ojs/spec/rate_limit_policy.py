@@ -215,14 +215,14 @@ def _parts_of(template: str) -> tuple[str | _Value, ...]:
 
 
 def _beside(value: _Value, before: Sequence[str | _Value], after: Sequence[str | _Value]) -> _Value:
+    characters = set[str]()
     # A text before the first value and one after the last are the same in all keys.
-    near = [part for part in (*before[-1:], *after[:1]) if isinstance(part, _Value)]
-    characters = set()
     if len(before) > 1 and isinstance(before[-1], str):
         characters.add(before[-1][-1])
     if len(after) > 1 and isinstance(after[0], str):
         characters.add(after[0][0])
-    return replace(value, beside=frozenset(characters), is_adjacent=bool(near))
+    is_adjacent = any(isinstance(part, _Value) for part in (*before[-1:], *after[:1]))
+    return replace(value, beside=frozenset(characters), is_adjacent=is_adjacent)
 
 
 def _formatted(template: str, values: Mapping[str, Any]) -> str:
