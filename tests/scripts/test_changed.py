@@ -89,7 +89,7 @@ def test_each_entry_of_the_table_of_folders_has_tests() -> None:
         ("django_ojs/templates/django_ojs/admin/jobs.html", "tests/admin/test_navigation.py"),
         ("docs/explanation/glossary.md", "tests/architecture/test_words.py"),
         ("docs/reference/settings.md", "tests/docs/test_reference.py"),
-        ("tests/conformance/mutations.toml", "tests/conformance/test_table.py"),
+        ("tests/conformance/mutations.toml", "tests/architecture/test_mutations.py"),
         ("tests/http/conftest.py", "tests/http/test_headers.py"),
         ("tests/http/api.py", "tests/http/admin/test_queues.py"),
         ("tests/sizes.py", "tests/properties/test_machine.py"),
@@ -105,7 +105,9 @@ def test_the_tests_of_a_file(path: str, test: str) -> None:
 
 
 def test_the_nearest_come_first() -> None:
-    assert selected("django_ojs/operations/fetch.py")[3] == "tests/operations/test_fetch.py"
+    always, first = selected("django_ojs/operations/fetch.py")[:2], "tests/operations/test_fetch.py"
+    assert always == CHANGED["FOLDERS"]["django_ojs/*.py"]
+    assert selected("django_ojs/operations/fetch.py")[2] == first
     assert selected("tests/operations/test_fetch.py")[0] == "tests/operations/test_fetch.py"
 
 
@@ -124,7 +126,7 @@ def test_a_deleted_module_has_the_tests_that_still_import_it() -> None:
 
 
 def test_a_file_without_tests_and_one_with_very_many_say_so() -> None:
-    given = [Path("scripts", "dist"), Path("tests/conftest.py"), Path("tests/test_conf.py")]
+    given = [Path("scripts/dist"), Path("tests/conftest.py"), Path("tests/test_conf.py")]
     own, others, lines = CHANGED["selection"](given, tree())
     assert lines[0] == "scripts/dist: no test is about it"
     assert lines[1].startswith(f"tests/conftest.py: the nearest {CHANGED['MOST']} of ")
