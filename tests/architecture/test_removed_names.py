@@ -51,7 +51,7 @@ TEXTS = {
     "saved_search SavedSearch savedsearch": "the URL of a filtered list",
     "background_search BackgroundSearch": "a filter that is narrower, or `ojs jobs`",
     "search_index SearchIndex": "nothing: a site makes an index of its own",
-    "import-from import_from other_queues": IMPORT,
+    "import-from import_from command_line/other_queues storage.other_queues": IMPORT,
     "edit_conflict EditConflict": "nothing: the last one who saves wins",
     "memory_store MemoryStore memory_workflows MemoryWorkflows": REAL_ROWS,
     "lazy_sentence Translatable": ENGLISH,
