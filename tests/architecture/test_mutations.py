@@ -1,4 +1,4 @@
-"""The list of scripts/mutants still applies to the code, and its table shows all of it as found."""
+"""The lists of scripts/mutants still apply to the code, and the table of the first is complete."""
 
 from __future__ import annotations
 
@@ -9,14 +9,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-from tests.conformance import table
+from tests.conformance.marks import marks
 
 ROOT = Path(__file__).parents[2]
-MUTATIONS: list[dict[str, Any]] = tomllib.loads((ROOT / "tests/mutations.toml").read_text())[
-    "mutation"
-]
-#: With those of the requirements, whose tests and table tests/conformance/test_table.py checks.
-ALL: list[dict[str, Any]] = [*MUTATIONS, *table.MUTATIONS]
+
+
+def listed(path: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = tomllib.loads((ROOT / path).read_text())["mutation"]
+    return found
+
+
+MUTATIONS = listed("tests/mutations.toml")
+#: Their tests are those that are marked with the requirement.
+OF_REQUIREMENTS = listed("tests/conformance/mutations.toml")
+ALL = [*MUTATIONS, *OF_REQUIREMENTS]
 
 
 def name_of(mutation: dict[str, Any]) -> str:
@@ -31,6 +37,12 @@ def text_of(path: str) -> str:
 def test_the_list_has_at_least_forty_mutations_of_different_names() -> None:
     names = Counter(mutation["name"] for mutation in MUTATIONS)
     assert len(names) >= 40
+    assert [name for name, times in names.items() if times > 1] == []
+
+
+def test_each_requirement_with_a_test_has_a_mutation_and_no_other_has() -> None:
+    names = Counter(mutation["requirement"] for mutation in OF_REQUIREMENTS)
+    assert names.keys() == marks().keys(), "see tests/conformance/mutations.toml"
     assert [name for name, times in names.items() if times > 1] == []
 
 

@@ -877,7 +877,7 @@ NOTES: Final[dict[str, str]] = {
         "Where `HTTP_RATE_LIMIT` sets a limit, or streams are at theirs. Retry-After is in whole "
         "seconds, as RFC 9110 has it."
     ),
-    "RL-R001": "The window slides: [Decisions](spec-decisions.md#queues).",
+    "RL-R001": "The window slides: [Decisions](spec-decisions.md#rate-limiting).",
     "RL-R002": "By GCRA.",
     "RL-R003": "At most for a day; the run that says so spends no attempt.",
     "RL-R004": "Each limit by itself; `DELETE` ends the override.",
