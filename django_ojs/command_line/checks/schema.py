@@ -7,13 +7,11 @@ from typing import Any, Final
 from django.apps import apps
 from django.core import checks as system_checks
 from django.db.models import CheckConstraint, Index
-from django.utils.functional import lazy
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.command_line.database_check import unapplied_migrations
-from django_ojs.conf import settings
 from django_ojs.migrations import _run_sql_files as schema_files
 from django_ojs.operations.jobs import search_index
 from django_ojs.storage import database
@@ -92,36 +90,6 @@ def _create_triggers() -> None:
     schema_files.create(database.connection())
 
 
-def _capabilities() -> Iterator[DoctorFinding]:
-    for name in schema_files.unlike_settings(database.connection()):
-        yield DoctorFinding(
-            found=_("The schema was not made for the setting %(name)s.") % {"name": name.upper()},
-            why=_(
-                "Two processes could both do what only one may: bounds, unique jobs and limits do "
-                "not hold."
-            ),
-            cure=_("Stop the site and its workers, run `manage.py migrate`, and start them again."),
-        )
-    if settings().notify and not database.dialect().capabilities.server_sessions:
-        yield DoctorFinding(
-            found=_("NOTIFY is on, and SERVER_SESSIONS is off: no worker listens."),
-            why=_("Each enqueue pays for a notification that nothing receives."),
-            cure=_("Switch it off as well: OJS = {'NOTIFY': False}."),
-        )
-
-
-def _used() -> str:
-    missing = [name.upper() for name in database.dialect().capabilities.missing()]
-    if not missing:
-        return _("The schema and the features of the database: all are used")
-    names = ", ".join(missing)
-    return _("The schema and the features of the database: without %(names)s") % {"names": names}
-
-
-def _is_server() -> bool:
-    return database.dialect().is_server
-
-
 def _indexes() -> Iterator[DoctorFinding]:
     connection = database.connection()
     combined = schema_files.combined_constraints(connection)
@@ -172,7 +140,7 @@ def _missing_constraints(
 
 
 def _is_made(index: Index) -> bool:
-    # Where Django makes no index of expressions, the files of the schema have those of use.
+    # Django makes no index of expressions on MariaDB; the files of the schema have those of use.
     connection = database.connection()
     if connection.vendor != "mysql" or not index.contains_expressions:
         return True
@@ -186,18 +154,12 @@ def _creation(model: Any, index: Index) -> str:
         made = schema_files.all_statements(database.connection())
         found = (wanted.search(text) for text in made)
         for match in filter(None, found):
-            change = " ".join(match[0].split())
-            if database.kind() == "mysql":
-                change = change.replace("IF NOT EXISTS ", "")
-            return f"ALTER TABLE {model._meta.db_table} {change}"
+            return f"ALTER TABLE {model._meta.db_table} {' '.join(match[0].split())}"
     # Not as a context manager: it executes nothing.
     editor = database.connection().schema_editor(collect_sql=True)
     statement = str(index.create_sql(model, editor))
     return statement.replace("CREATE INDEX", database.dialect().create_index, 1)
 
-
-#: Made when it is shown: then the settings are known.
-_about: Final = lazy(_used, str)
 
 CHECKS: Final = (
     Check(
@@ -213,7 +175,6 @@ CHECKS: Final = (
         # count all jobs takes long, and new triggers lock the table until they are committed.
         repair=(_create_triggers, counts.repair),
     ),
-    Check(name="capabilities", about=_about(), run=_capabilities, applies=_is_server),
     Check(name="indexes", about=gettext_lazy("The indexes and constraints"), run=_indexes),
 )
 MIGRATIONS: Final = Check(name="migrations", about=gettext_lazy("The migrations"), run=_migrations)

@@ -14,7 +14,6 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_ojs.spec.envelope import MAX_PRIORITY, Envelope
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
 from django_ojs.spec.states import State
-from django_ojs.storage.dialects.capabilities import ALL, Capabilities
 from django_ojs.storage.dialects.rows import (
     Candidate,
     Difference,
@@ -85,12 +84,6 @@ class Dialect(Server):
     admits_by_ticket: ClassVar[bool] = False
     #: Does a query of an ordered subquery keep its order, and stop when it has enough rows?
     keeps_subquery_order: ClassVar[bool]
-    #: What it uses of what may be missing (see `with_capabilities`).
-    capabilities: Capabilities = ALL
-
-    def with_capabilities(self, capabilities: Capabilities) -> "Dialect":
-        """Return the dialect of a relative of this database that has only these capabilities."""
-        return self
 
     @abstractmethod
     def insert_jobs(
@@ -147,11 +140,11 @@ class Dialect(Server):
         transaction sees only what was committed before it began.
         """
 
-    @abstractmethod
     def renew_tickets(self, connection: BaseDatabaseWrapper, queue: str) -> None:
         """Make new admission tickets of a queue valid, if it has room and none is left.
 
-        A ticket is the permission to add a job without counting jobs (see `storage.bounds`).
+        A ticket is the permission to add a job without counting jobs (see `storage.bounds`). Where
+        there are none, the holder of the lock counts.
         """
 
     @abstractmethod
@@ -160,7 +153,6 @@ class Dialect(Server):
     ) -> list[tuple[str, int, int]]:
         """Return (state, jobs, bytes) of a queue in these states, under one snapshot."""
 
-    @abstractmethod
     def spend_tickets(
         self, connection: BaseDatabaseWrapper, queue: str, version: str, cost: int, room: int
     ) -> None:
