@@ -60,15 +60,14 @@ _TRIGGER: Final = re.compile(r"^CREATE (?:OR REPLACE )?TRIGGER (?:IF NOT EXISTS 
 #: statement of Django creates.
 _ADDED: Final = re.compile(r"\bADD CONSTRAINT (\w+)")
 _DROPPED: Final = re.compile(r"DROP CONSTRAINT IF EXISTS (\w+)")
-_CREATED: Final = re.compile(r"(?:INDEX|ADD CONSTRAINT) [`\"](\w+)[`\"]")
+_CREATED: Final = re.compile(r"ADD CONSTRAINT \"(\w+)\"")
 
 
 class RunSQLFiles(migrations.RunSQL):
     """Run the files of `sql/<vendor>` on databases of that vendor; `drop.sql` reverses them all."""
 
     def __init__(self, vendor: str) -> None:
-        forwards = [text for name in FILES[vendor] for text in statements(vendor, name)]
-        super().__init__(forwards, [*statements(vendor, "drop")])
+        super().__init__(tuple(all_statements(vendor)), tuple(statements(vendor, "drop")))
         self.vendor = vendor
 
     def deconstruct(self) -> Any:
@@ -109,7 +108,7 @@ def create_missing(using: str, **kwargs: Any) -> None:
 
 def _present(connection: BaseDatabaseWrapper) -> tuple[bool, bool]:
     """Return whether the table of jobs exists, and whether all else of the schema does."""
-    found = map(_TRIGGER.match, all_statements(connection))
+    found = map(_TRIGGER.match, all_statements(connection.vendor))
     triggers = {match[1] for match in found if match}
     names = ", ".join(f"'{name}'" for name in sorted(triggers))
     with connection.cursor() as cursor:
@@ -121,14 +120,14 @@ def _present(connection: BaseDatabaseWrapper) -> tuple[bool, bool]:
 def create(connection: BaseDatabaseWrapper) -> None:
     """Create functions, procedures and triggers, in place of those there are."""
     with connection.cursor() as cursor:
-        for statement in all_statements(connection):
+        for statement in all_statements(connection.vendor):
             cursor.execute(statement)
 
 
 def combined_constraints(connection: BaseDatabaseWrapper) -> dict[str, str]:
     """Return the constraints of models that the files drop, and the one in the place of each."""
     combined: dict[str, str] = {}
-    for each in all_statements(connection):
+    for each in all_statements(connection.vendor):
         if added := _ADDED.search(each):
             combined |= dict.fromkeys(_DROPPED.findall(each), added[1])
     return combined
@@ -144,9 +143,8 @@ def _leave_out(schema_editor: Any) -> None:
     ]
 
 
-def all_statements(connection: BaseDatabaseWrapper) -> list[str]:
+def all_statements(vendor: str) -> list[str]:
     """Return the statements of all files of a database."""
-    vendor = connection.vendor
     return [text for name in FILES[vendor] for text in statements(vendor, name)]
 
 

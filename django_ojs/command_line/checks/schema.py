@@ -45,13 +45,13 @@ def _migrations() -> Iterator[DoctorFinding]:
 
 
 def _declared_triggers() -> list[tuple[str, str]]:
-    statements = schema_files.all_statements(database.connection())
+    statements = schema_files.all_statements(database.connection().vendor)
     found = (_TRIGGER.search(statement) for statement in statements)
     return [(trigger[1], trigger[2]) for trigger in found if trigger]
 
 
 def _routines() -> Iterator[DoctorFinding]:
-    statements = schema_files.all_statements(database.connection())
+    statements = schema_files.all_statements(database.connection().vendor)
     found = (_ROUTINE.search(statement) for statement in statements)
     declared = {routine[1] for routine in found if routine}
     for name in sorted(declared - database.dialect().routines(database.connection())):
@@ -145,13 +145,13 @@ def _is_made(index: Index) -> bool:
     if connection.vendor != "mysql" or not index.contains_expressions:
         return True
     name = re.compile(rf"\b{index.name}\b")
-    return any(map(name.search, schema_files.all_statements(connection)))
+    return any(map(name.search, schema_files.all_statements(connection.vendor)))
 
 
 def _creation(model: Any, index: Index) -> str:
     if database.connection().vendor == "mysql":
         wanted = re.compile(rf"ADD INDEX IF NOT EXISTS {index.name}\s+\([^;]*?\)(?=[,;])")
-        made = schema_files.all_statements(database.connection())
+        made = schema_files.all_statements(database.connection().vendor)
         found = (wanted.search(text) for text in made)
         for match in filter(None, found):
             return f"ALTER TABLE {model._meta.db_table} {' '.join(match[0].split())}"
