@@ -76,8 +76,6 @@ _AFTER_TENANTS = "~"
 class Dialect(Server):
     """The statements of one database."""
 
-    #: A query of the rows that add up to the counts.
-    count_rows: ClassVar[str]
     #: Is there a statement for many jobs that differ in their ids and arguments only?
     inserts_uniform: ClassVar[bool] = False
     #: Can the statement that stores jobs find that a bounded queue has room, without counting?
@@ -449,9 +447,8 @@ class Dialect(Server):
     ) -> list[tuple[int, str | None]]:
         """Return the number of known queues, with the name of each (see `figures.known_queues`)."""
         with connection.cursor() as cursor:
-            cursor.execute(
-                self.sql["known_queues"].format(count_rows=self.count_rows, **parts), values
-            )
+            count_rows = self.sql["count_rows"]
+            cursor.execute(self.sql["known_queues"].format(count_rows=count_rows, **parts), values)
             rows: list[tuple[int, str | None]] = cursor.fetchall()
             return rows
 

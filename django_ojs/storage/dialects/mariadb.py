@@ -226,7 +226,6 @@ class MariaDB(GaleraLocks):
     sql = _SQL
     now = _NOW
     backend = "mariadb"
-    count_rows = _SQL["count_rows"]
     binary_collation = _COLLATION
     is_server = False
     create_index = "CREATE INDEX"

@@ -242,7 +242,6 @@ class PostgreSQL(Dialect):
     sql = _SQL
     now = _NOW
     backend = "postgres"
-    count_rows = _SQL["count_rows"]
     binary_collation = '"C"'
     is_server = True
     create_index = "CREATE INDEX CONCURRENTLY"

@@ -66,7 +66,6 @@ class SQLite(Dialect):
     sql = _SQL
     now = _NOW
     backend = "sqlite"
-    count_rows = _SQL["count_rows"]
     binary_collation = "BINARY"
     is_server = False
     create_index = "CREATE INDEX"
