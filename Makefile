@@ -73,8 +73,6 @@ faults:
 		scripts/suite $(VENV) "$$@" || failed=1; }; \
 	storms postgresql --ignore=tests/http $(ARGS); \
 	storms sqlite --ignore=tests/http $(ARGS); \
-	OJS_TEST_CAPABILITIES=none OJS_TEST_TIER=full scripts/suite $(VENV) postgresql $(ARGS) \
-		tests/operations tests/properties tests/faults/test_kill_storm.py || failed=1; \
 	if $(VENV)/bin/python -m tests.galera_cluster; then \
 		storms mariadb tests/faults/test_galera.py tests/faults/test_galera_storm.py; \
 	fi; \

@@ -12,7 +12,6 @@ from django.db import NotSupportedError, connections
 
 from django_ojs import middleware
 from django_ojs.conf import AUTHENTICATION, settings
-from django_ojs.migrations import _run_sql_files as schema_files
 from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, message, unbounded
 from django_ojs.storage import database
 
@@ -186,33 +185,3 @@ def _with_jobs(databases: Collection[str] | None) -> list[str]:
     except ImproperlyConfigured:
         return []  # check_settings reports it.
     return [alias for alias in known if alias in databases]
-
-
-@register(Tags.database)
-def check_schema(databases: Collection[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
-    """Check that the schema was made for the capabilities that the settings name.
-
-    A warning: `migrate`, which cures it, does not run after an error.
-    """
-    problems: list[CheckMessage] = []
-    for alias in _with_jobs(databases):
-        with database.using(alias):
-            problems += _unlike_settings()
-    return problems
-
-
-def _unlike_settings() -> list[CheckMessage]:
-    try:
-        wanted = database.dialect().capabilities
-        wrong = schema_files.unlike_settings(database.connection())
-    except (DatabaseError, NotSupportedError):
-        return []  # The database is away, or another check reports it.
-    return [
-        Warning(
-            f"OJS[{name.upper()!r}] is {getattr(wanted, name)}, and the schema was made for "
-            f"{not getattr(wanted, name)}.",
-            hint="Stop the site and its workers, run `manage.py migrate`, and start them again.",
-            id="django_ojs.W005",
-        )
-        for name in wrong
-    ]

@@ -229,11 +229,6 @@ class Settings:
     enqueue_middleware: tuple[str, ...] = _setting((), payload_config.strings, PATHS)
     execution_middleware: tuple[str, ...] = _setting((), payload_config.strings, PATHS)
     wrong_database: str = _setting("error", _wrong_database, '"error", "warn" or "outbox"')
-    notify: bool = _setting(True, _boolean, BOOLEAN)
-    statement_triggers: bool = _setting(True, _boolean, BOOLEAN)
-    advisory_locks: bool = _setting(True, _boolean, BOOLEAN)
-    procedures: bool = _setting(True, _boolean, BOOLEAN)
-    server_sessions: bool = _setting(True, _boolean, BOOLEAN)
 
     exact_integers: bool = _setting(False, _boolean, BOOLEAN)
     max_queue_name_bytes: int = _setting(NAME_BYTES, _name_bytes, NAME_LENGTH)

@@ -16,7 +16,7 @@ from django_ojs.registry import registry
 from django_ojs.storage import claim_floors, queue_configs
 from tests import fork_server, sizes
 from tests.cases import begin_as_a_new_process
-from tests.databases import ALIASES, CAPABILITIES, KIND, KINDS, NAMES_VARIABLE
+from tests.databases import ALIASES, KIND, KINDS, NAMES_VARIABLE
 from tests.plugins import measuring, teardown, tiers
 
 # A busy machine makes examples slow; that is no failure of what they test.
@@ -41,10 +41,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_report_header() -> str:
-    return (
-        f"database: {KIND} (OJS_TEST_DATABASE), tier: {tiers.NAME} (OJS_TEST_TIER), "
-        f"capabilities: {CAPABILITIES} (OJS_TEST_CAPABILITIES)"
-    )
+    return f"database: {KIND} (OJS_TEST_DATABASE), tier: {tiers.NAME} (OJS_TEST_TIER)"
 
 
 # An interruption may come while the thread runs a finalizer: Python reports it, and goes on.
@@ -58,12 +55,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if item.get_closest_marker("interrupts"):
             item.add_marker(_IN_A_FINALIZER)
         kinds = [kind for kind in KINDS if item.get_closest_marker(kind)]
-        # A test that is about MariaDB is about MySQL as well, unless it fails there.
-        if kinds and not {KIND, "mariadb" if KIND == "mysql" else KIND} & {*kinds}:
+        if kinds and KIND not in kinds:
             item.add_marker(pytest.mark.skip(reason=f"only on {' and '.join(kinds)}"))
-        if CAPABILITIES == "none" and item.get_closest_marker("capabilities"):
-            item.add_marker(pytest.mark.skip(reason="about a feature that is switched off"))
-        if KIND in ("mariadb", "mysql") and item.get_closest_marker("statements"):
+        if KIND == "mariadb" and item.get_closest_marker("statements"):
             item.add_marker(pytest.mark.skip(reason="other statements, plans or catalogs"))
 
 

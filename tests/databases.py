@@ -6,7 +6,6 @@ import atexit
 import os
 import shutil
 import tempfile
-from collections.abc import Callable
 from contextlib import suppress
 from copy import deepcopy
 from pathlib import Path
@@ -14,17 +13,12 @@ from typing import Any
 
 from example_project import embedded_server
 from example_project.embedded_postgres import from_url, sqlite_settings
-from tests import mariadb_server, mysql_server
+from tests import mariadb_server
 
 KIND = os.environ.get("OJS_TEST_DATABASE", "postgresql")
 ALIASES = ("default", "other")
 #: A file system in memory, and how many bytes a server may write to it.
 MEMORY, ROOM = "/dev/shm", 4 << 30
-#: `none`: as on a relative of PostgreSQL that lacks what can be switched off.
-CAPABILITIES = os.environ.get("OJS_TEST_CAPABILITIES", "all")
-NONE = dict.fromkeys(
-    ("NOTIFY", "STATEMENT_TRIGGERS", "ADVISORY_LOCKS", "PROCEDURES", "SERVER_SESSIONS"), False
-)
 # For the processes that tests start: "default=<name>,other=<name>" of the test databases.
 NAMES_VARIABLE = "OJS_TEST_DATABASE_NAMES"
 
@@ -68,19 +62,11 @@ def _sqlite() -> dict[str, Any]:
 
 
 def _mariadb() -> dict[str, Any]:
-    return _on_socket("OJS_TEST_MARIADB_SOCKET", mariadb_server.start)
-
-
-def _mysql() -> dict[str, Any]:
-    return _on_socket("OJS_TEST_MYSQL_SOCKET", mysql_server.start)
-
-
-def _on_socket(variable: str, start: Callable[[Path], str]) -> dict[str, Any]:
-    """Return the settings for the server whose socket the environment names; start it if none."""
-    socket = os.environ.get(variable)
+    socket = os.environ.get("OJS_TEST_MARIADB_SOCKET")
     if not socket:
+        # As for PostgreSQL: the other processes of the run find the socket.
         home = Path(tempfile.mkdtemp(prefix="ojs-test-", dir=_memory()))
-        socket = os.environ[variable] = start(home)
+        socket = os.environ["OJS_TEST_MARIADB_SOCKET"] = mariadb_server.start(home)
     return {
         alias: mariadb_settings(socket, f"ojs_{alias}") | {"TEST": {"NAME": f"test_ojs_{alias}"}}
         for alias in ALIASES
@@ -103,7 +89,7 @@ def mariadb_settings(socket: str, name: str) -> dict[str, Any]:
     }
 
 
-_KINDS = {"postgresql": _postgresql, "sqlite": _sqlite, "mariadb": _mariadb, "mysql": _mysql}
+_KINDS = {"postgresql": _postgresql, "sqlite": _sqlite, "mariadb": _mariadb}
 KINDS = tuple(_KINDS)
 
 
@@ -117,16 +103,4 @@ def _databases() -> dict[str, Any]:
     return databases
 
 
-def _lack() -> None:
-    """Let each `OJS` of this process begin with the capabilities of the run, if it names none."""
-    from django_ojs import conf
-
-    read = conf._read
-    conf._read = lambda given: read({**NONE, **given})
-
-
-if CAPABILITIES not in ("all", "none"):
-    raise RuntimeError("OJS_TEST_CAPABILITIES: must be all or none")
-if CAPABILITIES == "none":
-    _lack()
 DATABASES = _databases()

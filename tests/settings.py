@@ -51,9 +51,7 @@ MEDIA_URL = "media/"
 VAR_DIR = Path(tempfile.gettempdir()) / "ojs-test-var"
 # Hashing is not what is tested here.
 PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
-# Where the tests run on MariaDB or MySQL, it is known how far their support is.
-SILENCED_SYSTEM_CHECKS = {"mariadb": ["django_ojs.W006"], "mysql": ["django_ojs.W009"]}.get(
-    KIND, []
-)
+# Where the tests run on MariaDB, it is known how far its support is.
+SILENCED_SYSTEM_CHECKS = {"mariadb": ["django_ojs.W006"]}.get(KIND, [])
 # Tests of the API's operations ask as anybody; tests of who may do what say who asks.
 OJS = {"HTTP_AUTHENTICATION": ["django_ojs.http.authentication.AllowAny"]}

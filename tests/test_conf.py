@@ -254,7 +254,7 @@ def test_an_interval_of_the_default_policy_may_be_in_seconds() -> None:
     assert policy == RetryPolicy(initial_interval=0.5, max_interval=60)
 
 
-@pytest.mark.parametrize("given", [None, [], "OJS", 4711, [("NOTIFY", False)]])
+@pytest.mark.parametrize("given", [None, [], "OJS", 4711, [("BACKTRACES", False)]])
 def test_ojs_is_a_dictionary(given: object) -> None:
     with pytest.raises(ImproperlyConfigured, match="The setting OJS must be a dictionary"):
         read(given)
@@ -307,11 +307,11 @@ def test_the_settings_are_read_once_and_again_after_a_change() -> None:
         reads = 0
 
         def __getitem__(self, key: str) -> Any:
-            return {"NOTIFY": False}[key]
+            return {"BACKTRACES": False}[key]
 
         def __iter__(self) -> Any:
             Counted.reads += 1
-            return iter(["NOTIFY"])
+            return iter(["BACKTRACES"])
 
         def __len__(self) -> int:
             return 1
@@ -319,10 +319,10 @@ def test_the_settings_are_read_once_and_again_after_a_change() -> None:
     before = settings()
     with override_settings(OJS=Counted()):
         assert settings() is settings()
-        assert settings().notify is False
+        assert settings().backtraces is False
         assert Counted.reads == 1
-        with override_settings(OJS={"NOTIFY": True}):
-            assert settings().notify is True
+        with override_settings(OJS={"BACKTRACES": True}):
+            assert settings().backtraces is True
     assert settings() == before
 
 
@@ -335,7 +335,7 @@ def test_a_change_of_another_setting_leaves_them_alone() -> None:
 def test_nobody_changes_them_by_the_way() -> None:
     read_settings: Any = settings()
     with pytest.raises(FrozenInstanceError):
-        read_settings.notify = False
+        read_settings.backtraces = False
 
 
 def test_where_large_arguments_go_is_read_and_its_secrets_are_not_shown() -> None:

@@ -12,7 +12,6 @@ from django.db.migrations.executor import MigrationExecutor
 from django.utils.translation import gettext as _
 
 from django_ojs.formatting import error_message
-from django_ojs.migrations import _run_sql_files as schema_files
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.suggestions import did_you_mean
 from django_ojs.storage import database
@@ -71,12 +70,6 @@ def schema_problem() -> str | None:
             "The tables of django_ojs are missing or old in %(alias)r: run `manage.py migrate` "
             "first."
         ) % {"alias": database.alias()}
-    if wrong := schema_files.unlike_settings(database.connection()):
-        # Two processes with different locks would both do what only one may.
-        return _(
-            "The schema in %(alias)r was not made for these settings of OJS: %(names)s. Stop "
-            "the site and its workers, run `manage.py migrate`, and start them again."
-        ) % {"alias": database.alias(), "names": ", ".join(name.upper() for name in wrong)}
     return None
 
 

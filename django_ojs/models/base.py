@@ -1,10 +1,9 @@
 """The base of the models, and the manager that reads the database which holds the jobs."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, ClassVar, Self, TypeVar, cast
+from typing import Any, ClassVar, Self, TypeVar
 
 from django.db import connections, models
-from django.db.models.expressions import DatabaseDefault
 
 from django_ojs.storage import database
 
@@ -55,10 +54,3 @@ class StoredModel(models.Model):
 
     class Meta:
         abstract = True
-
-    def save_base(self, *args: Any, **kwargs: Any) -> None:
-        """Save the row. A value that the database set, and did not return, is read when needed."""
-        super().save_base(*args, **kwargs)
-        if not connections[cast("str", self._state.db)].features.can_return_columns_from_insert:
-            for name in [k for k, v in self.__dict__.items() if isinstance(v, DatabaseDefault)]:
-                del self.__dict__[name]

@@ -3,7 +3,7 @@
 from typing import Any
 
 from django.db import models
-from django.db.models.fields.json import JSONExact, KeyTransform
+from django.db.models.fields.json import KeyTransform
 
 from django_ojs.conf import settings
 from django_ojs.spec import json
@@ -26,16 +26,3 @@ class StoredJSONField(models.JSONField):
         if not isinstance(value, str) or isinstance(expression, KeyTransform):
             return super().from_db_value(value, expression, connection)
         return json.loads_stored(value, exact_integers=settings().exact_integers)
-
-
-@StoredJSONField.register_lookup
-class _StoredExact(JSONExact):
-    """Django's comparison with a whole document."""
-
-    def as_mysql(self, compiler: Any, connection: Any) -> Any:
-        """Compare documents: on MySQL a text is equal to none. On MariaDB they are texts."""
-        if connection.mysql_is_mariadb:
-            return self.as_sql(compiler, connection)
-        document, params = self.process_lhs(compiler, connection)
-        wanted, values = self.process_rhs(compiler, connection)
-        return f"CAST({document} AS json) = {wanted}", [*params, *values]

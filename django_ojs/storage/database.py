@@ -8,15 +8,12 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from dataclasses import fields
 from functools import partial, wraps
 from typing import Any, Final, ParamSpec, TypeVar, cast
 
 from django.apps import apps
-from django.core.exceptions import ImproperlyConfigured
-from django.core.signals import setting_changed
 from django.db import (
     DEFAULT_DB_ALIAS,
     DatabaseError,
@@ -32,9 +29,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_ojs.conf import settings
 from django_ojs.storage import in_memory_state
 from django_ojs.storage.dialects.base import Dialect
-from django_ojs.storage.dialects.capabilities import Capabilities
 from django_ojs.storage.dialects.mariadb import MariaDB
-from django_ojs.storage.dialects.mysql import MySQL
 from django_ojs.storage.dialects.postgresql import PostgreSQL
 from django_ojs.storage.dialects.sqlite import SQLite
 
@@ -50,24 +45,12 @@ FIRST_PAUSE = 0.02
 #: so that no other transaction waits long for their locks.
 BATCH = 500
 
+#: By Django's vendor. MariaDB and MySQL have the same one, and MySQL is not supported.
 _DIALECTS: dict[str, Dialect] = {
     "postgresql": PostgreSQL(),
     "sqlite": SQLite(),
-    "mariadb": MariaDB(),
-    "mysql": MySQL(),
+    "mysql": MariaDB(),
 }
-#: Those with the capabilities of the settings, once they were asked for.
-_in_use: dict[str, Dialect] = {}
-#: By alias: which of the two it is that have one vendor in Django, once a server has said so.
-_of_vendor_mysql: dict[str, str] = {}
-
-
-def _forget(*, setting: str, **kwargs: object) -> None:
-    if setting == "OJS":
-        _in_use.clear()
-
-
-setting_changed.connect(_forget, dispatch_uid="django_ojs.storage.database")
 
 
 class OptionalError(DatabaseError):
@@ -257,30 +240,14 @@ def is_transaction_open(connection: BaseDatabaseWrapper) -> bool:
         return True
     if connection.connection is None or not connection.settings_dict["AUTOCOMMIT"]:
         return False
-    if connection.vendor not in _DIALECTS:
-        return not connection.autocommit
-    return dialect_of(connection).is_transaction_open(connection)
+    known = _DIALECTS.get(connection.vendor)
+    return not connection.autocommit if known is None else known.is_transaction_open(connection)
 
 
 def kind() -> str:
-    """Return the name of the kind of the jobs' database, without a connection to it."""
-    return kind_of(connection())
-
-
-def kind_of(connection: BaseDatabaseWrapper) -> str:
-    """Return the vendor of a connection, or which of the two it is that have one in Django.
-
-    It is MariaDB while no server has said more.
-    """
-    if connection.vendor != "mysql":
-        return connection.vendor
-    known = _of_vendor_mysql.get(connection.alias)
-    link: Any = connection
-    # Each connection asks for the version as it begins; there may be none to the server now.
-    if known is None and connection.connection is not None:
-        known = "mariadb" if link.mysql_is_mariadb else "mysql"
-        _of_vendor_mysql[connection.alias] = known
-    return known or "mariadb"
+    """Return the name of the jobs' database: postgresql, sqlite or mariadb."""
+    vendor = connection().vendor
+    return "mariadb" if vendor == "mysql" else vendor
 
 
 def dialect(using: str | None = None) -> Dialect:
@@ -290,37 +257,20 @@ def dialect(using: str | None = None) -> Dialect:
 
 def dialect_of(connection: BaseDatabaseWrapper) -> Dialect:
     """Return the dialect of a connection. Raises NotSupportedError naming the database."""
-    kind = connection.vendor
-    if kind == "mysql":
-        kind = _of_vendor_mysql.get(connection.alias) or _ask(connection)
-    try:
-        return _in_use[kind]
-    except KeyError:
-        return _use(connection, kind)
-
-
-def _ask(connection: BaseDatabaseWrapper) -> str:
-    # Who asks for the dialect is about to use the connection. An error that cannot be told from
-    # others here comes again with the first statement: no server, or no database access in a test.
-    with suppress(Exception):
-        connection.ensure_connection()
-    return kind_of(connection)
-
-
-def _use(connection: BaseDatabaseWrapper, kind: str) -> Dialect:
-    if kind not in _DIALECTS:
+    found = _DIALECTS.get(connection.vendor)
+    if found is None or (connection.vendor == "mysql" and _is_mysql(connection)):
+        name = connection.vendor if found is None else "MySQL. Use MariaDB 10.11 or newer"
         raise NotSupportedError(
             "django_ojs keeps jobs in PostgreSQL, SQLite or MariaDB; "
-            f"the alias {connection.alias!r} is {connection.vendor}."
+            f"the alias {connection.alias!r} is {name}."
         )
-    known = _DIALECTS[kind]
-    try:
-        given = settings()
-    except ImproperlyConfigured:
-        return known  # The check E001 reports it.
-    values = {field.name: getattr(given, field.name) for field in fields(Capabilities)}
-    found = _in_use[kind] = known.with_capabilities(Capabilities(**values))
     return found
+
+
+def _is_mysql(connection: BaseDatabaseWrapper) -> bool:
+    # The server has said so when it was connected to; this must not wait for one that is away.
+    link: Any = connection
+    return link.connection is not None and not link.mysql_is_mariadb
 
 
 def is_unavailable(error: BaseException) -> bool:
@@ -344,17 +294,14 @@ def is_stopped(error: BaseException) -> bool:
 def client_options(using: str) -> dict[str, Any]:
     """Return the driver's options by which a worker notices that the server of an alias is gone."""
     link = connections[using]
-    kind = kind_of(link)  # It opens no connection: this one is to have the options.
-    if kind not in _DIALECTS:
-        return {}
-    found = _in_use.get(kind) or _use(link, kind)
-    return found.client_options(link.settings_dict["OPTIONS"])
+    found = _DIALECTS.get(link.vendor)
+    return {} if found is None else found.client_options(link.settings_dict["OPTIONS"])
 
 
 def notice_dead_server(connection: BaseDatabaseWrapper, **kwargs: object) -> None:
     """Let a worker's new connection end soon when the machine of its server is off (a receiver)."""
-    if connection.vendor in _DIALECTS:
-        dialect_of(connection).notice_dead_server(connection)
+    if (found := _DIALECTS.get(connection.vendor)) is not None:
+        found.notice_dead_server(connection)
 
 
 def leave_if_read_only(error: BaseException) -> None:

@@ -9,7 +9,6 @@ from typing import Final
 
 from django.db import Error, connections
 
-from django_ojs.conf import settings
 from django_ojs.storage import database, in_memory_state
 
 logger = logging.getLogger("django_ojs")
@@ -72,8 +71,6 @@ def readers_of_events() -> None:
 
 def send(alias: str, payloads: Iterable[str], channel: str = JOBS) -> None:
     """Notify the listeners of a channel now, of each payload once; after the commit only."""
-    if not settings().notify:
-        return
     due = throttle.due(alias, channel, payloads)
     if not due:
         return

@@ -184,20 +184,16 @@ def _unchanged_sqlite() -> sqlite3.Connection:
     return link
 
 
-_LAST_OF_32_BITS: Final = datetime(2038, 1, 19, 3, 14, 7, tzinfo=UTC)
-
-
 class _MariaDB:
-    """Sets the time from which every `UTC_TIMESTAMP()` of a session comes; also on MySQL."""
+    """Sets the time from which every `UTC_TIMESTAMP()` of a session comes."""
 
     def __init__(self, link: BaseDatabaseWrapper) -> None:
         self._link = link
 
     def set(self, moment: datetime) -> None:
         with self._link.cursor() as cursor:
-            # MySQL rejects a moment that it does not know; MariaDB takes the last that it knows.
-            known = min(moment, _LAST_OF_32_BITS) if database.kind() == "mysql" else moment
-            cursor.execute(f"SET timestamp = {known.timestamp():.6f}")
+            # It takes the last moment that it knows in place of a later one.
+            cursor.execute(f"SET timestamp = {moment.timestamp():.6f}")
             cursor.execute("SELECT UTC_TIMESTAMP(6)")
             stopped_at = cursor.fetchone()[0].replace(tzinfo=UTC)
         if abs(stopped_at - moment) > timedelta(seconds=1):

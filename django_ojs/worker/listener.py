@@ -9,7 +9,6 @@ from typing import Protocol
 from django.db import DatabaseError, InterfaceError, connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_ojs.conf import settings
 from django_ojs.spec.scheduling import ALL
 from django_ojs.storage import database, notify
 from django_ojs.storage.backoff import Backoff
@@ -93,8 +92,7 @@ class Listener:
             # Behind a pooler a notification would arrive on a connection of another client. The
             # worker finds its jobs by polling.
             return False
-        if settings().notify:
-            database.dialect().listen(link, notify.JOBS)
+        database.dialect().listen(link, notify.JOBS)
         self.listening = True
         self._backoff.reset()
         self._connected()

@@ -80,7 +80,6 @@ def short(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     return tries
 
 
-@pytest.mark.capabilities
 def test_the_ways_are_those_that_this_compares(short: list[bool]) -> None:
     taken = {}
     for way, enqueue in ways().items():
@@ -92,7 +91,6 @@ def test_the_ways_are_those_that_this_compares(short: list[bool]) -> None:
     assert (taken["one"], taken["alike"]) == (True, in_batches)
 
 
-@pytest.mark.capabilities
 def test_a_bounded_queue_is_not_counted_below_its_threshold(short: list[bool]) -> None:
     by_ticket = database.dialect().admits_by_ticket
     assert by_ticket == (KIND == "postgresql")

@@ -88,7 +88,7 @@ def test_a_site_in_order_has_no_finding() -> None:
         run = ojs("doctor", "--skip", "bloat,horizon")
     assert run.code == 0, run.out
     # The others are about a server, which SQLite is not, and about a replica, which is not there.
-    number = len(CHECKS) - (3 if connection.vendor == "postgresql" else 6)
+    number = len(CHECKS) - (3 if connection.vendor == "postgresql" else 5)
     assert run.out.count("ok  ") == number
     assert run.out.endswith(f"Findings: 0, in {number} checks.\n")
 
@@ -133,7 +133,7 @@ def test_a_system_check_is_a_finding_unless_it_is_silenced() -> None:
     open_api = {"HTTP_AUTHENTICATION": ["django_ojs.http.authentication.AllowAny"]}
     with override_settings(OJS=open_api | wrong):
         assert "(django_ojs.W002)" in finding("settings")["found"]
-        known = [f"django_ojs.{name}" for name in ("W002", "W006", "W009")]
+        known = [f"django_ojs.{name}" for name in ("W002", "W006")]
         with override_settings(SILENCED_SYSTEM_CHECKS=known):
             assert is_well("settings")
 
@@ -373,13 +373,11 @@ def test_a_pooler_is_found_until_the_settings_fit_it() -> None:
     assert is_well("pooler")
     with bouncer(connection.settings_dict, 2) as clients, connected_to(clients):
         (check,) = doctor("pooler", "--json").json["checks"]
-        notifications, cursors = [each["found"] for each in check["findings"]]
-        assert "through a pooler (such as PgBouncer in transaction mode)" in notifications
+        (cursors,) = [each["found"] for each in check["findings"]]
+        assert "through a pooler (such as PgBouncer in transaction mode)" in cursors
         assert "server-side cursors are not disabled" in cursors
         with connected_to({"DISABLE_SERVER_SIDE_CURSORS": True}):
-            assert "NOTIFY is on" in finding("pooler")["found"]
-            with override_settings(OJS={"NOTIFY": False}):
-                assert is_well("pooler")
+            assert is_well("pooler")
 
 
 @pytest.mark.postgresql

@@ -5,6 +5,7 @@ to this point kills itself; the file at PATH says that one has.
 `{"fail": 0.02}`: this share of the statements on jobs fails with a lock or statement timeout.
 `{"fail_once": True}`: each of them fails with a statement timeout when a process first runs it.
 `{"clock": SECONDS, "after": SECONDS}`: the clock of the application jumps.
+`{"deaf": True}`: it does not listen for notifications.
 """
 
 from __future__ import annotations
@@ -54,6 +55,10 @@ class Sabotage(AppConfig):
             _on_each_connection(_failing_once())
         if "clock" in plan:
             _turn_clock(plan["clock"], plan["after"])
+        if "deaf" in plan:
+            from django_ojs.storage.dialects.postgresql import PostgreSQL
+
+            setattr(PostgreSQL, "listen", lambda *_: None)  # noqa: B010 - no assignment to a method
 
 
 Wrapper = Callable[[Callable[..., Any], str, Any, bool, dict[str, Any]], Any]

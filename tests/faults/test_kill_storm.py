@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from tests.databases import ALIASES, CAPABILITIES, KIND
+from tests.databases import ALIASES, KIND
 from tests.faults import ledger
 from tests.faults.conftest import FULL, Report
 from tests.faults.site import DRAIN, Site, until
@@ -38,7 +38,7 @@ class Crew:
 
     def _start(self) -> Tree:
         # Where the end of no session shows a dead machine, three missed beats show it.
-        beat = 5 if KIND == "postgresql" and CAPABILITIES == "all" else 2
+        beat = 5 if KIND == "postgresql" else 2
         return self._site.start(
             *("--processes", "2", "--threads", "4"), ojs={"HEARTBEAT_INTERVAL": beat}
         )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import selectors
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -11,6 +12,10 @@ from django.db import connection
 
 import django_ojs as ojs
 from django_ojs.models import Worker
+from django_ojs.operations.events import feed
+from django_ojs.storage import database
+from django_ojs.storage.dialects import kept_plans
+from django_ojs.worker.listener import Listener
 from tests.databases import ALIASES
 from tests.factories import connected_to
 from tests.faults import ledger
@@ -88,3 +93,33 @@ def test_behind_a_pooler_a_dead_worker_is_found_by_its_silence(site: Site) -> No
     site.drained()
     job.refresh_from_db()
     assert (job.state, job.attempt, job.result) == ("completed", 2, "run 2")
+
+
+class Owner:
+    """As the heartbeat: it takes the session of a thread for the worker's, if it is its own."""
+
+    wants_session = False
+
+    def attach_session(self) -> bool:
+        return database.dialect().session(database.connection()) is not None
+
+    def detach_session(self) -> None:
+        """No session was attached."""
+
+
+def test_a_process_finds_out_that_its_session_is_shared(site: Site) -> None:
+    woken: list[str] = []
+    listener = Listener(
+        ["default"],
+        wake=lambda: woken.append("woken"),
+        session=Owner(),
+        connected=lambda: woken.append("connected"),
+    )
+    thread = listener._thread
+    assert thread is not None
+    eventually(lambda: not thread.is_alive(), "it leaves the worker to its polls")
+    assert not listener.listening
+    assert not woken
+    with selectors.DefaultSelector() as selector:
+        assert not feed._listen(selector)
+    assert kept_plans.rows(database.connection(), "SELECT 1", {}) is None

@@ -24,7 +24,7 @@ def test_promise_6_without_notify_an_idle_worker_finds_each_job_with_its_next_po
     site: Site, report: Report
 ) -> None:
     # The producer is this process, which sends NOTIFY; no process listens.
-    site.start(ojs={"NOTIFY": False, "POLL_INTERVAL": POLL}).ready()
+    site.start(sabotage={"deaf": True}, ojs={"POLL_INTERVAL": POLL}).ready()
     waits = []
     for number in range(1, 9):
         # At another moment between two polls each time.

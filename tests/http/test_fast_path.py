@@ -106,7 +106,6 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.capabilities
 def test_common_requests_take_the_short_way(short: list[str]) -> None:
     api.post("jobs", JOB).ok(201)
     assert short == ["store_one"]

@@ -105,6 +105,6 @@ def test_the_first_job_freezes_the_chain_even_an_empty_one(middleware: list[Any]
 def test_other_settings_begin_a_chain_that_is_not_frozen() -> None:
     with override_settings(OJS={}):
         ojs.enqueue("test.middleware")
-        with override_settings(OJS={"NOTIFY": False}):
+        with override_settings(OJS={"EXACT_INTEGERS": True}):
             enqueue_chain().add(First)
             assert len(enqueue_chain()) == 1

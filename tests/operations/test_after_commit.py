@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 from django.dispatch import Signal
-from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs import signals
@@ -210,7 +209,6 @@ def heard() -> Iterator[Callable[[], list[str]]]:
         session.close()
 
 
-@pytest.mark.capabilities
 @pytest.mark.postgresql
 def test_workers_are_notified_after_the_commit_once_for_each_queue(
     heard: Any, monkeypatch: pytest.MonkeyPatch
@@ -235,7 +233,6 @@ def test_workers_are_not_notified_of_what_was_rolled_back(heard: Any) -> None:
     assert heard() == []
 
 
-@pytest.mark.capabilities
 @pytest.mark.postgresql
 @pytest.mark.parametrize("in_transaction", [False, True])
 def test_workers_are_notified_of_every_way_into_a_queue(
@@ -264,7 +261,6 @@ def test_workers_are_notified_of_every_way_into_a_queue(
     assert heard() == [f"way-{way}" for way in ways]
 
 
-@pytest.mark.capabilities
 @pytest.mark.postgresql
 def test_a_process_does_not_announce_a_queue_again_at_once(
     heard: Any, monkeypatch: pytest.MonkeyPatch
@@ -273,13 +269,6 @@ def test_a_process_does_not_announce_a_queue_again_at_once(
     for _ in range(3):
         push(queue="n6")
     assert heard() == ["n6"]
-
-
-@pytest.mark.postgresql
-def test_notifications_can_be_turned_off(heard: Any) -> None:
-    with override_settings(OJS={"NOTIFY": False}):
-        push(queue="n5")
-    assert heard() == []
 
 
 def test_an_error_of_a_notification_is_logged_and_the_enqueue_succeeds(

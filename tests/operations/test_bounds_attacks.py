@@ -121,7 +121,6 @@ def test_who_looked_under_the_old_bound_gives_nothing_out_under_the_new_one() ->
     assert depth() == 10
 
 
-@pytest.mark.capabilities
 @pytest.mark.postgresql
 def test_sequences_that_were_set_back_give_no_good_tickets() -> None:
     bound(1_000)
@@ -134,7 +133,6 @@ def test_sequences_that_were_set_back_give_no_good_tickets() -> None:
     assert depth() == 1_000
 
 
-@pytest.mark.capabilities
 @pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has one writer")
 def test_a_batch_of_many_shares_keeps_nobody_out_far_from_the_bound() -> None:
     bound(10_000)
@@ -146,7 +144,6 @@ def test_a_batch_of_many_shares_keeps_nobody_out_far_from_the_bound() -> None:
     assert depth() == 1_551
 
 
-@pytest.mark.capabilities
 @pytest.mark.postgresql
 def test_batches_in_open_transactions_are_counted_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "LOCK_TIMEOUT", 0.1)  # They are open as long as it waits.
@@ -162,7 +159,6 @@ def test_batches_in_open_transactions_are_counted_in_full(monkeypatch: pytest.Mo
     assert depth() == 4_000
 
 
-@pytest.mark.capabilities
 @pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has one writer")
 def test_several_batches_of_an_open_transaction_are_counted_together(
     monkeypatch: pytest.MonkeyPatch,
@@ -212,7 +208,6 @@ def test_an_old_snapshot_lets_nobody_over_the_bound(level: str) -> None:
     assert depth() <= 100
 
 
-@pytest.mark.capabilities
 @pytest.mark.postgresql
 def test_a_serializable_transaction_finds_room_in_a_queue_that_was_just_bounded() -> None:
     bound(100)

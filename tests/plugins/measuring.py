@@ -29,13 +29,12 @@ from tests.databases import KIND
 from tests.plugins import tiers
 
 #: So many cases of a parametrized test are measured.
-CASES = {"postgresql": 2, "sqlite": 1, "mariadb": 1, "mysql": 1}[KIND]
+CASES = {"postgresql": 2, "sqlite": 1, "mariadb": 1}[KIND]
 #: What differs between the databases is run by these; the rest is measured on PostgreSQL.
 FOLDERS = {
     "postgresql": ("",),
     "sqlite": ("tests/operations/", "tests/storage/"),
     "mariadb": ("tests/operations/", "tests/storage/"),
-    "mysql": ("tests/operations/", "tests/storage/"),
 }[KIND]
 
 _MEASURED = pytest.StashKey[bool]()

@@ -83,7 +83,6 @@ class Machine(JobRules):
         "KEEP_CANCELLED": KEEP,
         "KEEP_DISCARDED": KEEP,
         "KEEP_DEAD_LETTERS": KEEP_DEAD,
-        "NOTIFY": False,
     }
 )
 def test_whatever_is_done_in_whatever_order_the_jobs_are_as_the_model_says() -> None:

@@ -32,7 +32,6 @@ from django_ojs.storage.figures import counts
 from django_ojs.worker.completer import Completer
 from django_ojs.worker.in_flight import JobsInFlight
 from django_ojs.worker.job_log import JobLog
-from tests.databases import KIND
 from tests.factories import GENERATED, WORKER, active, envelope, own_connections, push, read
 from tests.http.api import Api, ApiResponse
 from tests.other_session import until_one_waits
@@ -41,9 +40,9 @@ from tests.worker.waiting import BOUND
 
 pytestmark = [pytest.mark.mariadb, pytest.mark.django_db(transaction=True)]
 
-COLLATION = "utf8mb4_0900_bin" if KIND == "mysql" else "utf8mb4_nopad_bin"
+COLLATION = "utf8mb4_nopad_bin"
 #: What is said of each server.
-KNOWN = "django_ojs.W009" if KIND == "mysql" else "django_ojs.W006"
+KNOWN = "django_ojs.W006"
 
 
 @pytest.fixture
@@ -401,7 +400,6 @@ def test_a_session_that_is_set_up_wrong_is_rejected() -> None:
         assert said() == []
 
 
-@pytest.mark.skipif(KIND == "mysql", reason="MySQL does not read triggers in part")
 def test_triggers_that_were_read_in_part_are_read_again_by_who_may_close_the_table() -> None:
     """A query is ended while the server opens the table, which takes that for a syntax error."""
     unchanged = push(queue="unchanged")
@@ -480,7 +478,6 @@ def test_triggers_that_were_read_in_part_are_read_again_by_who_may_close_the_tab
     assert not counts.differences()
 
 
-@pytest.mark.skipif(KIND == "mysql", reason="MySQL keeps no triggers in files")
 def test_a_broken_trigger_of_the_site_itself_raises_its_own_error() -> None:
     """It has no name in the error, as one of django_ojs may: no table is closed for it."""
     kept = push(queue="kept")

@@ -46,11 +46,9 @@ def test_a_file_is_used(path: Path) -> None:
             "admission_shares",
             "galera",
             "broken_triggers",
+            "message_size",
             folder,
         )
-        modules += ("message_size",)
-        if folder == "mysql":
-            modules += ("mariadb",)
         sources = [storage / f"dialects/{module}.py" for module in modules]
         used = rf"self\._(rows|run|claimed)\(connection, {name}|(_SQL|self\.sql)\[{name}\]"
     # What maintenance asks is named where the work is.

@@ -13,6 +13,7 @@ from django.db import OperationalError
 from django_ojs.operations import beat
 from django_ojs.storage import notify
 from django_ojs.storage.backoff import Backoff
+from django_ojs.storage.dialects.postgresql import PostgreSQL
 from django_ojs.worker import claimer
 from django_ojs.worker.process import WorkerProcess
 from tests.testapp import worker_jobs as handlers
@@ -111,9 +112,9 @@ def test_jobs_whose_claim_was_committed_and_not_confirmed_run_at_once(
 
 
 def test_a_notification_that_comes_while_a_claim_looks_is_not_missed(
-    settings: Any, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    settings.OJS = {**getattr(settings, "OJS", {}), "NOTIFY": False}
+    monkeypatch.setattr(PostgreSQL, "listen", lambda *_: None)
     # No poll soon after a notification: what finds the job is that one came.
     monkeypatch.setattr(notify, "INTERVAL", 0.0)
     real, jobs, ready = claimer.fetch, [], threading.Event()
@@ -185,8 +186,8 @@ class TestAPoll:
     """A claim that nothing woke the worker for: there are no notifications."""
 
     @pytest.fixture(autouse=True)
-    def without_notifications(self, settings: Any) -> None:
-        settings.OJS = {**getattr(settings, "OJS", {}), "NOTIFY": False}
+    def without_notifications(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(PostgreSQL, "listen", lambda *_: None)
 
     @pytest.fixture
     def claims(self, monkeypatch: pytest.MonkeyPatch) -> list[int]:

@@ -238,11 +238,7 @@ def test_whether_a_transaction_is_open_is_asked_of_no_server(
 
 
 @pytest.mark.parametrize("vendor", ["mysql", "oracle"])
-def test_where_the_driver_does_not_tell_autocommit_does(
-    vendor: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(database._of_vendor_mysql, "reports", "mariadb")
-
+def test_where_the_driver_does_not_tell_autocommit_does(vendor: str) -> None:
     def is_open(*, autocommit: bool, configured: bool = True) -> bool:
         link: Any = SimpleNamespace(
             alias="reports",

@@ -7,13 +7,11 @@ from typing import Any, Final
 from django.apps import apps
 from django.core import checks as system_checks
 from django.db.models import CheckConstraint, Index
-from django.utils.functional import lazy
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.command_line.database_check import unapplied_migrations
-from django_ojs.conf import settings
 from django_ojs.migrations import _run_sql_files as schema_files
 from django_ojs.operations.jobs import search_index
 from django_ojs.storage import database
@@ -47,13 +45,13 @@ def _migrations() -> Iterator[DoctorFinding]:
 
 
 def _declared_triggers() -> list[tuple[str, str]]:
-    statements = schema_files.all_statements(database.connection())
+    statements = schema_files.all_statements(database.connection().vendor)
     found = (_TRIGGER.search(statement) for statement in statements)
     return [(trigger[1], trigger[2]) for trigger in found if trigger]
 
 
 def _routines() -> Iterator[DoctorFinding]:
-    statements = schema_files.all_statements(database.connection())
+    statements = schema_files.all_statements(database.connection().vendor)
     found = (_ROUTINE.search(statement) for statement in statements)
     declared = {routine[1] for routine in found if routine}
     for name in sorted(declared - database.dialect().routines(database.connection())):
@@ -90,36 +88,6 @@ def _triggers() -> Iterator[DoctorFinding]:
 
 def _create_triggers() -> None:
     schema_files.create(database.connection())
-
-
-def _capabilities() -> Iterator[DoctorFinding]:
-    for name in schema_files.unlike_settings(database.connection()):
-        yield DoctorFinding(
-            found=_("The schema was not made for the setting %(name)s.") % {"name": name.upper()},
-            why=_(
-                "Two processes could both do what only one may: bounds, unique jobs and limits do "
-                "not hold."
-            ),
-            cure=_("Stop the site and its workers, run `manage.py migrate`, and start them again."),
-        )
-    if settings().notify and not database.dialect().capabilities.server_sessions:
-        yield DoctorFinding(
-            found=_("NOTIFY is on, and SERVER_SESSIONS is off: no worker listens."),
-            why=_("Each enqueue pays for a notification that nothing receives."),
-            cure=_("Switch it off as well: OJS = {'NOTIFY': False}."),
-        )
-
-
-def _used() -> str:
-    missing = [name.upper() for name in database.dialect().capabilities.missing()]
-    if not missing:
-        return _("The schema and the features of the database: all are used")
-    names = ", ".join(missing)
-    return _("The schema and the features of the database: without %(names)s") % {"names": names}
-
-
-def _is_server() -> bool:
-    return database.dialect().is_server
 
 
 def _indexes() -> Iterator[DoctorFinding]:
@@ -172,32 +140,26 @@ def _missing_constraints(
 
 
 def _is_made(index: Index) -> bool:
-    # Where Django makes no index of expressions, the files of the schema have those of use.
+    # Django makes no index of expressions on MariaDB; the files of the schema have those of use.
     connection = database.connection()
     if connection.vendor != "mysql" or not index.contains_expressions:
         return True
     name = re.compile(rf"\b{index.name}\b")
-    return any(map(name.search, schema_files.all_statements(connection)))
+    return any(map(name.search, schema_files.all_statements(connection.vendor)))
 
 
 def _creation(model: Any, index: Index) -> str:
     if database.connection().vendor == "mysql":
         wanted = re.compile(rf"ADD INDEX IF NOT EXISTS {index.name}\s+\([^;]*?\)(?=[,;])")
-        made = schema_files.all_statements(database.connection())
+        made = schema_files.all_statements(database.connection().vendor)
         found = (wanted.search(text) for text in made)
         for match in filter(None, found):
-            change = " ".join(match[0].split())
-            if database.kind() == "mysql":
-                change = change.replace("IF NOT EXISTS ", "")
-            return f"ALTER TABLE {model._meta.db_table} {change}"
+            return f"ALTER TABLE {model._meta.db_table} {' '.join(match[0].split())}"
     # Not as a context manager: it executes nothing.
     editor = database.connection().schema_editor(collect_sql=True)
     statement = str(index.create_sql(model, editor))
     return statement.replace("CREATE INDEX", database.dialect().create_index, 1)
 
-
-#: Made when it is shown: then the settings are known.
-_about: Final = lazy(_used, str)
 
 CHECKS: Final = (
     Check(
@@ -213,7 +175,6 @@ CHECKS: Final = (
         # count all jobs takes long, and new triggers lock the table until they are committed.
         repair=(_create_triggers, counts.repair),
     ),
-    Check(name="capabilities", about=_about(), run=_capabilities, applies=_is_server),
     Check(name="indexes", about=gettext_lazy("The indexes and constraints"), run=_indexes),
 )
 MIGRATIONS: Final = Check(name="migrations", about=gettext_lazy("The migrations"), run=_migrations)

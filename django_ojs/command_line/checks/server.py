@@ -164,35 +164,24 @@ def _age(holder: HorizonHolder) -> str:
 
 def _pooler() -> Iterator[DoctorFinding]:
     connection, dialect = database.connection(), database.dialect()
-    if not dialect.capabilities.server_sessions or dialect.session(connection) is not None:
+    if dialect.session(connection) is not None:
         return
-    if settings().notify:
-        yield DoctorFinding(
-            found=_(
-                "The connection goes through a pooler (such as PgBouncer in "
-                "transaction mode), and NOTIFY is on."
-            ),
-            why=_(
-                "LISTEN does not work there: workers find jobs by polling, up to "
-                "POLL_INTERVAL later, and a worker that died is noticed by its "
-                "missed heartbeats only. Each enqueue still pays for a "
-                "notification."
-            ),
-            cure=_(
-                "Connect the workers to PostgreSQL directly, and the site through "
-                "the pooler; or accept polling: OJS = {'NOTIFY': False}."
-            ),
-        )
     if not connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS"):
         yield DoctorFinding(
             found=_(
-                "The connection goes through a pooler, and server-side cursors are not disabled."
+                "The connection goes through a pooler (such as PgBouncer in transaction mode), "
+                "and server-side cursors are not disabled."
             ),
             why=_(
-                "In transaction mode the cursor of an iterator() is on another "
-                "connection than its next fetch, which fails."
+                "The cursor of an iterator() is on another connection than its next fetch, which "
+                "fails. LISTEN does not work there either: workers that connect through the pooler "
+                "find jobs by polling, and one that died is noticed by its missed heartbeats only."
             ),
-            cure=f"DATABASES[{connection.alias!r}]['DISABLE_SERVER_SIDE_CURSORS'] = True",
+            cure=_(
+                "DATABASES[%(alias)r]['DISABLE_SERVER_SIDE_CURSORS'] = True. Connect the workers "
+                "to PostgreSQL directly, or accept polling."
+            )
+            % {"alias": connection.alias},
         )
 
 
@@ -253,7 +242,7 @@ CHECKS: Final = tuple(
     for name, about, run, applies in (
         ("bloat", gettext_lazy("Dead rows, empty space and autovacuum"), _bloat, _is_server),
         ("horizon", gettext_lazy("Open transactions and replication slots"), _horizon, _is_server),
-        ("pooler", gettext_lazy("Notifications and the pooler"), _pooler, _is_server),
+        ("pooler", gettext_lazy("The pooler"), _pooler, _is_server),
         ("clock", gettext_lazy("The clock"), _clock, _is_server),
         ("replica", gettext_lazy("The replica for reading"), _replica, replica.is_configured),
     )

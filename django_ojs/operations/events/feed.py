@@ -10,7 +10,6 @@ from typing import Final, TypeVar
 
 from django.db import DatabaseError, InterfaceError, connections
 
-from django_ojs.conf import settings
 from django_ojs.operations.events import log
 from django_ojs.storage import database, notify
 from django_ojs.storage.backoff import Backoff
@@ -203,7 +202,7 @@ class _Watch:
 def _listen(selector: selectors.BaseSelector) -> bool:
     """Listen for notifications of events, and return whether they arrive on this connection."""
     link, dialect = database.connection(), database.dialect()
-    if not (settings().notify and dialect.can_notify):
+    if not dialect.can_notify:
         return False
     link.ensure_connection()
     if dialect.session(link) is None:

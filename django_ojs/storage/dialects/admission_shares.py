@@ -82,7 +82,7 @@ def _share(bound: int) -> tuple[int, int]:
 
 
 class Shares(RowLocks):
-    """Admission by shares; to be mixed in as `RowLocks` is, in its place."""
+    """Admission by shares; to be mixed in before a dialect, as `RowLocks` is."""
 
     def uses_shares(self, connection: BaseDatabaseWrapper) -> bool:
         """Say whether shares hold: each transaction sees at once what another one has committed.
@@ -162,6 +162,14 @@ class Shares(RowLocks):
         name = f"{queue}\n{tenant}"
         return self._admit(connection, Kind.TENANT, name, cost=jobs, bound=bound, room=room)
 
+    def lock_queue(self, connection: BaseDatabaseWrapper, queue: str, timeout: float) -> str | None:
+        return "" if self._lock_name(connection, Kind.QUEUE, queue, timeout) else None
+
+    def lock_tenant(
+        self, connection: BaseDatabaseWrapper, queue: str, tenant: str, timeout: float
+    ) -> bool:
+        return self._lock_name(connection, Kind.TENANT, f"{queue}\n{tenant}", timeout)
+
     def _admit(
         self,
         connection: BaseDatabaseWrapper,
@@ -212,7 +220,10 @@ class Shares(RowLocks):
     def _lock_name(
         self, connection: BaseDatabaseWrapper, kind: Kind, name: str, timeout: float
     ) -> bool:
-        """Lock a name and all of its shares."""
+        """Lock a name and all of its shares.
+
+        Return whether the transaction sees what was committed meanwhile.
+        """
         ends_at = time.monotonic() + timeout
 
         def wait() -> str:

@@ -14,7 +14,6 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_ojs.spec.envelope import MAX_PRIORITY, Envelope
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
 from django_ojs.spec.states import State
-from django_ojs.storage.dialects.capabilities import ALL, Capabilities
 from django_ojs.storage.dialects.rows import (
     Candidate,
     Difference,
@@ -77,20 +76,12 @@ _AFTER_TENANTS = "~"
 class Dialect(Server):
     """The statements of one database."""
 
-    #: A query of the rows that add up to the counts.
-    count_rows: ClassVar[str]
     #: Is there a statement for many jobs that differ in their ids and arguments only?
     inserts_uniform: ClassVar[bool] = False
     #: Can the statement that stores jobs find that a bounded queue has room, without counting?
     admits_by_ticket: ClassVar[bool] = False
     #: Does a query of an ordered subquery keep its order, and stop when it has enough rows?
     keeps_subquery_order: ClassVar[bool]
-    #: What it uses of what may be missing (see `with_capabilities`).
-    capabilities: Capabilities = ALL
-
-    def with_capabilities(self, capabilities: Capabilities) -> "Dialect":
-        """Return the dialect of a relative of this database that has only these capabilities."""
-        return self
 
     @abstractmethod
     def insert_jobs(
@@ -147,11 +138,11 @@ class Dialect(Server):
         transaction sees only what was committed before it began.
         """
 
-    @abstractmethod
     def renew_tickets(self, connection: BaseDatabaseWrapper, queue: str) -> None:
         """Make new admission tickets of a queue valid, if it has room and none is left.
 
-        A ticket is the permission to add a job without counting jobs (see `storage.bounds`).
+        A ticket is the permission to add a job without counting jobs (see `storage.bounds`). Where
+        there are none, the holder of the lock counts.
         """
 
     @abstractmethod
@@ -160,7 +151,6 @@ class Dialect(Server):
     ) -> list[tuple[str, int, int]]:
         """Return (state, jobs, bytes) of a queue in these states, under one snapshot."""
 
-    @abstractmethod
     def spend_tickets(
         self, connection: BaseDatabaseWrapper, queue: str, version: str, cost: int, room: int
     ) -> None:
@@ -457,9 +447,8 @@ class Dialect(Server):
     ) -> list[tuple[int, str | None]]:
         """Return the number of known queues, with the name of each (see `figures.known_queues`)."""
         with connection.cursor() as cursor:
-            cursor.execute(
-                self.sql["known_queues"].format(count_rows=self.count_rows, **parts), values
-            )
+            count_rows = self.sql["count_rows"]
+            cursor.execute(self.sql["known_queues"].format(count_rows=count_rows, **parts), values)
             rows: list[tuple[int, str | None]] = cursor.fetchall()
             return rows
 

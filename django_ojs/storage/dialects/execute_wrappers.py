@@ -1,4 +1,4 @@
-"""What the execute wrappers of connections to MariaDB and MySQL share."""
+"""What the execute wrappers of connections to MariaDB share."""
 
 import re
 from collections.abc import Callable

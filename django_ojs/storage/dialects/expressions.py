@@ -124,7 +124,7 @@ class _Keys(Value):
 
     def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
         # An empty list would be no SQL; no row has this id.
-        return "%s", [[_stored(key, connection) for key in self.value or [UUID(int=0)]]]
+        return "%s", [[str(key) for key in self.value or [UUID(int=0)]]]
 
 
 class _Places(Value):
@@ -137,12 +137,7 @@ class _Places(Value):
 
     def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
         places = self.value or [(UUID(int=0), 0)]
-        return "%s", [[(_stored(key, connection), at) for key, at in places]]
-
-
-def _stored(key: UUID, connection: Any) -> str:
-    """Return an id as Django stores it: MySQL has no type for it, and MariaDB has."""
-    return str(key) if connection.features.has_native_uuid_field else key.hex
+        return "%s", [[(str(key), at) for key, at in places]]
 
 
 def as_array(keys: Collection[UUID]) -> str:

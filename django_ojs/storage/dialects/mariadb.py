@@ -3,8 +3,6 @@
 An UPDATE returns no rows there, so an operation that changes jobs and returns them locks them
 first, in one transaction: `_whole`. No lock but that of a row ends with a transaction (see
 `row_locks`). There are no partial indexes, and no notifications: idle workers poll.
-
-MySQL has the same words for most of this: the dialect of `mysql` says what differs.
 """
 
 import os
@@ -18,7 +16,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext, supp
 from datetime import UTC, datetime, timedelta
 from functools import wraps
 from math import ceil
-from typing import Any, ClassVar, Concatenate, Final, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, Final, ParamSpec, TypeVar, cast
 from uuid import UUID
 
 from django.core.checks import CheckMessage
@@ -49,18 +47,18 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 _NOW: Final = "UTC_TIMESTAMP(6)"
-#: What is filled in when a statement of MariaDB or MySQL is executed.
-PARTS: Final = {"now": _NOW, **KNOWN_QUEUES} | {
-    name: f"{{{name}}}" for name in ("rows", "table", "names", "slots", "how")
-}
 _COLLATION: Final = "utf8mb4_nopad_bin"
 _SQL: Final = load_all(
     "mariadb",
-    session_isolation="@@tx_isolation",
+    now=_NOW,
     rate_limit="JSON_EXTRACT(options, '$.rate_limit')",
     collation=_COLLATION,
-    **PARTS,
+    **KNOWN_QUEUES,
+    # Filled in when a statement is executed.
+    **{name: f"{{{name}}}" for name in ("rows", "table", "names", "slots", "how")},
 ) | {name: load("common", name) for name in ("busiest_tenants", "tenant_depth")}
+#: A parameter as the value of a column of ids.
+_KEY: Final = "CAST(%s AS uuid)"
 
 #: Changes of the counts that one transaction folds.
 _CHANGES: Final = 5000
@@ -139,8 +137,8 @@ def _naive(moment: datetime) -> str:
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
 
 
-def _new_job(row: JobRow, n: int, key: Callable[[str | None], str | None]) -> tuple[str, list[Any]]:
-    """Return a row of VALUES as SQL, and its parameters. `key` writes an id as it is stored."""
+def _new_job(row: JobRow, n: int) -> tuple[str, list[Any]]:
+    """Return a row of VALUES as SQL, and its parameters."""
     now, now_values = f"{_NOW} + INTERVAL %s MICROSECOND", [n]
     due, due_values = _moment(row, "due")
     expires, expires_values = _moment(row, "expires")
@@ -165,11 +163,11 @@ def _new_job(row: JobRow, n: int, key: Callable[[str | None], str | None]) -> tu
         expires=expires,
     )
     return sql, [
-        *(key(row["id"]), row["type"], row["queue"], *state_values, row["priority"]),
+        *(row["id"], row["type"], row["queue"], *state_values, row["priority"]),
         *(json.dumps(row["args"]), json.dumps(row["meta"]), *options_values),
         *(row["max_attempts"], row.get("timeout_ms"), row.get("visibility_timeout_ms")),
         *(*now_values, *queued_values, *due_values, *expires_values),
-        *(row.get("unique_key"), key(row.get("workflow_id")), key(row.get("parent_id"))),
+        *(row.get("unique_key"), row.get("workflow_id"), row.get("parent_id")),
         size_of(row),
         *(row.get("limit_key"), 0 if row.get("limit_key") is None else 1, row.get("tenant_id")),
     ]
@@ -199,7 +197,7 @@ def _options(row: JobRow, times: Mapping[str, tuple[str, list[Any]]]) -> tuple[s
     return f"CONCAT({', '.join(parts)}, '}}')", values
 
 
-def repeated(
+def _repeated(
     method: Callable[Concatenate[D, BaseDatabaseWrapper, P], T],
 ) -> Callable[Concatenate[D, BaseDatabaseWrapper, P], T]:
     """Run a method that opens a transaction of its own again when the server ends a deadlock.
@@ -228,10 +226,7 @@ class MariaDB(GaleraLocks):
     sql = _SQL
     now = _NOW
     backend = "mariadb"
-    count_rows = _SQL["count_rows"]
     binary_collation = _COLLATION
-    #: A parameter as the value of a column of ids.
-    key_sql: ClassVar = "CAST(%s AS uuid)"
     is_server = False
     create_index = "CREATE INDEX"
     can_notify = False
@@ -251,20 +246,16 @@ class MariaDB(GaleraLocks):
             return nullcontext()
         return transaction.atomic(using=connection.alias)
 
-    def _key(self, text: T) -> T:
-        """Return the text of an id as the database stores it."""
-        return text
-
     def _table(
-        self, columns: Sequence[str], rows: Sequence[Sequence[Any]], key: str | None = None
+        self, columns: Sequence[str], rows: Sequence[Sequence[Any]], key: str = _KEY
     ) -> tuple[str, list[Any]]:
         """Return a table of values as SQL, whose first column is a key, and its parameters."""
         names = ", ".join(f"%s AS {name}" for name in columns[1:])
-        first = f"SELECT {key or self.key_sql} AS {columns[0]}" + (f", {names}" if names else "")
+        first = f"SELECT {key} AS {columns[0]}" + (f", {names}" if names else "")
         others = f" UNION ALL SELECT {', '.join(['%s'] * len(columns))}" * (len(rows) - 1)
         return first + others, [value for row in rows for value in row]
 
-    @repeated
+    @_repeated
     def insert_jobs(
         self,
         connection: BaseDatabaseWrapper,
@@ -307,11 +298,11 @@ class MariaDB(GaleraLocks):
     ) -> list[Stored]:
         texts, values = [], list[Any]()
         for n, row in jobs:
-            text, more = _new_job(row, n, self._key)
+            text, more = _new_job(row, n)
             texts.append(text)
             values += more
         try:
-            rows = self._stored(connection, values, ", ".join(texts), [row for _, row in jobs])
+            rows = self._rows(connection, "insert_jobs", values, rows=", ".join(texts))
         except IntegrityError as error:
             if is_new or _code(error) != _DUPLICATE_KEY:
                 raise
@@ -323,12 +314,6 @@ class MariaDB(GaleraLocks):
             Stored(self.uuid(key), state, *cast("Any", [*map(self.time, times), size]))
             for key, state, *times, size in rows
         ]
-
-    def _stored(
-        self, connection: BaseDatabaseWrapper, values: list[Any], rows: str, jobs: Sequence[JobRow]
-    ) -> list[Any]:
-        """Insert rows, and return what became of them, in their order."""
-        return self._rows(connection, "insert_jobs", values, rows=rows)
 
     def queue_counts(
         self, connection: BaseDatabaseWrapper, queue: str, states: Sequence[str]
@@ -345,7 +330,7 @@ class MariaDB(GaleraLocks):
         finally:
             self._run(connection, "set_lock_timeout", [former])
 
-    @repeated
+    @_repeated
     def claim(
         self,
         connection: BaseDatabaseWrapper,
@@ -381,7 +366,7 @@ class MariaDB(GaleraLocks):
                 registered=registered,
             )
 
-    @repeated
+    @_repeated
     def claim_chosen(
         self,
         connection: BaseDatabaseWrapper,
@@ -426,9 +411,9 @@ class MariaDB(GaleraLocks):
         rows, values = self._table(["id"], [[key] for key in sorted(keys)])
         return self._rows(connection, "lock_jobs", values, rows=rows)
 
-    @repeated
+    @_repeated
     def complete(self, connection: BaseDatabaseWrapper, worker_id: str, finished: str) -> set[UUID]:
-        given = {self._key(item["id"]): item for item in _items(finished)}
+        given = {item["id"]: item for item in _items(finished)}
         if not given:
             return set()
         with self._whole(connection):
@@ -445,7 +430,7 @@ class MariaDB(GaleraLocks):
     def lock_claimed(
         self, connection: BaseDatabaseWrapper, worker_id: str, claims: str
     ) -> set[tuple[UUID, int]]:
-        given = {(self._key(item["id"]), item["run"]) for item in _items(claims)}
+        given = {(item["id"], item["run"]) for item in _items(claims)}
         return {
             (UUID(key), run)
             for key, _, _, state, run, worker, *_ in self._lock_jobs(
@@ -469,7 +454,7 @@ class MariaDB(GaleraLocks):
         """Execute a statement with failed runs, given as a JSON array, in a transaction."""
         given = [
             [
-                *(self._key(item["id"]), json.dumps(item["error"])),
+                *(item["id"], json.dumps(item["error"])),
                 *(item[column] for column in columns),
             ]
             for item in _items(failed)
@@ -478,7 +463,7 @@ class MariaDB(GaleraLocks):
             rows, values = self._table(["id", "error", *columns], part)
             self._run(connection, name, values, rows=rows)
 
-    @repeated
+    @_repeated
     def take_back(
         self, connection: BaseDatabaseWrapper, keys: Collection[UUID], *, error: str, spends: bool
     ) -> list[tuple[UUID, str, str, str]]:
@@ -522,18 +507,18 @@ class MariaDB(GaleraLocks):
     def reschedule(self, connection: BaseDatabaseWrapper, jobs: Mapping[UUID, datetime]) -> int:
         rows, values = self._table(
             ["id", "due_at"],
-            [[self._key(str(key)), _naive(at)] for key, at in sorted(jobs.items())],
+            [[str(key), _naive(at)] for key, at in sorted(jobs.items())],
         )
         with connection.cursor() as cursor:
             cursor.execute(self.sql["reschedule"].format(rows=rows), values)
             return int(cursor.rowcount)
 
-    @repeated
+    @_repeated
     def promote(self, connection: BaseDatabaseWrapper, limit: int) -> list[tuple[UUID, str, str]]:
         with self._whole(connection):
             return self._promote(connection, self._rows(connection, "due_jobs", {"limit": limit}))
 
-    @repeated
+    @_repeated
     def promote_by_queue(
         self, connection: BaseDatabaseWrapper, queues: Sequence[str], each: int
     ) -> list[tuple[UUID, str, str]]:
@@ -581,7 +566,7 @@ class MariaDB(GaleraLocks):
                 break
         return folded
 
-    @repeated
+    @_repeated
     def _fold(self, connection: BaseDatabaseWrapper) -> int:
         with self._whole(connection):
             changes = self._rows(connection, "changes", {"limit": _CHANGES})
@@ -598,7 +583,7 @@ class MariaDB(GaleraLocks):
                 self._run(connection, "delete_changes", {"ids": [change[0] for change in changes]})
             return len(changes)
 
-    @repeated
+    @_repeated
     def repair_counts(self, connection: BaseDatabaseWrapper) -> list[Difference]:
         with self._whole(connection):
             wrong = self.count_differences(connection)
@@ -693,14 +678,11 @@ class MariaDB(GaleraLocks):
         return len(found)
 
     def add_events(self, connection: BaseDatabaseWrapper, events: str) -> None:
-        rows = [
-            {**event, "event_id": self._key(event["event_id"]), "data": json.dumps(event["data"])}
-            for event in _items(events)
-        ]
+        rows = [{**event, "data": json.dumps(event["data"])} for event in _items(events)]
         with connection.cursor() as cursor:
             cursor.executemany(self.sql["add_event"], rows)
 
-    @repeated
+    @_repeated
     def advance_cron_jobs(self, connection: BaseDatabaseWrapper, rows: str) -> list[str]:
         advanced: list[str] = []
         with self._whole(connection):
@@ -711,15 +693,14 @@ class MariaDB(GaleraLocks):
                     advanced.append(row["name"])
         return advanced
 
-    @repeated
+    @_repeated
     def add_cron_runs(self, connection: BaseDatabaseWrapper, runs: str) -> None:
         with self._whole(connection):
             for run in sorted(_items(runs), key=lambda run: str(run["name"])):
-                run["job_id"] = self._key(run["job_id"])
                 self._run(connection, "note_cron_run", run)
                 self._run(connection, "add_cron_run", run)
 
-    @repeated
+    @_repeated
     def take_ended_jobs(
         self, connection: BaseDatabaseWrapper, workflow_ids: Collection[UUID], limit: int
     ) -> list[tuple[UUID, UUID, str]]:
@@ -733,11 +714,11 @@ class MariaDB(GaleraLocks):
             for _, workflow_id, job_id, state in rows
         ]
 
-    @repeated
+    @_repeated
     def save_workflows(
         self, connection: BaseDatabaseWrapper, workflows: str, *, running: str
     ) -> list[tuple[UUID, datetime | None, datetime | None]]:
-        given = [{**each, "id": self._key(each["id"])} for each in _items(workflows)]
+        given = _items(workflows)
         if not given:
             return []
         with self._whole(connection):
@@ -747,9 +728,9 @@ class MariaDB(GaleraLocks):
             rows = self._rows(connection, "saved_workflows", {"keys": keys})
         return [(self.uuid(key), self.time(start), self.time(end)) for key, start, end in rows]
 
-    @repeated
+    @_repeated
     def end_steps(self, connection: BaseDatabaseWrapper, ended: str, *, most: int) -> list[UUID]:
-        states = {self._key(item["id"]): item["state"] for item in _items(ended)}
+        states = {item["id"]: item["state"] for item in _items(ended)}
         if not states:
             return []
         with self._whole(connection):
@@ -771,7 +752,7 @@ class MariaDB(GaleraLocks):
             return None
         return sequence, cast("datetime", self.time(created_at))
 
-    @repeated
+    @_repeated
     def erase(self, connection: BaseDatabaseWrapper, keys: Collection[UUID]) -> int:
         with self._whole(connection):
             self._run(connection, "erase_attempts", {"keys": self.ids(keys)})
@@ -790,11 +771,6 @@ class MariaDB(GaleraLocks):
             yield nullcontext
         finally:
             self._run(connection, "set_statement_time", [former])
-
-    def notify(
-        self, connection: BaseDatabaseWrapper, payloads: Sequence[str], channel: str
-    ) -> None:
-        """Nothing to do: a connection cannot listen."""
 
     def is_contention_error(self, error: OperationalError) -> bool:
         return _code(error) in _CONTENTION
@@ -836,7 +812,7 @@ class MariaDB(GaleraLocks):
 
     def ids(self, keys: Collection[UUID]) -> list[str]:
         # The driver writes a list; an empty one would be no SQL.
-        return [self._key(str(key)) for key in keys] or [self._key(_NO_ID)]
+        return [str(key) for key in keys] or [_NO_ID]
 
     def texts(self, values: Collection[str]) -> list[str]:
         return sorted(values) or [""]

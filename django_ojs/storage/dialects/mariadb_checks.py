@@ -1,4 +1,4 @@
-"""What is wrong with a server of MariaDB or MySQL: its version, its settings, or a session's."""
+"""What is wrong with a server of MariaDB: its version, its settings, or a session's."""
 
 from collections.abc import Mapping
 from typing import Any, Final
@@ -8,6 +8,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 #: A job of the largest size is one parameter of a statement.
 _PACKET: Final = 16 * 2**20
+_OLDEST: Final = (10, 11)
 _STRICT: Final = {"STRICT_TRANS_TABLES", "STRICT_ALL_TABLES"}
 
 
@@ -21,31 +22,33 @@ def problems(
     """Return what is wrong; `settings` are the variables of the session."""
     link: Any = connection  # Django's MySQL backend knows the version.
     options = f"DATABASES[{connection.alias!r}]['OPTIONS']"
-    product, oldest = ("MariaDB", (10, 11)) if link.mysql_is_mariadb else ("MySQL", (8, 4))
-    if link.mysql_version < oldest:
-        wanted, version = (".".join(map(str, each)) for each in (oldest, link.mysql_version))
+    if not link.mysql_is_mariadb:
         return [
-            Error(f"django_ojs needs {product} {wanted}; this is {version}.", id="django_ojs.E004")
+            Error(
+                f"The server of {connection.alias!r} is MySQL, which lacks statements and types of "
+                "MariaDB that django_ojs needs.",
+                hint="Use MariaDB 10.11 or newer: docs/how-to/use-mariadb.md. Or keep the jobs in "
+                "PostgreSQL or SQLite.",
+                id="django_ojs.E003",
+            )
+        ]
+    if link.mysql_version < _OLDEST:
+        wanted, version = (".".join(map(str, each)) for each in (_OLDEST, link.mysql_version))
+        return [
+            Error(f"django_ojs needs MariaDB {wanted}; this is {version}.", id="django_ojs.E004")
         ]
     found: list[CheckMessage] = [
         Warning(
-            "Support for MySQL is being built, and not for production: a part of the tests passes.",
-            hint="docs/how-to/use-mariadb.md says what was run. Use PostgreSQL or SQLite.",
-            id="django_ojs.W009",
-        )
-        if product == "MySQL"
-        else Warning(
             "Support for MariaDB is new, and not for production: the short test suite passes, the "
             "long storms were not run.",
             hint="docs/how-to/use-mariadb.md says what was tested, and what is different.",
             id="django_ojs.W006",
         )
     ]
-    isolation = settings["tx_isolation" if product == "MariaDB" else "transaction_isolation"]
+    isolation = settings["tx_isolation"]
     if not isolation.startswith("READ-"):
         found.append(
             _wrong(
-                product,
                 f"transactions have the isolation {isolation}, in which a statement "
                 "does not see what was committed while it waited for a lock: limits, bounds and "
                 "unique keys would not hold.",
@@ -55,7 +58,6 @@ def problems(
     if not is_utc:
         found.append(
             _wrong(
-                product,
                 "the time zone of the session is not UTC, in which Django stores times: jobs would "
                 "be due, and leases end, hours too early or too late.",
                 f"{options}['init_command'] = \"SET time_zone = '+00:00'\"",
@@ -64,7 +66,6 @@ def problems(
     if not _STRICT & set(settings["sql_mode"].split(",")):
         found.append(
             _wrong(
-                product,
                 "the session is not strict: it would cut off what does not fit into a column.",
                 f"{options}['init_command'] = \"SET sql_mode = 'STRICT_TRANS_TABLES'\"",
             )
@@ -72,7 +73,6 @@ def problems(
     if settings["character_set_connection"] != "utf8mb4":
         found.append(
             _wrong(
-                product,
                 f"the session writes {settings['character_set_connection']}, which has no word for "
                 "some characters of arguments.",
                 f"{options}['charset'] = 'utf8mb4'",
@@ -88,7 +88,7 @@ def problems(
                 id="django_ojs.W007",
             )
         )
-    if product == "MariaDB" and not may_close_tables:  # See `broken_triggers`.
+    if not may_close_tables:  # See `broken_triggers`.
         found.append(
             Warning(
                 f"The user of {connection.alias!r} may not close tables. When the server has ended "
@@ -101,5 +101,5 @@ def problems(
     return found
 
 
-def _wrong(product: str, problem: str, cure: str) -> Error:
-    return Error(f"{product}: {problem}", hint=cure, id="django_ojs.E010")
+def _wrong(problem: str, cure: str) -> Error:
+    return Error(f"MariaDB: {problem}", hint=cure, id="django_ojs.E010")

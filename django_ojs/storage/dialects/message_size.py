@@ -1,4 +1,4 @@
-"""Changes above the largest message that MariaDB or MySQL takes (`max_allowed_packet`).
+"""Changes above the largest message that MariaDB takes (`max_allowed_packet`).
 
 The server ends the connection when it gets one, as if it were away, and the client would send it
 again for ever. So what is too large is rejected before it is sent: the connection, and the caller's

@@ -21,10 +21,8 @@ from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.states import State
 from django_ojs.spec.times import elapsed
 from django_ojs.storage.dialects.base import ISOLATION, Dialect
-from django_ojs.storage.dialects.capabilities import Capabilities
 from django_ojs.storage.dialects.expressions import as_array
 from django_ojs.storage.dialects.job_row import is_plain, row_of
-from django_ojs.storage.dialects.row_locks import RowLocks
 from django_ojs.storage.dialects.rows import Difference, Stored, Turn, TurnJob
 from django_ojs.storage.dialects.server import (
     HorizonHolder,
@@ -41,18 +39,20 @@ _WHERE_ADMITTED = "WHERE (SELECT ojs_admit_all(%s::text[], %s::bigint[], %s::big
 _SKIP_TAKEN = "ON CONFLICT (id) DO NOTHING"
 
 _NOW = "statement_timestamp()"
-#: The class 20305 separates the locks of limit keys from the others.
-_TRY_LOCK_KEY = "pg_try_advisory_xact_lock(20305, hashtext(limit_key))"
 _SQL = load_all(
     "postgresql",
-    try_lock_key=_TRY_LOCK_KEY,
     count_differences=load("postgresql", "count_differences"),
     dead_letter="coalesce(options #>> '{retry,on_exhaustion}', 'dead_letter') = 'dead_letter'",
     **{
         name: f"{{{name}}}"
         for name in (
-            *("calls", "channel", "column", "index", "on_conflict", "others", "where_admitted"),
-            *("how", "slots"),
+            "calls",
+            "channel",
+            "column",
+            "index",
+            "on_conflict",
+            "others",
+            "where_admitted",
         )
     },
 ) | {
@@ -65,11 +65,6 @@ _SQL = load_all(
     "oldest_by_queue": load("common", "oldest_by_queue", names="{names}"),
     "known_queues": load("common", "known_queues", **KNOWN_QUEUES),
 }
-#: `row_locks` locks the keys by another statement.
-_WITHOUT_ADVISORY_LOCKS = _SQL | {
-    name: load("postgresql", name, try_lock_key="false")
-    for name in ("due_limit_keys", "limited_candidates", "turn_jobs")
-}
 #: By whether the ids were generated, and whether the queues are asked for room.
 _INSERT_JOBS = {
     (generated_ids, only_if_admitted): _SQL["insert_jobs"].format(
@@ -78,13 +73,6 @@ _INSERT_JOBS = {
     )
     for generated_ids in (True, False)
     for only_if_admitted in (True, False)
-}
-#: By whether the ids were generated: where no queue has a bound.
-_INSERT_WHERE_NO_BOUND = {
-    generated_ids: _SQL["insert_jobs"].format(
-        where_admitted=_SQL["no_bound"], on_conflict="" if generated_ids else _SKIP_TAKEN
-    )
-    for generated_ids in (True, False)
 }
 
 
@@ -202,6 +190,14 @@ def _kept_claim(statement: str, **parts: str) -> str:
     return statement.format(**parts, **_UP_TO_LIMIT)
 
 
+def _kept(
+    connection: BaseDatabaseWrapper, statement: str, values: Mapping[str, Any]
+) -> list[tuple[Any, ...]] | None:
+    """Run a statement whose plan the session keeps; see `kept_plans.rows`."""
+    found: list[tuple[Any, ...]] | None = _kept_plans().rows(connection, statement, values)
+    return found
+
+
 @cache
 def _times() -> Any:
     from psycopg.types.datetime import TimestamptzLoader
@@ -246,7 +242,6 @@ class PostgreSQL(Dialect):
     sql = _SQL
     now = _NOW
     backend = "postgres"
-    count_rows = _SQL["count_rows"]
     binary_collation = '"C"'
     is_server = True
     create_index = "CREATE INDEX CONCURRENTLY"
@@ -256,11 +251,6 @@ class PostgreSQL(Dialect):
     admits_by_ticket = True
     keeps_subquery_order = True
     has_json_indexes = True
-    #: Whether the session of a worker may keep plans.
-    keeps_plans = True
-
-    def with_capabilities(self, capabilities: Capabilities) -> Dialect:
-        return _relative(capabilities)
 
     def insert_jobs(
         self,
@@ -290,26 +280,16 @@ class PostgreSQL(Dialect):
         only_if_admitted: bool,
     ) -> list[Stored] | None:
         text = json.dumps([row_of(envelope) for envelope in envelopes])
-        statement, condition = _INSERT_JOBS[generated_ids, only_if_admitted], list[Any]()
+        values: list[Any] = [text]
         if only_if_admitted:
-            statement, condition = self._admission(connection, envelopes, text, generated_ids)
+            values += _admission_arguments(envelopes, text)
+            values.append(_is_whole_transaction(connection))
         with connection.cursor() as cursor:
-            cursor.execute(statement, [text, *condition])
+            cursor.execute(_INSERT_JOBS[generated_ids, only_if_admitted], values)
             found = cursor.fetchall()
         if not found and only_if_admitted:
             return None
         return [_stored(*row) for row in found]
-
-    def _admission(
-        self,
-        connection: BaseDatabaseWrapper,
-        envelopes: Sequence[Envelope],
-        text: str,
-        generated_ids: bool,
-    ) -> tuple[str, list[Any]]:
-        """Return the statement that stores jobs if their queues admit them, and its parameters."""
-        arguments = _admission_arguments(envelopes, text)
-        return _INSERT_JOBS[generated_ids, True], [*arguments, _is_whole_transaction(connection)]
 
     def _insert_one(
         self,
@@ -532,7 +512,7 @@ class PostgreSQL(Dialect):
         if name == "claim":
             # A worker claims again and again.
             if parts["registered"]:
-                kept = self._kept(connection, _kept_claim(statement, **parts), values)
+                kept = _kept(connection, _kept_claim(statement, **parts), values)
                 if kept is not None:
                     return kept
             parts |= _EXACTLY_LIMIT
@@ -546,19 +526,10 @@ class PostgreSQL(Dialect):
 
     def complete(self, connection: BaseDatabaseWrapper, worker_id: str, finished: str) -> set[UUID]:
         values = {"worker_id": worker_id, "finished": finished}
-        kept = self._kept(connection, self.sql["complete"], values)
+        kept = _kept(connection, self.sql["complete"], values)
         if kept is not None:
             return {key for (key,) in kept}
         return super().complete(connection, worker_id, finished)
-
-    def _kept(
-        self, connection: BaseDatabaseWrapper, statement: str, values: Mapping[str, Any]
-    ) -> list[tuple[Any, ...]] | None:
-        """Run a statement whose plan the session keeps; see `kept_plans.rows`."""
-        if not self.keeps_plans:
-            return None
-        found: list[tuple[Any, ...]] | None = _kept_plans().rows(connection, statement, values)
-        return found
 
     def uuid(self, value: Any) -> UUID:
         return cast("UUID", value)
@@ -734,104 +705,3 @@ class PostgreSQL(Dialect):
             for name, value in _CLIENT_OPTIONS.items()
             if name not in options and _ENVIRONMENT.get(name, "") not in os.environ
         }
-
-
-class _WithoutProcedures(PostgreSQL):
-    """Each job is stored by INSERT, whose plan is made each time."""
-
-    inserts_uniform = False
-    insert_jobs = PostgreSQL._insert_many
-
-
-class _WithoutAdvisoryLocks(RowLocks, PostgreSQL):
-    """`ojs_admit` and its sequences are not there: a bounded queue has a lock, and is counted."""
-
-    sql = _WITHOUT_ADVISORY_LOCKS
-    admits_by_ticket = False
-
-    def insert_jobs(
-        self,
-        connection: BaseDatabaseWrapper,
-        envelopes: Sequence[Envelope],
-        *,
-        generated_ids: bool,
-        only_if_admitted: bool,
-    ) -> list[Stored] | None:
-        # The procedure for one job would ask `ojs_admit`.
-        insert = self._insert_many if only_if_admitted else super().insert_jobs
-        return insert(
-            connection, envelopes, generated_ids=generated_ids, only_if_admitted=only_if_admitted
-        )
-
-    def _admission(
-        self,
-        connection: BaseDatabaseWrapper,
-        envelopes: Sequence[Envelope],
-        text: str,
-        generated_ids: bool,
-    ) -> tuple[str, list[Any]]:
-        queues = sorted({envelope.queue for envelope in envelopes if not envelope.pending})
-        return _INSERT_WHERE_NO_BOUND[generated_ids], [queues]
-
-    def insert_uniform(
-        self,
-        connection: BaseDatabaseWrapper,
-        common: Envelope,
-        ids: Sequence[int],
-        args: str,
-        sizes: Sequence[int],
-        *,
-        only_if_admitted: bool,
-    ) -> tuple[datetime | None, int]:
-        if only_if_admitted:
-            return None, 0  # `ojs_push_many` would ask `ojs_admit_all`.
-        return super().insert_uniform(connection, common, ids, args, sizes, only_if_admitted=False)
-
-
-class _WithoutServerSessions(PostgreSQL):
-    """The end of a session is not known: only missed heartbeats show that a worker is dead."""
-
-    keeps_plans = False
-
-    def session(self, connection: BaseDatabaseWrapper) -> Session | None:
-        return None
-
-    def ended_holder(
-        self, connection: BaseDatabaseWrapper, lease: str, *, away: float, back_for: float
-    ) -> str | None:
-        return None
-
-    def dead_workers(
-        self, connection: BaseDatabaseWrapper, *, away: float = 0.0, back_for: float = 0.0
-    ) -> list[tuple[str, Session | None]]:
-        values = {"away": away, "back_for": back_for}
-        return [(key, None) for (key,) in self._rows(connection, "silent_workers", values)]
-
-    def dead_workers_condition(self, *, away: float = 0.0, back_for: float = 0.0) -> str:
-        return f"EXISTS {self.condition('silent_workers', away=away, back_for=back_for)}"
-
-    def oldest_transaction(self, connection: BaseDatabaseWrapper) -> timedelta | None:
-        return None
-
-    def snapshot_held(self, connection: BaseDatabaseWrapper, seconds: float) -> datetime | None:
-        return None
-
-
-#: By the field of `Capabilities`; the schema alone depends on `statement_triggers`.
-_WITHOUT: Mapping[str, type[PostgreSQL]] = {
-    "advisory_locks": _WithoutAdvisoryLocks,
-    "procedures": _WithoutProcedures,
-    "server_sessions": _WithoutServerSessions,
-}
-
-
-@cache
-def _relative(capabilities: Capabilities) -> PostgreSQL:
-    """Return the dialect of a relative of PostgreSQL that has these capabilities."""
-    missing = [_WITHOUT[name] for name in capabilities.missing() if name in _WITHOUT]
-    kind: type[PostgreSQL] = (
-        type("PostgreSQL", (*missing, PostgreSQL), {}) if missing else PostgreSQL
-    )
-    found = kind()
-    found.capabilities = capabilities
-    return found

@@ -5,9 +5,7 @@ name has by itself would be a row for each name, and names are without number. S
 row now and then, and wait for each other without need. Locks of different kinds have different
 rows; those of one statement are locked in the order of the rows.
 
-A bounded queue has no tickets and no shared locks (see `storage.bounds`): each transaction that
-adds a job to it, or to a tenant with a bound, holds its lock alone until it ends, and counts. The
-mixin of `admission_shares` has another way far from the bound.
+The locks of queues and tenants with a bound are those of `admission_shares`.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -65,42 +63,6 @@ class RowLocks(Dialect):
             # Nothing is locked: better an error than two that do what only one may.
             raise DatabaseError("Rows of ojs_lock are missing. Run `manage.py migrate`.")
         return {number: isolation.lower().startswith("read") for number, isolation in found}
-
-    def _lock_name(
-        self, connection: BaseDatabaseWrapper, kind: Kind, name: str, timeout: float
-    ) -> bool:
-        """Lock a name, and say whether the transaction sees what was committed meanwhile.
-
-        One that does not see it does not wait.
-        """
-        timeout_ms = f"{int(timeout * 1000)}ms"
-        former, _, sees_all = self._rows(connection, "begin_row_lock", [timeout_ms])[0]
-        if sees_all:
-            self._lock_slots(connection, [slot(kind, name)])
-        # After an error the rollback does this.
-        self._rows(connection, "set_lock_timeout", [former])
-        return bool(sees_all)
-
-    def lock_queue(self, connection: BaseDatabaseWrapper, queue: str, timeout: float) -> str | None:
-        return "" if self._lock_name(connection, Kind.QUEUE, queue, timeout) else None
-
-    def renew_tickets(self, connection: BaseDatabaseWrapper, queue: str) -> None:
-        """Nothing to do: the holder of the lock counts."""
-
-    def spend_tickets(
-        self, connection: BaseDatabaseWrapper, queue: str, version: str, cost: int, room: int
-    ) -> None:
-        """Nothing to do: the holder of the lock counts."""
-
-    def admit_tenant(
-        self, connection: BaseDatabaseWrapper, queue: str, tenant: str, *, jobs: int, bound: int
-    ) -> bool:
-        return False
-
-    def lock_tenant(
-        self, connection: BaseDatabaseWrapper, queue: str, tenant: str, timeout: float
-    ) -> bool:
-        return self._lock_name(connection, Kind.TENANT, f"{queue}\n{tenant}", timeout)
 
     def lock_unique_keys(
         self, connection: BaseDatabaseWrapper, keys: Sequence[str], *, wait: bool = True

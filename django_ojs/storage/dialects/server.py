@@ -237,14 +237,14 @@ class Server(ABC):
         the others still run.
         """
 
-    @abstractmethod
     def notify(
         self, connection: BaseDatabaseWrapper, payloads: Sequence[str], channel: str
     ) -> None:
         """Notify the listeners of a channel; not in the caller's transaction.
 
-        Where `can_notify` is false it does nothing.
+        Only where `can_notify`.
         """
+        raise NotImplementedError
 
     def listen(self, connection: BaseDatabaseWrapper, channel: str) -> None:
         """Receive the notifications of a channel on this connection. Only where `can_notify`."""

@@ -1,7 +1,6 @@
 """The statements of the dialects: `sql/<vendor>/<name>.sql`, one statement a file.
 
-Those that both databases understand are in `sql/common`. MySQL has those of `sql/mariadb`, and in
-place of some those of `sql/mysql`.
+Those that more than one database understands are in `sql/common`.
 
 States come from the transition table only: `{before_<transition>}` is the condition on
 the old state, `{after_<transition>}` the new state, and `{<state>}` one in which PUSH stores a job.

@@ -66,7 +66,6 @@ class SQLite(Dialect):
     sql = _SQL
     now = _NOW
     backend = "sqlite"
-    count_rows = _SQL["count_rows"]
     binary_collation = "BINARY"
     is_server = False
     create_index = "CREATE INDEX"
@@ -111,19 +110,11 @@ class SQLite(Dialect):
         self.begin_write(connection)
         return ""
 
-    def renew_tickets(self, connection: BaseDatabaseWrapper, queue: str) -> None:
-        """Nothing to do: the holder of the write lock can count."""
-
     def queue_counts(
         self, connection: BaseDatabaseWrapper, queue: str, states: Sequence[str]
     ) -> list[tuple[str, int, int]]:
         values = {"queue": queue, "states": json.dumps(list(states))}
         return self._rows(connection, "queue_counts", values)
-
-    def spend_tickets(
-        self, connection: BaseDatabaseWrapper, queue: str, version: str, cost: int, room: int
-    ) -> None:
-        """Nothing to do: the holder of the write lock can count."""
 
     def lock_tenant(
         self, connection: BaseDatabaseWrapper, queue: str, tenant: str, timeout: float
@@ -266,11 +257,6 @@ class SQLite(Dialect):
     def try_lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> bool:
         self.begin_write(connection)
         return True
-
-    def notify(
-        self, connection: BaseDatabaseWrapper, payloads: Sequence[str], channel: str
-    ) -> None:
-        """Nothing to do: a connection cannot listen."""
 
     def is_contention_error(self, error: OperationalError) -> bool:
         return "database is locked" in str(error) or "database table is locked" in str(error)

@@ -37,7 +37,7 @@ class OpenJobSpec(Contender):
         return {
             "INSTALLED_APPS": ["django_ojs", "tests.benchmarks"],
             "ROOT_URLCONF": "tests.benchmarks.site",
-            "OJS": {"NOTIFY": os.environ.get(NOTIFY_VARIABLE) != "off"},
+            "OJS": {},
         }
 
     def commands(self, work: Work) -> list[Command]:
@@ -60,7 +60,10 @@ class OpenJobSpec(Contender):
     def enqueue(self, number: int) -> None:
         """Enqueue by name, as a producer without the handler's code would."""
         import django_ojs
+        from django_ojs.storage import notify
 
+        if os.environ.get(NOTIFY_VARIABLE) == "off":
+            setattr(notify, "send", lambda *_: None)  # noqa: B010 - no assignment to a function
         django_ojs.enqueue("bench.noop", [number])
 
     def enqueue_batch(self, numbers: Sequence[int]) -> None:

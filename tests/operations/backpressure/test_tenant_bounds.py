@@ -25,7 +25,6 @@ from django_ojs.operations.queues import deletion
 from django_ojs.operations.retry import retry
 from django_ojs.spec.errors import InvalidRequest, QueueFull
 from django_ojs.storage import queue_configs, tenants
-from tests.databases import KIND
 from tests.factories import envelope, in_state, own_connections
 from tests.http.api import Api
 from tests.worker.waiting import BOUND
@@ -290,7 +289,6 @@ def test_producers_at_once_end_at_the_bound_of_each_tenant(limit: int) -> None:
             add(name)
 
 
-@pytest.mark.capabilities
 @pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has one writer")
 def test_an_open_transaction_of_a_tenant_far_from_its_bound_stops_no_other() -> None:
     bound(640)
@@ -306,7 +304,6 @@ def test_an_open_transaction_of_a_tenant_far_from_its_bound_stops_no_other() -> 
     assert depths() == {"acme": 2, "other": 1}
 
 
-@pytest.mark.skipif(KIND == "mysql", reason="it has no RETURNING")
 def test_a_queue_without_the_option_has_the_same_statements_and_stores_no_tenant() -> None:
     bound(5)
     queue_configs.current()

@@ -24,7 +24,6 @@ from django_ojs.spec.ids import uuid7
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.spec.times import format_timestamp
 from django_ojs.spec.unique_policy import UniquePolicy
-from tests.databases import KIND
 from tests.factories import (
     BOOM,
     GENERATED,
@@ -415,7 +414,7 @@ def test_jobs_without_a_policy_cost_one_statement_as_ever(count: int) -> None:
     envelopes = [envelope() for _ in range(count)]
     with CaptureQueriesContext(connection) as queries:
         pushing.push_batch(envelopes, GENERATED)
-    assert len(queries) == (2 if KIND == "mysql" else 1)  # It has no RETURNING.
+    assert len(queries) == 1
 
 
 # --- From Python -------------------------------------------------------------------------------

@@ -254,7 +254,6 @@ def test_silence_while_the_database_was_away_is_no_death() -> None:
 
 
 @pytest.mark.postgresql
-@pytest.mark.capabilities
 def test_a_session_that_ended_holds_and_is_dead_only_in_two_checks_in_a_row() -> None:
     gone = datetime.fromisoformat("2026-01-01T00:00:00Z")
     beat.beat("worker", session=(1, gone))
@@ -266,16 +265,6 @@ def test_a_session_that_ended_holds_and_is_dead_only_in_two_checks_in_a_row() ->
     assert Worker.primary.exists()
     assert dead.take_back() == 0
     assert not Worker.primary.exists()
-
-
-@pytest.mark.postgresql
-def test_where_the_sessions_of_others_are_not_listed_only_silence_holds(settings: Any) -> None:
-    settings.OJS = {"SERVER_SESSIONS": False}
-    gone = datetime.fromisoformat("2026-01-01T00:00:00Z")
-    beat.beat("worker", session=(1, gone))
-    assert not raw_queries.holds(DeadWorkers().condition())
-    silent_worker()
-    assert raw_queries.holds(DeadWorkers().condition())
 
 
 def test_ages_longer_than_any_database_subtracts_are_no_error() -> None:

@@ -311,7 +311,6 @@ def test_limits_hold_where_the_session_has_another_default_isolation_level() -> 
             cursor.execute("RESET default_transaction_isolation")
 
 
-@pytest.mark.capabilities
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
 def test_a_transaction_that_holds_the_lock_of_a_limit_delays_no_other_queue() -> None:

@@ -332,7 +332,6 @@ def test_a_held_job_that_was_locked_when_its_key_had_room_is_found() -> None:
     assert len(claim("other")) == 1
 
 
-@pytest.mark.capabilities
 @pytest.mark.postgresql
 @pytest.mark.django_db(transaction=True)
 def test_a_key_that_another_transaction_has_locked_delays_no_other_one() -> None:

@@ -385,7 +385,6 @@ def test_a_worker_without_jobs_is_forgotten_too() -> None:
     assert not Worker.objects.exists()
 
 
-@pytest.mark.capabilities
 @pytest.mark.postgresql
 def test_a_session_that_is_gone_twice_is_a_worker_that_died() -> None:
     job = active()
@@ -397,7 +396,6 @@ def test_a_session_that_is_gone_twice_is_a_worker_that_died() -> None:
     assert read(job.id).error["type"] == "worker_death"
 
 
-@pytest.mark.capabilities
 @pytest.mark.postgresql
 def test_after_an_outage_a_session_proves_nothing_until_its_worker_has_sent_a_heartbeat() -> None:
     active()
@@ -412,7 +410,6 @@ def test_after_an_outage_a_session_proves_nothing_until_its_worker_has_sent_a_he
     assert [dead.take_back() for _ in range(2)] == [0, 1]
 
 
-@pytest.mark.capabilities
 @pytest.mark.postgresql
 def test_the_lease_of_a_worker_whose_session_has_ended_need_not_expire(
     monkeypatch: pytest.MonkeyPatch,
@@ -451,7 +448,6 @@ def test_the_session_of_a_worker_that_sends_none_any_more_proves_nothing() -> No
     assert [dead.take_back() for _ in range(3)] == [0, 0, 0]
 
 
-@pytest.mark.capabilities
 @pytest.mark.postgresql
 def test_a_worker_that_found_another_session_in_between_lives() -> None:
     active()
@@ -466,7 +462,6 @@ def test_a_worker_that_found_another_session_in_between_lives() -> None:
     assert Worker.objects.get().session_pid == session[0]
 
 
-@pytest.mark.capabilities
 @pytest.mark.postgresql
 def test_a_session_counts_only_with_the_time_it_started() -> None:
     # The server gives the numbers of its processes again.

@@ -22,7 +22,6 @@ _SHOWN: Final = (
     "default_retry",
     "default_timeout",
     "visibility_timeout",
-    "notify",
     "exact_integers",
     "max_queue_name_bytes",
     "max_job_type_bytes",

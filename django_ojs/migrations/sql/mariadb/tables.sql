@@ -40,9 +40,6 @@ ALTER TABLE ojs_bound CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin
 ALTER TABLE ojs_bulk_operation CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
     ADD INDEX IF NOT EXISTS ojs_bulk_operation_open (state, id);
 
--- It has no text but the ids of jobs, which MySQL has no type for.
-ALTER TABLE ojs_bulk_operation_job CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
-
 ALTER TABLE ojs_cron_job CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
     ADD INDEX IF NOT EXISTS ojs_cron_job_due (due_at, name),
     ADD INDEX IF NOT EXISTS ojs_cron_job_code (owner, service);

@@ -5,9 +5,6 @@
 -- queues; a transaction that adds more than its share holds one of 20299 to 20304 as well, which
 -- says how often its share was doubled: six times at most, 64 shares, the whole bound.
 
--- What row_locks.sql creates in place of this.
-DROP TABLE IF EXISTS ojs_lock;
-
 -- The sequences that give out admission tickets. Queues that share one run out of tickets sooner,
 -- and renew them sooner.
 DO $$

@@ -1,5 +1,5 @@
 -- Counts by queue and state, kept by triggers (storage/figures/counts.py reads them): their tables. The
--- triggers are in count_triggers.sql, or in count_row_triggers.sql.
+-- triggers are in count_triggers.sql.
 --
 -- Each statement that changes jobs appends what it changed to ojs_count_change. Writers share no
 -- row, so that no writer waits for another, and a long transaction holds no lock that others need.

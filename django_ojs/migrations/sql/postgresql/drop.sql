@@ -35,8 +35,6 @@ DROP FUNCTION IF EXISTS ojs_job_count_delete CASCADE;
 
 DROP FUNCTION IF EXISTS ojs_job_count_truncate CASCADE;
 
-DROP TABLE IF EXISTS ojs_lock;
-
 DROP TABLE ojs_count_change;
 
 DROP TABLE ojs_count;

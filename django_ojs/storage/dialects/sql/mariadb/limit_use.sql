@@ -4,4 +4,4 @@
 SELECT (SELECT count(*) FROM ojs_job WHERE state {before_ack} AND queue = %(queue)s),
        (SELECT starts FROM ojs_limited_queue WHERE queue = %(queue)s),
        TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {now}) DIV 1000,
-       {session_isolation} LIKE 'READ-%%'
+       @@tx_isolation LIKE 'READ-%%'

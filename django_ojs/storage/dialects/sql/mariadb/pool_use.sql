@@ -3,4 +3,4 @@
 SELECT (SELECT count(*) FROM ojs_job
         WHERE state {before_ack} AND worker_id IN (SELECT id FROM ojs_worker WHERE pool = %(pool)s)
           AND (queue IN %(queues)s OR '*' IN %(queues)s)),
-       {session_isolation} LIKE 'READ-%%'
+       @@tx_isolation LIKE 'READ-%%'

@@ -2,12 +2,12 @@
 -- up to `limited` with one whose key is not among `busy`.
 --
 -- The last column is NULL for a job without a limit, and otherwise whether this transaction has the
--- lock of the key ({try_lock_key}). What is counted under the
+-- lock of the key; the class 20305 separates these locks from the others. What is counted under the
 -- lock has to be counted by a later statement, which sees what was committed before it; a caller's
 -- transaction in which it does not gets no such jobs.
 SELECT id, priority, enqueued_at, size, limit_key, policy,
        CASE WHEN limit_key IS NOT NULL
-            THEN {try_lock_key} END
+            THEN pg_try_advisory_xact_lock(20305, hashtext(limit_key)) END
 FROM (
     SELECT * FROM (
         SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size, limit_key,

@@ -5,7 +5,7 @@
 -- The last column is as in limited_candidates.sql.
 SELECT id, priority, tenant_id, enqueued_at, size, limit_key, policy,
        CASE WHEN limit_key IS NOT NULL
-            THEN {try_lock_key} END
+            THEN pg_try_advisory_xact_lock(20305, hashtext(limit_key)) END
 FROM (
     SELECT job.* FROM unnest(
         %(priorities)s::smallint[], %(tenants)s::text[], %(skip)s::integer[], %(numbers)s::integer[]

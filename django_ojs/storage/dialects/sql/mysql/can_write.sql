@@ -1,2 +1,0 @@
--- Whether the session may write; that of a replica may not.
-SELECT NOT (@@global.read_only OR @@transaction_read_only)

@@ -1,4 +1,0 @@
--- What the check asks about.
-SHOW SESSION VARIABLES WHERE variable_name IN (
-    'sql_mode', 'transaction_isolation', 'character_set_connection', 'max_allowed_packet',
-    'default_storage_engine', 'innodb_strict_mode')

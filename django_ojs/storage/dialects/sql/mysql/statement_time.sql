@@ -1,2 +1,0 @@
--- After how many seconds the server stops a query of the session.
-SELECT @@max_execution_time / 1000
