@@ -40,7 +40,6 @@ def queue_rows(
     statuses: Collection[QueueStatus],
     oldest: Mapping[str, datetime] | None = None,
 ) -> QueueRows:
-    # The heartbeats of a replica would be late ones.
     listening = query(gettext_noop("workers"), lambda: queue_overview.listeners(statuses))
     names = [status.name for status in statuses]
     flows = query(gettext_noop("throughput"), lambda: rollup_queries.flows(queues=names))
