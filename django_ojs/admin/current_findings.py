@@ -36,25 +36,24 @@ class CurrentFindings:
     maintenance: MaintenanceStatus | None
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class _Figures:
-    """What is read for the findings."""
-
-    listing: Listing | None
-    oldest: Mapping[str, datetime] | None
-    queues: QueueRows
-    maintenance: MaintenanceStatus | None
-
-
 def read(query: TimedQueries) -> CurrentFindings:
     """Return the findings, with the figures from which they follow."""
-    figures = _figures(query)
+    listing = query(gettext_noop("queues"), lambda: queues.busiest(limit=MAX_CHECKED))
+    statuses = listing.queues if listing else []
+    waiting = [status.name for status in statuses if status.counts.get(State.AVAILABLE)]
+    oldest = query(gettext_noop("oldest jobs"), lambda: oldest_available.oldest(waiting))
+    rows = queue_rows(query, statuses, oldest)
+    status = _maintenance(query)
+    found = findings.of_system(
+        rows.rows,
+        query(gettext_noop("failures"), health_queries.observe) or Observations(),
+        maintenance=status,
+        stale=rows.listening.stale if rows.listening else 0,
+        transaction=query(gettext_noop("open transactions"), health_queries.oldest_transaction),
+        keys=query(gettext_noop("API keys"), key_expiry.problems) or (),
+    )
     return CurrentFindings(
-        findings=_findings(query, figures),
-        listing=figures.listing,
-        oldest=figures.oldest,
-        queues=figures.queues,
-        maintenance=figures.maintenance,
+        findings=found, listing=listing, oldest=oldest, queues=rows, maintenance=status
     )
 
 
@@ -68,29 +67,3 @@ def maintenance(unread: Unread) -> MaintenanceStatus | None:
 
 def _maintenance(query: TimedQueries) -> MaintenanceStatus | None:
     return query(gettext_noop("maintenance mode"), mode.status)
-
-
-def read_alone(query: TimedQueries) -> Sequence[Finding]:
-    """Return the findings alone."""
-    return _findings(query, _figures(query))
-
-
-def _figures(query: TimedQueries) -> _Figures:
-    listing = query(gettext_noop("queues"), lambda: queues.busiest(limit=MAX_CHECKED))
-    statuses = listing.queues if listing else []
-    waiting = [status.name for status in statuses if status.counts.get(State.AVAILABLE)]
-    oldest = query(gettext_noop("oldest jobs"), lambda: oldest_available.oldest(waiting))
-    rows = queue_rows(query, statuses, oldest)
-    return _Figures(listing=listing, oldest=oldest, queues=rows, maintenance=_maintenance(query))
-
-
-def _findings(query: TimedQueries, figures: _Figures) -> Sequence[Finding]:
-    listening = figures.queues.listening
-    return findings.of_system(
-        figures.queues.rows,
-        query(gettext_noop("failures"), health_queries.observe) or Observations(),
-        maintenance=figures.maintenance,
-        stale=listening.stale if listening else 0,
-        transaction=query(gettext_noop("open transactions"), health_queries.oldest_transaction),
-        keys=query(gettext_noop("API keys"), key_expiry.problems) or (),
-    )

@@ -154,7 +154,7 @@ def _numbers(
     if outdated:
         with timed_queries(_QUERY_SECONDS) as query:
             if Overview in outdated:
-                found = current_findings.read_alone(query)
+                found = current_findings.read(query).findings
                 remember_findings(found, are_complete=not query.unread)
             if DeadLetterJob in outdated:
                 with_dead = query(gettext_noop("dead letters"), lambda: (_dead_letters(),))

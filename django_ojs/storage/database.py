@@ -80,13 +80,13 @@ _degraded: Final[ContextVar[bool]] = ContextVar("django_ojs_degraded", default=F
 
 
 @contextmanager
-def having(variable: ContextVar[T], value: T) -> Iterator[None]:
-    """Let a context variable have a value, until the block ends."""
-    token = variable.set(value)
+def _degrading(value: bool) -> Iterator[None]:
+    """Leave optional statements out, or run them, until the block ends."""
+    token = _degraded.set(value)
     try:
         yield
     finally:
-        variable.reset(token)
+        _degraded.reset(token)
 
 
 def alias() -> str:
@@ -273,7 +273,7 @@ def retried(operation: Callable[[], T], using: str | None = None) -> T:
             return operation()
         except OptionalError:
             # The savepoint of the operation was rolled back: the caller's transaction is usable.
-            with having(_degraded, True):
+            with _degrading(True):
                 return operation()
     pause = FIRST_PAUSE
     for left in range(RETRIES, -1, -1):
@@ -283,7 +283,7 @@ def retried(operation: Callable[[], T], using: str | None = None) -> T:
             if not left or not dialect_of(link).is_contention_error(error):
                 raise
         except OptionalError:
-            with having(_degraded, True):
+            with _degrading(True):
                 return retried(operation, using)
         # Full jitter, so that two transactions that collided do not collide again.
         time.sleep(random.uniform(0, pause))
@@ -363,7 +363,7 @@ def _complete(then: Callable[[], object]) -> Callable[[], object]:
 
     @wraps(then)
     def called() -> None:
-        with having(_degraded, False):
+        with _degrading(False):
             then()
 
     return called

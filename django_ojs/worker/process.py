@@ -22,7 +22,7 @@ from django_ojs.outbox.relay_threads import Relays, relays
 from django_ojs.spec import ids
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.isolation import Isolation
-from django_ojs.storage import database, notify
+from django_ojs.storage import notify
 from django_ojs.storage.figures import rollups
 from django_ojs.version import VERSION
 from django_ojs.worker.batch_sizer import MAX_SLOT_WAIT, BatchSizer
@@ -307,7 +307,7 @@ class WorkerProcess:
     def _on_room(self, queues: Collection[str]) -> None:
         """Jobs of queues ended that limit how many run: any worker may start one now."""
         self._wake.set()
-        notify.send(database.alias(), queues)
+        notify.send(queues)
 
     def _check_replacement(self) -> None:
         if self._parent is not None and os.getppid() != self._parent:
