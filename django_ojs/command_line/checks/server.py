@@ -226,11 +226,11 @@ def _is_server() -> bool:
 
 
 CHECKS: Final = tuple(
-    Check(name=name, about=about, run=run, applies=applies)
-    for name, about, run, applies in (
-        ("bloat", gettext_lazy("Dead rows, empty space and autovacuum"), _bloat, _is_server),
-        ("horizon", gettext_lazy("Open transactions and replication slots"), _horizon, _is_server),
-        ("pooler", gettext_lazy("Notifications and the pooler"), _pooler, _is_server),
-        ("clock", gettext_lazy("The clock"), _clock, _is_server),
+    Check(name=name, about=about, run=run, applies=_is_server)
+    for name, about, run in (
+        ("bloat", gettext_lazy("Dead rows, empty space and autovacuum"), _bloat),
+        ("horizon", gettext_lazy("Open transactions and replication slots"), _horizon),
+        ("pooler", gettext_lazy("Notifications and the pooler"), _pooler),
+        ("clock", gettext_lazy("The clock"), _clock),
     )
 )
