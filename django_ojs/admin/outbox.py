@@ -86,7 +86,7 @@ class DestinationFilter(_ChoiceFilter):
 
 
 class DatabaseFilter(_ChoiceFilter):
-    """The outbox of one alias: WRONG_DATABASE may store jobs in those of others."""
+    """The outbox of one alias: with `WRONG_DATABASE` there may be several."""
 
     title = gettext_lazy("database")
     parameter_name = "outbox_of"

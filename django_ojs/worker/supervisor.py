@@ -89,7 +89,7 @@ class Supervisor:
         self._config = config
         self._code_changed = code_changed
         self._children: dict[int, Child] = {}
-        #: How many there are to be, without those that run a job alone.
+        #: How many processes there are to be, without those that run one job alone.
         self._wanted = config.processes
         self._isolated_waiting = 0
         self._restart_delay = 0.0
