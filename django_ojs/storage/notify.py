@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from typing import Final
 
-from django.db import Error, connections
+from django.db import Error
 
 from django_ojs.storage import database, in_memory_state
 
@@ -29,19 +29,19 @@ class Throttle:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._sent: dict[tuple[str, str, str], float] = {}
+        self._sent: dict[tuple[str, str], float] = {}
 
-    def due(self, alias: str, channel: str, payloads: Iterable[str]) -> list[str]:
+    def due(self, channel: str, payloads: Iterable[str]) -> list[str]:
         """Return those of these payloads that may be sent now, and count them as sent."""
         now = time.monotonic()
         with self._lock:
             due = [
                 payload
                 for payload in payloads
-                if now - self._sent.get((alias, channel, payload), -math.inf) >= INTERVAL
+                if now - self._sent.get((channel, payload), -math.inf) >= INTERVAL
             ]
             for payload in due:
-                self._sent[alias, channel, payload] = now
+                self._sent[channel, payload] = now
         return due
 
     def reset(self) -> None:
@@ -59,22 +59,21 @@ def workers_of(queues: Iterable[str]) -> None:
     Never inside it: a transaction that holds a notification takes a lock at its commit that all
     others wait for.
     """
-    alias, distinct = database.alias(), tuple(dict.fromkeys(queues))
-    database.after_commit(lambda: send(alias, distinct), using=alias)
+    distinct = tuple(dict.fromkeys(queues))
+    database.after_commit(lambda: send(distinct))
 
 
 def readers_of_events() -> None:
     """Notify the streams of events once the current transaction has committed."""
-    alias = database.alias()
-    database.after_commit(lambda: send(alias, [""], EVENTS), using=alias)
+    database.after_commit(lambda: send([""], EVENTS))
 
 
-def send(alias: str, payloads: Iterable[str], channel: str = JOBS) -> None:
+def send(payloads: Iterable[str], channel: str = JOBS) -> None:
     """Notify the listeners of a channel now, of each payload once; after the commit only."""
-    due = throttle.due(alias, channel, payloads)
+    due = throttle.due(channel, payloads)
     if not due:
         return
-    connection = connections[alias]
+    connection = database.connection()
     dialect = database.dialect_of(connection)
     if not dialect.can_notify:
         return

@@ -87,8 +87,8 @@ def test_a_site_in_order_has_no_finding() -> None:
     with override_settings(OJS={}):
         run = ojs("doctor", "--skip", "bloat,horizon")
     assert run.code == 0, run.out
-    # The others are about a server, which SQLite is not, and about a replica, which is not there.
-    number = len(CHECKS) - (3 if connection.vendor == "postgresql" else 5)
+    # The others are about a server, which SQLite is not.
+    number = len(CHECKS) - (2 if connection.vendor == "postgresql" else 4)
     assert run.out.count("ok  ") == number
     assert run.out.endswith(f"Findings: 0, in {number} checks.\n")
 

@@ -109,7 +109,7 @@ def test_a_read_costs_a_page_however_many_queues_there_are(admin_client: Client)
         with CaptureQueriesContext(connection) as captured:
             shown = admin_client.get(f"/admin/django_ojs/{page}/")
         assert shown.status_code == 200, page
-        # The overview asks about API keys, limit keys, releases and the replica too.
+        # The overview asks about API keys, limit keys and releases too.
         assert len(captured) <= 70, page
         assert len(shown.content) <= 300_000, page
         text = shown.content.decode()

@@ -143,8 +143,6 @@ def test_an_operation_has_the_errors_that_such_a_request_may_have(operation: Ope
 @each_operation
 def test_what_every_request_and_response_has_is_described(operation: Operation) -> None:
     assert {"OJS-Version", "X-Request-Id"} <= {one["name"] for one in operation.parameters}
-    named = any(one["name"] == "database" for one in operation.parameters)
-    assert named == (operation.scope is not None)
     variables = {one["name"] for one in operation.parameters if one["in"] == "path"}
     assert variables == set(re.findall(r"{(\w+)}", operation.path))
     for status, found in operation.responses.items():

@@ -53,8 +53,7 @@ class Supervised:
     reload = False
     connections: dict[str, dict[str, Any]]
 
-    def __init__(self, config: WorkerConfig, code_changed: Any, unchecked: Any) -> None:
-        assert not unchecked
+    def __init__(self, config: WorkerConfig, code_changed: Any) -> None:
         Supervised.config, Supervised.code_changed = config, code_changed
         Supervised.connections = {name: dict(connections.settings[name]) for name in connections}
 

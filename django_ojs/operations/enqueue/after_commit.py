@@ -8,11 +8,10 @@ from django_ojs.storage.figures import rollups
 
 def tell(available: Collection[str], numbers: Mapping[tuple[str, str], int]) -> None:
     """Wake the workers of the queues with available jobs, and count the jobs by queue and type."""
-    alias = database.alias()
 
     def committed() -> None:
         if available:
-            notify.send(alias, available)
+            notify.send(available)
         rollups.add(rollups.ENQUEUED, numbers)
 
-    database.after_commit(committed, using=alias)
+    database.after_commit(committed)

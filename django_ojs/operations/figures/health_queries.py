@@ -170,11 +170,11 @@ def disabled_webhooks() -> DisabledWebhooks:
 
 
 def rejected_in_outbox() -> list[RejectedInOutbox]:
-    """Return what the outbox of each database has that was rejected."""
+    """Return what the outbox of each alias has that was rejected."""
     found = []
     for alias in outbox.aliases():
-        is_here = alias == database.primary_alias()
-        rows = stored_outbox.entries(database.alias() if is_here else alias)
+        is_here = alias == database.alias()
+        rows = stored_outbox.entries(alias)
         rejected = rows.filter(state=Delivery.REJECTED).order_by("created_at").values("created_at")
         try:
             figures = rejected[: MOST + 1].aggregate(number=Count("*"), since=Min("created_at"))
