@@ -45,7 +45,6 @@ if TYPE_CHECKING:
         request,
         resume_queue,
         retry,
-        using,
     )
     from django_ojs.context import JobContext, current_context
     from django_ojs.handlers import Handler, job
@@ -83,7 +82,7 @@ if TYPE_CHECKING:
 # Django is set up, and Django imports this package to set itself up.
 _HOME = {
     "django_ojs.client": """
-        HIGH LOW NORMAL request new_id pause_queue drain_queue resume_queue using
+        HIGH LOW NORMAL request new_id pause_queue drain_queue resume_queue
         enqueue enqueue_after_commit enqueue_batch cancel get_job activate retry
         aenqueue aenqueue_after_commit aenqueue_batch acancel aget_job aactivate aretry
         apause_queue adrain_queue aresume_queue""",
@@ -168,7 +167,6 @@ __all__ = [
     "resume_queue",
     "retry",
     "step",
-    "using",
 ]
 
 

@@ -8,7 +8,7 @@ from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 from django.db import Error as DatabaseError
-from django.db import NotSupportedError, connections
+from django.db import NotSupportedError
 
 from django_ojs import middleware
 from django_ojs.conf import AUTHENTICATION, settings
@@ -61,67 +61,6 @@ def check_outbox(**kwargs: Any) -> list[CheckMessage]:
 
 
 @register("django_ojs")
-def check_read_database(**kwargs: Any) -> list[CheckMessage]:
-    """Check that the alias of the replica is one, and that no page needs its connection."""
-    try:
-        using = settings().read_database
-    except ImproperlyConfigured:
-        return []  # check_settings reports it.
-    if using is None:
-        return []
-    known = sorted(set(connections) - {database.primary_alias()})
-    others = f"one of {', '.join(known)}" if known else "an alias that is added to DATABASES"
-    if using not in connections:
-        problem, hint = "is not in DATABASES", f"It must be {others}."
-    elif using == database.primary_alias():
-        problem, hint = "holds the jobs itself", f"Leave it out, or name {others}."
-    elif connections[using].vendor != connections[database.primary_alias()].vendor:
-        problem, hint = "is another kind of database", "It must be a replica of the jobs' database."
-    elif connections[using].settings_dict["ATOMIC_REQUESTS"]:
-        problem = "has ATOMIC_REQUESTS, so every request needs a connection to it"
-        hint = f"DATABASES[{using!r}]['ATOMIC_REQUESTS'] = False"
-    else:
-        return []
-    message = f"OJS['READ_DATABASE'] is {using!r}, which {problem}."
-    return [Error(message, hint=hint, id="django_ojs.E008")]
-
-
-@register("django_ojs")
-def check_databases(**kwargs: Any) -> list[CheckMessage]:
-    """Check that the aliases of DATABASES are different databases of one kind."""
-    try:
-        values = settings()
-    except ImproperlyConfigured:
-        return []  # check_settings reports it.
-    problems, seen = [], dict[tuple[Any, ...], str]()
-    for alias in values.databases:
-        if alias not in connections:
-            problems.append(f"names {alias!r}, which is not in DATABASES")
-            continue
-        given = connections.settings[alias]
-        place = (
-            *(given.get(name) for name in ("ENGINE", "HOST", "PORT", "NAME")),
-            # The service of PostgreSQL may be all that says which database it is.
-            (given.get("OPTIONS") or {}).get("service"),
-        )
-        if place in seen:
-            problems.append(f"names {seen[place]!r} and {alias!r}, which are the same database")
-        elif seen and place[0] != next(iter(seen))[0]:
-            problems.append(f"names {alias!r}, which is another kind of database than the first")
-        seen.setdefault(place, alias)
-    if values.databases and values.read_database is not None:
-        problems.append("does not go with READ_DATABASE: pages are read from the databases named")
-    return [
-        Error(
-            f"OJS['DATABASES'] {problem}.",
-            hint="See the settings of django_ojs in its reference.",
-            id="django_ojs.E009",
-        )
-        for problem in problems
-    ]
-
-
-@register("django_ojs")
 def check_access(**kwargs: Any) -> list[CheckMessage]:
     """Warn when the HTTP API needs no authentication."""
     return [Warning(OPEN, hint=OPEN_HINT, id="django_ojs.W002")] if _is_known_open() else []
@@ -153,39 +92,30 @@ def _api_is_open() -> bool:
 @register(Tags.database)
 def check_bounds(databases: Collection[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
     """Name the queues without a bound (backpressure §6.3)."""
-    names: list[str] = []
-    for alias in _with_jobs(databases):
-        try:
-            with database.using(alias):
-                names += unbounded()
-        except (DatabaseError, ImproperlyConfigured, NotSupportedError):
-            pass  # Before the first migration, or another check reports it.
-    found = list(dict.fromkeys(names))
-    return [Warning(message(found), hint=BOUND_HINT, id=CHECK_ID)] if found else []
+    if not _holds_jobs(databases):
+        return []
+    try:
+        names = unbounded()
+    except (DatabaseError, ImproperlyConfigured, NotSupportedError):
+        return []  # Before the first migration, or another check reports it.
+    return [Warning(message(names), hint=BOUND_HINT, id=CHECK_ID)] if names else []
 
 
 @register(Tags.database)
 def check_database(databases: Collection[str] | None = None, **kwargs: Any) -> list[CheckMessage]:
     """Check that the database is supported, and its settings."""
-    problems: list[CheckMessage] = []
-    for alias in _with_jobs(databases):
-        try:
-            with database.using(alias):
-                problems += database.dialect().check(database.connection())
-        except NotSupportedError as error:
-            problems.append(Error(str(error), id="django_ojs.E003"))
-    return problems
-
-
-def _with_jobs(databases: Collection[str] | None) -> list[str]:
-    # As Django's own checks of databases: without `--database` no command uses a connection.
-    if databases is None:
+    if not _holds_jobs(databases):
         return []
     try:
-        known = settings().databases or (database.alias(),)
-    except ImproperlyConfigured:
-        return []  # check_settings reports it.
-    return [alias for alias in known if alias in databases]
+        return database.dialect().check(database.connection())
+    except NotSupportedError as error:
+        return [Error(str(error), id="django_ojs.E003")]
+
+
+def _holds_jobs(databases: Collection[str] | None) -> bool:
+    """Whether the jobs are in one of these databases."""
+    # As Django's own checks of databases: without `--database` no command uses a connection.
+    return databases is not None and database.alias() in databases
 
 
 @register(Tags.database)
@@ -194,14 +124,8 @@ def check_schema(databases: Collection[str] | None = None, **kwargs: Any) -> lis
 
     A warning: `migrate`, which cures it, does not run after an error.
     """
-    problems: list[CheckMessage] = []
-    for alias in _with_jobs(databases):
-        with database.using(alias):
-            problems += _unlike_settings()
-    return problems
-
-
-def _unlike_settings() -> list[CheckMessage]:
+    if not _holds_jobs(databases):
+        return []
     try:
         wanted = database.dialect().capabilities
         wrong = schema_files.unlike_settings(database.connection())

@@ -3,14 +3,11 @@
 Every function has an `a…` twin for `async` code.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import partial
+from collections.abc import Iterable, Sequence
 from typing import Unpack
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
-from django.core.exceptions import ImproperlyConfigured
 
 from django_ojs.models import Job, Queue
 from django_ojs.operations import activate as _activate
@@ -19,11 +16,7 @@ from django_ojs.operations import info as _info
 from django_ojs.operations import queues as _queues
 from django_ojs.operations import retry as _retry
 from django_ojs.operations.enqueue import fast_path as _plain
-from django_ojs.operations.enqueue.caller_database import (
-    database_of_caller as _database_of_caller,
-)
 from django_ojs.operations.enqueue.result import EnqueuedJob
-from django_ojs.operations.enqueue.result import in_current_database as _in_current_database
 from django_ojs.operations.push import push as _push
 from django_ojs.operations.push import push_batch as _push_batch
 from django_ojs.options import (
@@ -40,25 +33,8 @@ from django_ojs.options import (
 from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.json import JSON
-from django_ojs.storage import database as _database
-from django_ojs.storage.find_database import in_each as _each
 
 HIGH, NORMAL, LOW = 10, 0, -10
-
-
-@contextmanager
-def using(alias: str) -> Iterator[None]:
-    """Work on the jobs of one database of DATABASES, until the block ends.
-
-    Without it, `enqueue` stores a job in the database of the open transaction, and functions that
-    take the id of a job look for it in all. Raises ImproperlyConfigured for any other alias.
-    """
-    if alias not in _database.aliases():
-        raise ImproperlyConfigured(
-            f"{alias!r} holds no jobs. OJS['DATABASES'] has: {', '.join(_database.aliases())}."
-        )
-    with _database.using(alias):
-        yield
 
 
 def request(type: str, args: Sequence[JSON] = (), **options: Unpack[OptionArguments]) -> Request:
@@ -112,13 +88,10 @@ def enqueue_batch(
     wanted = list(requests) if isinstance(requests, Iterable) else []
     if not wanted:
         raise InvalidRequest.of("requests", "must be a list of at least one request.")
-    if _database.is_to_be_chosen():
-        with _database_of_caller():
-            return enqueue_batch(wanted, on_full=on_full, block_timeout=block_timeout)
     if on_full is None and block_timeout is None and _plain.is_open():
         same = uniform_of(wanted)
         if same is not None and (stored := _plain.store_alike(*same)) is not None:
-            return _in_current_database(stored.results())
+            return stored.results()
     envelopes = []
     new_ids = ids.many(len(wanted))
     for index, item in enumerate(wanted):
@@ -164,17 +137,17 @@ def retry(job_id: UUID | str) -> Job:
 
 def pause_queue(name: str) -> Queue:
     """Pause a queue, known or not: FETCH returns none of its jobs; PUSH still stores them."""
-    return _each(partial(_queues.pause, name))
+    return _queues.pause(name)
 
 
 def drain_queue(name: str) -> Queue:
     """Drain a queue, known or not: PUSH raises QueuePaused, and workers finish the jobs in it."""
-    return _each(partial(_queues.drain, name))
+    return _queues.drain(name)
 
 
 def resume_queue(name: str) -> Queue:
     """Resume a queue that is paused or draining: PUSH stores jobs, and FETCH returns them."""
-    return _each(partial(_queues.resume, name))
+    return _queues.resume(name)
 
 
 def new_id() -> UUID:

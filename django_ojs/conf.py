@@ -113,20 +113,6 @@ def _queues(value: object) -> QueueConfigs:
     return QueueConfigs(read)
 
 
-def _alias(value: object) -> str | None:
-    if value is not None and (not isinstance(value, str) or not value):
-        raise ValueError
-    return value
-
-
-def _aliases(value: object) -> tuple[str, ...]:
-    names = payload_config.strings(value)
-    # With one database, the routers name it.
-    if len(names) == 1 or not all(names) or len(set(names)) < len(names):
-        raise ValueError
-    return names
-
-
 def _cache(value: object) -> str:
     if not isinstance(value, str) or value not in django_settings.CACHES:
         raise ValueError
@@ -198,8 +184,6 @@ OUTBOX = (
     "a dictionary by name, each with url and some of api_key, queues, types, batch_size (1 to "
     "1000) and timeout"
 )
-ALIAS = "an alias of DATABASES, or None"
-ALIASES = "a list of at least two aliases of DATABASES, each once"
 CACHE = "an alias of CACHES"
 REQUEST_RATE = (
     f'None, or at most {MAX_REQUESTS} requests in a s, min, hour or day, such as "600/min"'
@@ -268,10 +252,6 @@ class Settings:
     grace_period: timedelta = _setting(timedelta(seconds=25), _duration, DURATION)
     unknown_type_delay: timedelta = _setting(timedelta(seconds=30), _duration, DURATION)
     worker_conn_max_age: timedelta = _setting(timedelta(minutes=1), _duration, DURATION)
-
-    databases: tuple[str, ...] = _setting((), _aliases, ALIASES)
-    read_database: str | None = _setting(None, _alias, ALIAS)
-    read_max_lag: timedelta = _setting(timedelta(seconds=10), _duration, DURATION)
 
     keep_completed: timedelta = _setting(timedelta(days=7), _duration, DURATION)
     keep_cancelled: timedelta = _setting(timedelta(days=7), _duration, DURATION)

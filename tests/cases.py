@@ -12,8 +12,7 @@ import pytest
 from _pytest.mark import ParameterSet
 from django.db import transaction
 
-from django_ojs.storage import bounds, database, in_memory_state, queue_configs
-from tests.databases import ALIASES
+from django_ojs.storage import bounds, in_memory_state, queue_configs
 from tests.plugins.measuring import unmeasured
 
 
@@ -23,10 +22,8 @@ def begin_as_a_new_process() -> None:
     What a test configures is read from the database, as always.
     """
     in_memory_state.reset()
-    for alias in ALIASES:
-        queue_configs.remember(alias, {}, seconds=3_600)
-        with database.using(alias):
-            bounds.configured.queues = {}
+    queue_configs.remember({}, seconds=3_600)
+    bounds.configured.queues = {}
 
 
 @contextmanager

@@ -118,7 +118,6 @@ BAD: dict[str, list[Any]] = {
         "a/min",
     ],
     "HTTP_RATE_LIMIT_CACHE": [None, "", "unknown", 4711, True, [], {}],
-    "READ_DATABASE": ["", 4711, True, [], {}],
     "WRONG_DATABASE": [None, "ignore", True, [], 4711],
     "PAYLOAD_HTTPS_HOSTS": [*PATHS, ["https://a"], ["a/b"], ["a b"], ["*"], [""], ["a:b"]],
     "PAYLOAD_S3_BUCKETS": [*PATHS, ["s3://bucket"], ["B"], ["/a"], ["*"]],

@@ -16,11 +16,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
 
 from django_ojs.formatting import StrOrPromise, error_message
-from django_ojs.models import Queue, Worker
-from django_ojs.operations.queues.rows import is_deleted
-from django_ojs.spec.errors import Conflict, NotFound, OJSError
+from django_ojs.spec.errors import OJSError
 from django_ojs.spec.scopes import Scope
-from django_ojs.storage import database, find_database
 
 #: Objects of one request. A bulk operation takes more than these.
 MAX_OBJECTS: Final = 500
@@ -48,7 +45,7 @@ class Action:
     `choices(objects)` are the texts of its button and of the link that leaves it, where the label
     alone would be ambiguous. `confirm_name`: the name of the object must be typed.
     `applies_to(object)`: whether the page of an object has the button; the operation itself rejects
-    other objects. `counts`: the sentence of `run` has numbers, which are those of one database.
+    other objects.
     """
 
     name: str
@@ -65,7 +62,6 @@ class Action:
     destructive: bool = False
     multiple: bool = True
     applies_to: Callable[[Any], bool] = lambda _: True
-    counts: bool = False
 
     @classmethod
     def pause(cls, run: Run, **options: Any) -> "Action":
@@ -150,20 +146,15 @@ def perform(
     request: HttpRequest,
     objects: Mapping[str, Any],
     values: Mapping[str, Any],
-    *,
-    in_each: bool = False,
 ) -> ActionResult:
-    """Run an action on each object; None stands for an object that does not exist.
-
-    Where jobs are in several databases, it runs in that of the object, or `in_each` of them.
-    """
+    """Run an action on each object; None stands for an object that does not exist."""
     result = ActionResult()
     for key, obj in objects.items():
         if obj is None:
             result.skipped.append((key, _("It does not exist any more.")))
             continue
         try:
-            result.done.append((obj, _run(action, request, obj, values, in_each=in_each)))
+            result.done.append((obj, action.run(request, obj, values)))
         except OJSError as error:
             result.skipped.append((key, error_message(error)))
         except Skipped as reason:
@@ -171,33 +162,3 @@ def perform(
         except DatabaseError:
             result.skipped.append((key, _("The database was busy; try again.")))
     return result
-
-
-def _run(
-    action: Action, request: HttpRequest, obj: Any, values: Mapping[str, Any], *, in_each: bool
-) -> str:
-    if not database.is_to_be_chosen():
-        return action.run(request, obj, values)
-    if in_each:
-        return _run_in_each(action, request, obj, values)
-    if isinstance(obj, Worker):
-        return action.run(request, obj, values)  # It may be in several; the operation finds it.
-    with database.using(obj._state.db or database.primary_alias()):
-        return action.run(request, obj, values)
-
-
-def _run_in_each(action: Action, request: HttpRequest, obj: Any, values: Mapping[str, Any]) -> str:
-    def run() -> dict[str, str]:
-        alias = database.primary_alias()
-        # As it is in this database: it may be paused in one of them only.
-        here = obj
-        if isinstance(obj, Queue):
-            found = Queue.primary.filter(pk=obj.pk).first()
-            here = Queue(pk=obj.pk) if found is None or is_deleted(found) else found
-        return {alias: action.run(request, here, values)}
-
-    texts = find_database.in_each(run, needless=(Skipped, Conflict, NotFound), add=dict.__or__)
-    distinct = {str(text) for text in texts.values()}
-    if len(distinct) == 1 and not (action.counts and len(texts) > 1):
-        return distinct.pop()
-    return " ".join(f"{alias}: {text}" for alias, text in texts.items())

@@ -4,17 +4,14 @@ The classes are mixins over `ModelAdmin`, so that a theme's own ModelAdmin can b
 `django_ojs.admin.register`.
 """
 
-import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import wraps
-from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from django.contrib import admin
 from django.contrib.admin.exceptions import NotRegistered
 from django.contrib.admin.utils import quote, unquote
 from django.core.exceptions import PermissionDenied
-from django.db import Error
 from django.db.models import Model, QuerySet
 from django.http import (
     Http404,
@@ -29,17 +26,15 @@ from django.utils import timezone
 from django.utils.http import url_has_allowed_host_and_scheme, urlencode
 from django.utils.translation import gettext as _
 
-from django_ojs.admin import current_findings, databases, payloads
+from django_ojs.admin import current_findings, payloads
 from django_ojs.admin.actions import Action, perform
 from django_ojs.admin.confirmation import Confirmation
 from django_ojs.admin.operator_views import parsed_key, with_operator
 from django_ojs.admin.query_timeout import Unread
-from django_ojs.conf import settings
 from django_ojs.formatting import StrOrPromise, in_english
 from django_ojs.http.access import scopes_of
 from django_ojs.models import Overview
 from django_ojs.spec.scopes import Scope, complete
-from django_ojs.storage import database, find_database, replica
 
 if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[Any]
@@ -47,9 +42,6 @@ else:
     _Admin = object
 
 T = TypeVar("T")
-
-#: The cookie of a browser that has changed something, until the replica has it for sure.
-CHANGED: Final = "ojs_changed"
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,16 +69,6 @@ class OperatorModelAdmin(_Admin):
 
     #: The codename of the permission to view the pages, if the model has none of its own.
     view_permission: ClassVar[str | None] = None
-
-    #: Whether the list, and the page of an object, may be read from the replica.
-    lists_from_replica: ClassVar[bool] = False
-    objects_from_replica: ClassVar[bool] = False
-
-    #: Where jobs are in several databases: the page has figures, which are those of all;
-    shows_all: ClassVar[bool] = False
-    #: an object is found by its key in whichever it is; or an action runs in each of them.
-    objects_are_located: ClassVar[bool] = False
-    actions_run_in_each: ClassVar[bool] = False
 
     # Django's actions run on the checkboxes of Django's list, which these pages do not have.
     actions: Any = None
@@ -131,46 +113,15 @@ class OperatorModelAdmin(_Admin):
 
     def get_urls(self) -> list[URLPattern]:
         return [
-            self.pattern("action/<slug:name>/", self.action_view, "action", is_action=True),
+            self.pattern("action/<slug:name>/", self.action_view, "action"),
             *super().get_urls(),
         ]
 
-    def pattern(
-        self,
-        route: str,
-        view: Any,
-        name: str,
-        *,
-        from_replica: bool = False,
-        is_action: bool = False,
-        object_parameter: str = "",
-    ) -> URLPattern:
-        """Return the URL pattern of a page that only users of the admin may open.
-
-        `from_replica`: the page may be read from the replica. `is_action`: it concerns the
-        databases of the objects that it names, or all. `object_parameter`: the name of the
-        parameter that has the key of the object which it concerns, if any.
-        """
+    def pattern(self, route: str, view: Any, name: str) -> URLPattern:
+        """Return the URL pattern of a page that only users of the admin may open."""
         name = f"{self.opts.app_label}_{self.opts.model_name}_{name}"
-
-        @wraps(view)
-        def page(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-            if is_action and (self.objects_are_located or self.actions_run_in_each):
-                found: HttpResponse = view(request, *args, **kwargs)
-            else:
-                data = request.POST if request.method == "POST" else request.GET
-                found = self._read(
-                    request,
-                    lambda: view(request, *args, **kwargs),
-                    from_replica=from_replica,
-                    key=data.get(object_parameter) or None,
-                )
-            if request.method == "POST":
-                _remember_change(request, found)
-            return found
-
         pattern: URLPattern = path(
-            route, self.admin_site.admin_view(with_operator(page)), name=name
+            route, self.admin_site.admin_view(with_operator(view)), name=name
         )
         return pattern
 
@@ -206,15 +157,7 @@ class OperatorModelAdmin(_Admin):
         return {text: found.get(key) for text, key in parsed.items()}
 
     def _objects(self, request: HttpRequest, keys: list[Any]) -> Iterable[Any]:
-        if not (self.objects_are_located and database.is_to_be_chosen()):
-            return list(self.get_queryset(request).filter(pk__in=keys))
-        found: list[Any] = []
-        there = find_database.of_all(self.model, keys)
-        for alias in dict.fromkeys(there.values()):
-            of_alias = [key for key in keys if there.get(key) == alias]
-            with database.using(alias):
-                found += self.get_queryset(request).filter(pk__in=of_alias)
-        return found
+        return list(self.get_queryset(request).filter(pk__in=keys))
 
     def _parse_key(self, text: str) -> Any:
         return parsed_key(self.model, text)
@@ -232,25 +175,7 @@ class OperatorModelAdmin(_Admin):
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
         self._check_view_permission(request)
-        return self._read(
-            request, lambda: self.list_page(request), from_replica=self.lists_from_replica
-        )
-
-    def _read(
-        self,
-        request: HttpRequest,
-        page: Callable[[], HttpResponse],
-        *,
-        from_replica: bool,
-        key: str | None = None,
-    ) -> HttpResponse:
-        """Return a page of the databases that it concerns; see `read` and `databases.page_of`."""
-        if not database.is_to_be_chosen():
-            return read(request, page, from_replica=from_replica)
-        alias = None
-        if key is not None and self.objects_are_located:
-            alias = find_database.of(self.model, self._parse_key(key))
-        return databases.page_of(request, page, shows_all=self.shows_all, alias=alias)
+        return self.list_page(request)
 
     def changeform_view(
         self,
@@ -263,21 +188,10 @@ class OperatorModelAdmin(_Admin):
         if object_id is None:  # The form of a new object.
             raise PermissionDenied
         try:
-            return self._read(
-                request,
-                lambda: self.object_page(request, unquote(object_id)),
-                from_replica=self.objects_from_replica,
-                key=unquote(object_id),
-            )
+            return self.object_page(request, unquote(object_id))
         except Http404 as error:  # Mostly an old link: the page says where to go next.
             reason = error.args[0] if error.args else ""
             return self.render(request, "not_found", _("Not found"), {"reason": reason}, status=404)
-        except Error:
-            if not (self.objects_are_located and database.is_to_be_chosen()):
-                raise
-            # The one that may have it does not respond.
-            reason = _("The database was busy; try again.")
-            return self.render(request, "not_found", _("Not found"), {"reason": reason}, status=503)
 
     def delete_view(
         self, request: HttpRequest, object_id: str, extra_context: dict[str, Any] | None = None
@@ -328,9 +242,7 @@ class OperatorModelAdmin(_Admin):
         objects = self.objects_by_key(request, keys)
         confirmation = Confirmation(action, objects, request.POST if confirmed else None)
         if confirmed and confirmation.is_valid():
-            result = perform(
-                action, request, objects, confirmation.values, in_each=self.actions_run_in_each
-            )
+            result = perform(action, request, objects, confirmation.values)
             if not confirmation.shows_error_of(result):
                 for obj, text in result.done:
                     self.log_change(request, obj, text)
@@ -442,7 +354,6 @@ class OperatorModelAdmin(_Admin):
                 "admin_site": self.admin_site,
                 "here": request.get_full_path(),
                 "queried_at": timezone.now(),
-                "source": replica.source(),
                 "list_url": self.url("changelist"),
                 "may_see_payload": payloads.has_permission(request),
                 "maintenance_mode": maintenance,
@@ -453,38 +364,6 @@ class OperatorModelAdmin(_Admin):
                 "unread": unread,
             },
             status=status,
-        )
-
-
-def read(
-    request: HttpRequest, page: Callable[[], HttpResponse], *, from_replica: bool
-) -> HttpResponse:
-    """Return a page, read from the replica if it may be and this browser has changed nothing yet.
-
-    What the browser changed is on a replica that is used once READ_MAX_LAG is over.
-    """
-    is_read = request.method in ("GET", "HEAD") and CHANGED not in request.COOKIES
-    if not (from_replica and is_read and replica.is_configured()):
-        return page()
-
-    def rendered() -> HttpResponse:
-        response = page()
-        if isinstance(response, TemplateResponse):
-            response.render()  # The queries of the template are part of the page.
-        return response
-
-    return replica.read(rendered, missing=(Http404,))
-
-
-def _remember_change(request: HttpRequest, response: HttpResponse) -> None:
-    if replica.is_configured():
-        response.set_cookie(
-            CHANGED,
-            "1",
-            max_age=math.ceil(settings().read_max_lag.total_seconds()),
-            secure=request.is_secure(),
-            httponly=True,
-            samesite="Lax",
         )
 
 

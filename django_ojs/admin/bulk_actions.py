@@ -9,14 +9,12 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext_lazy
 
 from django_ojs.admin.base import Button, OperatorModelAdmin
-from django_ojs.conf import settings
 from django_ojs.formatting import StrOrPromise
 from django_ojs.models.bulk_operation import BulkActionName
 from django_ojs.operations.jobs import search_query
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import TERMINAL, State, Trigger, sources
-from django_ojs.storage import database
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -96,9 +94,6 @@ def bulk_buttons(
     if which.empty:
         return []
     given = {"q": search_query.render(which), "next": request.get_full_path()}
-    if settings().databases and not database.is_to_be_chosen():
-        # The jobs are those that are shown, also where another page has chosen another database.
-        given["database"] = database.primary_alias()
     query = urlencode(given)
     try:
         return [

@@ -1,12 +1,11 @@
 """What is wrong now: the findings, and what is read for them."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from django.db import DatabaseError
-from django.utils.translation import gettext, gettext_noop
+from django.utils.translation import gettext_noop
 
 from django_ojs.admin.query_timeout import TimedQueries, Unread, timed_queries
 from django_ojs.admin.queue_figures import QueueRows, queue_rows
@@ -19,7 +18,6 @@ from django_ojs.operations.maintenance import mode
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.operations.queues import Listing
 from django_ojs.spec.states import State
-from django_ojs.storage import all_databases, database, replica
 from django_ojs.storage.figures import oldest_available
 
 #: Queues that are checked for findings: the configured ones, and of the others those with the most
@@ -40,7 +38,7 @@ class CurrentFindings:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Figures:
-    """What is read for the findings of a database, or of all."""
+    """What is read for the findings."""
 
     listing: Listing | None
     oldest: Mapping[str, datetime] | None
@@ -49,11 +47,10 @@ class _Figures:
 
 
 def read(query: TimedQueries) -> CurrentFindings:
-    """Return the findings, with the figures of all databases within `all_databases.together`."""
+    """Return the findings, with the figures from which they follow."""
     figures = _figures(query)
-    found = _of_each(query) if all_databases.are_together() else _findings(query, figures)
     return CurrentFindings(
-        findings=found,
+        findings=_findings(query, figures),
         listing=figures.listing,
         oldest=figures.oldest,
         queues=figures.queues,
@@ -75,24 +72,7 @@ def _maintenance(query: TimedQueries) -> MaintenanceStatus | None:
 
 def read_alone(query: TimedQueries) -> Sequence[Finding]:
     """Return the findings alone."""
-    return _of_each(query) if all_databases.are_together() else _findings(query, _figures(query))
-
-
-def _of_each(query: TimedQueries) -> Sequence[Finding]:
-    """What is wrong is wrong in one database: its bounds, its workers, its claims."""
-    found: list[Finding] = []
-    for alias in database.aliases():
-        try:
-            with query.in_database(alias) as there:
-                own = _findings(there, _figures(there))
-        except DatabaseError:
-            # The sums of the page name it.
-            query.unread.failed.append(
-                gettext("problems of the database %(alias)s") % {"alias": alias}
-            )
-            continue
-        found += (replace(each, database=alias) for each in own)
-    return findings.worst_first(found)
+    return _findings(query, _figures(query))
 
 
 def _figures(query: TimedQueries) -> _Figures:
@@ -106,18 +86,11 @@ def _figures(query: TimedQueries) -> _Figures:
 
 def _findings(query: TimedQueries, figures: _Figures) -> Sequence[Finding]:
     listening = figures.queues.listening
-    # API keys are in the first of several databases.
-    has_keys = database.primary_alias() == database.aliases()[0]
-    keys = query(gettext_noop("API keys"), key_expiry.problems) if has_keys else None
     return findings.of_system(
         figures.queues.rows,
         query(gettext_noop("failures"), health_queries.observe) or Observations(),
         maintenance=figures.maintenance,
         stale=listening.stale if listening else 0,
-        # Of the server that the claims are made on.
-        transaction=query.of_primary(
-            gettext_noop("open transactions"), health_queries.oldest_transaction
-        ),
-        replica=replica.problem(),
-        keys=keys or (),
+        transaction=query(gettext_noop("open transactions"), health_queries.oldest_transaction),
+        keys=query(gettext_noop("API keys"), key_expiry.problems) or (),
     )

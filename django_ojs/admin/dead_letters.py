@@ -21,9 +21,7 @@ from django_ojs.operations.jobs.redaction import redacted
 class DeadLetterAdmin(OperatorModelAdmin):
     """The groups; a dead letter is a job, and its page is the job's."""
 
-    objects_are_located = True
     view_permission = "view_job"
-    lists_from_replica = True
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
         latest_first = request.GET.get("sort") == "last"

@@ -43,8 +43,6 @@ _LARGEST_KEY: Final = 2**63 - 1
 class EventAdmin(OperatorModelAdmin):
     """The events that are recorded (`OJS["KEEP_EVENTS"]`)."""
 
-    lists_from_replica = True
-
     def list_page(self, request: HttpRequest) -> HttpResponse:
         type, subject = request.GET.get("type", ""), request.GET.get("subject", "").strip()
         before = self._parse_key(request.GET.get("before", ""))

@@ -11,7 +11,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
-from django_ojs.admin import databases, limit_key_text
+from django_ojs.admin import limit_key_text
 from django_ojs.admin.base import Button, OperatorModelAdmin
 from django_ojs.admin.bulk_actions import bulk_buttons
 from django_ojs.admin.job_list import filter_query
@@ -117,17 +117,15 @@ def _dead_letters(page: OperatorModelAdmin, request: HttpRequest, finding: Findi
     return page.link(request, _("Dead letters"), DeadLetterJob, query="?sort=last")
 
 
-def limit_key(
-    page: OperatorModelAdmin, request: HttpRequest, key: str, alias: str = ""
-) -> list[Button]:
-    """Return a link to a limit key in a database, for a user who may see all of the key."""
+def limit_key(page: OperatorModelAdmin, request: HttpRequest, key: str) -> list[Button]:
+    """Return a link to a limit key, for a user who may see all of the key."""
     if not limit_key_text.is_visible(request, key):
         return []
-    return page.link(request, _("Limit key"), LimitKey, key, query=_of_database(alias))
+    return page.link(request, _("Limit key"), LimitKey, key)
 
 
 def _limit_keys(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
-    return page.link(request, _("Limit keys"), LimitKey, query=_of_database(finding.database))
+    return page.link(request, _("Limit keys"), LimitKey)
 
 
 def _limit_key_paused(
@@ -137,13 +135,9 @@ def _limit_key_paused(
     if not limit_key_text.is_visible(request, key.pk):
         return _limit_keys(page, request, finding)
     return [
-        *limit_key(page, request, key.pk, finding.database),
+        *limit_key(page, request, key.pk),
         *page.buttons_of(request, key, "resume"),
     ]
-
-
-def _of_database(alias: str) -> str:
-    return f"?{urlencode({databases.PARAMETER: alias})}" if alias else ""
 
 
 def _webhooks(page: OperatorModelAdmin, request: HttpRequest, _finding: Finding) -> list[Button]:
@@ -152,8 +146,8 @@ def _webhooks(page: OperatorModelAdmin, request: HttpRequest, _finding: Finding)
 
 def _outbox(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
     query = {"state": Delivery.REJECTED.value}
-    if alias := finding.text or finding.database:
-        query[str(DatabaseFilter.parameter_name)] = str(alias)
+    if finding.text:
+        query[str(DatabaseFilter.parameter_name)] = str(finding.text)
     return _list(page, request, _("Rejected jobs"), OutboxEntry, f"?{urlencode(query)}")
 
 

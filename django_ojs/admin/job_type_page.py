@@ -33,9 +33,7 @@ def context(
     week = query(gettext_noop("last week"), lambda: job_type.last_week(type))
     queues = query(gettext_noop("queues"), lambda: job_type.queues(type))
     names = [each.queue for each in queues or ()]
-    workers = query.of_primary(
-        gettext_noop("workers"), lambda: registry.workers_of_type(type, names)
-    )
+    workers = query(gettext_noop("workers"), lambda: registry.workers_of_type(type, names))
     since = timezone.now() - job_type.WEEK
     deployed = query(gettext_noop("releases"), lambda: release_markers(since)) or []
     errors = query(gettext_noop("latest errors"), lambda: job_type.latest_errors(type))

@@ -82,9 +82,7 @@ _MAX_CHILDREN: Final = 10
 
 
 class JobAdmin(OperatorModelAdmin):
-    objects_are_located = True
     object_actions = JOB_ACTIONS
-    lists_from_replica = True
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Job]:
         # Actions need none of the large columns.
@@ -92,9 +90,9 @@ class JobAdmin(OperatorModelAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         return [
-            self.pattern("type/", self.type_view, "type", from_replica=True),
-            self.pattern("enqueue/", self.enqueue_view, "enqueue", object_parameter="copy"),
-            self.pattern("suggestions/", self.suggestions_view, "suggestions", from_replica=True),
+            self.pattern("type/", self.type_view, "type"),
+            self.pattern("enqueue/", self.enqueue_view, "enqueue"),
+            self.pattern("suggestions/", self.suggestions_view, "suggestions"),
             self.pattern("saved/", self.saved_view, "saved"),
             *super().get_urls(),
         ]

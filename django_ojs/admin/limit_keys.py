@@ -16,7 +16,7 @@ from django.utils.functional import cached_property
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, pgettext
 
-from django_ojs.admin import databases, limit_key_text
+from django_ojs.admin import limit_key_text
 from django_ojs.admin.base import OperatorModelAdmin, granted_scopes
 from django_ojs.admin.edit_conflict import EditConflictMixin
 from django_ojs.admin.limit_key_actions import ACTIONS
@@ -87,11 +87,6 @@ class KeyChangeList(ChangeList):
             row.status = status
             row.shown = limit_key_text.shown(request, row.pk)
         self.result_list = rows
-
-    def get_filters_params(self, params: Any = None) -> Any:
-        found = super().get_filters_params(params)
-        found.pop(databases.PARAMETER, None)
-        return found
 
     def url_for_result(self, result: Any) -> str:
         if result.shown != result.pk:
@@ -182,7 +177,6 @@ class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
     """Django's own list and form. To override limits needs the scope admin."""
 
     object_actions = ACTIONS
-    actions_run_in_each = True
     form = OverrideForm
     list_display = ("shown_key", *_STATE, "overridden")
     search_fields = ("key",)  # Shows the search box; `get_search_results` searches.
@@ -212,9 +206,8 @@ class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        form = super(OperatorModelAdmin, self).changeform_view
-        return self._read(
-            request, lambda: form(request, object_id, form_url, extra_context), from_replica=False
+        return super(OperatorModelAdmin, self).changeform_view(
+            request, object_id, form_url, extra_context
         )
 
     def render_change_form(

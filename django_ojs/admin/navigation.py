@@ -32,7 +32,7 @@ from django_ojs.models import (
     Workflow,
 )
 from django_ojs.operations.figures.findings import Finding
-from django_ojs.storage import database, in_memory_state
+from django_ojs.storage import in_memory_state
 
 #: Pages of other models of the app follow these.
 _ORDER: Final[tuple[type[Model], ...]] = (
@@ -84,26 +84,22 @@ class RecentNumbers:
         self.reset()
 
     def reset(self) -> None:
-        self._read: dict[tuple[str, type[Model]], tuple[float, Number | None]] = {}
+        self._read: dict[type[Model], tuple[float, Number | None]] = {}
 
     def __setitem__(self, model: type[Model], number: Number | None) -> None:
-        self._read[_key(model)] = time.monotonic(), number
+        self._read[model] = time.monotonic(), number
 
     def keep(self, model: type[Model]) -> None:
         """Reuse the number of before for a time, because it could not be read anew."""
-        former = self._read.get(_key(model))
+        former = self._read.get(model)
         self[model] = None if former is None else former[1]
 
     def __getitem__(self, model: type[Model]) -> Number | None:
-        return self._read[_key(model)][1]
+        return self._read[model][1]
 
     def __contains__(self, model: type[Model]) -> bool:
-        found = self._read.get(_key(model))
+        found = self._read.get(model)
         return found is not None and time.monotonic() - found[0] < _REUSED_FOR
-
-
-def _key(model: type[Model]) -> tuple[str, type[Model]]:
-    return database.primary_alias(), model
 
 
 _recent: Final = in_memory_state.register(RecentNumbers())

@@ -10,7 +10,6 @@ from django_ojs.operations.figures.not_running import NotRunning
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State
-from django_ojs.storage import database
 
 
 def remedies(
@@ -45,10 +44,8 @@ def _remedies(
         case "limited_by_key":
             assert job.limit_key is not None
             running = JobFilter(queue=job.queue, states=(State.ACTIVE,))
-            # The page of a job is that of its database.
-            alias = database.primary_alias() if len(database.aliases()) > 1 else ""
             return [
-                *limit_key(page, request, job.limit_key, alias),
+                *limit_key(page, request, job.limit_key),
                 *jobs(page, request, _("Running jobs"), running),
             ]
         case _:

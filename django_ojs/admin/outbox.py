@@ -86,14 +86,14 @@ class DestinationFilter(_ChoiceFilter):
 
 
 class DatabaseFilter(_ChoiceFilter):
-    """The outbox of one database: each that may hold jobs has its own."""
+    """The outbox of one alias: WRONG_DATABASE may store jobs in those of others."""
 
     title = gettext_lazy("database")
     parameter_name = "outbox_of"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
         # Without a choice, Django leaves the filter out.
-        aliases = outbox.all_aliases()
+        aliases = outbox.aliases()
         return [(alias, alias) for alias in aliases] if len(aliases) > 1 else []
 
     def choices(self, changelist: Any) -> Any:
@@ -114,7 +114,7 @@ def _database_of(request: HttpRequest) -> str:
     of_list = QueryDict(request.GET.get("_changelist_filters", ""))
     name = str(DatabaseFilter.parameter_name)
     given = request.GET.get(name) or of_list.get(name)
-    return given if given and given in outbox.all_aliases() else database.alias()
+    return given if given and given in outbox.aliases() else database.alias()
 
 
 class OutboxEntryAdmin(OperatorViews, _Admin):

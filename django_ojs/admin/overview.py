@@ -62,9 +62,6 @@ def _start_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequenc
 class OverviewAdmin(OperatorModelAdmin):
     """One page; its actions are about all queues at once."""
 
-    shows_all = True
-    actions_run_in_each = True
-    lists_from_replica = True
     object_actions = (
         Action(
             name="start-maintenance",

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from django.db import DatabaseError, OperationalError
 from django.utils.translation import gettext
 
-from django_ojs.storage import database, find_database
+from django_ojs.storage import database
 from django_ojs.storage.dialects.server import QueryLimit
 
 logger = logging.getLogger("django_ojs")
@@ -41,9 +41,8 @@ class Unread:
 class TimedQueries:
     """Runs the queries of a page until the page's time is up."""
 
-    def __init__(self, limit: QueryLimit, seconds: float) -> None:
+    def __init__(self, limit: QueryLimit) -> None:
         self._limit = limit
-        self._seconds = seconds
         self._deadline = time.monotonic() + PAGE_SECONDS
         self.unread = Unread()
 
@@ -51,19 +50,15 @@ class TimedQueries:
         """Return the result of a query, or None if it timed out or failed.
 
         `name` is marked by `gettext_noop`: the log has it in English, the page in its language.
-
-        Any other error of a replica is raised: the whole page is then read from the primary.
         """
         if time.monotonic() > self._deadline:
             self.unread.timed_out.append(gettext(name))
             return None
         try:
-            with self._limit(), find_database.timeout_elsewhere(self._seconds):
+            with self._limit():
                 return query()
         except DatabaseError as error:
             timed_out = database.dialect().is_timeout_error(error)
-            if database.is_on_replica() and not timed_out:
-                raise
             logger.warning("The admin shows no %s (%s).", name, error.__class__.__name__)
             # A wait for a lock that was given up has lasted too long as well.
             waited = isinstance(error, OperationalError) and (
@@ -73,29 +68,9 @@ class TimedQueries:
             unread.append(gettext(name))
             return None
 
-    @contextmanager
-    def in_database(self, alias: str) -> Iterator["TimedQueries"]:
-        """Run queries on one of several databases, with its own timeout and the time of the page.
-
-        Raises the error of a database that does not respond.
-        """
-        with database.using(alias), timed_queries(self._seconds) as there:
-            there._deadline = self._deadline
-            yield there
-        self.unread.add(there.unread)
-
-    def of_primary(self, name: str, query: Callable[[], T]) -> T | None:
-        """Return the result of a query that a replica does not know, or knows too late."""
-        if not database.is_on_replica():
-            return self(name, query)
-        with database.on_primary(), timed_queries(self._seconds) as of_primary:
-            result = of_primary(name, query)
-        self.unread.add(of_primary.unread)
-        return result
-
 
 @contextmanager
 def timed_queries(seconds: float = QUERY_SECONDS) -> Iterator[TimedQueries]:
     """Run queries with a timeout of so many seconds each."""
     with database.dialect().query_timeout(database.connection(), seconds) as limit:
-        yield TimedQueries(limit, seconds)
+        yield TimedQueries(limit)

@@ -261,6 +261,5 @@ ACTIONS = (
         confirm_name=True,
         destructive=True,
         multiple=False,
-        counts=True,
     ),
 )

@@ -40,10 +40,7 @@ def queue_rows(
     statuses: Collection[QueueStatus],
     oldest: Mapping[str, datetime] | None = None,
 ) -> QueueRows:
-    # The heartbeats of a replica would be late ones.
-    listening = query.of_primary(
-        gettext_noop("workers"), lambda: queue_overview.listeners(statuses)
-    )
+    listening = query(gettext_noop("workers"), lambda: queue_overview.listeners(statuses))
     names = [status.name for status in statuses]
     flows = query(gettext_noop("throughput"), lambda: rollup_queries.flows(queues=names))
     by_queue = listening.by_queue if listening else None

@@ -36,7 +36,7 @@ from django_ojs.operations.workers.registry import Listening, WorkerStatus
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.rate_limit import Rate, RateLimit
 from django_ojs.spec.states import State
-from django_ojs.storage import database, events, find_database
+from django_ojs.storage import events
 from django_ojs.storage.figures import oldest_available, rollups
 
 PER_PAGE: Final = 50
@@ -95,11 +95,7 @@ _MAX_READ: Final = 500
 class QueueAdmin(OperatorModelAdmin):
     """The queues that have a row or jobs."""
 
-    shows_all = True
-    actions_run_in_each = True
     object_actions = ACTIONS
-    lists_from_replica = True
-    objects_from_replica = True
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Queue]:
         # Reserved rows are no queues.
@@ -107,19 +103,10 @@ class QueueAdmin(OperatorModelAdmin):
 
     def _objects(self, request: HttpRequest, keys: list[Any]) -> Iterable[Any]:
         found = list(super()._objects(request, keys))
-        missing = set(keys) - {queue.pk for queue in found}
-        if not missing:
-            return found
-
-        def listed() -> list[Queue]:
+        if missing := set(keys) - {queue.pk for queue in found}:
             # A queue has a row only once it was listed: its first jobs may be newer than that.
             queues.listing(within=missing)
-            return list(self.get_queryset(request).filter(pk__in=missing))
-
-        if not database.is_to_be_chosen():
-            return [*found, *listed()]
-        for rows in find_database.each_result(listed).values():
-            found += rows if isinstance(rows, list) else ()
+            found += self.get_queryset(request).filter(pk__in=missing)
         return found
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
@@ -255,7 +242,7 @@ def _context(
     rows = queue_rows(query, [status], oldest).rows
     since = timezone.now() - period.length
     points = query(gettext_noop("history"), lambda: history(period.width, since=since, queue=name))
-    listeners = query.of_primary(
+    listeners = query(
         gettext_noop("its workers"), lambda: registry.listening(name, limit=_MAX_WORKERS)
     )
     newest = events.kept().filter(subject=name).order_by("-id")

@@ -27,8 +27,6 @@ _MAX_LABELS: Final = 20
 class WorkerAdmin(OperatorModelAdmin):
     """The workers that have sent a heartbeat and were not deregistered since."""
 
-    shows_all = True
-    objects_are_located = True
     object_actions = ACTIONS
 
     def objects_by_key(self, request: HttpRequest, keys: Iterable[str]) -> dict[str, Any]:

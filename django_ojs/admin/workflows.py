@@ -77,8 +77,6 @@ def _cancel_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequen
 class WorkflowAdmin(OperatorModelAdmin):
     """The workflows, the latest first."""
 
-    objects_are_located = True
-    lists_from_replica = True
     object_actions = (
         Action(
             name="cancel",

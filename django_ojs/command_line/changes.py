@@ -6,8 +6,8 @@ as in the admin: it is stored with the operator's name, and if this command dies
 
 import time
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from django.utils.translation import gettext as _
@@ -26,7 +26,7 @@ from django_ojs.command_line.subcommand import (
     usage_error,
 )
 from django_ojs.formatting import StrOrPromise, error_message, grouped, localized
-from django_ojs.models import BulkOperation, Job
+from django_ojs.models import BulkOperation
 from django_ojs.models.bulk_operation import BulkActionName, BulkState
 from django_ojs.operations.access import audit
 from django_ojs.operations.jobs import bulk, bulk_execution, bulk_operations, listing
@@ -34,7 +34,6 @@ from django_ojs.operations.jobs.bulk import Summary
 from django_ojs.operations.jobs.bulk_step import reason
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import InvalidRequest
-from django_ojs.storage import database, find_database
 
 #: Jobs that --dry-run shows.
 SAMPLE: Final = 10
@@ -56,7 +55,7 @@ class _Change:
                 which = bulk_operations.applicable(self.action, which)
             except InvalidRequest as error:
                 raise usage_error(error_message(error)) from None
-        number, more = _count(which)
+        number, more = listing.count(which)
         if options["dry_run"]:
             return _dry_run(console, self.action, which, number, more)
         if not number and not more and not which.ids:
@@ -166,30 +165,9 @@ def _dry_run(
         console.json({"action": action, "dry_run": True, "matched": number, "more": more})
         return OK
     console.line(_would(action) % {"jobs": number_of_jobs(number, more)})
-    jobs: list[Job] = []
-    for part in _parts(which):
-        jobs += first_of(console, part, SAMPLE - len(jobs)).jobs if len(jobs) < SAMPLE else []
-    if jobs:
+    if jobs := first_of(console, which, SAMPLE).jobs:
         table_of(console, jobs)
     return OK
-
-
-def _parts(which: JobFilter) -> Iterator[JobFilter]:
-    """Yield the part of the filter that each database has, in that database.
-
-    Jobs that are named by id may be in several; a search is one of the current database.
-    """
-    if not (has_only_ids(which) and database.is_to_be_chosen()):
-        yield which
-        return
-    for alias, keys in find_database.by_database(Job, which.ids).items():
-        with database.using(alias):
-            yield replace(which, ids=tuple(keys))
-
-
-def _count(which: JobFilter) -> tuple[int, bool]:
-    counted = [listing.count(part) for part in _parts(which)]
-    return sum(number for number, _more in counted), any(more for _number, more in counted)
 
 
 def _would(action: BulkActionName) -> str:

@@ -14,7 +14,6 @@ from django.utils.translation import gettext as _
 from django_ojs.formatting import error_message
 from django_ojs.migrations import _run_sql_files as schema_files
 from django_ojs.spec.errors import OJSError
-from django_ojs.spec.suggestions import did_you_mean
 from django_ojs.storage import database
 from django_ojs.storage.backoff import Backoff
 
@@ -50,12 +49,6 @@ def unapplied_migrations() -> list[str]:
     executor = MigrationExecutor(database.connection())
     leaves = [key for key in executor.loader.graph.leaf_nodes() if key[0] == "django_ojs"]
     return [str(migration) for migration, _backwards in executor.migration_plan(leaves)]
-
-
-def unknown_alias(alias: str) -> str:
-    """Return the message for a `--database` that holds no jobs."""
-    hint = did_you_mean(alias, list(database.aliases()))
-    return _("--database: %(alias)r holds no jobs. %(hint)s") % {"alias": alias, "hint": hint}
 
 
 def require_database() -> None:

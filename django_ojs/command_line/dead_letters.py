@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_ojs.command_line.console import NONE, Console, TableColumn
-from django_ojs.command_line.figures import age, read_replica
+from django_ojs.command_line.figures import age
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, add_limit
 from django_ojs.formatting import absolute_time, grouped
 from django_ojs.operations.jobs import dead_letter_groups, search_query
@@ -28,7 +28,7 @@ _COLUMNS: Final = (
 
 def _dead_letters(console: Console, options: Options) -> int:
     limit: int = options["limit"]
-    found = read_replica(console, lambda: dead_letter_groups.groups(most=limit))
+    found = dead_letter_groups.groups(most=limit)
     if console.as_json:
         console.json(_as_json(found))
         return OK

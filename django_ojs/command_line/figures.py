@@ -1,7 +1,7 @@
 """`stats` and `workers`: the numbers and rates of jobs, and the processes that run them."""
 
 from argparse import ArgumentParser
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
@@ -24,10 +24,9 @@ from django_ojs.operations.figures.queue_overview import Level, Listeners, Overv
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.operations.workers import registry
-from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State
 from django_ojs.spec.times import elapsed, format_timestamp
-from django_ojs.storage import database, replica
+from django_ojs.storage import database
 from django_ojs.storage.figures import oldest_available, rollup_queries
 from django_ojs.storage.figures.counts import ByState
 from django_ojs.worker.signal_handlers import signal_handlers
@@ -44,21 +43,6 @@ STATE_TITLES: Final = {
     State.RETRYABLE: pgettext_lazy("jobs", "RETRYABLE"),
     State.ACTIVE: pgettext_lazy("jobs", "ACTIVE"),
 }
-
-
-def read_replica(console: Console, query: Callable[[], T]) -> T:
-    """Return what a query reads, from the replica if there is one, and say so on stderr."""
-    source: replica.PageSource | None = None
-
-    def noted() -> T:
-        nonlocal source
-        source = replica.source()
-        return query()
-
-    found = replica.read(noted, missing=(OJSError,))
-    if source is not None and source.text:
-        console.note(source.text)
-    return found
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,8 +66,7 @@ def _read(names: list[str], limit: int) -> _Figures:
         statuses = listing.queues
         more = listing.total - len(statuses)
     names = [status.name for status in statuses]
-    with database.on_primary():  # The heartbeats of a replica would be late ones.
-        listeners = queue_overview.listeners(statuses)
+    listeners = queue_overview.listeners(statuses)
     oldest = oldest_available.oldest(names)
     return _Figures(
         at=timezone.now(),
@@ -104,7 +87,7 @@ def _read(names: list[str], limit: int) -> _Figures:
 def _stats(console: Console, options: Options) -> int:
     query = partial(_read, options["queue"], options["limit"])
     if options["watch"] is None:
-        _show(console, read_replica(console, query))
+        _show(console, query())
         return OK
     stop = WakeEvent()
     handlers = dict.fromkeys((SIGINT, SIGTERM), lambda *_: stop.set())
@@ -112,7 +95,7 @@ def _stats(console: Console, options: Options) -> int:
         while True:
             with console.frame():
                 try:
-                    _show(console, read_replica(console, query))
+                    _show(console, query())
                 except DatabaseError as error:
                     if not database.is_unavailable(error):
                         raise

@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, pgettext, pgettext_lazy
 
 from django_ojs.command_line.console import NONE, Cell, Console, TableColumn
-from django_ojs.command_line.figures import age, read_replica, short_duration
+from django_ojs.command_line.figures import age, short_duration
 from django_ojs.command_line.limits import shown_key
 from django_ojs.command_line.searching import add_search, filter_of, with_search_help
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, add_limit, usage_error
@@ -151,7 +151,7 @@ def _jobs(console: Console, options: Options) -> int:
             after = cursor.read(options["after"], listing.order_of(which))
         except OJSError:
             raise usage_error(_("--after must be the `next` of the same search.")) from None
-    page = read_replica(console, lambda: first_of(console, which, options["limit"], after))
+    page = first_of(console, which, options["limit"], after)
     end = None if page.end is None else cursor.write(page.end)
     if console.as_json:
         console.json({"jobs": [_summary(job) for job in page.jobs], "next": end})

@@ -270,7 +270,5 @@ SUBCOMMANDS: Final = (
         "  manage.py ojs limits resume type:carrier.track",
         add_arguments=_arguments,
         run=lambda console, options: _ACTIONS[options["action"]](console, options),
-        names="keys",
-        find=lambda _options, key: _get(key),
     ),
 )

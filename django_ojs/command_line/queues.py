@@ -76,8 +76,6 @@ SUBCOMMANDS: Final = (
         ),
         examples="  manage.py ojs pause email reports",
         add_arguments=_arguments,
-        names="queues",
-        find=lambda _options, name: known_queue(name),
         run=_each(
             queues.pause,
             "queue.paused",
@@ -93,8 +91,6 @@ SUBCOMMANDS: Final = (
         ),
         examples="  manage.py ojs drain legacy",
         add_arguments=_arguments,
-        names="queues",
-        find=lambda _options, name: known_queue(name),
         run=_each(
             queues.drain,
             "queue.drained",
@@ -111,8 +107,6 @@ SUBCOMMANDS: Final = (
         ),
         examples="  manage.py ojs resume email",
         add_arguments=_arguments,
-        names="queues",
-        find=lambda _options, name: known_queue(name),
         run=_each(
             queues.resume,
             "queue.resumed",

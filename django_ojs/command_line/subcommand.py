@@ -36,10 +36,6 @@ class Subcommand:
     """A subcommand: its texts, its arguments, and the function that runs it.
 
     `run` returns the exit code. `examples` are lines of the epilog.
-
-    `names` is the argument with the names of what it is about, and `find(options, name)` raises
-    CommandError for one that the current database does not have: where jobs are in several, it runs
-    for each in those that have it.
     """
 
     name: str
@@ -48,8 +44,6 @@ class Subcommand:
     examples: StrOrPromise
     add_arguments: Callable[[ArgumentParser], None]
     run: Callable[[Console, Options], int]
-    names: str = ""
-    find: Callable[[Options, str], object] = lambda _options, _name: None
 
 
 def usage_error(message: str) -> CommandError:

@@ -33,7 +33,6 @@ from django_ojs.spec import envelope, json
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import DuplicateJob, InvalidRequest, OJSError
 from django_ojs.spec.states import TERMINAL, State
-from django_ojs.storage import find_database
 
 #: Lines that are stored in one transaction.
 BATCH: Final = 200
@@ -139,7 +138,7 @@ class _Import:
 
     def _flush(self) -> None:
         batch, self._batch = self._batch, []
-        known = set(find_database.of_all(Job, _ids(batch), everywhere=True))
+        known = set(Job.primary.filter(pk__in=_ids(batch)).values_list("pk", flat=True))
         new = []
         for number, data in batch:
             key = UUID(data["id"]) if data.get("id") else None

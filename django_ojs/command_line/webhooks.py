@@ -361,7 +361,5 @@ SUBCOMMANDS: Final = (
         "  manage.py ojs webhooks retry 01953a00-b68c-7def-8000-1a2b3c4d5e6f",
         add_arguments=_arguments,
         run=lambda console, options: _ACTIONS[options["action"]](console, options),
-        names="targets",
-        find=_find,
     ),
 )

@@ -29,7 +29,6 @@ from django_ojs.operations.workflows import StepDetail
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.ids import parse_id
 from django_ojs.spec.times import format_timestamp
-from django_ojs.storage import find_database
 
 _STYLES: Final[dict[str, str]] = {
     WorkflowState.RUNNING: "blue",
@@ -128,9 +127,8 @@ def _show(console: Console, options: Options) -> int:
     keys = _ids(options["ids"])
     if len(keys) > 1:
         raise usage_error(_("Name one workflow: its steps are shown."))
-    with find_database.database_of(Workflow, keys[0]):
-        workflow = workflows.get(keys[0])
-        steps = workflows.details(workflow)
+    workflow = workflows.get(keys[0])
+    steps = workflows.details(workflow)
     if console.as_json:
         console.json({**_as_json(workflow), "steps": [_step_as_json(each) for each in steps]})
         return OK

@@ -17,7 +17,6 @@ from django_ojs.models import Job
 from django_ojs.operations.events import log
 from django_ojs.spec import events, times
 from django_ojs.spec.states import TERMINAL
-from django_ojs.storage import database
 
 #: The ids of messages that are no cursors: the end of a job, the first message of two of an event.
 _PART: Final = re.compile(r"(?P<end>[0-9]{1,18})-[0-9]{1,18}|(?P<first>[1-9][0-9]{0,17})\.0")
@@ -39,8 +38,7 @@ class Message(NamedTuple):
 class Channel:
     """What a client follows: `job:ID`, `queue:NAME` or `all`, and the types of its events.
 
-    `types` None are all, and `within` are the queues of a limited caller. `alias`: the database of
-    the events, where it is not the home.
+    `types` None are all, and `within` are the queues of a limited caller.
     """
 
     name: str
@@ -49,7 +47,6 @@ class Channel:
     queues: Collection[str] | None = None
     job_types: Collection[str] | None = None
     within: Collection[str] | None = None
-    alias: str | None = None
 
     @property
     def has_changes(self) -> bool:
@@ -142,14 +139,8 @@ class Follower:
 def read(followers: Sequence[Follower], limit: int) -> tuple[log.Page, dict[UUID, Message]]:
     """Return the next events of these followers, and the ends of their jobs that have ended.
 
-    The jobs are read first: all events of an end are then in the page, or in the next ones. All
-    followers are of one database.
+    The jobs are read first: all events of an end are then in the page, or in the next ones.
     """
-    with database.using(followers[0].channel.alias):
-        return _read(followers, limit)
-
-
-def _read(followers: Sequence[Follower], limit: int) -> tuple[log.Page, dict[UUID, Message]]:
     jobs = [each.channel.job for each in followers if each.channel.job is not None]
     endings = ended(jobs, followers[0].channel.within) if jobs else {}
     where = reduce(or_, (each.channel.where & Q(position__gt=each.after) for each in followers))

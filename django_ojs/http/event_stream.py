@@ -150,7 +150,7 @@ def events_of(channel: Channel, start: log.Resumed) -> Steps:
             yield from wait(feed.stopping(), pace.left)
         if not page.has_more:
             check = HEARTBEAT if channel.job is None else STATE_CHECK
-            changed = feed.changed(follower.after, channel.alias)
+            changed = feed.changed(follower.after)
             yield from wait(changed, min(silence, left, check))
 
 

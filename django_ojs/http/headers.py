@@ -18,9 +18,6 @@ VERSION: Final = "1.0"
 #: The values of OJS-Version that mean this version.
 VERSIONS: Final = frozenset({"1", VERSION, "1.0.0", "1.0.0-rc.1"})
 
-#: Of a response that was read from the replica: how many seconds that is behind.
-REPLICA_LAG: Final = "X-OJS-Replica-Lag"
-
 # A client chooses it, and it goes into headers, logs and bodies: visible ASCII of bounded length.
 _REQUEST_ID: Final = re.compile(r"[!-~]{1,200}").fullmatch
 
@@ -49,9 +46,6 @@ def add_standard_headers(request: HttpRequest, response: HttpResponseBase) -> No
     response["OJS-Version"] = VERSION
     response["X-Request-Id"] = request_id(request)
     throttling.add_headers(request, response)
-    source = getattr(request, "ojs_source", None)
-    if source is not None and source.lag is not None:
-        response[REPLICA_LAG] = f"{source.lag.total_seconds():.3f}"
 
 
 def remove_body(response: HttpResponseBase) -> None:

@@ -24,7 +24,7 @@ from django_ojs.operations.figures import pool_watch, scheduling, stats
 from django_ojs.operations.maintenance import stalled
 from django_ojs.operations.workers import registry as workers
 from django_ojs.spec.states import State
-from django_ojs.storage import all_databases, bounds
+from django_ojs.storage import bounds
 from django_ojs.storage.figures import all_time, known_queues, rollup_queries, rollups
 from django_ojs.storage.figures.all_time import OTHERS, Total
 from django_ojs.storage.queue_configs import config_of
@@ -161,22 +161,13 @@ def _bounds(within: Collection[str] | None) -> Iterator[Metric]:
     pressure = GaugeMetricFamily(
         "ojs_backpressure_pressure", "Depth divided by bound.", labels=["queue"]
     )
-    for queue, found in _pressures(within).items():
-        pressure.add_metric([queue], found)
-    yield pressure
-
-
-@all_databases.summed(all_databases.by_name(max))
-def _pressures(within: Collection[str] | None) -> dict[str, float]:
-    """Return the pressure of each bounded queue; a bound is one of each database."""
-    found = {}
     for queue in bounds.bounded():
         if within is not None and queue not in within:
             continue
         bound = config_of(queue).backpressure
         if bounds.is_bounded(bound):
-            found[queue] = min(1.0, bounds.load(queue).pressure(bound))
-    return found
+            pressure.add_metric([queue], min(1.0, bounds.load(queue).pressure(bound)))
+    yield pressure
 
 
 def _limit_keys(within: Collection[str] | None) -> Iterator[Metric]:

@@ -16,7 +16,6 @@ from django_ojs.operations.events.feed import feed
 from django_ojs.spec.progress import shown
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.spec.times import format_timestamp
-from django_ojs.storage import database
 
 #: Seconds between two queries: a worker reports about once in a second.
 CHECK: Final = 1.0
@@ -28,13 +27,10 @@ _ENDS: Final = {
 }
 
 
-def progress_of(
-    key: UUID, within: Collection[str] | None, last_id: str, alias: str | None = None
-) -> Steps:
+def progress_of(key: UUID, within: Collection[str] | None, last_id: str) -> Steps:
     """Yield the progress of a job whenever it has changed, and its end.
 
-    It is read from the job, whatever events are recorded. `last_id` is what the client has seen,
-    `alias` the database that has the job.
+    It is read from the job, whatever events are recorded. `last_id` is what the client has seen.
     """
     end = time.monotonic() + event_messages.longest()
     yield f"retry: {RETRY}\n\n"
@@ -43,7 +39,7 @@ def progress_of(
         if feed.is_stopping:
             yield render(event_messages.shutdown(last_id))
             return
-        reading = feed.call(partial(_read, key, within, alias))
+        reading = feed.call(partial(_read, key, within))
         yield Wait(reading)
         try:
             job = reading.result()
@@ -64,8 +60,8 @@ def progress_of(
         yield from wait(feed.stopping(), min(CHECK, left))
 
 
-def _read(key: UUID, within: Collection[str] | None, alias: str | None) -> Job | None:
-    which = Job.primary.using(alias or database.alias()).filter(pk=key)
+def _read(key: UUID, within: Collection[str] | None) -> Job | None:
+    which = Job.primary.filter(pk=key)
     if within is not None:
         which = which.filter(Job.in_queues(sorted(within)))
     return which.only("state", "progress", "run", "attempt", "finished_at").first()

@@ -38,8 +38,7 @@ class PrimaryQuerySet(models.QuerySet[M]):
 class PrimaryManager(models.Manager[M]):
     """Rows on the alias that holds the jobs, never on a replica that a router names for reading.
 
-    Every operation reads what it is about to change, so a replica would be too old. Only within
-    `storage.replica.read`, where nothing is changed, the rows are those of READ_DATABASE.
+    Every operation reads what it is about to change, so a replica would be too old.
     """
 
     def get_queryset(self) -> models.QuerySet[M]:

@@ -17,7 +17,6 @@ from django_ojs.spec.rate_limit import Hold
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import TERMINAL, WAITING, State
 from django_ojs.spec.times import elapsed
-from django_ojs.storage import database
 
 STATES = [
     (State.SCHEDULED.value, _("Scheduled")),
@@ -334,8 +333,7 @@ class Job(StoredModel):
         """The latest checkpoint of a job that has not ended, or of a dead letter."""
         if not self.has_checkpoint or (self.finished_at is not None and not self.dead_letter):
             return None
-        with database.of_row(self):
-            return Checkpoint.of([self.pk]).get(self.pk)
+        return Checkpoint.of([self.pk]).get(self.pk)
 
     def envelope(self) -> dict[str, Any]:
         """Render the job as its OJS envelope (ojs-core §5), with the errors of earlier runs."""

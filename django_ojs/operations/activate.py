@@ -11,10 +11,8 @@ from django_ojs.operations.backpressure import bounds, rejections
 from django_ojs.operations.events import publish
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, transitions
-from django_ojs.storage.find_database import in_database_of
 
 
-@in_database_of(Job)
 @database.write_transaction
 def activate(job_id: UUID, *, is_tried_again: bool = False) -> Job:
     """Make a pending job available.

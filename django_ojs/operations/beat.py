@@ -170,7 +170,6 @@ def _record(
     session: Session | None,
     principal: Principal,
 ) -> Directive:
-    alias = database.alias()
     values: dict[str, Any] = {
         "owner": principal.id,
         "state": state,
@@ -184,7 +183,7 @@ def _record(
             values["pool"] = registration.pool
     # A session that the worker no longer sends has ended, and does not mean that it died.
     values["session_pid"], values["session_started_at"] = session or (None, None)
-    workers = Worker.objects.using(alias)
+    workers = Worker.primary
     if principal.limited:
         known = workers.filter(pk=worker_id).select_for_update()
         for owner in known.values_list("owner", flat=True):

@@ -12,10 +12,8 @@ from django_ojs.operations.events import publish
 from django_ojs.operations.fail import record
 from django_ojs.spec.states import State, Trigger, allows
 from django_ojs.storage import database, testing_hook, transitions
-from django_ojs.storage.find_database import in_database_of
 
 
-@in_database_of(Job)
 def cancel(job_id: UUID) -> tuple[Job, State]:
     """Cancel a job and return it with its previous state.
 

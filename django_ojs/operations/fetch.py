@@ -316,8 +316,7 @@ def fetch_remotely(
     turns = FIRST_QUEUE_FIRST
     if not order.is_strict:
         # Other queues are another round: one that only some requests name has its turns in those.
-        # So is another database: requests begin with each in turn, and so would the queues.
-        key = found and found.name, frozenset(queues), database.alias()
+        key = found and found.name, frozenset(queues)
         turns = queue_turns.remembered.of(order, key)
     jobs = fetch(
         queues,

@@ -4,10 +4,8 @@ from uuid import UUID
 
 from django_ojs.models import Job
 from django_ojs.storage import transitions
-from django_ojs.storage.find_database import in_database_of
 
 
-@in_database_of(Job)
 def info(job_id: UUID) -> Job:
     """Return the job. Raises JobNotFound."""
     return transitions.get(job_id)

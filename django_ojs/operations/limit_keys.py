@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Final
 
-from django.db import Error
 from django.db.models import Count, Q
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -17,9 +16,7 @@ from django_ojs.spec.errors import InvalidRequest, NotFound
 from django_ojs.spec.rate_limit_policy import LIMITS, check_key, parse_override
 from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import (
-    all_databases,
     database,
-    find_database,
     key_limits,
     limit_journal,
     limit_key_use,
@@ -57,29 +54,14 @@ def get(key: str) -> KeyStatus:
 
 
 def known(keys: Collection[str]) -> dict[str, LimitKey]:
-    """Return those of these keys that have jobs, or of which something is kept.
-
-    Where jobs are in several databases: in any of them; of a key that several know, what one keeps
-    in which it is paused.
-    """
+    """Return those of these keys that have jobs, or of which something is kept."""
     possible = [key for key in keys if _is_key(key)]
-
-    def here() -> list[LimitKey]:
-        found = limit_key_use.status_of(possible, most=1)
-        return [
-            status.row or LimitKey(pk=status.key)
-            for status in found
-            if status.waiting or status.use.active or status.row
-        ]
-
-    if not database.is_to_be_chosen():
-        return {row.pk: row for row in here()}
-    found: dict[str, LimitKey] = {}
-    for rows in find_database.each_result(here).values():
-        for row in () if isinstance(rows, Error) else rows:
-            if row.is_paused or row.pk not in found:
-                found[row.pk] = row
-    return found
+    found = limit_key_use.status_of(possible, most=1)
+    return {
+        status.key: status.row or LimitKey(pk=status.key)
+        for status in found
+        if status.waiting or status.use.active or status.row
+    }
 
 
 def _is_key(text: str) -> bool:
@@ -217,7 +199,6 @@ def open_now(keys: Collection[str]) -> int:
     return len(opened)
 
 
-@all_databases.summed(all_databases.numbers)
 def at_limit() -> dict[str, int]:
     """Return the number of keys of which jobs are held, by the limit that holds them."""
     held = LimitKey.primary.exclude(limited_by="").order_by()

@@ -91,8 +91,6 @@ def push(envelope: Envelope, options: PushOptions = ONE) -> EnqueuedJob:
     an OJSError that names the field and the rule, and QueueFull when the queue is at its bound;
     the caller's transaction stays usable.
     """
-    if settings().databases:
-        return push_batch([envelope], options)[0]
     if (options is PLAIN or options.fits_fast_path) and fast_path.is_open():
         job = fast_path.store_one(
             envelope, generated_id=options.generated_ids, exact=options.exact_bounds
@@ -106,15 +104,6 @@ def push_batch(envelopes: Sequence[Envelope], options: PushOptions = BATCH) -> l
     """Store jobs in order, in one statement: all or none. Raises as `push` does."""
     if not envelopes:
         raise InvalidRequest(_("jobs must hold at least one job."), details={"field": "jobs"})
-    if settings().databases:
-        return caller_database.stored_with_caller(
-            partial(_push_here, envelopes, options), has_transaction=options.has_transaction
-        )
-    return _push_here(envelopes, options)
-
-
-def _push_here(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
-    """Store jobs in the current one of several databases."""
     if options.admitted:
         return _route(envelopes, options)
     lineage.fill_in(envelopes)

@@ -15,10 +15,8 @@ from django_ojs.operations.dead_letter_queue import put_back
 from django_ojs.operations.events import publish
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, transitions
-from django_ojs.storage.find_database import in_database_of
 
 
-@in_database_of(Job)
 @database.write_transaction
 def retry(job_id: UUID) -> Job:
     """Make a discarded job available again, at attempt 0, and keep the history of its errors.

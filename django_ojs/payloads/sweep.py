@@ -15,7 +15,6 @@ from django_ojs.models import Job
 from django_ojs.operations.enqueue import outbox
 from django_ojs.payloads import offload, s3_client
 from django_ojs.spec.payload_config import Offload
-from django_ojs.storage import find_database
 
 logger = logging.getLogger("django_ojs.payloads")
 
@@ -52,9 +51,8 @@ def _orphans(page: dict[str, Any], config: Offload) -> list[str]:
     keys = set(old.values())
     # The outbox first: a job that leaves it meanwhile is then found among the jobs.
     known = outbox.waiting(keys)
-    # Several databases have one bucket. Nothing is removed where one of them cannot be asked.
-    there = find_database.of_all(Job, list(keys), everywhere=True)
-    return [key for key, job_id in old.items() if job_id not in known and job_id not in there]
+    known |= set(Job.primary.filter(pk__in=keys).values_list("pk", flat=True))
+    return [key for key, job_id in old.items() if job_id not in known]
 
 
 class Sweeper:

@@ -33,7 +33,7 @@ from django_ojs.models import Bound, Queue
 from django_ojs.spec.queue_config import DEFAULT_POLICY as DEFAULT
 from django_ojs.spec.queue_config import Backpressure
 from django_ojs.spec.states import WAITING, State
-from django_ojs.storage import database, queue_configs, raw_queries
+from django_ojs.storage import database, in_memory_state, queue_configs, raw_queries
 from django_ojs.storage.queue_configs import config_of
 
 #: Seconds a producer waits for the queue lock: longer than most transactions, shorter than most
@@ -207,7 +207,7 @@ class ConfiguredBounds:
         self.queues = None
 
 
-configured: Final = database.per_database(ConfiguredBounds)
+configured: Final = in_memory_state.register(ConfiguredBounds())
 
 
 def _rows() -> QuerySet[Bound]:

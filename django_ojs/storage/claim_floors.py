@@ -22,7 +22,7 @@ from datetime import timedelta
 from typing import Final
 
 from django_ojs.spec.envelope import MIN_PRIORITY
-from django_ojs.storage import database
+from django_ojs.storage import database, in_memory_state
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.rows import Floor
 
@@ -88,4 +88,4 @@ class Floors:
         self._known.clear()
 
 
-floors: Final = database.per_database(Floors)
+floors: Final = in_memory_state.register(Floors())

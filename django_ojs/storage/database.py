@@ -8,11 +8,11 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 from dataclasses import fields
 from functools import partial, wraps
-from typing import Any, Final, ParamSpec, TypeVar, cast
+from typing import Any, Final, ParamSpec, TypeVar
 
 from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
@@ -23,14 +23,12 @@ from django.db import (
     NotSupportedError,
     OperationalError,
     connections,
-    models,
     router,
     transaction,
 )
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.conf import settings
-from django_ojs.storage import in_memory_state
 from django_ojs.storage.dialects.base import Dialect
 from django_ojs.storage.dialects.capabilities import Capabilities
 from django_ojs.storage.dialects.mariadb import MariaDB
@@ -81,46 +79,6 @@ class OptionalError(DatabaseError):
 _degraded: Final[ContextVar[bool]] = ContextVar("django_ojs_degraded", default=False)
 
 
-class NeedsPrimary(Exception):
-    """What reads the replica has something to write, which it must decide on the primary."""
-
-
-#: The database that a piece of work is for, where a site has several.
-_selected: Final[ContextVar[str | None]] = ContextVar("django_ojs_database", default=None)
-
-#: The alias of the replica, while queries that may read it run.
-_replica: Final[ContextVar[str | None]] = ContextVar("django_ojs_replica", default=None)
-
-
-def alias() -> str:
-    """Return the alias that queries use: that of the replica within `on_replica`, or the primary's.
-
-    See `storage.replica`.
-    """
-    return _replica.get() or primary_alias()
-
-
-def primary_alias() -> str:
-    """Return the alias that holds the jobs of this piece of work.
-
-    With DATABASES that is the one that `using` names, or this process works on, or the first one;
-    without, the one that the routers name for writing a Job.
-    """
-    if (selected := _selected.get()) is not None:
-        return selected
-    if several := settings().databases:
-        return _process.alias if _process.alias in several else several[0]
-    # Every statement asks; most sites have no router.
-    if not router.routers:
-        return DEFAULT_DB_ALIAS
-    return router.db_for_write(apps.get_model("django_ojs", "Job"))
-
-
-def aliases() -> tuple[str, ...]:
-    """Return the aliases of all databases that hold jobs; the first one is the home."""
-    return settings().databases or (primary_alias(),)
-
-
 @contextmanager
 def having(variable: ContextVar[T], value: T) -> Iterator[None]:
     """Let a context variable have a value, until the block ends."""
@@ -131,104 +89,12 @@ def having(variable: ContextVar[T], value: T) -> Iterator[None]:
         variable.reset(token)
 
 
-def using(alias: str | None) -> AbstractContextManager[None]:
-    """Work on the jobs of one database, until the block ends; None: as without it."""
-    return nullcontext() if alias is None else having(_selected, alias)
-
-
-def of_row(row: models.Model) -> AbstractContextManager[None]:
-    """Work on the database of a row that was read or stored, where jobs are in several."""
-    alias = row._state.db
-    return using(alias if alias in settings().databases else None)
-
-
-def at_home(function: Callable[P, T]) -> Callable[P, T]:
-    """Decorate a function: it works on the first of several databases, whichever is selected."""
-
-    @wraps(function)
-    def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
-        several = settings().databases
-        with using(several[0] if several else None):
-            return function(*args, **kwargs)
-
-    return wrapper
-
-
-def is_to_be_chosen() -> bool:
-    """Whether jobs are in several databases, and this is not within `using`."""
-    return bool(settings().databases) and _selected.get() is None
-
-
-class _Process:
-    """The database that this process works on, unless `using` names another one."""
-
-    def __init__(self) -> None:
-        self.alias: str | None = None
-
-
-_process: Final = _Process()
-
-
-def select_for_process(alias: str | None) -> None:
-    """Let all threads of this process work on the jobs of one database: it is a worker's."""
-    _process.alias = alias
-
-
-@contextmanager
-def selected_for_process(alias: str | None) -> Iterator[None]:
-    """Let this process work on the jobs of one database, until the block ends; None: as before."""
-    before = _process.alias
-    _process.alias = before if alias is None else alias
-    try:
-        yield
-    finally:
-        _process.alias = before
-
-
-class _PerDatabase:
-    """Stands for the object of the database that the current work is for; each has its own."""
-
-    __slots__ = ("_by_alias", "_make")
-
-    def __init__(self, make: Callable[[], in_memory_state.Resettable]) -> None:
-        object.__setattr__(self, "_make", make)
-        object.__setattr__(self, "_by_alias", {})
-
-    def _new(self) -> in_memory_state.Resettable:
-        by_alias: dict[str, in_memory_state.Resettable] = self._by_alias
-        # Two threads may make it at the same time: the first one counts for both.
-        return by_alias.setdefault(primary_alias(), self._make())
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._by_alias.get(primary_alias()) or self._new(), name)
-
-    def __setattr__(self, name: str, value: object) -> None:
-        setattr(self._by_alias.get(primary_alias()) or self._new(), name, value)
-
-    def reset(self) -> None:
-        """Return to the state of a new process, for all databases."""
-        for each in self._by_alias.values():
-            each.reset()
-
-
-def per_database(make: Callable[[], in_memory_state.R]) -> in_memory_state.R:
-    """Register what this process remembers of a database, one object for each of them."""
-    return cast("in_memory_state.R", in_memory_state.register(_PerDatabase(make)))
-
-
-def on_replica(using: str) -> AbstractContextManager[None]:
-    """Let the queries of this thread use the alias of a replica, until the block ends."""
-    return having(_replica, using)
-
-
-def on_primary() -> AbstractContextManager[None]:
-    """Let queries use the primary, also within `on_replica`."""
-    return having(_replica, None)
-
-
-def is_on_replica() -> bool:
-    """Say whether queries use the alias of a replica now."""
-    return _replica.get() is not None
+def alias() -> str:
+    """Return the alias that holds the jobs: the one that the routers name for writing a Job."""
+    # Every statement asks; most sites have no router.
+    if not router.routers:
+        return DEFAULT_DB_ALIAS
+    return router.db_for_write(apps.get_model("django_ojs", "Job"))
 
 
 def connection(using: str | None = None) -> BaseDatabaseWrapper:
@@ -399,11 +265,8 @@ def retried(operation: Callable[[], T], using: str | None = None) -> T:
 
     That is the error when the database ended a deadlock or a lock wait. After an OptionalError it
     runs again without what failed. Inside a caller's `atomic()` contention is raised, because only
-    the caller can repeat its transaction. Raises NeedsPrimary within `on_replica`: what is
-    read there decides no write.
+    the caller can repeat its transaction.
     """
-    if using is None and is_on_replica():
-        raise NeedsPrimary
     link = connection(using)
     if link.in_atomic_block:
         try:
@@ -490,22 +353,9 @@ def after_commit(then: Callable[[], object], using: str | None = None) -> None:
     """
     link = connection(using)
     if link.in_atomic_block or link.get_autocommit():
-        if link.alias in settings().databases:
-            then = _on(link.alias, then)
         if _degraded.get():
             then = _complete(then)
         link.on_commit(then, robust=True)
-
-
-def _on(alias: str, then: Callable[[], object]) -> Callable[[], object]:
-    """Return a function that works on the database whose transaction it follows."""
-
-    @wraps(then)
-    def called() -> None:
-        with using(alias):
-            then()
-
-    return called
 
 
 def _complete(then: Callable[[], object]) -> Callable[[], object]:

@@ -41,7 +41,7 @@ def add(happened: Collection[events.NewEvent]) -> None:
 
 def assign_positions(limit: int = ASSIGNED_AT_ONCE) -> int:
     """Assign positions to committed events that have none. Return how many."""
-    return commit_order.assign(Event, database.primary_alias(), limit)
+    return commit_order.assign(Event, database.alias(), limit)
 
 
 def unsettled_condition() -> str:

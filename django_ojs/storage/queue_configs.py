@@ -10,8 +10,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from django.db import connections
-
 from django_ojs.conf import settings
 from django_ojs.models import Queue
 from django_ojs.spec.queue_config import DEFAULT_POLICY, QueueConfig, inherit
@@ -59,23 +57,23 @@ class Snapshot:
 
 
 class Snapshots:
-    """The snapshot of each alias."""
+    """The snapshot of this process."""
 
     def __init__(self) -> None:
-        self._by_alias: dict[str, Snapshot] = {}
+        self._snapshot: Snapshot | None = None
 
-    def get(self, alias: str) -> Snapshot | None:
-        """Return the snapshot of an alias, unless it is too old."""
-        snapshot = self._by_alias.get(alias)
+    def get(self) -> Snapshot | None:
+        """Return the snapshot, unless it is too old."""
+        snapshot = self._snapshot
         return None if snapshot is None or time.monotonic() > snapshot.good_until else snapshot
 
-    def put(self, alias: str, snapshot: Snapshot) -> None:
-        """Keep the snapshot of an alias."""
-        self._by_alias[alias] = snapshot
+    def put(self, snapshot: Snapshot) -> None:
+        """Keep a snapshot."""
+        self._snapshot = snapshot
 
     def reset(self) -> None:
         """Query again the next time."""
-        self._by_alias.clear()
+        self._snapshot = None
 
 
 _snapshots = in_memory_state.register(Snapshots())
@@ -110,7 +108,7 @@ def of(name: str) -> QueueConfig:
 
 def remembered(name: str) -> QueueConfig:
     """Return the configuration as `of` does; an empty one where that takes a query."""
-    snapshot = _snapshots.get(database.primary_alias())
+    snapshot = _snapshots.get()
     return _NOTHING if snapshot is None else snapshot.of(name)
 
 
@@ -121,7 +119,7 @@ def is_limited_by_key(name: str) -> bool:
 
 def is_remembered_as_limited_by_key(name: str) -> bool:
     """Whether claims of a queue check limits by key; False where that takes a query."""
-    snapshot = _snapshots.get(database.primary_alias())
+    snapshot = _snapshots.get()
     return snapshot is not None and name in snapshot.limited_by_key
 
 
@@ -137,13 +135,10 @@ def current() -> Snapshot | None:
 
 
 def _current() -> Snapshot:
-    # They decide about jobs, so they are never those of a replica.
-    alias = database.primary_alias()
-    return _snapshots.get(alias) or remember(alias, *_read(alias), seconds=LIFETIME)
+    return _snapshots.get() or remember(*_read(), seconds=LIFETIME)
 
 
 def remember(
-    alias: str,
     stored: Mapping[str, Mapping[str, Any]],
     warned: Iterable[str] = (),
     limited_by_key: Iterable[str] = (),
@@ -159,7 +154,7 @@ def remember(
         frozenset(limited_by_key),
         frozenset(draining),
     )
-    _snapshots.put(alias, snapshot)
+    _snapshots.put(snapshot)
     return snapshot
 
 
@@ -169,13 +164,14 @@ def changed() -> None:
     database.after_commit(_snapshots.reset)
 
 
-def _read(alias: str) -> tuple[dict[str, dict[str, Any]], list[str], list[str], list[str]]:
-    if connections[alias].in_atomic_block:
+def _read() -> tuple[dict[str, dict[str, Any]], list[str], list[str], list[str]]:
+    connection = database.connection()
+    if connection.in_atomic_block:
         # A transaction that reads first and writes then may fail on SQLite where one that writes
         # first waits; the job that is about to be stored needs the lock anyhow. The transaction is
         # the caller's: nothing else of it may change.
-        database.dialect().take_write_lock(connections[alias])
-    rows = raw_queries.values(Queue, _SNAPSHOT_COLUMNS, _HAS_SOMETHING, using=alias)
+        database.dialect().take_write_lock(connection)
+    rows = raw_queries.values(Queue, _SNAPSHOT_COLUMNS, _HAS_SOMETHING)
     return (
         {name: config for name, config, *_ in rows if config},
         [name for name, _, warned_at, *_ in rows if warned_at is not None],

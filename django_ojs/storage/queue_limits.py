@@ -17,7 +17,7 @@ from django_ojs.models import LimitedQueue
 from django_ojs.spec import json
 from django_ojs.spec.queue_config import CLAIM_CHECKS
 from django_ojs.spec.rate_limit import RateLimit, Starts
-from django_ojs.storage import database, queue_configs
+from django_ojs.storage import database, in_memory_state, queue_configs
 
 #: Seconds until a queue is tried again whose lock another transaction holds, or which has as many
 #: active jobs as it may have: any process may end one at any time. The latter is doubled each time,
@@ -138,7 +138,7 @@ class NextStarts:
         self.unread = set()
 
 
-next_starts: Final = database.per_database(NextStarts)
+next_starts: Final = in_memory_state.register(NextStarts())
 
 
 def are_known(queue: str) -> bool:

@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any, Final, TypeVar
 from uuid import UUID
 
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Field, Model
 
 from django_ojs.storage import database
@@ -28,7 +29,7 @@ def rows(model: type[M], where: str, values: Sequence[Any]) -> list[M]:
     """Return the rows for which `where` holds, as instances of the model."""
     alias = database.alias()
     names = _attributes(model)
-    found = _select(model, names, where, values, alias=alias)
+    found = _select(model, names, where, values)
     return [model.from_db(alias, names, row) for row in found]
 
 
@@ -39,13 +40,12 @@ def values(
     parameters: Sequence[Any] = (),
     *,
     more: Sequence[str] = (),
-    using: str | None = None,
 ) -> list[list[Any]]:
     """Return these columns of the rows for which `where` holds, as the model has their values.
 
     After them come the expressions `more`, as the driver returns them.
     """
-    return _select(model, names, where, parameters, *more, alias=using or database.alias())
+    return _select(model, names, where, parameters, *more)
 
 
 def _select(
@@ -54,10 +54,9 @@ def _select(
     where: str,
     parameters: Sequence[Any],
     *more: str,
-    alias: str,
 ) -> list[list[Any]]:
-    connection = database.connection(alias)
-    columns, converters = _columns(model, names, alias)
+    connection = database.connection()
+    columns, converters = _columns(model, names, connection)
     statement = f"SELECT {', '.join((columns, *more))} FROM {model._meta.db_table} WHERE {where}"
     with connection.cursor() as cursor:
         cursor.execute(statement, parameters)
@@ -133,12 +132,11 @@ def _attributes(model: type[Model]) -> tuple[str, ...]:
 
 
 def _columns(
-    model: type[Model], names: Sequence[str], alias: str
+    model: type[Model], names: Sequence[str], connection: BaseDatabaseWrapper
 ) -> tuple[str, list[tuple[int, Any, list[_Converter]]]]:
-    key = alias, model._meta.label, tuple(names)
+    key = connection.alias, model._meta.label, tuple(names)
     known = _converters.__dict__.setdefault("of", {})
     if key not in known:
-        connection = database.connection(alias)
         columns, converters = [], []
         for index, name in enumerate(names):
             field = model._meta.get_field(name)

@@ -61,14 +61,14 @@ class TurnPosition:
 
 
 class Positions:
-    """The positions of this process, by alias, queue and priority."""
+    """The positions of this process, by queue and priority."""
 
     def __init__(self) -> None:
-        self._by_priority: dict[tuple[str, str], dict[int, TurnPosition]] = {}
+        self._by_priority: dict[str, dict[int, TurnPosition]] = {}
 
     def of(self, queue: str) -> dict[int, TurnPosition]:
         """Return the positions of a queue, by priority."""
-        return self._by_priority.setdefault((database.alias(), queue), {})
+        return self._by_priority.setdefault(queue, {})
 
     def reset(self) -> None:
         """Begin at random tenants."""

@@ -15,7 +15,7 @@ from django_ojs.models.workflow import StepState, WorkflowState
 from django_ojs.spec import json
 from django_ojs.spec.states import State
 from django_ojs.spec.workflow import StepOutcome
-from django_ojs.storage import database, raw_queries
+from django_ojs.storage import database, in_memory_state, raw_queries
 from django_ojs.storage.dialects.expressions import AtPlaces, OneOf
 
 #: Where a step is: its workflow, and its position there.
@@ -170,7 +170,7 @@ class DueWorkflows:
         return list(dict.fromkeys(ended + ready))
 
 
-due: Final = database.per_database(DueWorkflows)
+due: Final = in_memory_state.register(DueWorkflows())
 
 
 def due_condition() -> str:

@@ -5,7 +5,7 @@ from typing import Any, cast
 
 from django_ojs.job_type import job_type_of
 from django_ojs.operations import info
-from django_ojs.operations.enqueue.caller_database import alias_of
+from django_ojs.operations.enqueue.caller_database import foreign_transaction
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.push import push
 from django_ojs.options import NO_OPTIONS, Options, Request, envelope_of, push_options_of
@@ -67,7 +67,7 @@ def enqueue(
             return result
     result = _result(backend, task, job, args, kwargs)
     if job.outcome is not Outcome.DROPPED:
-        using = alias_of(job)
+        using = foreign_transaction() if job.outcome is Outcome.OUTBOX else None
         database.after_commit(lambda: task_enqueued.send_robust(sender, task_result=result), using)
     return result
 

@@ -1,6 +1,5 @@
 """The `TaskResult` of a job: what `django.tasks` shows of its row."""
 
-from contextlib import nullcontext
 from dataclasses import fields
 from datetime import datetime
 from typing import Any
@@ -10,7 +9,7 @@ from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.spec import times
 from django_ojs.spec.json import JSON
 from django_ojs.spec.states import State
-from django_ojs.storage import database, testing_hook
+from django_ojs.storage import testing_hook
 from django_ojs.storage.claims import Claimed
 from django_ojs.tasks.compat import (
     AnyResult,
@@ -103,8 +102,7 @@ def _attempts(job: Job | Claimed) -> list[Attempt]:
     in_memory = None if active is None else active.attempts(job.pk)
     if in_memory is not None:
         return in_memory
-    with database.of_row(job) if isinstance(job, Job) else nullcontext():
-        return list(Attempt.primary.filter(job_id=job.pk).order_by("run"))
+    return list(Attempt.primary.filter(job_id=job.pk).order_by("run"))
 
 
 def stored_task(task: AnyTask, job: Job | Claimed, backend: str) -> AnyTask:

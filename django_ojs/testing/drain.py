@@ -9,7 +9,6 @@ from typing import Final
 from django_ojs.handlers import get_handler
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.states import State
-from django_ojs.storage import database, find_database
 from django_ojs.storage.claims import Claimed
 from django_ojs.testing import runner
 from django_ojs.testing.failures import Failures
@@ -57,13 +56,11 @@ def drain(
     while max_jobs is None or ran.total() < max_jobs:
         if time.monotonic() > end:
             raise DrainTimeout(_unfinished(ran, timeout))
-        alias, job = find_database.first_result(lambda: _claim(store, queue, early))
+        job = _claim(store, queue, early)
         if job is None:
             break
         ran[job.type] += 1
-        # As the worker of that database does.
-        with database.selected_for_process(alias):
-            ends[_run(store, failures, log, job)] += 1
+        ends[_run(store, failures, log, job)] += 1
     return Drained(**{state: ends[state] for state in Drained.__dataclass_fields__})
 
 

@@ -356,7 +356,7 @@ class MemoryStore:
 
 def admit_in_memory(envelopes: Sequence[Envelope], *, batch: bool) -> list[Envelope | None]:
     """Admit jobs as an enqueue does, without a query for the configurations of queues."""
-    queue_configs.remember(database.alias(), {}, seconds=60.0)
+    queue_configs.remember({}, seconds=60.0)
     return admit(envelopes, batch=batch)
 
 

@@ -9,13 +9,8 @@ from django_ojs.spec.scheduling import STRICT_ORDER, QueueOrder
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class WorkerConfig:
-    """`threads` is how many jobs a process runs at a time, sync and async together.
+    """`threads` is how many jobs a process runs at a time, sync and async together."""
 
-    `databases`: where jobs are in several, those that the worker works on; each of them gets so
-    many processes of its own.
-    """
-
-    databases: tuple[str | None, ...] = (None,)
     queues: tuple[str, ...] = ("default",)
     order: QueueOrder = STRICT_ORDER
     pool: str = ""

@@ -5,14 +5,13 @@ import os
 import resource
 import socket
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from contextlib import suppress
 from datetime import UTC, datetime
 from enum import IntEnum
 
 from django.db import Error, connections
 
-from django_ojs import formatting
 from django_ojs.conf import settings
 from django_ojs.handlers import job_types
 from django_ojs.models.worker import Directive
@@ -24,7 +23,6 @@ from django_ojs.spec import ids
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.isolation import Isolation
 from django_ojs.storage import database, notify
-from django_ojs.storage.backoff import Backoff
 from django_ojs.storage.figures import rollups
 from django_ojs.version import VERSION
 from django_ojs.worker.batch_sizer import MAX_SLOT_WAIT, BatchSizer
@@ -78,11 +76,7 @@ class Exit(IntEnum):
 
 
 class WorkerProcess:
-    """Runs jobs until it is stopped. `on_signal` may be called from a signal handler.
-
-    `check` returns what is wrong with the database, or raises its error: the process begins when
-    nothing is.
-    """
+    """Runs jobs until it is stopped. `on_signal` may be called from a signal handler."""
 
     def __init__(
         self,
@@ -92,7 +86,6 @@ class WorkerProcess:
         parent: int | None = None,
         isolation: Isolation = Isolation.ANY,
         status: ProcessStatus | None = None,
-        check: Callable[[], str | None] | None = None,
     ) -> None:
         self.id = worker_id or f"worker_{ids.uuid7()}"
         self.job_log = JobLog()
@@ -103,7 +96,6 @@ class WorkerProcess:
         self._parent = parent
         self._isolation = isolation
         self._status = status
-        self._check = check
         self._waiting = False
         # Nothing woke this thread: that a job has come is not likely.
         self._is_poll = False
@@ -116,8 +108,6 @@ class WorkerProcess:
 
     def run(self) -> Exit:
         """Work until stopped, or (`once`) until the queues are empty."""
-        if not self._await_database():
-            return Exit.OK
         config = self._config
         self._in_flight = JobsInFlight(self._status)
         self._batch_sizer = BatchSizer(config.threads)
@@ -160,11 +150,10 @@ class WorkerProcess:
             self._claimer.on_connected,
         )
         logger.info(
-            "%s runs jobs of %s%s%s, %d at a time%s",
+            "%s runs jobs of %s%s, %d at a time%s",
             self.id,
             ", ".join(config.queues),
             f" for the pool {config.pool}" if config.pool else "",
-            f" in the database {database.alias()}" if config.databases != (None,) else "",
             config.threads,
             ": one that may have killed a worker" if self._isolation is Isolation.ALONE else "",
         )
@@ -182,36 +171,6 @@ class WorkerProcess:
             if self._replace and self._lifecycle.state is not Directive.TERMINATE
             else Exit.OK
         )
-
-    def _await_database(self) -> bool:
-        """Wait until nothing is wrong with the database. Return False if stopped before that."""
-        backoff, logged = Backoff(), ""
-        while self._check is not None and not self.is_stopped:
-            try:
-                with formatting.in_english():
-                    problem = self._check()
-            except Error:
-                problem = ""  # It does not respond yet, which the start of the worker has logged.
-            finally:
-                connections.close_all()
-            if problem is None:
-                break
-            if problem and problem != logged:
-                logged = problem
-                logger.error("%s The worker begins when that is done.", problem)
-            self._wake.wait(backoff.pause())
-            self._check_replacement()
-        return not self.is_stopped
-
-    @property
-    def claimed(self) -> int:
-        """How many jobs it has claimed."""
-        return self._claimer.claimed
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether a signal has stopped it."""
-        return self._lifecycle.state is Directive.TERMINATE
 
     def _work(self) -> None:
         logged_at = 0.0
@@ -315,7 +274,7 @@ class WorkerProcess:
             )
             if self._in_flight.busy > self._config.threads:
                 timeout = min(timeout, GIVE_BACK_AFTER)
-            if self.is_stopped and not self._in_flight.busy:
+            if self._lifecycle.state is Directive.TERMINATE and not self._in_flight.busy:
                 timeout = min(timeout, UNSTORED_CHECK_INTERVAL)
             can_claim = self._can_claim()
             is_woken = self._wake.wait(0.0 if can_claim else timeout)
@@ -391,7 +350,11 @@ class WorkerProcess:
         stored = self._completer.close(FINAL_WRITE_TIMEOUT)
         self._heartbeat.close()
         rollups.flush()
-        if self._isolation is Isolation.ALONE and self.claimed and self._status is not None:
+        if (
+            self._isolation is Isolation.ALONE
+            and self._claimer.claimed
+            and self._status is not None
+        ):
             # The next one starts at once. After none was found it does not: that might go on.
             with suppress(Error):
                 self._claimer.note_isolated(self._status)

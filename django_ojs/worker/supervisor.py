@@ -11,12 +11,11 @@ import signal
 import sys
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import partial
-from types import FrameType, MappingProxyType
+from types import FrameType
 
 from django.conf import settings as django_settings
 from django.db import Error, connections
@@ -26,7 +25,7 @@ from django_ojs.models.worker import Directive
 from django_ojs.operations.workers import rescue
 from django_ojs.spec import ids
 from django_ojs.spec.isolation import Isolation
-from django_ojs.storage import background_writer, database
+from django_ojs.storage import background_writer
 from django_ojs.worker import process_end
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.health import HealthFile
@@ -66,8 +65,6 @@ class Child:
     started: float
     status: ProcessStatus
     isolation: Isolation
-    #: The alias that it works on, where jobs are in several databases.
-    database: str | None
     pulses: int = 0
     #: Seconds since it last showed that it runs Python code.
     silence: float = 0.0
@@ -80,44 +77,23 @@ class Child:
         return self.isolation is Isolation.ALONE
 
 
-@dataclass(kw_only=True, slots=True)
-class ProcessGroup:
-    """The processes of one database."""
-
-    database: str | None
-    #: How many there are to be, without those that run a job alone.
-    wanted: int
-    isolated_waiting: int = 0
-    restart_delay: float = 0.0
-    next_start: float = 0.0
-
-
 class Supervisor:
     """Keeps `config.processes` worker processes running until a signal or a directive stops it.
 
-    Where jobs are in several databases, each of them has so many processes, which do not wait for
-    each other: a database that is down stops nothing but its own processes.
-
     It holds no database connection while it forks: a child would share it.
-
-    `unchecked`: for databases that could not be checked before, what a process does first; see
-    `WorkerProcess`.
     """
 
     def __init__(
-        self,
-        config: WorkerConfig,
-        code_changed: Callable[[], bool] | None = None,
-        unchecked: Mapping[str | None, Callable[[], str | None]] = MappingProxyType({}),
+        self, config: WorkerConfig, code_changed: Callable[[], bool] | None = None
     ) -> None:
         self._config = config
         self._code_changed = code_changed
-        self._unchecked = dict(unchecked)
         self._children: dict[int, Child] = {}
-        self._groups = {
-            alias: ProcessGroup(database=alias, wanted=config.processes)
-            for alias in config.databases
-        }
+        #: How many there are to be, without those that run a job alone.
+        self._wanted = config.processes
+        self._isolated_waiting = 0
+        self._restart_delay = 0.0
+        self._next_start = 0.0
         self._stall_timeout = config.stall_timeout.total_seconds()
         self._quiet = False
         self._stopping = False
@@ -165,20 +141,16 @@ class Supervisor:
         """Return the seconds until the next round has something to do."""
         if self._received:
             return 0.0
-        now = time.monotonic()
-        starts = [group.next_start - now for group in self._groups.values()]
-        return min([TICK, *(seconds for seconds in starts if seconds > 0)])
+        until_start = self._next_start - time.monotonic()
+        return min(TICK, until_start) if until_start > 0 else TICK
 
     def _is_ready(self) -> bool:
         if self._stopping:
             return False
-        ready = Counter(
-            child.database
-            for child in self._children.values()
-            if child.status.is_ready and not child.runs_alone
+        ready = sum(
+            child.status.is_ready and not child.runs_alone for child in self._children.values()
         )
-        # Processes of a database that is down cannot be ready; the others work.
-        return any(0 < group.wanted <= ready[group.database] for group in self._groups.values())
+        return 0 < self._wanted <= ready
 
     def _receive(self, number: int, frame: FrameType | None) -> None:
         self._received.append(signal.Signals(number))
@@ -199,22 +171,17 @@ class Supervisor:
             os.kill(child.pid, number)
 
     def _start_missing(self) -> None:
-        for group in self._groups.values():
-            self._start_missing_of(group)
-
-    def _start_missing_of(self, group: ProcessGroup) -> None:
-        there = [child for child in self._children.values() if child.database == group.database]
-        alone = sum(child.runs_alone for child in there)
-        for _ in range(group.wanted - (len(there) - alone)):
-            if time.monotonic() >= group.next_start:
-                self._fork(self._config, Isolation.SHARED, group.database)
-        for _ in range(min(group.isolated_waiting, MAX_ISOLATED - alone)):
+        alone = sum(child.runs_alone for child in self._children.values())
+        for _ in range(self._wanted - (len(self._children) - alone)):
+            if time.monotonic() >= self._next_start:
+                self._fork(self._config, Isolation.SHARED)
+        for _ in range(min(self._isolated_waiting, MAX_ISOLATED - alone)):
             # It runs one job, and no second one after it: that may have been damaged by the first.
             one = replace(self._config, threads=1, once=True, max_jobs=1, max_rss_mb=None)
-            self._fork(one, Isolation.ALONE, group.database)
-        group.isolated_waiting = 0
+            self._fork(one, Isolation.ALONE)
+        self._isolated_waiting = 0
 
-    def _fork(self, config: WorkerConfig, isolation: Isolation, alias: str | None) -> None:
+    def _fork(self, config: WorkerConfig, isolation: Isolation) -> None:
         worker_id = f"worker_{ids.uuid7()}"
         status = ProcessStatus(self._wake.wake)
         sys.stdout.flush()
@@ -225,8 +192,7 @@ class Supervisor:
         parent = os.getpid()
         pid = os.fork()
         if not pid:
-            check = self._unchecked.get(alias)
-            _run_child(config, worker_id, parent, isolation, status, alias, check)
+            _run_child(config, worker_id, parent, isolation, status)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, SIGNALS)
         self._children[pid] = child = Child(
             pid=pid,
@@ -234,7 +200,6 @@ class Supervisor:
             started=time.monotonic(),
             status=status,
             isolation=isolation,
-            database=alias,
         )
         if self._quiet:
             self._kill(child, signal.SIGTSTP)
@@ -259,9 +224,6 @@ class Supervisor:
         passed, self._checked_at = min(now - self._checked_at, MAX_ROUND), now
         for child in self._children.values():
             self._note_isolated(child)
-            if child.status.is_ready:
-                # Once, as at the start: another release may have changed the schedules since.
-                self._unchecked.pop(child.database, None)
             pulses = child.status.pulses
             if pulses != child.pulses or child.is_stopped:
                 child.pulses, child.silence = pulses, 0.0
@@ -271,8 +233,7 @@ class Supervisor:
                     self._end_stalled(child)
 
     def _note_isolated(self, child: Child) -> None:
-        group = self._groups[child.database]
-        group.isolated_waiting = max(group.isolated_waiting, child.status.take_isolated())
+        self._isolated_waiting = max(self._isolated_waiting, child.status.take_isolated())
 
     def _end_stalled(self, child: Child) -> None:
         # A developer's debugger may have stopped the threads of the process, and not all of it.
@@ -293,15 +254,14 @@ class Supervisor:
             self._kill(child, signal.SIGKILL)
 
     def _ended(self, child: Child, code: int) -> None:
-        group = self._groups[child.database]
         if child.runs_alone and code in (Exit.OK, Exit.REPLACE):
             self._note_isolated(child)
             self._rescue(child)  # Outcomes that it could not store any more.
             return
         if code == Exit.OK:
             # Stopped by a signal or a directive: it is not replaced.
-            group.wanted -= 1
-            if not any(each.wanted for each in self._groups.values()):
+            self._wanted -= 1
+            if not self._wanted:
                 self._received.append(signal.SIGTERM)
             self._rescue(child)
             return
@@ -321,16 +281,12 @@ class Supervisor:
             return  # If its job runs again, the other processes find it.
         is_early = time.monotonic() - child.started < EARLY_EXIT and not child.status.has_run
         if is_early and code != Exit.REPLACE:
-            group.restart_delay = min(MAX_RESTART_DELAY, group.restart_delay * 2 or 0.5)
-            group.next_start = time.monotonic() + group.restart_delay
+            self._restart_delay = min(MAX_RESTART_DELAY, self._restart_delay * 2 or 0.5)
+            self._next_start = time.monotonic() + self._restart_delay
         else:
-            group.restart_delay = 0.0
+            self._restart_delay = 0.0
 
     def _rescue(self, child: Child, code: int | None = None) -> None:
-        with database.using(child.database):
-            self._rescue_here(child, code)
-
-    def _rescue_here(self, child: Child, code: int | None) -> None:
         try:
             started = child.status.running()
             if started is not None:
@@ -359,8 +315,6 @@ def _run_child(
     parent: int,
     isolation: Isolation,
     status: ProcessStatus,
-    alias: str | None,
-    check: Callable[[], str | None] | None,
 ) -> None:
     code = 1
     try:
@@ -370,8 +324,6 @@ def _run_child(
         # What the supervisor has loaded lives as long as this process. Garbage collections would
         # walk through it again and again, and copy the memory that both share.
         gc.freeze()
-        if alias is not None:
-            database.select_for_process(alias)
         threading.excepthook = _end_process
         status.start_pulse()
         # A terminal's Ctrl-C reaches the whole process group; the supervisor forwards it, once.
@@ -383,7 +335,6 @@ def _run_child(
                 parent=parent,
                 isolation=isolation,
                 status=status,
-                check=check,
             )
         )
     except BaseException:

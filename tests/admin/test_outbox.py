@@ -167,12 +167,9 @@ def test_destinations_to_filter_by_are_those_of_the_settings(rejected: OutboxEnt
 
 @pytest.mark.both
 @pytest.mark.django_db(transaction=True, databases=["default", "other"])
-@pytest.mark.parametrize(
-    "values", [{"WRONG_DATABASE": "outbox"}, {"DATABASES": ["default", "other"]}]
-)
-def test_the_outbox_of_each_database_is_shown_and_requeued(values: dict[str, Any]) -> None:
+def test_the_outbox_of_each_database_is_shown_and_requeued() -> None:
     away = {"far": {"url": "http://127.0.0.1:9", "types": ["*"]}}
-    with override_settings(OJS={**values, "OUTBOX": away}):
+    with override_settings(OJS={"WRONG_DATABASE": "outbox", "OUTBOX": away}):
         with transaction.atomic(using="other"):
             key = ojs.enqueue("test.other", ["there"]).id
         entry = OutboxEntry.objects.using("other").get(job_id=key)
@@ -204,7 +201,6 @@ def test_the_outbox_of_each_database_is_shown_and_requeued(values: dict[str, Any
     [
         ({}, "default", ""),
         ({"WRONG_DATABASE": "outbox"}, "other", "The outbox is that of the database other."),
-        ({"DATABASES": ["default", "other"]}, "other", "other:"),
     ],
 )
 def test_the_overview_and_doctor_say_that_jobs_were_rejected(

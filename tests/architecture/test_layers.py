@@ -80,11 +80,9 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
             "claims",
             "claim_floors",
             "commit_order",
-            "replica",
         },
         {"testing_hook", "other_queues", "queue_limits", "queue_turns"},
-        {"pool_limits", "limit_key_use", "find_database"},
-        {"all_databases"},
+        {"pool_limits", "limit_key_use"},
         {"limit_journal"},
         {
             "transitions",

@@ -28,7 +28,6 @@ ALSO_READ = (
     "operations/jobs/search_hints.py",
     "operations/jobs/search_query.py",
     "operations/workers/ended.py",
-    "storage/replica.py",
 )
 
 GETTEXT = frozenset(

@@ -1,7 +1,7 @@
 """Run a page's blocks in their order, as its reader would.
 
 A Python block whose first line names a file (`# shop/jobs.py`) becomes that module, which later
-blocks import; one that names `settings.py` sets `OJS` for the rest of the page; one that names
+blocks import; one that names `settings.py` sets `OJS` for the rest of the page as well; one that names
 tests is run by unittest, and one whose name begins with `test_` as pytest would. What names no file
 shares the page's namespace, which `manage.py shell` empties. Commands of `manage.py` are parsed,
 and run where they end by themselves (`--once`); for `curl`, see that module.
@@ -122,6 +122,8 @@ class PageRun:
     def _settings(self, block: Block) -> None:
         values: dict[str, Any] = {"__name__": "settings", "BASE_DIR": Path()}
         _execute(block, values)
+        assert block.module is not None
+        vars(_module(block.module)).update(values)
         for path in values.get("MIDDLEWARE", ()):
             assert path is ... or import_string(path)
         for app in values.get("INSTALLED_APPS", ()):

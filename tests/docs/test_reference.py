@@ -40,7 +40,7 @@ SETTINGS = [
     row
     for heading in (
         *("Jobs", "Limits", "HTTP", "Payloads", "Outbox", "Workers", "Pruning"),
-        *("Events", "Observability", "Admin", "Reads from a replica", "Several databases"),
+        *("Events", "Observability", "Admin"),
     )
     for row in table("reference/settings.md", heading)
 ]

@@ -11,12 +11,6 @@ from tests.worker.settings import *  # noqa: F403 - the worker tests' settings, 
 DATABASES["default"].update(  # noqa: F405 - from the star
     json.loads(os.environ.get("OJS_FAULTS_DATABASE", "{}"))
 )
-# A replica of it, for the setting READ_DATABASE.
-if "OJS_FAULTS_REPLICA" in os.environ:
-    DATABASES["replica"] = {  # noqa: F405 - from the star
-        **DATABASES["default"],  # noqa: F405 - from the star
-        **json.loads(os.environ["OJS_FAULTS_REPLICA"]),
-    }
 # What goes wrong in this process (see `sabotage`).
 OJS_SABOTAGE = json.loads(os.environ.get("OJS_FAULTS_SABOTAGE", "{}"))
 INSTALLED_APPS += ["tests.faults.sabotage.Sabotage"]  # noqa: F405 - from the star

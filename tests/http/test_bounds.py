@@ -63,7 +63,7 @@ def test_a_full_queue_returns_429_with_its_depth_and_retry_after() -> None:
 
 def test_a_bound_that_another_process_has_just_set_holds() -> None:
     bound(1)
-    queue_configs.remember("default", {}, seconds=3_600)
+    queue_configs.remember({}, seconds=3_600)
     push().ok(201)
     push().error(429, "QUEUE_FULL")
 

@@ -6,10 +6,9 @@ import json
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
-from unittest import mock
 
 import pytest
-from django.db import OperationalError, transaction
+from django.db import transaction
 
 import django_ojs as ojs
 from django_ojs.models import Job, OutboxEntry
@@ -29,7 +28,6 @@ from django_ojs.spec.errors import (
     PayloadRejected,
     PayloadTooLarge,
 )
-from django_ojs.storage import database
 from tests import factories
 from tests.factories import jobs
 from tests.payloads.conftest import Bucket
@@ -333,29 +331,3 @@ class TestSweep:
         sweeper.thread.join(BOUND)
         assert "ended early" in caplog.text
         assert "127.0.0.1" not in caplog.text
-
-
-@pytest.mark.django_db(transaction=True, databases=["default", "other"])
-def test_the_sweep_of_one_database_keeps_the_arguments_of_the_others(
-    offloading: Bucket, settings: Any, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    several = {"DATABASES": ["default", "other"], "QUEUES": {"full": {"max_size": 1}}}
-    settings.OJS = settings.OJS | several
-    monkeypatch.setattr(s3_client, "age", lambda page, modified: timedelta(days=2))
-    for alias in ("default", "other"):
-        with transaction.atomic(using=alias):
-            ojs.enqueue("test.job", ["x" * 5000], scheduled_at=timedelta(days=3))
-            ojs.enqueue("test.job", ["x" * 5000], queue="full")
-            # It waits in the outbox of this database.
-            ojs.enqueue("test.job", ["x" * 5000], queue="full", on_full="outbox")
-        assert OutboxEntry.objects.using(alias).count() == 1
-    assert len(offloading.keys) == 6
-    for alias in ("default", "other"):
-        with database.selected_for_process(alias):
-            assert sweep.sweep() == 0
-    OutboxEntry.objects.using("other").all().delete()
-    down = mock.patch.object(Job.objects, "using", side_effect=OperationalError("down"))
-    with down, pytest.raises(OperationalError):
-        sweep.sweep()
-    assert len(offloading.keys) == 6
-    assert sweep.sweep() == 1

@@ -59,6 +59,22 @@ def test_task_enqueued_is_sent_after_the_commit(
     assert sent == [("enqueued", result.id, "READY")]
 
 
+@pytest.mark.django_db(transaction=True, databases=["default", "other"])
+@pytest.mark.parametrize("alias", ["default", "other"])
+def test_task_enqueued_follows_the_commit_that_stores_the_job_or_its_row_of_the_outbox(
+    tasks: ModuleType, sent: list[tuple[str, str, str]], settings: Any, alias: str
+) -> None:
+    settings.OJS = settings.OJS | {"WRONG_DATABASE": "outbox"}
+    with transaction.atomic(using=alias):
+        tasks.add.enqueue(1)
+        transaction.set_rollback(True, using=alias)
+    assert sent == []
+    with transaction.atomic(using=alias):
+        result = tasks.add.enqueue(1)
+        assert sent == []
+    assert sent == [("enqueued", result.id, "READY")]
+
+
 def test_task_enqueued_is_not_sent_after_a_rollback(
     tasks: ModuleType, sent: list[tuple[str, str, str]], committed: Any
 ) -> None:

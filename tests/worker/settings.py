@@ -16,7 +16,6 @@ if "OJS_TEST_LOGGING" in os.environ:
 # The admin and the API are half of what a process imports, and the suite starts some hundred.
 ROOT_URLCONF = "tests.worker.urls"
 INSTALLED_APPS.remove("django.contrib.admin")  # noqa: F405 - from the star
-DATABASES.update(json.loads(os.environ.get("OJS_TEST_MORE_DATABASES", "{}")))  # noqa: F405
 INSTALLED_APPS += json.loads(os.environ.get("OJS_TEST_APPS", "[]"))  # noqa: F405
 
 # `kill -USR1` shows where each thread is, when a worker hangs in a test.

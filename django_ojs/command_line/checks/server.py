@@ -4,17 +4,16 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Final
 
-from django.db import Error as DatabaseError
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, pgettext
+from django.utils.translation import gettext_lazy
 
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.command_line.figures import short_duration
 from django_ojs.conf import settings
 from django_ojs.formatting import grouped
 from django_ojs.operations.figures.findings import OLD
-from django_ojs.storage import database, replica
+from django_ojs.storage import database
 from django_ojs.storage.dialects.server import HorizonHolder
 
 #: Dead rows of a table that a healthy autovacuum removes soon.
@@ -222,28 +221,6 @@ def _clock() -> Iterator[DoctorFinding]:
         )
 
 
-def _replica() -> Iterator[DoctorFinding]:
-    using = settings().read_database or ""
-    try:
-        problem = replica.measure(using)[1]
-    except DatabaseError as error:
-        problem = pgettext("the replica", "does not respond (%(reason)s)") % {
-            "reason": database.unavailable_reason(error)
-        }
-    if problem:
-        yield DoctorFinding(
-            found=_("The replica %(using)r %(problem)s.") % {"using": using, "problem": problem},
-            why=_(
-                "Lists, searches and charts are read from the primary, which has "
-                "the claims to serve."
-            ),
-            cure=_(
-                "See pg_stat_replication on the primary, and the log of the "
-                "replica; OJS['READ_MAX_LAG'] is how far it may be behind."
-            ),
-        )
-
-
 def _is_server() -> bool:
     return database.dialect().is_server
 
@@ -255,6 +232,5 @@ CHECKS: Final = tuple(
         ("horizon", gettext_lazy("Open transactions and replication slots"), _horizon, _is_server),
         ("pooler", gettext_lazy("Notifications and the pooler"), _pooler, _is_server),
         ("clock", gettext_lazy("The clock"), _clock, _is_server),
-        ("replica", gettext_lazy("The replica for reading"), _replica, replica.is_configured),
     )
 )

@@ -1,12 +1,9 @@
 """The base classes of the views: authentication, permissions, bodies and responses."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Iterable, Mapping, Sequence
 from contextvars import Token
-from functools import partial, wraps
-from typing import Any, ClassVar, Concatenate, Final, NoReturn, ParamSpec, TypeVar
+from typing import Any, ClassVar, Final, NoReturn
 
-from django.core.exceptions import ValidationError
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from rest_framework.authentication import BaseAuthentication
@@ -24,19 +21,11 @@ from django_ojs.http.parsers import discard_rest, read_object
 from django_ojs.http.permissions import HasScope
 from django_ojs.http.responses import MEDIA_TYPE, json_response
 from django_ojs.models import ActorKind
-from django_ojs.models.base import StoredModel
 from django_ojs.operations.access import audit_trail, known_names
 from django_ojs.operations.access.audit_trail import Actor
 from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.spec import json
-from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.scopes import Scope
-from django_ojs.storage import all_databases, database, find_database, replica
-
-P = ParamSpec("P")
-T = TypeVar("T")
-V = TypeVar("V", bound="OJSView")
-
 
 #: What DRF keeps on each request; nothing here uses them.
 _NO_NEGOTIATION: Final = BaseContentNegotiation()
@@ -53,16 +42,7 @@ class OJSView(APIView):
     throttle: throttling.CallerThrottle | None = None
 
     _acting: Token[Actor | None] | None = None
-    #: The context of the database that the request is for, where a site has several.
-    _chosen: ExitStack | None = None
-    #: Read once: the views of several databases look into it first.
-    _body: dict[str, Any] | None = None
     _body_bytes = 0
-
-    #: What the `key` of the path identifies: the request is for the database that has it.
-    located: ClassVar[type[StoredModel] | None] = None
-    #: A request of another method than GET changes each of the databases that hold jobs.
-    changes_each_database: ClassVar[bool] = False
 
     # Bodies are read by `body` and written by `json_response`.
     parser_classes = ()
@@ -120,8 +100,6 @@ class OJSView(APIView):
             response = error_responses.error_response(request, error)
             headers.add_standard_headers(request, response)
         finally:
-            if self._chosen is not None:
-                self._chosen.close()
             if self._acting is not None:
                 audit_trail.end(self._acting)
         if request.method not in ("GET", "HEAD") and response.status_code < 400:
@@ -133,46 +111,11 @@ class OJSView(APIView):
         headers.check_version(request._request)
         super().initial(request, *args, **kwargs)
         self._acting = audit_trail.begin(_actor(request))
-        if database.is_to_be_chosen():
-            self.choose_database(self._database(request, kwargs))
-            if self.changes_each_database and request.method not in ("GET", "HEAD"):
-                name = str(request.method).lower()
-                handler = getattr(self, name)
-                setattr(
-                    self, name, lambda *a, **kw: find_database.in_each(partial(handler, *a, **kw))
-                )
-
-    def choose_database(self, context: AbstractContextManager[object]) -> None:
-        """Enter the context of the database that the request is for, until it has ended."""
-        if self._chosen is None:
-            self._chosen = ExitStack()
-        self._chosen.enter_context(context)
-
-    def _database(
-        self, request: Request, kwargs: Mapping[str, Any]
-    ) -> AbstractContextManager[object]:
-        """Return a context for the database that the request names, or that has what it names."""
-        wanted = request.query_params.get("database")
-        if wanted:
-            if wanted not in database.aliases():
-                raise InvalidRequest.of(
-                    "database", f"must be one of {', '.join(database.aliases())}"
-                )
-            return database.using(wanted)
-        is_read = request.method in ("GET", "HEAD")
-        if self.located is not None and "\0" not in kwargs.get("key", "\0"):
-            try:
-                key = self.located._meta.pk.to_python(kwargs["key"])
-            except ValidationError:
-                return nullcontext()  # The handler says so.
-            return database.using(find_database.of(self.located, key))
-        return all_databases.together(all_or_error=True) if is_read else nullcontext()
 
     def body(self, *, required: bool = True) -> dict[str, Any]:
         """Return the JSON object of the request; see `parsers.read_object`."""
-        if self._body is None:
-            self._body, self._body_bytes = read_object(self.request._request, required=required)
-        return self._body
+        found, self._body_bytes = read_object(self.request._request, required=required)
+        return found
 
     def body_fits(self, limit: int) -> bool:
         """Whether no part of the body can be more than so many bytes of compact JSON."""
@@ -186,21 +129,6 @@ class OJSView(APIView):
     def make_known(self, *, queues: Iterable[object] = (), types: Iterable[object] = ()) -> None:
         """Count new names for the caller. Raises PermissionDenied for too many."""
         known_names.make_known(self.access.principal.id, queues=queues, types=types)
-
-    def read_replica(self, query: Callable[[], T]) -> T:
-        """Return what a query reads, from the replica if there is one that is not too far behind.
-
-        `Cache-Control: no-cache` reads the primary. An error counts only if the primary has it too.
-        """
-        if "no-cache" in self.request.headers.get("Cache-Control", ""):
-            return query()
-
-        def noted() -> T:
-            source = replica.source()
-            self.request._request.ojs_source = source  # type: ignore[attr-defined]  # for the header
-            return query()
-
-        return replica.read(noted, missing=(OJSError,))
 
     def handle_exception(self, exc: Exception) -> HttpResponse:  # type: ignore[override]  # DRF would have its own Response
         discard_rest(self.request._request)
@@ -220,18 +148,6 @@ class OJSView(APIView):
         if request.method == "HEAD":
             headers.remove_body(response)
         return response  # type: ignore[no-any-return]  # a handler returns a dict or an HttpResponse
-
-
-def from_replica(
-    handler: Callable[Concatenate[V, P], T],
-) -> Callable[Concatenate[V, P], T]:
-    """Decorate a GET handler: what it reads may come from the replica. Raises as it does."""
-
-    @wraps(handler)
-    def get(self: V, /, *args: P.args, **kwargs: P.kwargs) -> T:
-        return self.read_replica(lambda: handler(self, *args, **kwargs))
-
-    return get
 
 
 def _actor(request: Request) -> Actor | None:
@@ -261,12 +177,6 @@ class PublicView(OJSView):
     def get_throttles(self) -> list[BaseThrottle]:
         """Return none: a load balancer must not take the server for one that is down."""
         return []
-
-    def _database(
-        self, request: Request, kwargs: Mapping[str, Any]
-    ) -> AbstractContextManager[object]:
-        """Return none: who has no credentials neither chooses a database nor learns their names."""
-        return nullcontext()
 
 
 class UnknownPath(PublicView):

@@ -8,7 +8,7 @@ from rest_framework.request import Request
 from django_ojs.conf import settings
 from django_ojs.http import fields, pagination
 from django_ojs.http.responses import timestamps
-from django_ojs.http.views.base import OJSView, from_replica
+from django_ojs.http.views.base import OJSView
 from django_ojs.http.views.jobs import job_id
 from django_ojs.models import Attempt, Job
 from django_ojs.operations.jobs import dead_letters
@@ -21,8 +21,6 @@ from django_ojs.spec.scopes import Scope
 
 class DeadLetterView(OJSView):
     """The base of the routes of one dead letter, of both planes."""
-
-    located = Job
 
     def find(self, key: str) -> Job:
         """Return the dead letter of a path. Raises PermissionDenied for one of other queues."""
@@ -55,7 +53,6 @@ class DeadLetters(OJSView):
 
     needs = {"GET": Scope.READ}
 
-    @from_replica
     def get(self, request: Request) -> dict[str, Any]:
         query = request.query_params
         wanted = pagination.cursor_page(query, str, str)
@@ -110,7 +107,6 @@ class DeadLetterFigures(OJSView):
 
     needs = {"GET": Scope.READ}
 
-    @from_replica
     def get(self, request: Request) -> dict[str, Any]:
         found = dead_letters.figures(self.access.queues)
         out: dict[str, Any] = {

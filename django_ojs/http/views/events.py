@@ -24,7 +24,6 @@ from django_ojs.http.event_stream import (
 from django_ojs.http.responses import json_response
 from django_ojs.http.views.jobs import JobView, job_id
 from django_ojs.http.websocket import HANDSHAKE, OPENED
-from django_ojs.models import Job
 from django_ojs.operations import queues
 from django_ojs.operations.events import log
 from django_ojs.spec import ids
@@ -36,7 +35,6 @@ from django_ojs.spec.errors import (
     UnsupportedFeature,
 )
 from django_ojs.spec.scopes import Scope
-from django_ojs.storage import database, find_database
 
 
 class EventView(JobView):
@@ -81,7 +79,6 @@ class EventView(JobView):
         if queue is not None:
             filters["queues"] = self._of_queue(queue, filters["queues"])
         if job is not None:
-            self.choose_database(find_database.database_of(Job, job))
             followed = self.info(job)
             if has_seen_end(followed, self.request.headers.get("Last-Event-ID", "")):
                 # An EventSource connects again whenever a stream ends, unless the status is 204.
@@ -90,10 +87,7 @@ class EventView(JobView):
             log.matching_types(filters["types"])
         if self.request.method == "HEAD":
             return HttpResponse(content_type=CONTENT_TYPE)
-        # The response is read when the context of the request has ended.
-        alias = database.alias()
-        elsewhere = alias if alias != database.aliases()[0] else None
-        channel = Channel(name=name, job=job, alias=elsewhere, **filters)
+        channel = Channel(name=name, job=job, **filters)
         return EventStreamResponse(
             self.request._request, partial(events_of, channel, self._start())
         )
@@ -130,7 +124,7 @@ class Events(EventView):
         )
         filters, after = self.filters(), query.get("after") or None
         where = log.of_sources(sources) if sources else None
-        page = self.read_replica(lambda: log.read(**filters, where=where, after=after, limit=limit))
+        page = log.read(**filters, where=where, after=after, limit=limit)
         return {"events": page.events, "cursor": page.cursor, "has_more": page.has_more}
 
 

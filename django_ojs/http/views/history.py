@@ -15,10 +15,9 @@ from django_ojs.conf import settings
 from django_ojs.http import fields, pagination
 from django_ojs.http.pagination import CursorPage
 from django_ojs.http.responses import json_response, timestamps
-from django_ojs.http.views.base import OJSView, from_replica
+from django_ojs.http.views.base import OJSView
 from django_ojs.http.views.jobs import JobView, job_id
 from django_ojs.http.views.workflows import WorkflowView
-from django_ojs.models import Job
 from django_ojs.operations import workflows
 from django_ojs.operations.enqueue.lineage import root_of
 from django_ojs.operations.figures.history import Period, Point, history
@@ -38,7 +37,6 @@ from django_ojs.spec import times
 from django_ojs.spec.envelope import check_queue, check_type
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.scopes import Scope
-from django_ojs.storage import find_database
 from django_ojs.storage.figures.rollup_queries import mean
 
 #: Events of a page of the search, at most.
@@ -137,7 +135,6 @@ class Histories(OJSView):
 
     needs = {"GET": Scope.READ, "DELETE": Scope.ADMIN}
 
-    @from_replica
     def get(self, request: Request) -> HttpResponse:
         began = time.monotonic()
         query = request.query_params
@@ -210,7 +207,6 @@ class HistoryStatistics(OJSView):
 
     needs = {"GET": Scope.READ}
 
-    @from_replica
     def get(self, request: Request) -> dict[str, Any]:
         query = request.query_params
         group_by = fields.choice(query, "group_by", tuple(_PERIODS), "hour")
@@ -237,7 +233,6 @@ class HistoryRebuild(JobView):
         if not key:
             raise InvalidRequest.of("job_id", "is required, as a parameter of the path")
         wanted = job_id(key)
-        self.choose_database(find_database.database_of(Job, wanted))
         self.check_queue_of(wanted)
         rebuilt = history_rebuild.rebuild(wanted)
         return {

@@ -26,7 +26,7 @@ from django_ojs.spec.errors import InvalidRequest, JobNotFound, OJSError, Permis
 from django_ojs.spec.rate_limit_policy import key_of_queue
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State, Trigger
-from django_ojs.storage import database, transitions
+from django_ojs.storage import transitions
 from django_ojs.storage.transitions import Claim
 
 
@@ -41,8 +41,6 @@ def job_id(text: str, resource: str = "job") -> UUID:
 
 
 class JobView(OJSView):
-    located = Job
-
     def check_queue_of(self, key: UUID) -> None:
         """Reject a caller that may not use the job's queue; no query for one that may use all.
 
@@ -121,8 +119,7 @@ class JobBatch(OJSView):
 
         What rejects them has changed nothing: the ordinary way finds it again, and its index.
         """
-        # The database of several is that of the caller's transaction, which `push_batch` finds.
-        if database.is_to_be_chosen() or not fast_path.is_open():
+        if not fast_path.is_open():
             return None
         values = settings()
         found = envelope.parse_alike(

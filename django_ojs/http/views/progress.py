@@ -20,7 +20,6 @@ from django_ojs.operations.progress import report
 from django_ojs.spec import ids, times
 from django_ojs.spec.progress import Report, shown
 from django_ojs.spec.scopes import Scope
-from django_ojs.storage import database, find_database
 
 
 class ProgressView(JobView):
@@ -58,7 +57,7 @@ class JobProgressStream(ProgressView):
             return json_response(None, 204)
         if request.method == "HEAD":
             return HttpResponse(content_type=CONTENT_TYPE)
-        steps = partial(progress_of, job.pk, self.access.queues, last_id, database.alias())
+        steps = partial(progress_of, job.pk, self.access.queues, last_id)
         return EventStreamResponse(request._request, steps)
 
 
@@ -73,7 +72,6 @@ class WorkerProgress(ProgressView):
         message = fields.string(data, "message")
         if message is not None and data.get("data") is None:
             data["data"] = {"message": message}
-        self.choose_database(find_database.database_of(Job, key))
         self.check_queue_of(key)
         return _render(self.report(key, data))
 

@@ -9,7 +9,7 @@ from rest_framework.request import Request
 from django_ojs.conf import settings
 from django_ojs.http import fields, pagination
 from django_ojs.http.responses import json_response, timestamps
-from django_ojs.http.views.base import OJSView, from_replica
+from django_ojs.http.views.base import OJSView
 from django_ojs.operations import queues
 from django_ojs.operations.queues import QueueStatus, Statistics
 from django_ojs.spec.envelope import check_queue
@@ -21,10 +21,8 @@ from django_ojs.spec.states import State
 class QueueList(OJSView):
     """The queues that the caller may use, by name; creation of a queue (§9.2)."""
 
-    changes_each_database = True
     needs = {"GET": Scope.READ, "POST": Scope.ADMIN}
 
-    @from_replica
     def get(self, request: Request) -> dict[str, Any]:
         wanted = pagination.cursor_page(request.query_params, str)
         found = queues.listing(
@@ -88,7 +86,7 @@ class QueueDetail(OJSView):
         if target is not None and strategy == "move":
             check_queue(target, settings().limits, field="target_queue")
             self.make_known(queues=[target])
-        done = queues.delete_in_each(name, strategy=strategy, target=target)  # type: ignore[arg-type]  # it validates the strategy
+        done = queues.delete(name, strategy=strategy, target=target)  # type: ignore[arg-type]  # it validates the strategy
         out: dict[str, Any] = {
             "queue": done.queue,
             "strategy": done.strategy,
@@ -112,7 +110,6 @@ class QueueView(OJSView):
 class QueueConfiguration(QueueView):
     """The configuration of a queue, or of `_default`: what applies to all others (§7.1)."""
 
-    changes_each_database = True
     needs = {"GET": Scope.READ, "PUT": Scope.ADMIN}
 
     def get(self, request: Request, name: str) -> dict[str, Any]:
@@ -138,7 +135,6 @@ class QueueStatistics(OJSView):
 
     needs = {"GET": Scope.READ}
 
-    @from_replica
     def get(self, request: Request, name: str) -> dict[str, Any]:
         self.access.check_queue(name)
         found = queues.statistics(name)
@@ -165,7 +161,6 @@ class QueueStatistics(OJSView):
 class QueuePause(QueueView):
     """Pause a queue: FETCH returns none of its jobs (§11.3)."""
 
-    changes_each_database = True
     needs = {"POST": Scope.OPERATOR}
 
     def post(self, request: Request, name: str) -> dict[str, Any]:
@@ -181,7 +176,6 @@ class QueuePause(QueueView):
 class QueueDrain(QueueView):
     """Drain a queue: it accepts no jobs (ojs-queue-config §5.1; the documents name no route)."""
 
-    changes_each_database = True
     needs = {"POST": Scope.OPERATOR}
 
     def post(self, request: Request, name: str) -> dict[str, Any]:
@@ -197,7 +191,6 @@ class QueueDrain(QueueView):
 class QueueResume(QueueView):
     """Resume a queue (§11.4)."""
 
-    changes_each_database = True
     needs = {"POST": Scope.OPERATOR}
 
     def post(self, request: Request, name: str) -> dict[str, Any]:

@@ -1,12 +1,11 @@
 """FETCH, ACK, FAIL and BEAT (http-binding §10, worker-protocol §4-6)."""
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.db import Error
 from django.http import HttpResponse
 from rest_framework.request import Request
 
@@ -19,7 +18,7 @@ from django_ojs.http.views.jobs import JobView, job_id
 from django_ojs.models import Attempt, Job
 from django_ojs.models.worker import Directive
 from django_ojs.operations.ack import ack
-from django_ojs.operations.beat import BeatResponse, Registration, beat
+from django_ojs.operations.beat import Registration, beat
 from django_ojs.operations.fail import fail, requeue
 from django_ojs.operations.fetch import MAX_COUNT, check_pool, check_worker_id, fetch_remotely
 from django_ojs.operations.workflows import advance_after_commit
@@ -29,7 +28,6 @@ from django_ojs.spec.failure import Failure
 from django_ojs.spec.scheduling import ALL, Pool, QueueOrder
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
-from django_ojs.storage import database, find_database
 from django_ojs.storage.claims import Claimed, texts_of
 from django_ojs.storage.transitions import Claim
 
@@ -77,7 +75,7 @@ class Fetch(OJSView):
             )
 
         def claim_and_render() -> list[str]:
-            return find_database.first_result(lambda: _render_claimed(claim()))[1]
+            return _render_claimed(claim())
 
         # A job that is claimed for a client that is gone waits for the end of its lease.
         is_over = partial(long_poll.client_is_gone, request.META)
@@ -109,7 +107,6 @@ class OutcomeView(JobView):
         )
         claim = self.claim_in(data)
         check_worker_id(claim.worker_id)
-        self.choose_database(find_database.database_of(Job, wanted))
         self.check_queue_of(wanted)
         return data, wanted, claim
 
@@ -176,8 +173,7 @@ class Beat(OJSView):
         if registration is not None and registration.pool:
             _check_member(registration.pool, self.access)
         number = data.get("active_jobs")
-        send = partial(
-            beat,
+        found = beat(
             fields.string(data, "worker_id") or "",
             state=fields.choice(data, "state", list(Directive), Directive.RUNNING),
             holding=holding,
@@ -187,11 +183,10 @@ class Beat(OJSView):
             registration=registration,
             principal=self.access.principal,
         )
-        state, lost = _beat_in_each(send)
         return {
-            "state": state.value,
-            "jobs_extended": [str(key) for key in holding if key not in lost],
-            "jobs_lost": sorted(str(key) for key in lost),
+            "state": found.state.value,
+            "jobs_extended": [str(key) for key in holding if key not in found.lost],
+            "jobs_lost": sorted(str(key) for key in found.lost),
             "server_time": times.format_timestamp(datetime.now(UTC)),
         }
 
@@ -203,38 +198,8 @@ class Beat(OJSView):
 
 
 def _queues_of(holding: Collection[UUID]) -> set[str]:
-    """Return the queues of jobs, in whichever database they are."""
-
-    def query() -> set[str]:
-        return set(Job.primary.filter(pk__in=holding).values_list("queue", flat=True))
-
-    found: set[str] = set()
-    for queues in find_database.each_result(query).values():
-        if isinstance(queues, Error):
-            raise queues
-        found |= queues
-    return found
-
-
-def _beat_in_each(send: Callable[[], BeatResponse]) -> tuple[Directive, frozenset[UUID]]:
-    """Send a BEAT to each database, since the jobs of a worker may be in any of them.
-
-    Return its directive, and the jobs that none of them has for it. Of one that does not respond it
-    is not known which it has.
-    """
-    if not database.is_to_be_chosen():
-        result = send()
-        return result.state, result.lost
-    results = find_database.each_result(send).values()
-    answered = [each for each in results if not isinstance(each, Error)]
-    failed = [each for each in results if isinstance(each, Error)]
-    if not answered:
-        raise failed[0]
-    directive = max((each.state for each in answered), key=list(Directive).index)
-    lost = (
-        frozenset[UUID]() if failed else frozenset.intersection(*(each.lost for each in answered))
-    )
-    return directive, lost
+    """Return the queues of jobs."""
+    return set(Job.primary.filter(pk__in=holding).values_list("queue", flat=True))
 
 
 def _queues_of_pool(pool: Pool, access: Access) -> list[str]:

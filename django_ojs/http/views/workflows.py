@@ -12,7 +12,7 @@ from rest_framework.request import Request
 from django_ojs.conf import settings
 from django_ojs.http import fields, pagination
 from django_ojs.http.responses import json_response
-from django_ojs.http.views.base import OJSView, from_replica
+from django_ojs.http.views.base import OJSView
 from django_ojs.http.views.jobs import check_access
 from django_ojs.models import Workflow
 from django_ojs.models.workflow import StepState, WorkflowState
@@ -43,7 +43,6 @@ class Workflows(OJSView):
 
     needs = {"GET": Scope.READ, "POST": Scope.PRODUCER}
 
-    @from_replica
     def get(self, request: Request) -> dict[str, Any]:
         wanted = pagination.cursor_page(request.query_params, str)
         found = workflows.page(
@@ -76,8 +75,6 @@ class Workflows(OJSView):
 
 class WorkflowView(OJSView):
     """The base of the routes of one workflow."""
-
-    located = Workflow
 
     def find(self, key: str) -> Workflow:
         """Return a workflow that the caller may use. Raises NotFound, PermissionDenied."""

@@ -5,7 +5,7 @@ import os
 import subprocess
 import sys
 from argparse import SUPPRESS, ArgumentParser, ArgumentTypeError, RawDescriptionHelpFormatter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from datetime import timedelta
 from typing import Any, Final
@@ -22,8 +22,6 @@ from django.utils.translation import gettext_lazy
 from django_ojs import schedules
 from django_ojs.command_line.database_check import (
     require_database,
-    schema_problem,
-    unknown_alias,
     with_retries,
 )
 from django_ojs.conf import settings
@@ -148,15 +146,6 @@ class Command(BaseCommand):
             ),
         )
         add(
-            "--database",
-            action="append",
-            metavar="ALIAS",
-            help=_(
-                "run the jobs of this database of OJS['DATABASES'] only; may be repeated (default: "
-                "all)"
-            ),
-        )
-        add(
             "--strategy",
             choices=STRATEGIES,
             help=_(
@@ -242,11 +231,9 @@ class Command(BaseCommand):
             self._work(**options)
 
     def _work(self, **options: Any) -> None:
-        databases = _which_databases(options["database"])
-        available = self._check_databases(databases)
+        _check_database()
         config = WorkerConfig.from_settings(
             **_which_jobs(**options),
-            databases=databases,
             processes=options["processes"],
             grace=options["grace"],
             poll_interval=options["poll_interval"],
@@ -266,33 +253,28 @@ class Command(BaseCommand):
                 )
             )
         self._log_start(config)
-        self._warn_of_unbounded(config, available)
-        # Cron jobs of the code belong to the first of several databases.
-        if available and available[0] in (None, database.aliases()[0]):
-            _sync_schedules()
+        self._warn_of_unbounded(config)
+        _sync_schedules()
         if options["check_start"]:
             return
         if config.once:
-            _run_once(config, available)
+            run_process(WorkerProcess(config))
             return
         watch = CodeWatch() if django_settings.DEBUG and not options["no_reload"] else None
         changed = None if watch is None else lambda: watch() and _can_start()
-        # A database that was down, or not migrated, is checked when it is there.
-        unchecked = {alias: _first_problem for alias in databases if alias not in available}
-        if Supervisor(config, code_changed=changed, unchecked=unchecked).run():
+        if Supervisor(config, code_changed=changed).run():
             os.execv(sys.executable, get_child_arguments())
 
     def _log_start(self, config: WorkerConfig) -> None:
-        for alias in config.databases:
-            link = database.connection(alias)
-            values = link.settings_dict
-            logger.info(
-                "Database %s: %s %s%s",
-                link.alias,
-                link.display_name,
-                values["NAME"],
-                f" on {values['HOST']}" if values.get("HOST") else "",
-            )
+        link = database.connection()
+        values = link.settings_dict
+        logger.info(
+            "Database %s: %s %s%s",
+            link.alias,
+            link.display_name,
+            values["NAME"],
+            f" on {values['HOST']}" if values.get("HOST") else "",
+        )
         handlers = handler_queues()
         for queue, types in handlers.items():
             # The package's own handler: nothing to a worker that delivers no webhooks.
@@ -303,76 +285,25 @@ class Command(BaseCommand):
         if warning is not None:
             logger.warning("%s", warning)
 
-    def _warn_of_unbounded(self, config: WorkerConfig, databases: Sequence[str | None]) -> None:
+    def _warn_of_unbounded(self, config: WorkerConfig) -> None:
         if CHECK_ID in django_settings.SILENCED_SYSTEM_CHECKS:
             return
         try:
             named = [name for name in config.queues if name != ALL]
-            names: dict[str, None] = {}
-            for alias in databases:
-                with database.using(alias):
-                    names |= dict.fromkeys(with_retries(lambda: unbounded(named)))
+            names = with_retries(lambda: unbounded(named))
         finally:
-            connections.close_all()  # As in _check_databases.
+            connections.close_all()  # As in _check_database.
         if names:
-            logger.warning("%s %s (%s)", message(list(names)), BOUND_HINT, CHECK_ID)
-
-    def _check_databases(self, databases: Sequence[str | None]) -> list[str | None]:
-        """Return the databases that respond. Raises CommandError if there is none."""
-        available: list[str | None] = []
-        problem: CommandError | None = None
-        for alias in databases:
-            try:
-                with database.using(alias):
-                    require_database()
-                available.append(alias)
-            except CommandError as error:
-                problem = error
-                if len(databases) > 1:
-                    # Its processes try again; those of the others need not wait for it.
-                    logger.error("%s", error)
-            finally:
-                # The supervisor forks, and a connection must not be shared.
-                connections.close_all()
-        if not available and problem is not None:
-            raise problem
-        return available
+            logger.warning("%s %s (%s)", message(names), BOUND_HINT, CHECK_ID)
 
 
-def _which_databases(wanted: list[str] | None) -> tuple[str | None, ...]:
-    """Return the aliases of the databases to work on; (None,) where jobs are in one."""
-    known = database.aliases()
-    for alias in wanted or ():
-        if alias not in known:
-            raise CommandError(unknown_alias(alias))
-    if len(known) == 1:
-        return (None,)
-    return tuple(alias for alias in known if wanted is None or alias in wanted)
-
-
-def _run_once(config: WorkerConfig, databases: Sequence[str | None]) -> None:
-    """Run the jobs that are available now, one database after the other."""
-    if databases == [None]:
-        run_process(WorkerProcess(config))
-        return
-    has_run = True
+def _check_database() -> None:
+    """Raise CommandError unless the database responds and is migrated."""
     try:
-        while has_run:  # A job may have enqueued one in another database.
-            has_run = False
-            for alias in databases:
-                database.select_for_process(alias)
-                process = WorkerProcess(config)
-                run_process(process)
-                if process.is_stopped:
-                    return
-                has_run |= process.claimed > 0
+        require_database()
     finally:
-        database.select_for_process(None)
-    if missing := [str(alias) for alias in config.databases if alias not in databases]:
-        raise CommandError(
-            _("The jobs of these databases were not run: %(names)s.")
-            % {"names": ", ".join(missing)}
-        )
+        # The supervisor forks, and a connection must not be shared.
+        connections.close_all()
 
 
 def _which_jobs(
@@ -428,34 +359,24 @@ def _which_jobs(
     }
 
 
-def _first_problem() -> str | None:
-    """Do for a database what the start of the worker does; return what is wrong, or None."""
-    problem = schema_problem()
-    if problem is None and database.alias() == database.aliases()[0]:
-        problem = _store_schedules()
-    return problem
-
-
 def _sync_schedules() -> None:
     try:
-        problem = with_retries(_store_schedules)
+        with_retries(_store_schedules)
     finally:
-        connections.close_all()  # As in _check_databases.
-    if problem is not None:
-        raise CommandError(problem)
+        connections.close_all()  # As in _check_database.
 
 
-def _store_schedules() -> str | None:
-    """Store the schedules of the code; return what is wrong with them, or None."""
+def _store_schedules() -> None:
+    """Store the schedules of the code. Raises CommandError for one that cannot be stored."""
     try:
         result = schedules.sync()
     except OJSError as error:
-        return _("A schedule of the code cannot be stored: %(message)s") % {
-            "message": error_message(error)
-        }
+        raise CommandError(
+            _("A schedule of the code cannot be stored: %(message)s")
+            % {"message": error_message(error)}
+        ) from error
     for name, text in result.lines():
         logger.info("Cron job %s: %s", name, text)
-    return None
 
 
 def _check_health_file(config: WorkerConfig) -> None:

@@ -59,13 +59,11 @@ _NOTED_EVERY = timedelta(minutes=1)
 _NO_DIGEST = "0" * 64
 
 
-@database.at_home
 def keys() -> QuerySet[ApiKey]:
     """All keys, with the database's time as `now`."""
     return ApiKey.primary.annotate(now=Now())
 
 
-@database.at_home
 def create(
     *,
     name: str,
@@ -125,7 +123,6 @@ def _note_created(key: ApiKey, by: str) -> None:
     audit.note("api_key.created", principal=by, key_prefix=key.prefix, scopes=key.scopes)
 
 
-@database.at_home
 def find(presented: str) -> stored.StoredKey:
     """Return the key that a client presented, and record its use.
 
@@ -171,7 +168,6 @@ def prefix_of(presented: str) -> str | None:
     return match[1] if match else None
 
 
-@database.at_home
 def revoke(prefix: str, *, by: str = "") -> ApiKey:
     """Revoke a key from its next request on, and return it.
 
@@ -194,7 +190,6 @@ def _revoke(prefix: str) -> bool:
     return True
 
 
-@database.at_home
 def replace(
     prefix: str,
     *,

@@ -11,7 +11,6 @@ from django.utils.translation import gettext as _
 from django_ojs.models import ApiKey
 from django_ojs.operations.access import api_keys
 from django_ojs.spec.times import elapsed
-from django_ojs.storage import database
 
 #: A key is about to expire in its last week, and in the last quarter of a shorter lifetime.
 SOON: Final = timedelta(days=7)
@@ -39,7 +38,6 @@ class KeyProblem:
     replaced_by: str | None
 
 
-@database.at_home
 def with_replacement(keys: QuerySet[ApiKey]) -> QuerySet[ApiKey]:
     """Add to each key the prefix of the latest key that replaced it, as `replaced_by`."""
     newer = ApiKey.primary.filter(principal=OuterRef("principal"), pk__gt=OuterRef("pk"))

@@ -30,22 +30,22 @@ _FIELDS: Final = {NameKind.QUEUE: "queue", NameKind.TYPE: "type"}
 
 
 class _Names:
-    """The names, by alias and kind, that this process knows to be stored."""
+    """The names, by kind, that this process knows to be stored."""
 
     def __init__(self) -> None:
-        self._names: set[tuple[str, str, str]] = set()
+        self._names: set[tuple[str, str]] = set()
 
-    def missing(self, alias: str, kind: NameKind, names: Iterable[object]) -> set[str]:
+    def missing(self, kind: NameKind, names: Iterable[object]) -> set[str]:
         return {
             name
             for name in names
-            if isinstance(name, str) and (alias, kind.value, name) not in self._names
+            if isinstance(name, str) and (kind.value, name) not in self._names
         }
 
-    def add(self, alias: str, kind: NameKind, names: Collection[str]) -> None:
+    def add(self, kind: NameKind, names: Collection[str]) -> None:
         if len(self._names) > _REMEMBERED:
             self.reset()
-        self._names |= {(alias, kind.value, name) for name in names}
+        self._names |= {(kind.value, name) for name in names}
 
     def reset(self) -> None:
         """Query each name again."""
@@ -65,13 +65,12 @@ def make_known(
     names than HTTP_MAX_NAMES.
     """
     for kind, names in ((NameKind.QUEUE, queues), (NameKind.TYPE, types)):
-        alias = database.alias()
-        missing = {name for name in _known.missing(alias, kind, names) if _is_valid(kind, name)}
+        missing = {name for name in _known.missing(kind, names) if _is_valid(kind, name)}
         if missing:
             stored = KnownName.primary.filter(kind=kind, name__in=missing)
             if new := missing - set(stored.values_list("name", flat=True)):
                 _store(principal, kind, new)
-            _known.add(alias, kind, missing)
+            _known.add(kind, missing)
 
 
 @database.write_transaction

@@ -110,23 +110,15 @@ class Watch:
 
     def check(self) -> None:
         """Check now, unless a worker does it."""
-        checked = [self._check(alias) for alias in database.aliases()]
-        if not any(checked):
-            self._idle_until = time.monotonic() + _STAND_DOWN
-
-    def _check(self, alias: str) -> bool:
-        """Check the queues of one database. Return whether there is anything to check again."""
         try:
-            with database.using(alias):
-                if _worker_does_it() or not bounds.are_any():
-                    return False
+            if not _worker_does_it() and bounds.are_any():
                 check_all()
+                return
         except Error as error:
             logger.warning(
                 "The pressure of the queues was not checked (%s).", error.__class__.__name__
             )
-            return False
-        return True
+        self._idle_until = time.monotonic() + _STAND_DOWN
 
 
 def _worker_does_it() -> bool:

@@ -8,7 +8,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator, Mapping
+from collections.abc import Collection, Hashable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from math import ceil
@@ -37,7 +37,7 @@ _RATE_LIFETIME: Final = 1.0
 _LONGEST_RETRY_AFTER: Final = 60
 
 
-#: A queue, a type and a tenant.
+#: A queue, a type and a tenant; None where the queue itself was full.
 Key = tuple[str, str, str | None]
 
 
@@ -46,17 +46,16 @@ class RejectionRecorder:
 
     def __init__(self) -> None:
         self._begin()
-        #: By database and queue: when the rate was read, and jobs completed in a second.
-        self._rates: dict[tuple[str, str], tuple[float, float]] = {}
+        #: By queue: when the rate was read, and jobs completed in a second.
+        self._rates: dict[str, tuple[float, float]] = {}
         self._writer = BackgroundWriter(
             "ojs-rejections", self.flush, forget=self._begin, interval=_INTERVAL, linger=_LINGER
         )
 
     def _begin(self) -> None:
         self._lock = threading.Lock()
-        #: By database, queue, type and tenant; None where the queue itself was full.
-        self._bounds: dict[tuple[str, str, str, str | None], dict[str, Hashable]] = {}
-        self._numbers: Counter[tuple[str, str, str, str | None]] = Counter()
+        self._bounds: dict[Key, dict[str, Hashable]] = {}
+        self._numbers: Counter[Key] = Counter()
 
     def note(
         self,
@@ -71,7 +70,7 @@ class RejectionRecorder:
         """Count jobs of a type that were rejected."""
         rollups.note(rollups.REJECTED, queue, type, number=number)
         with self._lock:
-            key = database.primary_alias(), queue, type, tenant
+            key = queue, type, tenant
             self._numbers[key] += number
             self._bounds[key] = {"depth": depth, "bound": bound}
         self._writer.request()
@@ -94,12 +93,11 @@ class RejectionRecorder:
     def retry_after(self, queue: str, jobs: int = 1) -> int:
         """Return about how many seconds the workers take to complete this number of jobs."""
         now = time.monotonic()
-        key = database.primary_alias(), queue
-        read_at, rate = self._rates.get(key, (0.0, 0.0))
+        read_at, rate = self._rates.get(queue, (0.0, 0.0))
         if now - read_at > _RATE_LIFETIME:
             done = rollup_queries.recent_by_queue(timedelta(minutes=2), [queue]).get(queue)
             rate = done.completed / 120 if done is not None else 0.0
-            self._rates[key] = now, rate
+            self._rates[queue] = now, rate
         return min(_LONGEST_RETRY_AFTER, max(1, ceil(jobs / rate))) if rate else RETRY_AFTER
 
     def flush(self) -> int:
@@ -108,23 +106,8 @@ class RejectionRecorder:
             rejected, numbers = dict(self._bounds), dict(self._numbers)
             self._bounds.clear()
             self._numbers.clear()
-        written, failed = 0, None
-        for alias in {key[0] for key in rejected}:
-            of_alias = {key[1:]: data for key, data in rejected.items() if key[0] == alias}
-            try:
-                with database.using(alias):
-                    written += self._write(
-                        of_alias, {key[1:]: n for key, n in numbers.items() if key[0] == alias}
-                    )
-            except Error as error:
-                failed = error  # Those of the other databases are written.
-        if failed is not None:
-            raise failed
-        return written
-
-    def _write(
-        self, rejected: Mapping[Key, Mapping[str, Hashable]], numbers: Mapping[Key, int]
-    ) -> int:
+        if not rejected:
+            return 0
         # A tenant at its bound leaves room for the others.
         queues = {queue for queue, _, tenant in rejected if tenant is None}
 

@@ -4,7 +4,7 @@ import time
 from datetime import timedelta
 
 from django_ojs.operations.cron.tick import fire_due
-from django_ojs.storage import database, raw_queries
+from django_ojs.storage import database, in_memory_state, raw_queries
 
 #: Seconds between two queries of a process. Shorter than the interval of its maintenance.
 INTERVAL = 0.4
@@ -29,7 +29,7 @@ class LastQuery:
         self.at = float("-inf")
 
 
-last_query = database.per_database(LastQuery)
+last_query = in_memory_state.register(LastQuery())
 
 
 def due_condition(since: timedelta = timedelta(0)) -> str:

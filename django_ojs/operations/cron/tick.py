@@ -24,7 +24,7 @@ from django_ojs.operations.events import publish
 from django_ojs.spec.cron import CronExpressionError
 from django_ojs.spec.cron_events import SkipReason
 from django_ojs.spec.events import NewEvent
-from django_ojs.storage import cron_jobs, database
+from django_ojs.storage import cron_jobs, database, in_memory_state
 from django_ojs.storage.database import BATCH
 
 logger = logging.getLogger("django_ojs.cron")
@@ -77,7 +77,7 @@ class _Page:
         self._after = None if last is None else (cast("datetime", last.due_at), last.name)
 
 
-_page: Final = database.per_database(_Page)
+_page: Final = in_memory_state.register(_Page())
 
 
 def fire_due(limit: int = BATCH) -> int:

@@ -3,62 +3,18 @@
 import os
 import sys
 import warnings
-from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Final
 
 from django.db import connections
 
 from django_ojs.conf import settings
-from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, in_current_database
 from django_ojs.spec.errors import WrongDatabase
 from django_ojs.storage import database
 
 _PACKAGE: Final = f"{Path(__file__).parents[2]}{os.sep}"
 #: Modules that run the function of an async twin: their frames are not the caller's.
 _BRIDGES: Final = ("asgiref", "concurrent.futures", "threading")
-
-
-def database_of_caller(*, has_transaction: bool = True) -> AbstractContextManager[None]:
-    """Return a context in which jobs are stored in the database of the caller's transaction.
-
-    Only for jobs in several databases. Within `using` it is the one that is selected. Outside of a
-    transaction it is the database of this process, and so it is in those of two databases if none
-    of them is the caller's (not `has_transaction`); otherwise those raise WrongDatabase.
-    """
-    if not database.is_to_be_chosen():
-        return nullcontext()
-    several = settings().databases
-    opened = [
-        connection.alias
-        for connection in connections.all(initialized_only=True)
-        if connection.alias in several and database.is_in_transaction(connection)
-    ]
-    if len(opened) > 1 and not has_transaction:
-        return database.using(database.primary_alias())
-    if len(opened) > 1:
-        named = " and ".join(f"atomic(using={alias!r})" for alias in opened)
-        raise WrongDatabase(
-            f"A job was enqueued inside {named}, and commits with one of them only. Say with which "
-            f"one: with django_ojs.using({opened[-1]!r}): ..."
-        )
-    return database.using(opened[0] if opened else database.primary_alias())
-
-
-def stored_with_caller(
-    store: Callable[[], list[EnqueuedJob]], *, has_transaction: bool = True
-) -> list[EnqueuedJob]:
-    """Store jobs in the database of the caller's transaction; their results know it."""
-    with database_of_caller(has_transaction=has_transaction):
-        return in_current_database(store())
-
-
-def alias_of(job: EnqueuedJob) -> str | None:
-    """Return the alias in whose transaction a job was just enqueued; None for the jobs' own."""
-    if job.outcome is Outcome.OUTBOX and not settings().databases:
-        return foreign_transaction()
-    return job._alias
 
 
 def alias_for_caller(*, may_use_outbox: bool) -> str | None:

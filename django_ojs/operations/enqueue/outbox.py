@@ -42,7 +42,7 @@ class Tables:
                 names = connections[alias].introspection.table_names()
                 if OutboxEntry._meta.db_table not in names:
                     return False
-                # Such as a replica: its rows are sent by the relay of the primary.
+                # Such as a replica: its primary sends its rows.
                 if not database.dialect(alias).can_write(connections[alias]):
                     return False
             except Error:
@@ -138,7 +138,7 @@ def requeue(keys: Collection[int], *, using: str | None = None) -> int:
 
 def waiting(keys: Collection[UUID]) -> set[UUID]:
     """Return which of these jobs are in an outbox and have not left it; rejected ones have not."""
-    return {key for alias in all_aliases() for key in stored.unsent(keys, alias)}
+    return {key for alias in aliases() for key in stored.unsent(keys, alias)}
 
 
 def is_only_here() -> bool:
@@ -178,26 +178,16 @@ def aliases() -> list[str]:
 
     Other aliases have an outbox where `WRONG_DATABASE` is "outbox" and migrations made the table.
     """
-    home, several, replica = database.alias(), settings().databases, settings().read_database
-    # Of several databases with jobs, each delivers its own, and the first those of other aliases.
-    if settings().wrong_database != "outbox" or home not in (several or (home,))[:1]:
+    home = database.alias()
+    if settings().wrong_database != "outbox":
         return [home]
     others = [
         alias
         for alias in connections
-        if alias not in (home, replica, *several)
+        if alias != home
         and not connections.settings[alias]["TEST"]["MIRROR"]
         and connections.settings[alias]["ENGINE"] != "django.db.backends.dummy"
         and router.allow_migrate_model(alias, OutboxEntry)
         and _tables.exists(alias)
     ]
     return [home, *others]
-
-
-def all_aliases() -> list[str]:
-    """Return the aliases whose outbox may hold jobs: those of all databases that hold jobs."""
-    found: dict[str, None] = {}
-    for alias in database.aliases():
-        with database.using(alias):
-            found |= dict.fromkeys(aliases())
-    return list(found)

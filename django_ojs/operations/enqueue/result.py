@@ -12,7 +12,6 @@ from asgiref.sync import sync_to_async
 from django.db.models.base import ModelState
 from django.db.models.signals import ModelSignal, post_init, pre_init
 
-from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.spec import ids, json_text, retry_policy, times
 from django_ojs.spec.envelope import Envelope, options_of, render
@@ -62,8 +61,6 @@ class EnqueuedJob:
     envelope: Envelope | None = field(default=None, compare=False, repr=False)
     stored: Stored | None = field(default=None, compare=False, repr=False)
     row: Job | None = field(default=None, compare=False, repr=False)
-    #: The database that has it, where jobs are in several; see `in_current_database`.
-    _alias: str | None = field(default=None, compare=False, repr=False)
     #: Where the values of a plain job are, until one of them is read.
     _source: "PlainJob | UniformBatch | None" = field(default=None, compare=False, repr=False)
     _index: int = field(default=0, compare=False, repr=False)
@@ -84,8 +81,7 @@ class EnqueuedJob:
 
     def job(self) -> Job:
         """Query the job as it is now. Raises JobNotFound when it is not a row of this site."""
-        with database.using(self._alias):
-            return transitions.get(self.id)
+        return transitions.get(self.id)
 
     async def ajob(self) -> Job:
         """Return the job as it is now; see `job`."""
@@ -100,8 +96,7 @@ class EnqueuedJob:
             return self.row
         assert self.envelope is not None, "a dropped job has no model"
         assert self.stored is not None
-        with database.using(self._alias):
-            return _model(self.envelope, self.stored)
+        return _model(self.envelope, self.stored)
 
     def render(self) -> dict[str, Any]:
         """Return the JSON object of the model; not for a dropped job.
@@ -118,22 +113,8 @@ class EnqueuedJob:
 
 #: The attributes that `_values` makes.
 _LATER: Final = frozenset(
-    (
-        *("id", "type", "queue", "state", "outcome", "destination", "envelope", "stored", "row"),
-        "_alias",
-    )
+    ("id", "type", "queue", "state", "outcome", "destination", "envelope", "stored", "row")
 )
-
-
-def in_current_database(jobs: list[EnqueuedJob]) -> list[EnqueuedJob]:
-    """Let results know the database in which their jobs were stored, and return them."""
-    if not settings().databases:
-        return jobs
-    alias = database.alias()
-    for job in jobs:
-        _ = job.outcome  # The first value that is read sets all the others.
-        object.__setattr__(job, "_alias", alias)
-    return jobs
 
 
 class PlainJob:
@@ -234,7 +215,6 @@ def _values(envelope: Envelope, stored: Stored) -> dict[str, Any]:
         "envelope": envelope,
         "stored": stored,
         "row": None,
-        "_alias": None,
     }
 
 

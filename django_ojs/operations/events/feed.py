@@ -32,20 +32,19 @@ class Feed:
     """Wakes the readers of the process when events arrive, and reads the database for them.
 
     It has two threads, each with one connection, from the first reader to the last, however many
-    there are: a stream that waits needs no connection. Where jobs are in several databases, it has
-    one thread more for each of the others whose events are waited for. None stands for the home.
+    there are: a stream that waits needs no connection.
     """
 
     def __init__(self) -> None:
         # A stream that is garbage leaves, and its finalizer runs in any thread at any time.
         self._lock = threading.RLock()
         self._readers = 0
-        self._waiting: dict[str | None, set[Future[None]]] = {}
+        self._waiting: set[Future[None]] = set()
         self._paused: set[Future[None]] = set()
         #: The server stops: readers say so, and end.
         self.is_stopping = False
-        self._latest: dict[str | None, int] = {}
-        self._watches: dict[str | None, _Watch] = {}
+        self._latest = 0
+        self._watch: _Watch | None = None
         self._pool: ThreadPoolExecutor | None = None
 
     @property
@@ -58,7 +57,7 @@ class Feed:
         with self._lock:
             self._readers += 1
             if self._pool is None:
-                self._watches[None] = _Watch(self._arrived, None)
+                self._watch = _Watch(self._arrived)
                 self._pool = ThreadPoolExecutor(1, thread_name_prefix="ojs-event-reader")
 
     def leave(self) -> None:
@@ -67,9 +66,9 @@ class Feed:
             self._readers -= 1
             if self._readers:
                 return
-            watches, pool = self._watches, self._pool
-            self._watches, self._pool = {}, None
-        for watch in watches.values():
+            watch, pool = self._watch, self._pool
+            self._watch = self._pool = None
+        if watch is not None:
             watch.close()
         if pool is not None:
             pool.submit(connections.close_all)
@@ -82,14 +81,12 @@ class Feed:
                 raise RuntimeError("only a reader that has entered may read")
             return self._pool.submit(_reading, function)
 
-    def changed(self, position: int, alias: str | None = None) -> "Future[None]":
-        """Return a future that is done once a database has events after a position."""
+    def changed(self, position: int) -> "Future[None]":
+        """Return a future that is done once there are events after a position."""
         future: Future[None] = Future()
         with self._lock:
-            if self._pool is not None and alias not in self._watches:
-                self._watches[alias] = _Watch(self._arrived, alias)
-            if self._latest.get(alias, 0) <= position and not self.is_stopping:
-                self._waiting.setdefault(alias, set()).add(future)
+            if self._latest <= position and not self.is_stopping:
+                self._waiting.add(future)
                 future.add_done_callback(self._forget)
                 return future
         future.set_result(None)
@@ -113,21 +110,20 @@ class Feed:
         """
         with self._lock:
             self.is_stopping = True
-            waiting = self._paused.union(*self._waiting.values())
-            self._waiting, self._paused = {}, set()
+            waiting = self._paused | self._waiting
+            self._waiting, self._paused = set(), set()
         _wake(waiting)
 
     def _forget(self, future: "Future[None]") -> None:
         # Called without the lock: by the thread that cancels the future, or by `_arrived`.
         with self._lock:
-            for waiting in self._waiting.values():
-                waiting.discard(future)
+            self._waiting.discard(future)
             self._paused.discard(future)
 
-    def _arrived(self, latest: int, alias: str | None) -> None:
+    def _arrived(self, latest: int) -> None:
         with self._lock:
-            self._latest[alias] = latest
-            waiting = self._waiting.pop(alias, set())
+            self._latest = latest
+            waiting, self._waiting = self._waiting, set()
         _wake(waiting)
 
 
@@ -150,8 +146,8 @@ def _reading(function: Callable[[], T]) -> T:
 class _Watch:
     """A thread that calls `arrived` with the latest position, whenever that changes."""
 
-    def __init__(self, arrived: Callable[[int, str | None], None], alias: str | None) -> None:
-        self._arrived, self._alias = arrived, alias
+    def __init__(self, arrived: Callable[[int], None]) -> None:
+        self._arrived = arrived
         self._stop = threading.Event()
         self._backoff = Backoff()
         threading.Thread(target=self._work, name="ojs-event-feed", daemon=True).start()
@@ -164,8 +160,7 @@ class _Watch:
         try:
             while not self._stop.is_set():
                 try:
-                    with database.using(self._alias):
-                        self._follow()
+                    self._follow()
                 except Exception:
                     # Of the driver as well, which has classes of its own for a connection that
                     # ended during a wait.
@@ -184,7 +179,7 @@ class _Watch:
                 self._backoff.reset()
                 if latest != known:
                     known = latest
-                    self._arrived(latest, self._alias)
+                    self._arrived(latest)
                     self._stop.wait(BURST)
                 elif is_notified:
                     self._wait_for_notification(selector)

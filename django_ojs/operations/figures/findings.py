@@ -51,7 +51,6 @@ Kind = Literal[
     "webhooks",
     "outbox",
     "transaction",
-    "replica",
     "paused",
     "draining",
     "limit_key_paused",
@@ -67,8 +66,6 @@ class Finding:
 
     kind: Kind
     level: Level
-    #: Where it is, if jobs are in several databases.
-    database: str = ""
     queue: str | None = None
     type: str | None = None
     job: UUID | None = None
@@ -96,10 +93,9 @@ def of_system(
     maintenance: MaintenanceStatus | None,
     stale: int,
     transaction: timedelta | None,
-    replica: StrOrPromise = "",
     keys: Sequence[KeyProblem] = (),
 ) -> list[Finding]:
-    """Return the problems, worst first. `replica`: why pages cannot be read from it."""
+    """Return the problems, worst first."""
     found = []
     is_stopped = maintenance is not None and maintenance.enabled
     if maintenance is not None and is_stopped:
@@ -149,8 +145,6 @@ def of_system(
     if transaction is not None and transaction >= OLD:
         level = Level.BAD if transaction >= VERY_OLD else Level.FAIR
         found.append(Finding(kind="transaction", level=level, lasts=transaction))
-    if replica:
-        found.append(Finding(kind="replica", level=Level.FAIR, text=replica))
     found += [_of_key(problem) for problem in keys]
     return worst_first(found)
 

@@ -173,7 +173,7 @@ def rejected_in_outbox() -> list[RejectedInOutbox]:
     """Return what the outbox of each database has that was rejected."""
     found = []
     for alias in outbox.aliases():
-        is_here = alias == database.primary_alias()
+        is_here = alias == database.alias()
         rows = stored_outbox.entries(database.alias() if is_here else alias)
         rejected = rows.filter(state=Delivery.REJECTED).order_by("created_at").values("created_at")
         try:

@@ -11,7 +11,6 @@ from django.utils import timezone
 
 from django_ojs.models import Rollup
 from django_ojs.spec.errors import InvalidRequest
-from django_ojs.storage import all_databases
 from django_ojs.storage.figures import rollups
 from django_ojs.storage.figures.rollup_queries import bucket_sums
 from django_ojs.storage.figures.rollups import BUCKETS
@@ -98,14 +97,9 @@ def history(
     if within is not None:
         which &= Q(queue__in=sorted(within))
     found = {start + width * n: _Sums() for n in range(-(-(end - start) // width))}
-    for row in _by_period(which, period):
+    for row in _summed(Rollup.primary.filter(which), period):
         found[_floor(row["period"], width)].add(row)
     return [each.point(moment) for moment, each in found.items()]
-
-
-@all_databases.summed(list.__add__)
-def _by_period(which: Q, period: Period) -> list[dict[str, Any]]:
-    return list(_summed(Rollup.primary.filter(which), period))
 
 
 def _floor(moment: datetime, width: timedelta) -> datetime:

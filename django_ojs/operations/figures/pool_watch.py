@@ -22,7 +22,7 @@ from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.spec.scheduling import ALL, Pool, StarvationPrevention
 from django_ojs.spec.states import State
 from django_ojs.spec.times import format_duration
-from django_ojs.storage import all_databases, database
+from django_ojs.storage import database
 from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.figures import counts, rollup_queries
 from django_ojs.storage.figures.counts import ByState
@@ -33,9 +33,6 @@ QUIET: Final = 60.0
 _SECOND: Final = timedelta(seconds=1)
 
 
-@all_databases.summed(
-    all_databases.by_name(lambda one, other: (one[0] + other[0], one[1] + other[1]))
-)
 def utilization() -> dict[str, tuple[int, int]]:
     """Return the jobs in flight and the places of each pool that has workers."""
     members: dict[str, list[str]] = {}

@@ -5,7 +5,7 @@ Of the jobs, it reads only the oldest available one of each queue.
 
 from collections import Counter
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import StrEnum
 
@@ -20,7 +20,7 @@ from django_ojs.operations.workers import registry as workers_known
 from django_ojs.spec.queue_config import Backpressure
 from django_ojs.spec.scheduling import ALL
 from django_ojs.spec.states import State
-from django_ojs.storage import all_databases, bounds, database
+from django_ojs.storage import bounds
 from django_ojs.storage.bounds import Load
 from django_ojs.storage.figures import rollup_queries
 from django_ojs.storage.figures.rollup_queries import Flow
@@ -62,8 +62,6 @@ class OverviewRow:
     episode: Episode = NO_EPISODE
     #: The waiting jobs in bytes; None: no bound needs it.
     size: int | None = None
-    #: Its figures are those of so many databases, each of which has the bounds for itself.
-    databases: int = 1
 
     @property
     def name(self) -> str:
@@ -72,15 +70,8 @@ class OverviewRow:
 
     @property
     def bound(self) -> Backpressure:
-        """Its bounds, those of all databases together."""
-        own = self.status.config.backpressure
-        if self.databases == 1:
-            return own
-        return replace(
-            own,
-            max_depth=own.max_depth and own.max_depth * self.databases,
-            max_size_bytes=own.max_size_bytes and own.max_size_bytes * self.databases,
-        )
+        """Its bounds."""
+        return self.status.config.backpressure
 
     @property
     def bounded(self) -> bool:
@@ -240,16 +231,10 @@ def overview(
                 listening=None if listens is None else listens.get(status.name, 0),
                 oldest=oldest.get(status.name),
                 episode=open_episodes.get(status.name, NO_EPISODE),
-                size=_size(status.name) if by_size else None,
-                databases=len(database.aliases()) if all_databases.are_together() else 1,
+                size=bounds.load(status.name).size if by_size else None,
             )
         )
     return sorted(found, key=_pressing)
-
-
-@all_databases.summed(int.__add__)
-def _size(queue: str) -> int:
-    return bounds.load(queue).size
 
 
 def _pressing(row: OverviewRow) -> tuple[float, int, str]:

@@ -4,19 +4,17 @@ Each job changes under the same conditions as in the single operation. A job tha
 transaction changed first is counted as failed, with the reason.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from functools import reduce
 from typing import Any
 from uuid import UUID
 
-from django.db import Error, OperationalError
+from django.db import OperationalError
 
-from django_ojs.models import AuditEntry, Job
+from django_ojs.models import AuditEntry
 from django_ojs.operations.access import audit_trail
 from django_ojs.operations.jobs.bulk_step import (
-    AWAY,
     BUSY,
     CANCEL,
     CHUNK,
@@ -33,7 +31,7 @@ from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import InvalidRequest, PayloadTooLarge
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.spec.texts import Translatable as _
-from django_ojs.storage import database, find_database
+from django_ojs.storage import database
 
 #: Jobs of one call, which takes a few seconds. For more, the caller calls again.
 LIMIT = 10_000
@@ -66,17 +64,6 @@ class Summary:
     failed: int
     errors: tuple[Rejection, ...] = ()
     has_more: bool = False
-
-    def plus(self, other: "Summary") -> "Summary":
-        """Return the results of two databases as one."""
-        return replace(
-            self,
-            matched=self.matched + other.matched,
-            succeeded=self.succeeded + other.succeeded,
-            failed=self.failed + other.failed,
-            errors=self.errors + other.errors,
-            has_more=self.has_more or other.has_more,
-        )
 
 
 Which = JobFilter | Sequence[UUID]
@@ -196,42 +183,13 @@ def _run(action: StepAction, which: Which, within: frozenset[str] | None, limit:
                 _("job_ids must hold at most %(limit)s ids.", limit=limit),
                 details={"field": "job_ids", "max_batch_size": limit},
             )
-        if keys and database.is_to_be_chosen():
-            return _run_where_they_are(action, keys, within)
     tally = _Tally(BulkStep(action, expected, within))
-    _change(tally, which, keys[:limit])
-    return tally.summary(has_more=len(keys) > limit)
-
-
-def _change(tally: "_Tally", which: Which, keys: Sequence[UUID]) -> None:
-    entry = _recorded(tally.step.action, which)
-    for start in range(0, len(keys), CHUNK):
-        tally.take(keys[start : start + CHUNK])
+    changed = keys[:limit]
+    entry = _recorded(action, which)
+    for start in range(0, len(changed), CHUNK):
+        tally.take(changed[start : start + CHUNK])
     audit_trail.complete(entry, jobs=tally.succeeded, skipped=tally.failed)
-
-
-def _run_where_they_are(
-    action: StepAction, keys: Sequence[UUID], within: frozenset[str] | None
-) -> Summary:
-    """Change jobs by their ids, each in the database that has it.
-
-    Where one stops to respond, what it has changed before counts as changed. Raises its error only
-    if nothing has changed.
-    """
-    results: list[Summary] = []
-    for alias, theirs in find_database.by_database(Job, keys).items():
-        tally = _Tally(BulkStep(action, frozenset(State), within))
-        try:
-            with database.using(alias):
-                _change(tally, theirs, theirs)
-        except Error as error:
-            find_database.leave(alias, error)
-            if not results and not tally.succeeded:
-                raise
-            tally.leave_out(theirs[tally.taken :], AWAY)
-        results.append(tally.summary())
-    result = reduce(Summary.plus, results)
-    return replace(result, errors=result.errors[:MAX_ERRORS])
+    return tally.summary(has_more=len(keys) > limit)
 
 
 def _recorded(action: StepAction, which: Which) -> AuditEntry | None:
@@ -251,41 +209,29 @@ class _Tally:
     """Runs a step chunk by chunk, and adds up the results."""
 
     def __init__(self, step: BulkStep) -> None:
-        self.step = step
+        self._step = step
         self.succeeded = self.failed = 0
         self.errors: list[Rejection] = []
-
-    @property
-    def taken(self) -> int:
-        """The number of jobs so far."""
-        return self.succeeded + self.failed
 
     def take(self, keys: Sequence[UUID]) -> None:
         """Run the step for these jobs."""
         try:
-            unchanged = self.step.run(keys).unchanged
+            unchanged = self._step.run(keys).unchanged
         except OperationalError as error:
             if not database.dialect().is_contention_error(error):
                 raise
             unchanged = dict.fromkeys(keys, BUSY)
         self.succeeded += len(keys) - len(unchanged)
-        self._reject(unchanged)
-
-    def leave_out(self, keys: Sequence[UUID], reason: str) -> None:
-        """Count jobs as failed that no step has run for."""
-        self._reject(dict.fromkeys(keys, reason))
-
-    def _reject(self, unchanged: Mapping[UUID, str]) -> None:
         self.failed += len(unchanged)
         room = MAX_ERRORS - len(self.errors)
         reported = sorted(unchanged.items())[:room]
         self.errors += [Rejection(job_id=key, error=reason) for key, reason in reported]
 
-    def summary(self, *, has_more: bool = False) -> Summary:
+    def summary(self, *, has_more: bool) -> Summary:
         """Return the result."""
         return Summary(
-            action=self.step.action.name,
-            matched=self.taken,
+            action=self._step.action.name,
+            matched=self.succeeded + self.failed,
             succeeded=self.succeeded,
             failed=self.failed,
             errors=tuple(self.errors),

@@ -32,7 +32,6 @@ ActionName = Literal["retry", "cancel", "delete", "run_now", "purge"]
 CHUNK = 500
 
 BUSY: Final = _("Others were changing the job again and again; try it once more.")
-AWAY: Final = _("The database that has the job does not respond; try it once more.")
 #: Stands for the reasons beyond the first twenty of an operation.
 OTHER: Final = _("Another reason.")
 _GONE: Final = _("There is no job with this id.")
@@ -41,7 +40,7 @@ _NOT_DEAD: Final = _("The job is no dead letter.")
 _CHANGED: Final = _("The job has become %(state)s, and is no longer what the filter means.")
 _WRONG_STATE: Final = _("The job is %(state)s; %(trigger)s needs it %(names)s.")
 _FULL: Final = _("queue %(queue)s is full")
-_REASONS: Final = (BUSY, AWAY, OTHER, _GONE, _ELSEWHERE, _NOT_DEAD, _CHANGED, _WRONG_STATE, _FULL)
+_REASONS: Final = (BUSY, OTHER, _GONE, _ELSEWHERE, _NOT_DEAD, _CHANGED, _WRONG_STATE, _FULL)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -22,7 +22,6 @@ from django_ojs.spec.envelope import check_queue, check_type
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.spec.texts import Translatable as _
-from django_ojs.storage import all_databases
 from django_ojs.storage.dialects.expressions import (
     ElapsedMilliseconds,
     InWorkflow,
@@ -142,8 +141,7 @@ class JobFilter:
 
         The counts are by the queue where a job is.
         """
-        with all_databases.apart():
-            by_state = counts.totals(self._counted_queues)
+        by_state = counts.totals(self._counted_queues)
         number = sum(
             number for state, number in by_state.items() if not self.states or state in self.states
         )

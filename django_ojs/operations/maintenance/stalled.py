@@ -15,7 +15,7 @@ from django_ojs.spec import job_events, progress
 from django_ojs.spec.events import EventType
 from django_ojs.spec.states import State
 from django_ojs.spec.times import format_timestamp
-from django_ojs.storage import all_databases, database
+from django_ojs.storage import database
 
 #: Jobs that one step tells of.
 BATCH: Final = 100
@@ -32,7 +32,6 @@ def tell_stalled() -> int:
     return _tell(silent.values_list("pk", flat=True)[:BATCH]) if silent.exists() else 0
 
 
-@all_databases.summed(lambda one, other: one + other)
 def by_queue(within: Collection[str] | None = None) -> Counter[str]:
     """Return how many runs of each queue have stalled, without queues that have none.
 

@@ -9,7 +9,7 @@ from django_ojs.operations.queues.configuration import (
     create,
     default_policy,
 )
-from django_ojs.operations.queues.deletion import Deletion, Strategy, delete, delete_in_each
+from django_ojs.operations.queues.deletion import Deletion, Strategy, delete
 from django_ojs.operations.queues.pausing import drain, pause, resume
 from django_ojs.operations.queues.statistics import Statistics, oldest_available, statistics
 from django_ojs.operations.queues.status import (
@@ -36,7 +36,6 @@ __all__ = [
     "create",
     "default_policy",
     "delete",
-    "delete_in_each",
     "drain",
     "get",
     "listing",

@@ -5,7 +5,7 @@ that is enqueued during the deletion, or is retried after it, creates the queue 
 """
 
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Literal, TypeAlias
 from uuid import UUID
 
@@ -21,16 +21,14 @@ from django_ojs.operations.events import publish
 from django_ojs.operations.queues.rows import mark_deleted, rows, touch
 from django_ojs.operations.queues.status import QueueState, get
 from django_ojs.spec.envelope import check_queue
-from django_ojs.spec.errors import Conflict, InvalidRequest, NotFound, QueueFull
+from django_ojs.spec.errors import Conflict, InvalidRequest, QueueFull
 from django_ojs.spec.events import EventType
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import WAITING, State, Trigger
 from django_ojs.spec.tenants import DEFAULT_TENANT, tenant_of
 from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import (
-    all_databases,
     database,
-    find_database,
     key_limits,
     notify,
     queue_configs,
@@ -78,33 +76,6 @@ class Deletion:
     jobs_affected: int
     waiting: int
     state: Literal["deleted", QueueState.DRAINING]
-
-    def plus(self, other: "Deletion") -> "Deletion":
-        """Return the results of two databases as one."""
-        return replace(
-            self,
-            jobs_affected=self.jobs_affected + other.jobs_affected,
-            waiting=self.waiting + other.waiting,
-            state=self.state if other.state == "deleted" else other.state,
-        )
-
-
-def delete_in_each(
-    name: str, *, strategy: Strategy = "reject", target: str | None = None
-) -> Deletion:
-    """Delete a queue in each database that has it. Raises as `delete` does.
-
-    With `reject`, one job in any of them keeps the queue in all.
-    """
-    _check(name, strategy, target)
-    if strategy == "reject" and database.is_to_be_chosen():
-        with all_databases.together(all_or_error=True):
-            _reject_unfinished(name, counts.by_queue([name]).get(name, {}))
-    return find_database.in_each(
-        lambda: delete(name, strategy=strategy, target=target),
-        needless=(NotFound,),
-        add=Deletion.plus,
-    )
 
 
 def delete(

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
-from typing import Final
 
 from django.db.models import Case, Count, F, QuerySet, Value, When
 from django.db.models.functions import Now
@@ -19,15 +18,12 @@ from django_ojs.spec.errors import Conflict, NotFound
 from django_ojs.spec.scheduling import ALL
 from django_ojs.spec.states import State
 from django_ojs.spec.texts import Translatable as _
-from django_ojs.storage import all_databases, database, find_database
+from django_ojs.storage import database
 from django_ojs.storage.dialects.expressions import Milliseconds
 
 #: A directive's value, or `STALE`.
 Condition = str
 STALE = "stale"
-
-#: A worker over HTTP is registered in each database that holds jobs.
-_in_each: Final = find_database.in_each_that_has(Worker)
 
 #: The number of jobs of one worker that are listed; it may have more in flight.
 MAX_JOBS = 1000
@@ -61,23 +57,12 @@ class Workers:
     stale: int
 
 
-def _joined(one: list[WorkerStatus], other: list[WorkerStatus]) -> list[WorkerStatus]:
-    # A worker over HTTP is registered in each database.
-    found = {status.worker.pk: status for status in (*other, *one)}
-    return [found[key] for key in sorted(found)]
-
-
-@all_databases.summed(_joined)
-def _registered(within: Collection[str] | None) -> list[WorkerStatus]:
-    return [_status(row, within) for row in _rows().order_by("pk")]
-
-
 def listing(*, offset: int = 0, limit: int = 100, within: Collection[str] | None = None) -> Workers:
     """Return the registered workers.
 
     `within` are the queues that the caller may use: then only workers of these are returned.
     """
-    found = _registered(within)
+    found = [_status(row, within) for row in _rows().order_by("pk")]
     if within is not None:
         found = [status for status in found if status.queues]
     conditions = [status.condition for status in found]
@@ -162,7 +147,6 @@ def held(worker_ids: Collection[str], *, within: Collection[str] | None = None) 
     return dict(numbers)
 
 
-@all_databases.summed(all_databases.numbers)
 def held_by_queue(
     worker_ids: Collection[str], *, within: Collection[str] | None = None
 ) -> dict[tuple[str, str], int]:
@@ -198,7 +182,6 @@ def workers_of_type(type: str, queues: Collection[str]) -> WorkersOfType:
     return found
 
 
-@_in_each
 def direct(worker_id: str, directive: Directive) -> WorkerStatus:
     """Set the directive that a worker gets with its next BEAT: quiet, terminate or run.
 
@@ -228,7 +211,6 @@ def _direct(worker_id: str, directive: Directive) -> WorkerStatus:
     return get(worker_id)
 
 
-@_in_each
 def deregister(worker_id: str) -> int:
     """Remove a worker whose heartbeats have stopped, and rescue its jobs. Return how many.
 

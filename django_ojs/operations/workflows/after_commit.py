@@ -10,7 +10,7 @@ from typing import Final
 from uuid import UUID
 
 from django_ojs.operations.workflows.advance import TOGETHER, advance_all
-from django_ojs.storage import database
+from django_ojs.storage import database, in_memory_state
 
 #: How often one request advances what waits. What is left is advanced by the next request, by a
 #: FETCH or by the maintenance.
@@ -50,7 +50,7 @@ class WaitingWorkflows:
         return list(taken)
 
 
-waiting: Final = database.per_database(WaitingWorkflows)
+waiting: Final = in_memory_state.register(WaitingWorkflows())
 
 
 def advance_after_commit(workflow_id: UUID | None) -> None:

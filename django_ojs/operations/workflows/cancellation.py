@@ -17,14 +17,12 @@ from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database, testing_hook
 from django_ojs.storage.dialects.expressions import OneOf
-from django_ojs.storage.find_database import in_database_of
 
 _UNENDED = (StepState.WAITING, StepState.READY, StepState.ENQUEUED)
 #: Jobs whose rows are locked by one statement.
 _AT_ONCE = 1_000
 
 
-@in_database_of(Workflow)
 def cancel(workflow_id: UUID, *, completes: UUID | None = None) -> Workflow:
     """Cancel a workflow, and its jobs that have not ended, active ones included.
 

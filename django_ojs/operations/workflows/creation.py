@@ -48,9 +48,6 @@ def create(graph: Graph, *, has_transaction: bool = True) -> Workflow:
     Raises as `check` does, QueueFull when there is no room for the first jobs, and Conflict when
     the unique policy of one of them finds another job.
     """
-    if database.is_to_be_chosen():
-        with caller_database.database_of_caller(has_transaction=has_transaction):
-            return create(graph, has_transaction=has_transaction)
     graph = _with_parent(graph)
     queues = sorted({job.queue for job in check(graph)})
     active = testing_hook.current()

@@ -2,13 +2,13 @@
 
 from django_ojs.operations.cron.due_query import LastQuery
 from django_ojs.operations.workflows.advance import advance_due
-from django_ojs.storage import database, workflows
+from django_ojs.storage import in_memory_state, workflows
 
 #: Seconds between two queries of a process. Shorter than the interval of its maintenance.
 INTERVAL = 0.4
 
 
-last_query = database.per_database(LastQuery)
+last_query = in_memory_state.register(LastQuery())
 
 
 def due_condition() -> str:

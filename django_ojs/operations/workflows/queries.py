@@ -16,7 +16,6 @@ from django_ojs.spec.texts import Translatable as _
 from django_ojs.spec.workflow import CALLBACKS
 from django_ojs.storage import testing_hook
 from django_ojs.storage.dialects.expressions import OneOf
-from django_ojs.storage.find_database import in_database_of
 from django_ojs.storage.workflows import MAX_COPIED
 
 #: Workflows are counted up to this.
@@ -89,7 +88,6 @@ def page(
     )
 
 
-@in_database_of(Workflow)
 def get(workflow_id: UUID) -> Workflow:
     """Return a workflow. Raises WorkflowNotFound."""
     active = testing_hook.current()

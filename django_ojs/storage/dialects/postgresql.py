@@ -1,7 +1,6 @@
 """PostgreSQL 14 and later."""
 
 import os
-import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +18,6 @@ from django_ojs.spec import json, retry_policy
 from django_ojs.spec.envelope import Envelope, options_of
 from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.states import State
-from django_ojs.spec.times import elapsed
 from django_ojs.storage.dialects.base import ISOLATION, Dialect
 from django_ojs.storage.dialects.capabilities import Capabilities
 from django_ojs.storage.dialects.expressions import as_array
@@ -30,7 +28,6 @@ from django_ojs.storage.dialects.server import (
     HorizonHolder,
     IndexBuild,
     QueryLimit,
-    Replication,
     SearchIndex,
     Session,
     TableUse,
@@ -98,8 +95,6 @@ _CLIENT_OPTIONS = {
     "keepalives_count": 2,
     "tcp_user_timeout": 8000,
 }
-#: Seconds between two questions for the lag of a replica that seems to be far behind.
-_PAUSES = (0.005, 0.02, 0.05)
 #: The variables in which the driver looks for an option.
 _ENVIRONMENT = {"connect_timeout": "PGCONNECT_TIMEOUT"}
 
@@ -658,40 +653,6 @@ class PostgreSQL(Dialect):
     def snapshot_held(self, connection: BaseDatabaseWrapper, seconds: float) -> datetime | None:
         rows = self._rows(connection, "snapshot_held", [seconds])
         return cast("datetime", rows[0][0]) if rows else None
-
-    def replication(
-        self,
-        primary: BaseDatabaseWrapper,
-        replica: BaseDatabaseWrapper,
-        at_most: timedelta,
-    ) -> Replication:
-        system, name, started_at, position, now = self._server(primary)
-        for pause in (*_PAUSES, None):
-            found = self._replayed(replica, position)
-            other_system, other_name, other_started_at, replays, has_all, replayed_at = found
-            if (system, name) != (other_system, other_name):
-                return Replication(is_replica=False)
-            if not replays:
-                # A copy that takes writes itself, or the primary under another alias.
-                is_same = started_at == other_started_at
-                return Replication(is_same, timedelta(0) if is_same else None)
-            # By the position, so that a primary without writes is no lag. By the time otherwise:
-            # what was committed until then is there. Both times are of the primary's clock.
-            lag = None if replayed_at is None else max(elapsed(replayed_at, now), timedelta(0))
-            if has_all:
-                lag = timedelta(0)
-            if pause is None or (lag is not None and lag <= at_most):
-                return Replication(is_replica=True, lag=lag)
-            # The first transaction after an hour without one is not replayed yet: the last one that
-            # was is an hour old, and the replica is some milliseconds behind.
-            time.sleep(pause)
-        raise AssertionError("unreachable")
-
-    def _server(self, connection: BaseDatabaseWrapper) -> tuple[Any, ...]:
-        return tuple(self._rows(connection, "server")[0])
-
-    def _replayed(self, connection: BaseDatabaseWrapper, position: str) -> tuple[Any, ...]:
-        return tuple(self._rows(connection, "replayed", [position])[0])
 
     def is_timeout_error(self, error: BaseException) -> bool:
         return getattr(error.__cause__, "sqlstate", None) == _QUERY_CANCELED

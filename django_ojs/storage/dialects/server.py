@@ -68,18 +68,6 @@ class HorizonHolder:
     wal_bytes: int | None
 
 
-@dataclass(frozen=True, slots=True)
-class Replication:
-    """What a connection says about the database of another one.
-
-    `is_replica`: it is a replica of it, or the same database. `lag`: how far it is behind, None
-    where that is not known.
-    """
-
-    is_replica: bool
-    lag: timedelta | None = None
-
-
 class Server(ABC):
     """What every statement needs of one database, and what only that database can say."""
 
@@ -320,20 +308,6 @@ class Server(ABC):
     @abstractmethod
     def clock(self, connection: BaseDatabaseWrapper) -> datetime:
         """Return the time of the database."""
-
-    def replication(
-        self,
-        primary: BaseDatabaseWrapper,
-        replica: BaseDatabaseWrapper,
-        at_most: timedelta,
-    ) -> Replication:
-        """Say whether a connection is to a replica of the primary, and how far that is behind.
-
-        A lag above `at_most` is measured again before it is believed. A database without replicas
-        can have two aliases for one file.
-        """
-        is_same = primary.settings_dict["NAME"] == replica.settings_dict["NAME"]
-        return Replication(is_same, timedelta(0)) if is_same else Replication(is_replica=False)
 
     @abstractmethod
     def check(self, connection: BaseDatabaseWrapper) -> list[CheckMessage]:

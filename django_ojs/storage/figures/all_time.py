@@ -14,8 +14,7 @@ from django.db.models import Case, JSONField, Q, QuerySet, When
 
 from django_ojs.conf import settings
 from django_ojs.models import Rollup
-from django_ojs.storage import all_databases as across
-from django_ojs.storage import database, in_memory_state, queue_configs
+from django_ojs.storage import in_memory_state, queue_configs
 from django_ojs.storage.figures import rollups
 from django_ojs.storage.figures.rollup_compaction import EVER
 from django_ojs.storage.figures.rollups import BUCKETS, COLUMNS
@@ -53,37 +52,28 @@ class Total:
 Totals = dict[tuple[str, str], Total]
 
 
-def _joined(one: Totals, other: Totals) -> Totals:
-    found = {key: Total(total.counts, total.waited, total.ran) for key, total in one.items()}
-    for key, total in other.items():
-        found.setdefault(key, Total()).add(total)
-    return found
-
-
 class AllTime:
-    """The sums by alias: those of old minutes are kept in memory, the others are read each time."""
+    """The sums: those of old minutes are kept in memory, the others are read each time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._settled: dict[str, tuple[datetime, Totals]] = {}
+        self._settled: tuple[datetime, Totals] = (EVER, {})
 
-    @across.summed(_joined)
     def totals(self) -> Totals:
         """Return the sums of all rollups, as of now."""
-        rows = Rollup.objects.using(alias := database.alias())
         over = datetime.now(UTC) - _SETTLED
         with self._lock:
-            since, settled = self._settled.get(alias, (EVER, {}))
+            since, settled = self._settled
             if over - since > _SETTLED:
-                settled = _added(settled, rows.filter(minute__gte=since, minute__lt=over))
-                settled = largest(settled, MAX_KEPT)
-                since, _ = self._settled[alias] = over, settled
-        return _added(settled, rows.filter(minute__gte=since))
+                old = Rollup.primary.filter(minute__gte=since, minute__lt=over)
+                settled = largest(_added(settled, old), MAX_KEPT)
+                since, _ = self._settled = over, settled
+        return _added(settled, Rollup.primary.filter(minute__gte=since))
 
     def reset(self) -> None:
         """Sum up everything again the next time."""
         with self._lock:
-            self._settled.clear()
+            self._settled = (EVER, {})
 
 
 sums = in_memory_state.register(AllTime())

@@ -9,14 +9,13 @@ from collections.abc import Iterable
 
 from django_ojs.models import Bound
 from django_ojs.spec.states import WAITING, State
-from django_ojs.storage import all_databases, database
+from django_ojs.storage import database
 from django_ojs.storage.dialects.rows import Difference
 
 #: A queue's jobs by state; states without jobs are left out.
 ByState = dict[State, int]
 
 
-@all_databases.summed(all_databases.by_name(all_databases.numbers))
 def by_queue(queues: Iterable[str] | None = None) -> dict[str, ByState]:
     """Return the counts of these queues, or of all that have ever had a job."""
     wanted = None if queues is None else list(queues)
@@ -28,7 +27,6 @@ def by_queue(queues: Iterable[str] | None = None) -> dict[str, ByState]:
     return counts
 
 
-@all_databases.summed(all_databases.numbers)
 def totals(queues: Iterable[str] | None = None) -> ByState:
     """Return the counts of these queues or all together; states without jobs are left out."""
     wanted = None if queues is None else list(queues)

@@ -10,7 +10,7 @@ from typing import Any, Final
 from django_ojs.conf import settings
 from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.spec.states import TERMINAL, WAITING, State
-from django_ojs.storage import all_databases, database
+from django_ojs.storage import database
 from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.queue_configs import DELETED
 
@@ -21,12 +21,6 @@ class KnownQueues:
 
     names: list[str]
     total: int
-
-
-def _joined(one: KnownQueues, other: KnownQueues) -> KnownQueues:
-    names = list(dict.fromkeys((*one.names, *other.names)))
-    # Most queues are in all databases: without reading all names, this is the least number.
-    return KnownQueues(names=names, total=max(one.total, other.total, len(names)))
 
 
 def by_name(
@@ -40,19 +34,6 @@ def by_name(
 
     `within`: only these queues.
     """
-    if all_databases.are_together():
-        # All names: how many of them are in both of two databases cannot be told from a part.
-        found = sorted(_by_name(after=None, offset=0, limit=None, within=within).names)
-        names = [name for name in found if after is None or name > after]
-        end = None if limit is None else offset + limit
-        return KnownQueues(names=names[offset:end], total=len(found))
-    return _by_name(after=after, offset=offset, limit=limit, within=within)
-
-
-@all_databases.summed(_joined)
-def _by_name(
-    *, after: str | None, offset: int, limit: int | None, within: Collection[str] | None
-) -> KnownQueues:
     values = {"after": after, "offset": offset, "limit": limit}
     return _query(
         {
@@ -66,7 +47,6 @@ def _by_name(
     )
 
 
-@all_databases.summed(_joined)
 def by_load(
     *,
     limit: int,

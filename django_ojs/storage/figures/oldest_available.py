@@ -3,10 +3,9 @@
 from collections.abc import Collection
 from datetime import datetime
 
-from django_ojs.storage import all_databases, database
+from django_ojs.storage import database
 
 
-@all_databases.summed(all_databases.by_name(min))
 def oldest(queues: Collection[str]) -> dict[str, datetime]:
     """Return the time at which the oldest available job of each queue became available.
 

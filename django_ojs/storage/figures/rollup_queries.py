@@ -1,7 +1,7 @@
 """Queries of the rollups: the last minutes by queue, by minute and by type; sums and means."""
 
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, fields
 from datetime import datetime, timedelta
 
@@ -12,7 +12,6 @@ from django.utils import timezone
 
 from django_ojs.models import Rollup
 from django_ojs.spec.times import elapsed
-from django_ojs.storage import all_databases
 from django_ojs.storage.figures.rollups import BUCKETS
 
 MINUTE = timedelta(minutes=1)
@@ -34,15 +33,6 @@ class Flow:
     failed: list[int]
     rejected: list[int]
     dropped: list[int]
-
-    def plus(self, other: "Flow") -> "Flow":
-        """Return the figures of two databases together."""
-        return Flow(
-            *(
-                all_databases.lists(getattr(self, f.name), getattr(other, f.name))
-                for f in fields(Flow)
-            )
-        )
 
     @property
     def came_per_minute(self) -> float:
@@ -76,38 +66,11 @@ class TypeFigures:
         return self.failed / max(1, self.failed + self.completed)
 
 
-def _most_failed(one: list[TypeFigures], other: list[TypeFigures]) -> list[TypeFigures]:
-    joined = _joined(one, other)
-    return sorted(joined, key=lambda found: (-found.failed, found.type, found.queue))
-
-
-def _most_runs(one: list[TypeFigures], other: list[TypeFigures]) -> list[TypeFigures]:
-    joined = _joined(one, other)
-    return sorted(joined, key=lambda found: (-found.failed - found.completed, found.queue))
-
-
-def _joined(one: list[TypeFigures], other: list[TypeFigures]) -> Iterable[TypeFigures]:
-    found = {(each.type, each.queue): each for each in one}
-    for each in other:
-        key = each.type, each.queue
-        if known := found.get(key):
-            each = TypeFigures(
-                type=each.type,
-                queue=each.queue,
-                failed=each.failed + known.failed,
-                completed=each.completed + known.completed,
-                last=max(each.last, known.last),
-            )
-        found[key] = each
-    return found.values()
-
-
 def nothing(minutes: int = 60) -> Flow:
     """Return the flow of a queue without activity."""
     return Flow(*([0] * minutes for _ in fields(Flow)))
 
 
-@all_databases.summed(all_databases.by_name(Flow.plus))
 def flows(minutes: int = 60, queues: Collection[str] | None = None) -> dict[str, Flow]:
     """Return the flow of these queues or all over the last minutes, without inactive ones."""
     start = _minute(timezone.now()) - MINUTE * (minutes - 1)
@@ -138,7 +101,6 @@ def flows(minutes: int = 60, queues: Collection[str] | None = None) -> dict[str,
     return found
 
 
-@all_databases.summed(_most_failed)
 def failing(minutes: int = 60, limit: int = 10, type: str | None = None) -> list[TypeFigures]:
     """Return the types whose runs failed most often, by queue; or one of them, if it failed.
 
@@ -169,7 +131,6 @@ def failing(minutes: int = 60, limit: int = 10, type: str | None = None) -> list
     ]
 
 
-@all_databases.summed(_most_runs)
 def queues_of(type: str, since: timedelta, limit: int) -> list[TypeFigures]:
     """Return the runs of a type by queue over this time, the queues with the most runs first."""
     rows = (
@@ -204,17 +165,7 @@ class RecentTotals:
     waited: list[int] = field(default_factory=lambda: [0] * BUCKETS)
     ran: list[int] = field(default_factory=lambda: [0] * BUCKETS)
 
-    def plus(self, other: "RecentTotals") -> "RecentTotals":
-        """Return the figures of two databases together."""
-        return RecentTotals(
-            completed=self.completed + other.completed,
-            failed=self.failed + other.failed,
-            waited=all_databases.lists(self.waited, other.waited),
-            ran=all_databases.lists(self.ran, other.ran),
-        )
 
-
-@all_databases.summed(all_databases.by_name(RecentTotals.plus))
 def recent_by_queue(
     since: timedelta, queues: Collection[str] | None = None
 ) -> dict[str, RecentTotals]:
@@ -244,14 +195,7 @@ class LastMinute:
     runs: float = 0.0
     waited: list[float] = field(default_factory=lambda: [0.0] * BUCKETS)
 
-    def plus(self, other: "LastMinute") -> "LastMinute":
-        """Return the figures of two databases together."""
-        return LastMinute(
-            runs=self.runs + other.runs, waited=all_databases.lists(self.waited, other.waited)
-        )
 
-
-@all_databases.summed(all_databases.by_name(LastMinute.plus))
 def last_minute_by_queue(queues: Collection[str] | None = None) -> dict[str, LastMinute]:
     """Return the runs of the last sixty seconds, of these queues or of all with figures.
 
@@ -273,7 +217,6 @@ def last_minute_by_queue(queues: Collection[str] | None = None) -> dict[str, Las
     return {queue: figures for queue, figures in found.items() if figures.runs}
 
 
-@all_databases.summed(RecentTotals.plus)
 def recent(since: timedelta, queues: Collection[str] | None = None) -> RecentTotals:
     """Return the sums over this time, of these queues or of all together; see `recent_by_queue`."""
     rows = Rollup.primary.filter(minute__gt=Now() - since)
@@ -299,7 +242,6 @@ def bucket_sums(*histograms: str) -> dict[str, Sum]:
     }
 
 
-@all_databases.summed(lambda one, other: (one[0] + other[0], one[1] + other[1]))
 def today(queue: str) -> tuple[int, int]:
     """Return how many runs of a queue's jobs completed and failed since 0:00 UTC."""
     rows = Rollup.primary.filter(minute__gte=TruncDay(Now()), queue=queue)

@@ -6,11 +6,11 @@ A process that is killed loses up to ten seconds of its figures, but no jobs and
 import logging
 import threading
 import time
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 
-from django.db import Error, connections
+from django.db import Error
 
 from django_ojs.models import Job, Rollup
 from django_ojs.spec.times import elapsed
@@ -39,8 +39,8 @@ COLUMNS = (
     *("progress_updates", "history_failures"),
 )
 
-#: The alias of a database, minutes since 1970, a queue and a type.
-Key = tuple[str, int, str, str]
+#: Minutes since 1970, a queue and a type.
+Key = tuple[int, str, str]
 
 #: Called with what `note` is called with: what, queue, type, number, waited, ran.
 Observer = Callable[[int, str, str, int, float | None, float | None], object]
@@ -115,10 +115,10 @@ def note_all(
     what: int, changes: Sequence[tuple[str, str, int, float | None, float | None]]
 ) -> None:
     """Count committed changes: queue, type, number, and the seconds waited and run of each."""
-    minute, alias = int(datetime.now(UTC).timestamp() // 60), database.primary_alias()
+    minute = int(datetime.now(UTC).timestamp() // 60)
     with accumulator.lock:
         for queue, type, number, waited, ran in changes:
-            key = alias, minute, queue, type
+            key = minute, queue, type
             figures = accumulator.figures.get(key)
             if figures is None:
                 figures = accumulator.figures[key] = _Figures()
@@ -163,12 +163,8 @@ def completed_after_commit(job: Job) -> None:
 def flush_if_due() -> None:
     """Write the figures if they are due and no transaction of the caller's is open."""
     due = time.monotonic() - accumulator.written_at >= DUE
-    if not (due and accumulator.figures):
-        return
-    # A page that is read from the replica writes them too; they come from memory.
-    with database.on_primary():
-        if not any(connections[alias].in_atomic_block for alias in database.aliases()):
-            flush()
+    if due and accumulator.figures and not database.connection().in_atomic_block:
+        flush()
 
 
 def flush_after_request(**kwargs: object) -> None:
@@ -185,25 +181,21 @@ def flush_after_request(**kwargs: object) -> None:
 
 def flush() -> int:
     """Write this process's figures now. Return the number of rows; 0 when it failed."""
-    rows: dict[str, list[Rollup]] = defaultdict(list)
-    for (alias, minute, queue, type), figures in accumulator.take().items():
-        rows[alias].append(
-            Rollup(
-                minute=datetime.fromtimestamp(minute * 60, UTC),
-                queue=queue,
-                type=type,
-                **dict(zip(COLUMNS, figures.counts, strict=True)),
-                waited=figures.waited,
-                ran=figures.ran,
-            )
+    rows = [
+        Rollup(
+            minute=datetime.fromtimestamp(minute * 60, UTC),
+            queue=queue,
+            type=type,
+            **dict(zip(COLUMNS, figures.counts, strict=True)),
+            waited=figures.waited,
+            ran=figures.ran,
         )
-    return sum(_write(alias, of_alias) for alias, of_alias in rows.items())
-
-
-def _write(alias: str, rows: list[Rollup]) -> int:
+        for (minute, queue, type), figures in accumulator.take().items()
+    ]
+    if not rows:
+        return 0
     try:
-        with database.using(alias):
-            database.retried(lambda: Rollup.primary.bulk_create(rows))
+        database.retried(lambda: Rollup.primary.bulk_create(rows))
     except Error as error:
         # An enqueue must not fail because of figures for charts.
         logger.warning(

@@ -130,10 +130,10 @@ def test_queues_are_read_at_most_once_a_second(small: str) -> None:
 
 
 def test_what_another_process_has_changed_is_seen_when_the_memory_is_too_old() -> None:
-    queue_configs.remember("default", {"small": {"max_envelope_bytes": 500}}, seconds=60)
+    queue_configs.remember({"small": {"max_envelope_bytes": 500}}, seconds=60)
     with pytest.raises(PayloadTooLarge):
         python(document(501))
-    queue_configs.remember("default", {"small": {"max_envelope_bytes": 500}}, seconds=-1)
+    queue_configs.remember({"small": {"max_envelope_bytes": 500}}, seconds=-1)
     python(document(501))
 
 
@@ -142,7 +142,7 @@ def test_what_a_transaction_configures_is_forgotten_once_it_has_committed() -> N
     with transaction.atomic():
         queues.configure("small", {"max_envelope_bytes": LIMIT})
         # Another thread reads meanwhile, and does not see it.
-        queue_configs.remember("default", {}, seconds=60)
+        queue_configs.remember({}, seconds=60)
     with pytest.raises(PayloadTooLarge):
         python(document(LIMIT + 1))
 

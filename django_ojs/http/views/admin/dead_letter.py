@@ -9,7 +9,6 @@ from django_ojs.http import fields
 from django_ojs.http.responses import json_response
 from django_ojs.http.views.admin.base import AdminView
 from django_ojs.http.views.admin.job_rendering import changed, detail
-from django_ojs.http.views.base import from_replica
 from django_ojs.http.views.dead_letter import DeadLetterFigures, DeadLetterView
 from django_ojs.operations.jobs import bulk
 from django_ojs.spec.errors import InvalidRequest
@@ -22,7 +21,6 @@ class AdminDeadLetters(AdminView):
 
     needs = {"GET": Scope.OPERATOR, "DELETE": Scope.ADMIN}
 
-    @from_replica
     def get(self, request: Request) -> dict[str, Any]:
         return self.search(self.query_filter(dead_letters=True), "discarded_at")
 

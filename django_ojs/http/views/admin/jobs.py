@@ -6,7 +6,6 @@ from rest_framework.request import Request
 
 from django_ojs.http.views.admin.base import AdminView
 from django_ojs.http.views.admin.job_rendering import changed, detail
-from django_ojs.http.views.base import from_replica
 from django_ojs.http.views.jobs import JobView, job_id
 from django_ojs.operations.retry import retry
 from django_ojs.spec.scopes import Scope
@@ -18,7 +17,6 @@ class AdminJobs(AdminView):
 
     needs = {"GET": Scope.OPERATOR}
 
-    @from_replica
     def get(self, request: Request) -> dict[str, Any]:
         return self.search(self.query_filter(), "created_at")
 

@@ -9,19 +9,16 @@ from django_ojs.conf import settings
 from django_ojs.http import fields
 from django_ojs.http.responses import timestamps
 from django_ojs.http.views.admin.base import AdminView, states_of
-from django_ojs.http.views.base import from_replica
 from django_ojs.http.views.queues import render_configuration
 from django_ojs.operations import queues
 from django_ojs.operations.figures import stats
 from django_ojs.operations.figures.stats import Rates
 from django_ojs.operations.jobs import bulk
-from django_ojs.operations.jobs.bulk import Summary
 from django_ojs.operations.queues import QueueStatus
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
-from django_ojs.storage import find_database
 
 
 class AdminQueueView(AdminView):
@@ -42,7 +39,6 @@ class AdminQueues(AdminView):
 
     needs = {"GET": Scope.OPERATOR}
 
-    @from_replica
     def get(self, request: Request) -> dict[str, Any]:
         page = self.page()
         found = queues.listing(offset=page.offset, limit=page.per_page, within=self.access.queues)
@@ -61,7 +57,6 @@ class AdminQueue(AdminQueueView):
 class AdminQueuePause(AdminQueueView):
     """Pause a queue: FETCH returns none of its jobs. The queue need not exist yet."""
 
-    changes_each_database = True
     needs = {"POST": Scope.OPERATOR}
 
     def post(self, request: Request, name: str) -> dict[str, Any]:
@@ -77,7 +72,6 @@ class AdminQueuePause(AdminQueueView):
 class AdminQueueDrain(AdminQueueView):
     """Drain a queue: it accepts no jobs. The queue need not exist yet."""
 
-    changes_each_database = True
     needs = {"POST": Scope.OPERATOR}
 
     def post(self, request: Request, name: str) -> dict[str, Any]:
@@ -91,7 +85,6 @@ class AdminQueueDrain(AdminQueueView):
 
 
 class AdminQueueResume(AdminQueueView):
-    changes_each_database = True
     needs = {"POST": Scope.OPERATOR}
 
     def post(self, request: Request, name: str) -> dict[str, Any]:
@@ -110,7 +103,6 @@ class AdminQueueConfig(AdminQueueView):
     `_default` is what applies to all others, as on the data plane.
     """
 
-    changes_each_database = True
     needs = {"PUT": Scope.ADMIN}
 
     def put(self, request: Request, name: str) -> dict[str, Any]:
@@ -125,7 +117,6 @@ class AdminQueueConfig(AdminQueueView):
 class AdminQueueRateLimit(AdminQueueView):
     """Replace the limits of a queue (ojs-rate-limiting §7.2); an unknown queue is created."""
 
-    changes_each_database = True
     needs = {"PUT": Scope.ADMIN}
 
     def put(self, request: Request, name: str) -> dict[str, Any]:
@@ -144,11 +135,7 @@ class AdminQueueJobs(AdminQueueView):
         fields.required(data, "states")
         states = states_of(fields.strings(data, "states") or [], "states")
         older_than = fields.timestamp(data, "older_than")
-        known = self.queue(name)
-        done = find_database.in_each(
-            lambda: bulk.purge(queues.get(known).name, states, older_than=older_than),
-            add=Summary.plus,
-        )
+        done = bulk.purge(queues.get(self.queue(name)).name, states, older_than=older_than)
         return {
             "purged_count": done.succeeded,
             "states": [state.value for state in states],

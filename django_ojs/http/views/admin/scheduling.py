@@ -4,7 +4,7 @@ from typing import Any
 
 from rest_framework.request import Request
 
-from django_ojs.http.views.base import OJSView, from_replica
+from django_ojs.http.views.base import OJSView
 from django_ojs.operations.figures import scheduling
 from django_ojs.operations.figures.scheduling import PoolShare, PoolStatus, QueueFigures
 from django_ojs.spec import times
@@ -26,7 +26,6 @@ class AdminSchedulingStats(OJSView):
 
     needs = {"GET": Scope.OPERATOR}
 
-    @from_replica
     def get(self, request: Request) -> dict[str, Any]:
         found = scheduling.scheduling(within=self.access.queues)
         return {

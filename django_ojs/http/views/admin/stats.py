@@ -8,7 +8,7 @@ from django_ojs.conf import settings
 from django_ojs.http import fields
 from django_ojs.http.responses import timestamps
 from django_ojs.http.views.admin.queues import render_rates
-from django_ojs.http.views.base import OJSView, from_replica
+from django_ojs.http.views.base import OJSView
 from django_ojs.operations.figures import stats
 from django_ojs.operations.figures.history import PERIODS, Point, history
 from django_ojs.spec.envelope import check_queue
@@ -20,7 +20,6 @@ class AdminStats(OJSView):
 
     needs = {"GET": Scope.OPERATOR}
 
-    @from_replica
     def get(self, request: Request) -> dict[str, Any]:
         found = stats.totals(within=self.access.queues)
         return {
@@ -37,7 +36,6 @@ class AdminHistory(OJSView):
 
     needs = {"GET": Scope.OPERATOR}
 
-    @from_replica
     def get(self, request: Request) -> dict[str, Any]:
         query = request.query_params
         period = fields.choice(query, "period", tuple(PERIODS), "5m")

@@ -42,7 +42,6 @@ _SHOWN: Final = (
 
 
 class AdminMaintenance(OJSView):
-    changes_each_database = True
     needs = {"GET": Scope.OPERATOR, "POST": Scope.ADMIN}
 
     def get(self, request: Request) -> dict[str, Any]:

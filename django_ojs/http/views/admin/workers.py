@@ -8,11 +8,10 @@ from django_ojs.http.responses import timestamps
 from django_ojs.http.views.admin.base import AdminView
 from django_ojs.http.views.admin.job_rendering import summary
 from django_ojs.http.views.base import OJSView
-from django_ojs.models.worker import Directive, Worker
+from django_ojs.models.worker import Directive
 from django_ojs.operations.workers import registry
 from django_ojs.operations.workers.registry import WorkerStatus
 from django_ojs.spec.scopes import Scope
-from django_ojs.storage import find_database
 
 
 class AdminWorkers(AdminView):
@@ -38,10 +37,9 @@ class AdminWorker(OJSView):
     needs = {"GET": Scope.OPERATOR, "DELETE": Scope.OPERATOR}
 
     def get(self, request: Request, key: str) -> dict[str, Any]:
-        with find_database.database_of(Worker, key):
-            status = registry.get(key, within=self.access.queues)
-            jobs = registry.jobs_of(key, within=self.access.queues)
-            return {**_worker(status), "jobs": [summary(job) for job in jobs]}
+        status = registry.get(key, within=self.access.queues)
+        jobs = registry.jobs_of(key, within=self.access.queues)
+        return {**_worker(status), "jobs": [summary(job) for job in jobs]}
 
     def delete(self, request: Request, key: str) -> dict[str, Any]:
         """Remove a worker whose heartbeats have stopped, and release its jobs."""
