@@ -15,7 +15,7 @@ from django_ojs.worker import supervisor as supervisors
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.process import Exit
 from django_ojs.worker.process_status import MAX_ISOLATED, ProcessStatus
-from django_ojs.worker.supervisor import Child, ProcessGroup, Supervisor
+from django_ojs.worker.supervisor import END_TIMEOUT, Child, Supervisor
 
 
 class Bench:
@@ -30,10 +30,6 @@ class Bench:
             self.supervisor, "_kill", lambda child, number: self.sent.append((child.pid, number))
         )
 
-    @property
-    def group(self) -> ProcessGroup:
-        return self.supervisor._groups[None]
-
     def child(self, isolation: Isolation = Isolation.SHARED) -> Child:
         child = Child(
             pid=len(self.supervisor._children) + 1,
@@ -41,7 +37,6 @@ class Bench:
             started=self.now,
             status=ProcessStatus(),
             isolation=isolation,
-            database=None,
         )
         self.supervisor._children[child.pid] = child
         return child
@@ -123,14 +118,14 @@ def test_a_process_that_died_of_its_first_job_is_replaced_at_once(bench: Bench) 
     child = bench.child()
     child.status.started(ids.uuid7(), 1)
     bench.supervisor._ended(child, -signal.SIGSEGV)
-    assert bench.group.next_start <= bench.now
+    assert bench.supervisor._next_start <= bench.now
 
 
 def test_a_process_that_died_before_any_job_is_replaced_later_each_time(bench: Bench) -> None:
     delays = []
     for _ in range(8):
         bench.supervisor._ended(bench.child(), 1)
-        delays.append(bench.group.next_start - bench.now)
+        delays.append(bench.supervisor._next_start - bench.now)
     assert delays == [0.5, 1, 2, 4, 8, 15, 15, 15]
 
 
@@ -139,10 +134,10 @@ def test_the_end_of_a_process_that_ran_a_job_alone_ends_no_other(bench: Bench, c
     child = bench.child(Isolation.ALONE)
     child.status.note_isolated(2)
     bench.supervisor._ended(child, code)
-    assert bench.group.wanted == 1
-    assert bench.group.next_start == 0.0
+    assert bench.supervisor._wanted == 1
+    assert bench.supervisor._next_start == 0.0
     # More such jobs wait. After a death the other processes find them, so that no loop is hot.
-    assert bench.group.isolated_waiting == (2 if code > 0 else 0)
+    assert bench.supervisor._isolated_waiting == (2 if code > 0 else 0)
 
 
 def test_as_many_processes_start_as_jobs_wait_that_run_alone(
@@ -150,7 +145,7 @@ def test_as_many_processes_start_as_jobs_wait_that_run_alone(
 ) -> None:
     forked: list[Isolation] = []
 
-    def fork(config: WorkerConfig, isolation: Isolation, alias: str | None) -> None:
+    def fork(config: WorkerConfig, isolation: Isolation) -> None:
         assert (config.threads, config.max_jobs) == (1, 1)
         forked.append(isolation)
         bench.child(isolation)
@@ -178,3 +173,55 @@ def test_the_last_process_that_stops_ends_those_that_run_a_job_alone(bench: Benc
     bench.supervisor._forward_signals()
     assert bench.sent == [(alone.pid, signal.SIGTERM)]
     assert bench.supervisor._stopping
+
+
+def test_a_process_that_leaves_is_replaced_before_it_ends_and_one_more_at_most(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forked: list[Child] = []
+    monkeypatch.setattr(bench.supervisor, "_fork", lambda *_: forked.append(bench.child()))
+    first = bench.child()
+    bench.supervisor._start_missing()
+    assert forked == []
+    first.status.note_leaving()
+    bench.supervisor._start_missing()
+    bench.supervisor._start_missing()
+    assert len(forked) == 1
+    # That one leaves as well: memory for as many as are configured, twice, is all there may be.
+    forked[0].status.note_leaving()
+    bench.supervisor._start_missing()
+    assert len(forked) == 1
+    del bench.supervisor._children[first.pid]
+    bench.supervisor._ended(first, Exit.REPLACE)
+    bench.supervisor._start_missing()
+    assert len(forked) == 2
+
+
+def test_a_worker_whose_processes_leave_is_ready_when_others_are(bench: Bench) -> None:
+    first = bench.child()
+    first.status.note_ready()
+    assert bench.supervisor._is_ready()
+    first.status.note_leaving()
+    assert not bench.supervisor._is_ready()
+    bench.child().status.note_ready()
+    assert bench.supervisor._is_ready()
+
+
+@pytest.mark.parametrize("requests", [1, 2], ids=["after the grace period", "asked again"])
+def test_a_process_that_does_not_end_in_time_is_killed(bench: Bench, requests: int) -> None:
+    # It may wait for a database that never answers, where no exception reaches it.
+    child, grace = bench.child(), 25.0
+    bench.supervisor._receive(signal.SIGTERM, None)
+    bench.supervisor._forward_signals()
+    if requests == 2:
+        bench.supervisor._stop_requests.is_second = lambda: True  # type: ignore[method-assign]
+        bench.supervisor._receive(signal.SIGTERM, None)
+        bench.supervisor._forward_signals()
+        assert child.status.must_stop_at_once
+        grace = 0.0
+    assert bench.sent == [(child.pid, signal.SIGTERM)] * requests
+    child.is_stopped = True
+    bench.check_after(grace + END_TIMEOUT - 1)
+    assert bench.sent == [(child.pid, signal.SIGTERM)] * requests
+    bench.check_after(1)
+    assert bench.sent[requests:] == [(child.pid, signal.SIGKILL)]

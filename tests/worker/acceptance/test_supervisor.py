@@ -38,7 +38,10 @@ def test_a_signal_to_a_child_that_has_only_just_begun_is_not_lost(
     start: Start, number: str
 ) -> None:
     program = PROGRAM.format(early=f"os.kill(os.getpid(), signal.{number})")
-    assert start(program=("-c", program)).ends() == 0
+    tree = start(program=("-c", program))
+    tree.says("has ended, and is replaced")
+    tree.signal(signal.SIGTERM)
+    assert tree.ends() == 0
     assert not Worker.objects.exists()
 
 
