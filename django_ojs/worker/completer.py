@@ -5,7 +5,6 @@ import logging
 import queue
 import threading
 import time
-import traceback
 from collections import deque
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
@@ -150,11 +149,8 @@ class Completer:
                 backtrace=settings().backtraces,
                 keep_class=run.handler.keeps_exception_class,
             )
-            others = 0
-            if isinstance(error, MemoryError):
-                # The frames of the handler hold what it allocated.
-                traceback.clear_frames(error.__traceback__)
-                others = len(self._in_flight.in_phase(Phase.RUNNING))
+            is_out_of_memory = isinstance(error, MemoryError)
+            others = len(self._in_flight.in_phase(Phase.RUNNING)) if is_out_of_memory else 0
             self.fail(run, failure, seconds=seconds, cause=error, others=others)
         elif committed:
             self._note_completed([(run, seconds)])

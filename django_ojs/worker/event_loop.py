@@ -6,6 +6,7 @@ import os
 import threading
 from collections import deque
 from contextlib import suppress
+from typing import Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
 from django.db import connections
@@ -20,6 +21,7 @@ from django_ojs.worker.handler_call import (
     checked_result,
     open_connections,
     refresh_connections,
+    release_frames,
     transaction_left_open,
 )
 from django_ojs.worker.in_flight import Run
@@ -97,24 +99,7 @@ class EventLoop:
             sync_thread = self._sync_threads.popleft()
             # Set in the context of this task only.
             SyncToAsync.thread_sensitive_context.set(sync_thread)
-            result, error, resolved = None, None, None
-            try:
-                contexts.enter(run.context)
-                if resolver.is_needed(run.job.args, run.handler.payload_kinds):
-                    resolved = await _resolved(run)
-                returned = call(run)
-                result = checked_result(
-                    run,
-                    await returned
-                    if asyncio.iscoroutine(returned) or hasattr(returned, "__await__")
-                    else returned,
-                )
-                if resolved is not None:
-                    await sync_to_async(resolved.finish)()
-            except BaseException as raised:  # As in Executor.
-                error = raised
-            if resolved is not None:
-                resolved.close()
+            result, error = await self._call(run)
             if run.context.has_unsent:
                 with suppress(asyncio.CancelledError):  # It arrived after the handler had ended.
                     await sync_to_async(run.context.flush)()
@@ -127,8 +112,34 @@ class EventLoop:
                 pass  # It arrived after the handler had ended.
             finally:
                 self._sync_threads.append(sync_thread)
+            if error is not None:
+                release_frames(error)
             if run.end():
                 self._on_end(run, result, error, False)
+            del run, result, error  # As in Executor.
+
+    async def _call(self, run: Run) -> tuple[Any, BaseException | None]:
+        """Return the result of a run, and its error. In a frame of its own as `Executor._call`."""
+        resolved = None
+        try:
+            contexts.enter(run.context)
+            if resolver.is_needed(run.job.args, run.handler.payload_kinds):
+                resolved = await _resolved(run)
+            returned = call(run)
+            result = checked_result(
+                run,
+                await returned
+                if asyncio.iscoroutine(returned) or hasattr(returned, "__await__")
+                else returned,
+            )
+            if resolved is not None:
+                await sync_to_async(resolved.finish)()
+        except BaseException as raised:  # As in Executor.
+            return None, raised
+        finally:
+            if resolved is not None:
+                resolved.close()
+        return result, None
 
 
 def _end_on_sync_thread(error: BaseException | None) -> BaseException | None:

@@ -25,6 +25,7 @@ from django_ojs.worker.handler_call import (
     checked_result,
     open_connections,
     refresh_connections,
+    release_frames,
     transaction_left_open,
 )
 from django_ojs.worker.in_flight import Run
@@ -47,7 +48,7 @@ class _Slot(threading.Thread):
     def __init__(self, number: int, work: Callable[["_Slot"], None]) -> None:
         super().__init__(name=f"ojs-slot-{number}", daemon=True)
         self._work = work
-        #: The last run; None before the first.
+        #: The run that it executes, or that was taken from it; None while it is idle.
         self.last: Run | None = None
         #: Wakes the thread while it is idle.
         self.wake: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -129,7 +130,7 @@ class Executor:
 
     def _work(self, thread: _Slot) -> None:
         try:
-            while (run := self._next(thread)) is not None and self._execute(run, thread):
+            while self._execute_next(thread):
                 pass
         except Interrupted:
             pass  # It arrived after the run had ended. `fill` replaces the thread.
@@ -152,12 +153,42 @@ class Executor:
                 self._idle[thread] = None
             thread.wake.get()
 
-    def _execute(self, run: Run, thread: _Slot) -> bool:
-        """Run a job. Return False when the thread was interrupted and must not be used again."""
+    def _execute_next(self, thread: _Slot) -> bool:
+        """Run a job, once there is one. Return False when the thread must not be used again."""
+        run = self._next(thread)
+        if run is None:
+            return False
         if not run.begin():
             return True
         thread.last = run
-        result, error, committed = None, None, False
+        result, error, committed = self._call(run)
+        try:
+            links = open_connections()
+            if (left_open := transaction_left_open(links)) is not None:
+                result, error, committed = None, error or left_open, False
+            if error is not None:
+                release_frames(error)
+            if not run.end():
+                return not run.interrupted
+            thread.last = None
+            # After the end, when this thread cannot be interrupted: it holds the lock.
+            if self._limit.is_reduced:
+                with self._lock:
+                    if self._limit.ended(time.monotonic() - run.started):
+                        self._fill()
+            self._on_end(run, result, error, committed)
+            refresh_connections(error, links)
+            self._refreshed.at = time.monotonic()
+            return True
+        finally:
+            # Whoever keeps the exception keeps this frame, as one of those that called the handler.
+            del run, result, error
+
+    def _call(self, run: Run) -> tuple[Any, BaseException | None, bool]:
+        """Return the result of a run, its error, and whether an atomic handler has committed it.
+
+        In a frame of its own, which has ended when `release_frames` is called, and is freed too.
+        """
         try:
             if run.started - self._refreshed.at >= FRESH:
                 refresh_connections()
@@ -166,21 +197,8 @@ class Executor:
             result, committed = copy_context().run(_run_in_context, run)
         except BaseException as raised:
             # Any exception of a handler, SystemExit too, fails its job and not the worker.
-            error = raised
-        links = open_connections()
-        if (left_open := transaction_left_open(links)) is not None:
-            result, error, committed = None, error or left_open, False
-        if not run.end():
-            return not run.interrupted
-        # After the end, when this thread cannot be interrupted: it holds the lock.
-        if self._limit.is_reduced:
-            with self._lock:
-                if self._limit.ended(time.monotonic() - run.started):
-                    self._fill()
-        self._on_end(run, result, error, committed)
-        refresh_connections(error, links)
-        self._refreshed.at = time.monotonic()
-        return True
+            return None, raised, False
+        return result, None, committed
 
 
 def _run_in_context(run: Run) -> tuple[Any, bool]:

@@ -2,6 +2,7 @@
 
 import ctypes
 from collections.abc import Callable, Sequence
+from traceback import clear_frames
 from typing import Any
 
 from django.db import connections
@@ -35,6 +36,25 @@ def checked_result(run: Run, returned: Any) -> Any:
     result = run.context.result(returned)
     ack.check_result(result)
     return result
+
+
+def release_frames(error: BaseException) -> None:
+    """Free the variables of the frames of an exception, and of those that it follows from.
+
+    They hold what the handler had, and live as long as the exception: until its failure is stored
+    and logged, and for ever where the project keeps it. Where a variable has the exception itself,
+    as after `error = raised`, only a garbage collection would free both, which may come late.
+    """
+    left, seen = [error], set[int]()
+    while left:
+        each = left.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        clear_frames(each.__traceback__)
+        left += [other for other in (each.__cause__, each.__context__) if other is not None]
+        if isinstance(each, BaseExceptionGroup):
+            left += each.exceptions
 
 
 def has_timed_out(context: JobContext, seconds: float) -> bool:

@@ -6,6 +6,24 @@ from datetime import timedelta
 
 from django_ojs.models.worker import Directive
 
+#: Signals to stop that come within this many seconds are the same request by several ways: a
+#: platform sends TERM to every process, and a wrapper forwards the one that it got itself.
+SAME_REQUEST = 1.0
+
+
+class StopRequests:
+    """Counts the requests to stop. The second one ends the grace period."""
+
+    def __init__(self) -> None:
+        self._first_at: float | None = None
+
+    def is_second(self) -> bool:
+        """Count a signal. Return whether it is more than the first request by another way."""
+        now = time.monotonic()
+        if self._first_at is None:
+            self._first_at = now
+        return now - self._first_at >= SAME_REQUEST
+
 
 class Lifecycle:
     """The state of one process. `on_signal` is safe in a signal handler if `on_change` is."""
@@ -20,6 +38,11 @@ class Lifecycle:
         self.ended_by_signal = False
 
     @property
+    def is_directed(self) -> bool:
+        """Whether a directive, and no signal, has asked for the end."""
+        return self.state is Directive.TERMINATE and not self.ended_by_signal
+
+    @property
     def expired(self) -> bool:
         """Whether the grace period is over."""
         return time.monotonic() >= self.deadline
@@ -30,16 +53,20 @@ class Lifecycle:
         return max(0.0, self.deadline - time.monotonic())
 
     def on_signal(self, wanted: Directive) -> None:
-        """Go to the state that a signal asks for. A second terminate ends the grace period."""
+        """Go to the state that a signal asks for. However often it comes, the grace period goes on.
+
+        Who counts the requests calls `stop_at_once`.
+        """
         if wanted is Directive.TERMINATE:
-            # Only signals are counted: the first one after a directive to terminate is no second.
-            if self.ended_by_signal:
-                self.deadline = 0.0
-                self._on_change()
-                return
             self.ended_by_signal = True
         self._quiet_by_signal = wanted is Directive.QUIET
         self._go(wanted)
+
+    def stop_at_once(self) -> None:
+        """End the grace period."""
+        self._go(Directive.TERMINATE)
+        self.deadline = 0.0
+        self._on_change()
 
     def on_directive(self, wanted: Directive) -> None:
         """Go to the state in the response to a beat.

@@ -35,7 +35,7 @@ from django_ojs.worker.handler_call import interrupt
 from django_ojs.worker.heartbeat import Heartbeat
 from django_ojs.worker.in_flight import JobsInFlight, Phase
 from django_ojs.worker.job_log import JobLog, number_of_jobs
-from django_ojs.worker.lifecycle import Lifecycle
+from django_ojs.worker.lifecycle import Lifecycle, StopRequests
 from django_ojs.worker.listener import Listener
 from django_ojs.worker.maintenance import MaintenanceThread
 from django_ojs.worker.process_status import ProcessStatus
@@ -92,7 +92,7 @@ class WorkerProcess:
         self._config = config
         self._wake = WakeEvent()
         self._lifecycle = Lifecycle(config.grace, self._wake.set)
-        self.on_signal = self._lifecycle.on_signal
+        self._stop_requests = StopRequests()
         self._parent = parent
         self._isolation = isolation
         self._status = status
@@ -172,6 +172,26 @@ class WorkerProcess:
             else Exit.OK
         )
 
+    def on_signal(self, wanted: Directive) -> None:
+        """Go to the state that a signal asks for.
+
+        With a supervisor, only that counts the requests to stop: it may have forwarded one that
+        this process was sent as well. A process that is sent one alone, by a handler or by
+        somebody who means only this one, is replaced.
+        """
+        is_directed = self._lifecycle.is_directed
+        self._lifecycle.on_signal(wanted)
+        if wanted is not Directive.TERMINATE:
+            return
+        if self._status is None:
+            is_at_once = self._stop_requests.is_second()
+        else:
+            is_at_once = self._status.must_stop_at_once
+            if not is_directed:
+                self._status.note_leaving()
+        if is_at_once:
+            self._lifecycle.stop_at_once()
+
     def _work(self) -> None:
         logged_at = 0.0
         once = self._config.once
@@ -218,7 +238,7 @@ class WorkerProcess:
         jobs = self._claimer.claim(is_poll=self._is_poll)
         self._is_poll = False
         if self._claimer.is_spent:
-            self._replace = True
+            self._leave()
         if jobs:
             self._idle_since = time.monotonic()
             self._rounds_without_job = 0
@@ -317,17 +337,26 @@ class WorkerProcess:
         if self._config.max_rss_mb is not None:
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
             if peak > self._config.max_rss_mb and not self._replace:
-                logger.info("%s has used %.0f MB and will be replaced.", self.id, peak)
-                self._replace = True
+                logger.info("%s has used %.0f MB and is replaced.", self.id, peak)
+                self._leave()
 
     def _on_stuck_thread(self) -> None:
         logger.warning(
-            "%s has a thread that did not end after its job timed out or was cancelled; "
-            "the process will be replaced when its other jobs have ended.",
+            "%s has a thread that did not end after its job timed out or was cancelled: "
+            "another process takes its place, and this one ends when its other jobs have ended.",
             self.id,
         )
-        self._replace = True
+        self._leave()
         self._wake.set()
+
+    def _leave(self) -> None:
+        """Claim no more jobs, and end when those that are here are done.
+
+        The supervisor starts the replacement now: the last of them may take hours.
+        """
+        self._replace = True
+        if self._status is not None:
+            self._status.note_leaving()
 
     def _end(self) -> None:
         self._completer.give_back(self._dispatcher.revoke_waiting())

@@ -20,9 +20,9 @@ CAPACITY = 4096
 #: The most processes that run one job alone, besides those of the configuration.
 MAX_ISOLATED = 4
 
-# The number of pulses, two flags, how many jobs wait that must run alone, and a flag.
+# The number of pulses, two flags, how many jobs wait that must run alone, and three flags.
 _PULSES = struct.Struct("=Q")
-_HAS_RUN, _TOO_MANY, _ISOLATED_WAITING, _READY = 8, 9, 10, 11
+_HAS_RUN, _TOO_MANY, _ISOLATED_WAITING, _READY, _LEAVING, _STOP_AT_ONCE = range(8, 14)
 # A job's id and its run.
 _ENTRY = struct.Struct("=16sI")
 _TABLE = 16
@@ -30,7 +30,10 @@ _NO_ENTRY = bytes(16)
 
 
 class ProcessStatus:
-    """Made by the supervisor before it forks. The process writes, the supervisor reads."""
+    """Made by the supervisor before it forks. The process writes, the supervisor reads.
+
+    One flag goes the other way: a stop without the grace period.
+    """
 
     def __init__(self, tell: Callable[[], None] = lambda: None) -> None:
         # Wakes the supervisor, for what it must not see late.
@@ -68,6 +71,26 @@ class ProcessStatus:
     def is_ready(self) -> bool:
         """Whether the process has sent a heartbeat."""
         return bool(self._memory[_READY])
+
+    def note_leaving(self) -> None:
+        """Note that the process claims no more jobs, and ends when those that it has are done."""
+        if not self.is_leaving:
+            self._memory[_LEAVING] = True
+            self._tell()
+
+    @property
+    def is_leaving(self) -> bool:
+        """Whether the process ends without a request of the supervisor or of a directive."""
+        return bool(self._memory[_LEAVING])
+
+    def stop_at_once(self) -> None:
+        """Let the next signal to stop end the grace period (called by the supervisor)."""
+        self._memory[_STOP_AT_ONCE] = True
+
+    @property
+    def must_stop_at_once(self) -> bool:
+        """Whether the supervisor was asked again to stop."""
+        return bool(self._memory[_STOP_AT_ONCE])
 
     def started(self, key: UUID, run: int) -> None:
         """Note that a handler starts to run a job."""

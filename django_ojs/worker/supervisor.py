@@ -30,6 +30,7 @@ from django_ojs.worker import process_end
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.health import HealthFile
 from django_ojs.worker.job_log import number_of_jobs
+from django_ojs.worker.lifecycle import StopRequests
 from django_ojs.worker.process import Exit, WorkerProcess
 from django_ojs.worker.process_status import MAX_ISOLATED, ProcessStatus
 from django_ojs.worker.signal_handlers import default_in_forks, signal_handlers
@@ -52,6 +53,12 @@ TICK = 1.0
 #: all: its replacement starts after a delay, which doubles each time up to the limit.
 EARLY_EXIT = 5.0
 MAX_RESTART_DELAY = 15.0
+
+#: Seconds after the grace period in which a process must end: it stores the last outcomes.
+END_TIMEOUT = 10.0
+
+#: Seconds in which the jobs of an ended process are made available while the worker stops.
+RESCUE_TIMEOUT = 5.0
 
 #: The most seconds between two rounds that count as silence of a process: if there are more, the
 #: machine was suspended or too busy, and the process could not run either.
@@ -97,6 +104,8 @@ class Supervisor:
         self._stall_timeout = config.stall_timeout.total_seconds()
         self._quiet = False
         self._stopping = False
+        self._stop_requests = StopRequests()
+        self._kill_at = float("inf")
         self._reload = False
         self._received: list[signal.Signals] = []
         self._wake = WakePipe()
@@ -148,7 +157,8 @@ class Supervisor:
         if self._stopping:
             return False
         ready = sum(
-            child.status.is_ready and not child.runs_alone for child in self._children.values()
+            child.status.is_ready and not (child.runs_alone or child.status.is_leaving)
+            for child in self._children.values()
         )
         return 0 < self._wanted <= ready
 
@@ -159,20 +169,33 @@ class Supervisor:
         while self._received:
             number = self._received.pop(0)
             if SIGNALS[number] is Directive.TERMINATE:
-                self._stopping = True
+                self._stop()
                 number = signal.SIGTERM
             else:
                 self._quiet = SIGNALS[number] is Directive.QUIET
             for child in self._children.values():
                 self._kill(child, number)
 
+    def _stop(self) -> None:
+        grace = self._config.grace.total_seconds()
+        if self._stop_requests.is_second():
+            grace = 0.0
+            for child in self._children.values():
+                child.status.stop_at_once()
+        self._stopping = True
+        self._kill_at = min(self._kill_at, time.monotonic() + grace + END_TIMEOUT)
+
     def _kill(self, child: Child, number: signal.Signals) -> None:
         with suppress(ProcessLookupError):  # It has ended, and will be reaped.
             os.kill(child.pid, number)
 
     def _start_missing(self) -> None:
-        alone = sum(child.runs_alone for child in self._children.values())
-        for _ in range(self._wanted - (len(self._children) - alone)):
+        children = self._children.values()
+        alone = sum(child.runs_alone for child in children)
+        leaving = sum(child.status.is_leaving and not child.runs_alone for child in children)
+        # Beside those that leave, which may have jobs for hours; twice as many at most.
+        wanted = self._wanted + min(leaving, self._config.processes)
+        for _ in range(wanted - (len(children) - alone)):
             if time.monotonic() >= self._next_start:
                 self._fork(self._config, Isolation.SHARED)
         for _ in range(min(self._isolated_waiting, MAX_ISOLATED - alone)):
@@ -231,6 +254,14 @@ class Supervisor:
                 child.silence += passed
                 if 0 < self._stall_timeout <= child.silence:
                     self._end_stalled(child)
+            if now >= self._kill_at:
+                # It may wait for a database that does not answer, which no signal ends.
+                logger.error(
+                    "%s (pid %d) has not ended within the grace period, and is killed.",
+                    child.worker_id,
+                    child.pid,
+                )
+                self._kill(child, signal.SIGKILL)
 
     def _note_isolated(self, child: Child) -> None:
         self._isolated_waiting = max(self._isolated_waiting, child.status.take_isolated())
@@ -258,15 +289,17 @@ class Supervisor:
             self._note_isolated(child)
             self._rescue(child)  # Outcomes that it could not store any more.
             return
-        if code == Exit.OK:
-            # Stopped by a signal or a directive: it is not replaced.
+        if code == Exit.OK and not child.status.is_leaving:
+            # Stopped by a directive: it is not replaced.
             self._wanted -= 1
             if not self._wanted:
                 self._received.append(signal.SIGTERM)
             self._rescue(child)
             return
-        if code == Exit.REPLACE:
-            logger.info("%s is replaced.", child.worker_id)
+        has_ended_well = code in (Exit.OK, Exit.REPLACE)
+        if has_ended_well:
+            if not self._stopping:
+                logger.info("%s has ended, and is replaced.", child.worker_id)
         else:
             with formatting.in_english():
                 ended = formatting.exit_code(code)
@@ -276,10 +309,11 @@ class Supervisor:
                 child.pid,
                 ended,
             )
-        self._rescue(child, code)
+        self._rescue(child, None if has_ended_well else code)
         if child.runs_alone:
             return  # If its job runs again, the other processes find it.
         is_early = time.monotonic() - child.started < EARLY_EXIT and not child.status.has_run
+        # A process that something outside stops at once would be started again and again.
         if is_early and code != Exit.REPLACE:
             self._restart_delay = min(MAX_RESTART_DELAY, self._restart_delay * 2 or 0.5)
             self._next_start = time.monotonic() + self._restart_delay
@@ -287,6 +321,15 @@ class Supervisor:
             self._restart_delay = 0.0
 
     def _rescue(self, child: Child, code: int | None = None) -> None:
+        if not self._stopping:
+            self._rescue_now(child, code)
+            return
+        # The database may not answer, and the end of a worker must not wait for it.
+        thread = threading.Thread(target=self._rescue_now, args=(child, code), daemon=True)
+        thread.start()
+        thread.join(RESCUE_TIMEOUT)
+
+    def _rescue_now(self, child: Child, code: int | None) -> None:
         try:
             started = child.status.running()
             if started is not None:

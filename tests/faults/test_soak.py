@@ -10,6 +10,7 @@ from statistics import median
 import pytest
 from django.db import connection
 
+import django_ojs as ojs
 from tests.databases import ALIASES, KIND
 from tests.faults.conftest import FULL, Report
 from tests.faults.site import Site
@@ -75,3 +76,19 @@ def test_a_soak_leaves_memory_flat_and_connections_as_they_were(site: Site, repo
     verdict.good()
     assert verdict.duplicated == 0
     site.completed_once()
+
+
+@pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read from /proc")
+@pytest.mark.parametrize("kind", ["faults.fails_large", "faults.fails_large_async"])
+def test_failures_of_large_jobs_leave_memory_flat(site: Site, report: Report, kind: str) -> None:
+    megabytes, failures = 60, 20
+    # A traceback with the values of local variables is not asked for: the log has none.
+    tree = site.start("--processes", "1", "--threads", "1").ready(1)
+    before = memory(tree)
+    ojs.enqueue_batch([ojs.Request(type=kind, args=[megabytes])] * failures)
+    site.drained()
+    after = memory(tree)
+    report(f"{failures} failures of {megabytes} MB: memory {before:.0f} MB, then {after:.0f} MB")
+    assert site.jobs.filter(state="discarded").count() == failures
+    # One of them, which the allocator may keep, and what a first failure imports.
+    assert after - before < 2 * megabytes

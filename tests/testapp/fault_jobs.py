@@ -52,3 +52,21 @@ def rejected(ctx: ojs.JobContext) -> None:
     """Fail for good."""
     ledger.note(ctx, "start")
     raise ojs.Discard
+
+
+@ojs.job("faults.fails_large", retry=ojs.RetryPolicy(max_attempts=1))
+def fails_large(megabytes: int) -> None:
+    """Read much, and fail."""
+    large = bytearray(megabytes << 20)
+    try:
+        raise ValueError("what was read is wrong")
+    except ValueError as raised:
+        error = raised
+    # As in a loop that tries again: the variable and the traceback are a cycle.
+    raise error from RuntimeError(len(large))
+
+
+@ojs.job("faults.fails_large_async", retry=ojs.RetryPolicy(max_attempts=1))
+async def fails_large_async(megabytes: int) -> None:
+    """Read much on the event loop, and fail."""
+    fails_large(megabytes)

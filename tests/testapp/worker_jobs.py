@@ -233,6 +233,12 @@ def leave(ctx: ojs.JobContext, code: int) -> None:
         os._exit(code)
 
 
+@ojs.job("worker.stop_process")
+def stop_process(number: int) -> None:
+    """Send its process a signal, as a library does that ends what it has started."""
+    os.kill(os.getpid(), number)
+
+
 @ojs.job("worker.throw", retry=ojs.RetryPolicy(max_attempts=1))
 def throw(kind: str) -> None:
     """Raise what no handler should."""

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from types import SimpleNamespace
+
+import pytest
 
 from django_ojs.models.worker import Directive
-from django_ojs.worker.lifecycle import Lifecycle
+from django_ojs.worker import lifecycle as lifecycles
+from django_ojs.worker.lifecycle import Lifecycle, StopRequests
 from tests.cases import together
 
 RUNNING, QUIET, TERMINATE = Directive.RUNNING, Directive.QUIET, Directive.TERMINATE
@@ -81,10 +85,24 @@ def test_no_grace_is_over_at_once() -> None:
     assert (life.cycle.expired, life.cycle.remaining) == (True, 0)
 
 
-def test_a_second_terminate_signal_ends_the_grace_period() -> None:
+def test_terminate_signals_leave_the_grace_period_and_who_counts_them_ends_it() -> None:
     life = Life()
     life.signals(TERMINATE, TERMINATE)
+    assert not life.cycle.expired
+    life.cycle.stop_at_once()
     assert life.cycle.expired
+
+
+@together(
+    ("after", "is_second"),
+    [([0.0], False), ([0.0, 0.0], False), ([0.0, 0.2, 0.7], False), ([0.0, 1.5], True)],
+)
+def test_signals_within_a_second_are_one_request(after: list[float], is_second: bool) -> None:
+    times = iter([100.0 + each for each in after])
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(lifecycles, "time", SimpleNamespace(monotonic=lambda: next(times)))
+        requests = StopRequests()
+        assert [requests.is_second() for _ in after][-1] is is_second
 
 
 def test_beats_that_go_on_saying_terminate_leave_the_grace_period_alone() -> None:
@@ -93,14 +111,13 @@ def test_beats_that_go_on_saying_terminate_leave_the_grace_period_alone() -> Non
     assert not life.cycle.expired
 
 
-def test_a_first_signal_after_a_directive_to_terminate_leaves_the_grace_period() -> None:
-    # Its supervisor sends one when a sibling with the same directive has ended first.
+def test_only_a_directive_alone_makes_a_stop_directed() -> None:
     life = Life()
+    assert not life.cycle.is_directed
     life.beats(TERMINATE)
+    assert life.cycle.is_directed
     life.signals(TERMINATE)
-    assert not life.cycle.expired
-    life.signals(TERMINATE)
-    assert life.cycle.expired
+    assert (life.cycle.is_directed, life.cycle.expired) == (False, False)
 
 
 def test_each_change_is_reported_once() -> None:
@@ -108,4 +125,4 @@ def test_each_change_is_reported_once() -> None:
     life.signals(QUIET, QUIET, RUNNING)
     assert life.changes == 2
     life.signals(TERMINATE, RUNNING, TERMINATE)
-    assert life.changes == 4
+    assert life.changes == 3

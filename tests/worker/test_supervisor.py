@@ -15,7 +15,7 @@ from django_ojs.worker import supervisor as supervisors
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.process import Exit
 from django_ojs.worker.process_status import MAX_ISOLATED, ProcessStatus
-from django_ojs.worker.supervisor import Child, Supervisor
+from django_ojs.worker.supervisor import END_TIMEOUT, Child, Supervisor
 
 
 class Bench:
@@ -173,3 +173,55 @@ def test_the_last_process_that_stops_ends_those_that_run_a_job_alone(bench: Benc
     bench.supervisor._forward_signals()
     assert bench.sent == [(alone.pid, signal.SIGTERM)]
     assert bench.supervisor._stopping
+
+
+def test_a_process_that_leaves_is_replaced_before_it_ends_and_one_more_at_most(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    forked: list[Child] = []
+    monkeypatch.setattr(bench.supervisor, "_fork", lambda *_: forked.append(bench.child()))
+    first = bench.child()
+    bench.supervisor._start_missing()
+    assert forked == []
+    first.status.note_leaving()
+    bench.supervisor._start_missing()
+    bench.supervisor._start_missing()
+    assert len(forked) == 1
+    # That one leaves as well: memory for as many as are configured, twice, is all there may be.
+    forked[0].status.note_leaving()
+    bench.supervisor._start_missing()
+    assert len(forked) == 1
+    del bench.supervisor._children[first.pid]
+    bench.supervisor._ended(first, Exit.REPLACE)
+    bench.supervisor._start_missing()
+    assert len(forked) == 2
+
+
+def test_a_worker_whose_processes_leave_is_ready_when_others_are(bench: Bench) -> None:
+    first = bench.child()
+    first.status.note_ready()
+    assert bench.supervisor._is_ready()
+    first.status.note_leaving()
+    assert not bench.supervisor._is_ready()
+    bench.child().status.note_ready()
+    assert bench.supervisor._is_ready()
+
+
+@pytest.mark.parametrize("requests", [1, 2], ids=["after the grace period", "asked again"])
+def test_a_process_that_does_not_end_in_time_is_killed(bench: Bench, requests: int) -> None:
+    # It may wait for a database that never answers, where no exception reaches it.
+    child, grace = bench.child(), 25.0
+    bench.supervisor._receive(signal.SIGTERM, None)
+    bench.supervisor._forward_signals()
+    if requests == 2:
+        bench.supervisor._stop_requests.is_second = lambda: True  # type: ignore[method-assign]
+        bench.supervisor._receive(signal.SIGTERM, None)
+        bench.supervisor._forward_signals()
+        assert child.status.must_stop_at_once
+        grace = 0.0
+    assert bench.sent == [(child.pid, signal.SIGTERM)] * requests
+    child.is_stopped = True
+    bench.check_after(grace + END_TIMEOUT - 1)
+    assert bench.sent == [(child.pid, signal.SIGTERM)] * requests
+    bench.check_after(1)
+    assert bench.sent[requests:] == [(child.pid, signal.SIGKILL)]

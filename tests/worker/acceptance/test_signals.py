@@ -34,7 +34,7 @@ SHORT, LONG = "1", "60"
 def reports(tree: Tree, state: str) -> None:
     """Wait until all worker processes report a state in their beats."""
     eventually(
-        lambda: [worker.state for worker in tree.workers()] == [state],
+        lambda: {worker.state for worker in tree.workers()} == {state},
         f"the worker reports {state}; it said:\n{tree.log}",
     )
 
@@ -93,9 +93,64 @@ def test_a_second_signal_ends_the_grace_at_once(start: Start) -> None:
     started(job)
     tree.signal(TERM)
     reports(tree, "terminate")
-    tree.signal(TERM)
+    # One that comes within a second of the first is the same request by another way.
+    eventually(lambda: (tree.signal(TERM), "Stopping now" in tree.log)[1], "it stops at once")
     assert tree.ends() == 0
     goes_back_unspent(job)
+
+
+@pytest.mark.parametrize("number", [TERM, INT])
+@pytest.mark.parametrize("first", ["the supervisor", "the processes"])
+def test_a_signal_to_every_process_leaves_them_the_grace_period(
+    start: Start, number: signal.Signals, first: str
+) -> None:
+    # As platforms do, and `kill $(pgrep -f ojs_worker)`: the supervisor forwards its own as well.
+    jobs = [stored(handlers.wait.enqueue()), stored(handlers.wait_async.enqueue())]
+    tree = start("--grace", LONG, "--processes", "2", "--threads", "1").ready(2)
+    for job in jobs:
+        started(job)
+    members = [tree.pid, *tree.children()]
+    for pid in members if first == "the supervisor" else reversed(members):
+        os.kill(pid, number)
+    reports(tree, "terminate")
+    for job in jobs:
+        release(job)
+        assert becomes(job, "completed").attempt == 1
+    assert tree.ends() == 0
+    assert "Stopping now" not in tree.log
+
+
+@pytest.mark.parametrize("number", [TERM, INT])
+def test_a_process_that_its_handler_asks_to_stop_is_replaced(
+    start: Start, number: signal.Signals
+) -> None:
+    # As many as there are processes: nothing would be left of the worker.
+    asking = [stored(handlers.stop_process.enqueue(number.value)) for _ in range(2)]
+    tree = start("--processes", "2", "--threads", "1").ready(2)
+    for job in asking:
+        becomes(job, "completed")
+    assert becomes(stored(handlers.note.enqueue()), "completed").attempt == 1
+    tree.says("has ended, and is replaced")
+    assert tree.process.poll() is None
+    tree.signal(TERM)
+    assert tree.ends() == 0
+
+
+@pytest.mark.parametrize("reason", ["signal", "--max-jobs", "--max-rss"])
+def test_a_process_that_ends_after_a_long_job_is_replaced_before(start: Start, reason: str) -> None:
+    long = stored(handlers.wait.enqueue())
+    limits = {"signal": (), "--max-jobs": ("--max-jobs", "1"), "--max-rss": ("--max-rss", "1")}
+    tree = start("--processes", "1", "--threads", "1", "--grace", LONG, *limits[reason])
+    started(long)
+    if reason == "signal":
+        os.kill(tree.child_of(long), TERM)
+    # Another process runs it, beside the first.
+    assert becomes(stored(handlers.note.enqueue()), "completed").attempt == 1
+    assert becomes(long, "active").attempt == 1
+    release(long)
+    assert becomes(long, "completed").attempt == 1
+    tree.signal(TERM)
+    assert tree.ends() == 0
 
 
 @pytest.mark.smoke
@@ -159,7 +214,7 @@ def test_a_quiet_worker_finishes_its_job_and_begins_no_other(start: Start, resum
 
 
 def test_an_interrupt_from_the_terminal_reaches_a_child_once(start: Start) -> None:
-    # Ctrl-C goes to the whole process group; twice would mean: stop at once.
+    # Ctrl-C goes to the whole process group, and the supervisor forwards it.
     job = stored(handlers.wait.enqueue())
     tree = start("--grace", LONG).ready()
     started(job)

@@ -37,8 +37,12 @@ supervisor.Supervisor(WorkerConfig()).run()
 def test_a_signal_to_a_child_that_has_only_just_begun_is_not_lost(
     start: Start, number: str
 ) -> None:
-    program = PROGRAM.format(early=f"os.kill(os.getpid(), signal.{number})")
-    assert start(program=("-c", program)).ends() == 0
+    early = f"print('begins', flush=True); os.kill(os.getpid(), signal.{number})"
+    tree = start(program=("-c", PROGRAM.format(early=early)))
+    # It ends, and so another one takes its place.
+    eventually(lambda: tree.log.count("begins") > 1, "a second process has begun")
+    tree.signal(signal.SIGTERM)
+    assert tree.ends() == 0
     assert not Worker.objects.exists()
 
 
