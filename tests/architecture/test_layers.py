@@ -82,7 +82,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
             "commit_order",
             "replica",
         },
-        {"testing_hook", "other_queues", "queue_limits", "queue_turns"},
+        {"testing_hook", "queue_limits", "queue_turns"},
         {"pool_limits", "limit_key_use", "find_database"},
         {"all_databases"},
         {"limit_journal"},

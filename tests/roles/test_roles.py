@@ -384,7 +384,6 @@ def test_operators_use_the_shell_with_the_rights_of_workers_and_of_the_audit_tra
         call_command("ojs", "resume", "email")
         call_command("ojs", "retry", str(discarded.pk))
         call_command("ojs", "cancel", *(str(job.pk) for job in waiting), "--yes")
-        call_command("ojs", "prune")
         if not IS_MARIADB:  # It has no such indexes.
             call_command("ojs", "index")
     assert AuditEntry.primary.count() == 5

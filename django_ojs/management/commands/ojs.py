@@ -21,7 +21,6 @@ from django_ojs.command_line import (
     indexes,
     jobs,
     limits,
-    other_queues,
     queues,
     transfer,
     webhooks,
@@ -84,7 +83,6 @@ SUBCOMMANDS: Final[dict[str, Subcommand]] = {
         *cron.SUBCOMMANDS,
         *deletion.SUBCOMMANDS,
         *transfer.SUBCOMMANDS,
-        *other_queues.SUBCOMMANDS,
         *indexes.SUBCOMMANDS,
         *doctor.SUBCOMMANDS,
     )
@@ -94,7 +92,7 @@ SUBCOMMANDS: Final[dict[str, Subcommand]] = {
 #: Where jobs are in several databases: the subcommands about all of them together, and those about
 #: the first one unless `--database` names another. The others run in each.
 _TOGETHER: Final = frozenset({"stats", "workers"})
-_IN_ONE: Final = frozenset({"cron", "import", "import-from"})
+_IN_ONE: Final = frozenset({"cron", "import"})
 
 
 def _run(subcommand: Subcommand, console: Console, options: Mapping[str, Any]) -> int:
