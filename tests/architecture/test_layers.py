@@ -83,7 +83,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
             "replica",
         },
         {"testing_hook", "queue_limits", "queue_turns"},
-        {"pool_limits", "limit_key_use", "find_database"},
+        {"limit_key_use", "find_database"},
         {"all_databases"},
         {"limit_journal"},
         {

@@ -185,10 +185,7 @@ class Command(BaseCommand):
             type=_count,
             default=10,
             metavar="N",
-            help=_(
-                "jobs that a process runs at a time, async ones included; no more than the "
-                "concurrency of the pool (default: 10)"
-            ),
+            help=_("jobs that a process runs at a time, async ones included (default: 10)"),
         )
         add(
             "--grace",
@@ -404,8 +401,7 @@ def _which_jobs(
             "pool": found.name,
             "queues": found.queues,
             "order": found.order,
-            # More would never have a job.
-            "threads": min(threads, found.concurrency or threads),
+            "threads": threads,
         }
     for name in queues:
         if (owner := settings().pool_of_queue.get(name)) is not None:
