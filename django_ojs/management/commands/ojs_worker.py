@@ -245,6 +245,7 @@ class Command(BaseCommand):
             **_which_jobs(**options),
             databases=databases,
             processes=options["processes"],
+            threads=options["threads"],
             grace=options["grace"],
             poll_interval=options["poll_interval"],
             labels=tuple(options["label"]),
@@ -377,10 +378,9 @@ def _which_jobs(
     pool: str | None,
     queues: dict[str, int | None],
     strategy: str | None,
-    threads: int,
     **options: Any,
 ) -> dict[str, Any]:
-    """Return the pool, the queues, their order and the number of threads of the worker."""
+    """Return the pool, the queues and their order."""
     if pool is not None:
         if queues is not DEFAULT_QUEUES or strategy is not None:
             raise CommandError(
@@ -397,12 +397,7 @@ def _which_jobs(
                 _("There is no pool %(pool)r in OJS['POOLS']. %(hint)s")
                 % {"pool": pool, "hint": hint}
             )
-        return {
-            "pool": found.name,
-            "queues": found.queues,
-            "order": found.order,
-            "threads": threads,
-        }
+        return {"pool": found.name, "queues": found.queues, "order": found.order}
     for name in queues:
         if (owner := settings().pool_of_queue.get(name)) is not None:
             raise CommandError(
@@ -417,11 +412,7 @@ def _which_jobs(
         order = parse_order(weights, strategy, default=STRICT, field="--strategy")
     except OJSError as error:
         raise CommandError(error_message(error)) from None
-    return {
-        "queues": tuple(queues),
-        "order": order,
-        "threads": threads,
-    }
+    return {"queues": tuple(queues), "order": order}
 
 
 def _first_problem() -> str | None:
