@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_ojs.command_line.console import NONE, Console
-from django_ojs.command_line.lists import Column, column, write_list
+from django_ojs.command_line.lists import ListColumn, column, write_list
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import OK, Options, usage_error
 from django_ojs.formatting import error_message, grouped
@@ -196,8 +196,12 @@ def _report(console: Console, results: list[_Result], *, written: bool) -> None:
         )
 
 
-def _of_definition(value: Callable[[Definition], Any]) -> Callable[[_Result], Any]:
-    return lambda result: None if result.definition is None else value(result.definition)
+def _of_definition(name: str) -> Callable[[_Result], Any]:
+    return lambda result: getattr(result.definition, name, None)
+
+
+def _type(result: _Result) -> str | None:
+    return None if result.definition is None else str(result.definition.template["type"])
 
 
 def _schedule_in_words(result: _Result) -> str:
@@ -205,22 +209,17 @@ def _schedule_in_words(result: _Result) -> str:
     return NONE if found is None else describe(found.expression, found.timezone)
 
 
-_COLUMNS: Final[list[Column[_Result]]] = [
-    Column(name="periodic_task", value=lambda result: result.task),
-    Column(name="name", value=_of_definition(lambda found: found.name)),
-    Column(
-        name="cron",
-        value=_of_definition(lambda found: found.expression),
-        words=_schedule_in_words,
-    ),
-    Column(name="timezone", value=_of_definition(lambda found: found.timezone), only="json"),
-    Column(name="type", value=_of_definition(lambda found: found.template["type"]), only="json"),
-    Column(name="enabled", value=_of_definition(lambda found: found.enabled), only="json"),
-    Column(
-        name="renamed",
-        value=lambda result: result.renamed,
+_COLUMNS: Final[list[ListColumn[_Result]]] = [
+    column("periodic_task", path="task"),
+    ListColumn(name="name", value=_of_definition("name")),
+    ListColumn(name="cron", value=_of_definition("expression"), words=_schedule_in_words),
+    ListColumn(name="timezone", value=_of_definition("timezone"), only="json"),
+    ListColumn(name="type", value=_type, only="json"),
+    ListColumn(name="enabled", value=_of_definition("enabled"), only="json"),
+    column(
+        "renamed",
         words=lambda result: ", ".join(f"{old} → {new}" for old, new in result.renamed.items()),
     ),
     column("left_out"),
-    Column(name="error", value=lambda result: result.reason or None),
+    ListColumn(name="error", value=lambda result: result.reason or None),
 ]

@@ -11,7 +11,13 @@ from django_ojs import schedules
 from django_ojs.command_line import celery_beat
 from django_ojs.command_line.console import NONE, Console
 from django_ojs.command_line.jobs import state_of
-from django_ojs.command_line.lists import Column, Kind, as_json, column, members, write_list
+from django_ojs.command_line.lists import (
+    ListColumn,
+    as_json,
+    column,
+    members,
+    write_list,
+)
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import (
     FAILED,
@@ -77,7 +83,7 @@ def _last_jobs(jobs: list[CronJob]) -> dict[str, Job]:
     return found
 
 
-def _columns(jobs: list[CronJob]) -> list[Column[CronJob]]:
+def _columns(jobs: list[CronJob]) -> list[ListColumn[CronJob]]:
     last = _last_jobs(jobs)
 
     def last_job(cron_job: CronJob) -> dict[str, Any] | None:
@@ -87,27 +93,22 @@ def _columns(jobs: list[CronJob]) -> list[Column[CronJob]]:
 
     return [
         column("name"),
-        Column(
-            name="cron",
-            value=lambda job: job.expression,
-            words=lambda job: describe(job.expression, job.timezone),
-        ),
+        column("cron", path="expression", words=lambda job: describe(job.expression, job.timezone)),
         *members("timezone description"),
         column("type"),
         *members("queue overlap_policy enabled"),
-        Column(
-            name="next_run_at",
-            value=lambda job: job.next_run_at,
+        column(
+            "next_run_at",
+            "time",
             words=lambda job: absolute_time(job.next_run_at) if job.enabled else "paused",
-            kind=Kind.ID,
         ),
-        column("last_run_at", Kind.TIME),
-        Column(
+        column("last_run_at", "time"),
+        ListColumn(
             name="last_job",
             value=last_job,
             words=lambda job: state_of(last[job.name]) if job.name in last else NONE,
         ),
-        column("run_count", Kind.NUMBER),
+        column("run_count", "number"),
         *members("missed_count"),
         column("owner"),
     ]

@@ -9,7 +9,7 @@ from django.utils.translation import gettext_lazy
 
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.figures import read_replica
-from django_ojs.command_line.lists import Column, Kind, column, write_list
+from django_ojs.command_line.lists import ListColumn, column, write_list
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, add_limit
 from django_ojs.formatting import absolute_time, grouped
 from django_ojs.operations.jobs import dead_letter_groups, search_query
@@ -57,12 +57,12 @@ def _search(group: Group) -> str:
     return "" if group.filter is None else search_query.render(group.filter)
 
 
-_COLUMNS: Final[list[Column[Group]]] = [
-    Column(name="jobs", value=lambda group: group.count, kind=Kind.NUMBER),
+_COLUMNS: Final[list[ListColumn[Group]]] = [
+    ListColumn(name="jobs", value=lambda group: group.count, kind="number"),
     *map(column, ("error_type", "type", "queue")),
-    column("first", Kind.DURATION),
-    column("last", Kind.DURATION),
-    Column(name="search", value=lambda group: _search(group) or None, only="json"),
+    column("first", "duration"),
+    column("last", "duration"),
+    ListColumn(name="search", value=lambda group: _search(group) or None, only="json"),
 ]
 
 

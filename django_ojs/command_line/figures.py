@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from signal import SIGINT, SIGTERM
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from django.db import DatabaseError, connections
 from django.utils import timezone
@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy
 
 from django_ojs import formatting
 from django_ojs.command_line.console import NONE, Console
-from django_ojs.command_line.lists import Column, Kind, column, members, write_list
+from django_ojs.command_line.lists import ListColumn, column, members, write_list
 from django_ojs.command_line.queues import known_queue
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, add_limit, duration
 from django_ojs.formatting import grouped
@@ -161,65 +161,53 @@ def _show_totals(console: Console, figures: _Figures) -> None:
     console.line()
 
 
-def _queue_columns(figures: _Figures) -> list[Column[OverviewRow]]:
+def _queue_columns(figures: _Figures) -> list[ListColumn[OverviewRow]]:
     def jobs(row: OverviewRow) -> dict[str, int]:
         return {state.value: row.status.counts.get(state, 0) for state in State}
 
     def pressure(row: OverviewRow) -> str:
         return NONE if row.pressure is None else f"{row.pressure:.0%}"
 
-    def in_state(state: State) -> Column[OverviewRow]:
-        return Column(
-            name=state.value, value=lambda row: jobs(row)[state], kind=Kind.NUMBER, only="table"
+    def in_state(state: State) -> ListColumn[OverviewRow]:
+        return ListColumn(
+            name=state.value,
+            value=lambda row: jobs(row)[state],
+            kind="number",
+            only="table",
         )
 
     return [
         column("name"),
-        Column(name="state", value=lambda row: row.status.state.value, kind=Kind.STATE),
+        column("state", "state", "status.state"),
         *members("depth"),
-        Column(name="jobs", value=jobs, only="json"),
+        ListColumn(name="jobs", value=jobs, only="json"),
         *map(in_state, _SHOWN_STATES),
-        Column(
-            name="enqueued_per_minute",
-            value=lambda row: row.flow.came_per_minute,
-            kind=Kind.NUMBER,
-            title="IN/MIN",
-        ),
-        Column(
-            name="finished_per_minute",
-            value=lambda row: row.flow.went_per_minute,
-            kind=Kind.NUMBER,
-            title="OUT/MIN",
-        ),
-        Column(
+        column("enqueued_per_minute", "number", "flow.came_per_minute", title="IN/MIN"),
+        column("finished_per_minute", "number", "flow.went_per_minute", title="OUT/MIN"),
+        ListColumn(
             name="oldest_available_at",
             value=lambda row: figures.oldest.get(row.name),
-            kind=Kind.DURATION,
+            kind="duration",
             title="OLDEST",
         ),
-        Column(name="max_depth", value=lambda row: row.bound.max_depth, only="json"),
-        Column(name="max_size_bytes", value=lambda row: row.bound.max_size_bytes, only="json"),
-        Column(name="pressure", value=lambda row: row.pressure, kind=Kind.NUMBER, words=pressure),
-        Column(name="workers", value=lambda row: row.listening, kind=Kind.NUMBER),
+        *members("max_depth max_size_bytes", of="bound"),
+        column("pressure", "number", words=pressure),
+        column("workers", "number", "listening"),
     ]
 
 
-def _of_worker(name: str) -> Callable[[WorkerStatus], Any]:
-    return lambda row: getattr(row.worker, name)
-
-
-_WORKER_COLUMNS: Final[list[Column[WorkerStatus]]] = [
-    Column(name="id", value=_of_worker("pk"), kind=Kind.ID),
-    Column(name="state", value=lambda row: row.condition, kind=Kind.STATE),
+_WORKER_COLUMNS: Final[list[ListColumn[WorkerStatus]]] = [
+    column("id", "id", "worker.pk"),
+    column("state", "state", "condition"),
     column("queues"),
-    Column(name="pool", value=lambda row: row.worker.pool or None),
-    Column(name="active_jobs", value=lambda row: row.active_jobs, kind=Kind.NUMBER),
-    Column(name="concurrency", value=_of_worker("concurrency"), kind=Kind.NUMBER),
-    Column(name="hostname", value=_of_worker("hostname")),
-    Column(name="pid", value=_of_worker("pid"), kind=Kind.ID),
-    Column(name="labels", value=_of_worker("labels")),
-    *(Column(name=name, value=_of_worker(name), only="json") for name in ("version", "started_at")),
-    Column(name="seen_at", value=_of_worker("seen_at"), kind=Kind.DURATION),
+    ListColumn(name="pool", value=lambda row: row.worker.pool or None),
+    column("active_jobs", "number"),
+    column("concurrency", "number", "worker.concurrency"),
+    column("hostname", path="worker.hostname"),
+    column("pid", "id", "worker.pid"),
+    column("labels", path="worker.labels"),
+    *members("version started_at", of="worker"),
+    column("seen_at", "duration", "worker.seen_at"),
 ]
 
 

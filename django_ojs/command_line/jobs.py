@@ -12,8 +12,7 @@ from django_ojs.command_line.figures import read_replica
 from django_ojs.command_line.job_ids import whole_id
 from django_ojs.command_line.limits import shown_key
 from django_ojs.command_line.lists import (
-    Column,
-    Kind,
+    ListColumn,
     age,
     column,
     members,
@@ -72,20 +71,15 @@ def _error_type(error: Any) -> str:
     return str(error.get("type") or "error") if isinstance(error, dict) else ""
 
 
-COLUMNS: Final[list[Column[Job]]] = [
-    Column(name="id", value=lambda job: job.pk, kind=Kind.ID),
+COLUMNS: Final[list[ListColumn[Job]]] = [
+    column("id", "id"),
     *map(column, ("type", "queue")),
-    Column(name="state", value=lambda job: job.state, kind=Kind.STATE, words=state_of),
+    column("state", "state", words=state_of),
     *members("priority"),
-    Column(
-        name="attempt",
-        value=lambda job: job.attempt,
-        kind=Kind.NUMBER,
-        words=lambda job: f"{job.spent}/{job.max_attempts}",
-    ),
-    Column(name="time", value=lambda job: None, kind=Kind.ID, words=_time, only="table"),
+    column("attempt", "number", words=lambda job: f"{job.spent}/{job.max_attempts}"),
+    ListColumn(name="time", value=_time, kind="id", only="table"),
     *members("max_attempts created_at enqueued_at due_at started_at finished_at worker_id"),
-    Column(name="error_type", value=lambda job: _error_type(job.error) or None),
+    ListColumn(name="error_type", value=lambda job: _error_type(job.error) or None),
     *members("dead_letter discard_reason"),
 ]
 
@@ -260,13 +254,13 @@ def _show_attempts(console: Console, job: Job, *, with_payload: bool) -> None:
         name = _error_type(attempt.error)
         return f"{name}: {shown.get('message', '')}" if isinstance(shown, dict) else name
 
-    columns: list[Column[Attempt]] = [
-        column("attempt", Kind.NUMBER),
-        column("outcome", Kind.STATE),
-        column("finished_at", Kind.TIME),
-        Column(name="ran", value=ran, kind=Kind.ID),
+    columns: list[ListColumn[Attempt]] = [
+        column("attempt", "number"),
+        column("outcome", "state"),
+        column("finished_at", "time"),
+        ListColumn(name="ran", value=ran, kind="id"),
         column("worker_id"),
-        Column(name="error", value=error),
+        ListColumn(name="error", value=error),
     ]
     write_table(console, columns, attempts)
 

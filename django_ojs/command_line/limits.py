@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext
 
 from django_ojs.command_line.console import Console
-from django_ojs.command_line.lists import Column, Kind, as_json, write_details, write_list
+from django_ojs.command_line.lists import ListColumn, as_json, column, write_details, write_list
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import (
     OK,
@@ -93,7 +93,7 @@ def _paused_until(status: KeyStatus) -> datetime | None:
 
 
 def _of_row(name: str) -> Callable[[KeyStatus], Any]:
-    return lambda status: getattr(status.row, name) or None if status.row is not None else None
+    return lambda status: getattr(status.row, name, None) or None
 
 
 def _of_override(name: str) -> Callable[[KeyStatus], Any]:
@@ -102,37 +102,29 @@ def _of_override(name: str) -> Callable[[KeyStatus], Any]:
     )
 
 
-_COLUMNS: Final[list[Column[KeyStatus]]] = [
-    Column(name="key", value=lambda status: shown_key(status.key)),
-    Column(
-        name="limits",
-        value=lambda status: dict(status.policy),
-        words=lambda status: limits_in_words(status.policy),
-    ),
-    Column(name="active", value=lambda status: status.use.active, kind=Kind.NUMBER),
-    Column(
+_COLUMNS: Final[list[ListColumn[KeyStatus]]] = [
+    ListColumn(name="key", value=lambda status: shown_key(status.key)),
+    column("limits", path="policy", words=lambda status: limits_in_words(status.policy)),
+    column("active", "number", "use.active"),
+    ListColumn(
         name="waiting",
         value=lambda status: min(status.waiting, limit_keys.MOST_WAITING),
         words=_waiting,
-        kind=Kind.NUMBER,
+        kind="number",
     ),
-    Column(
+    ListColumn(
         name="waiting_capped",
         value=lambda status: status.waiting > limit_keys.MOST_WAITING,
         only="json",
     ),
-    Column(name="held_by", value=_of_row("limited_by"), kind=Kind.ID),
-    Column(name="held_since", value=_of_row("limited_since"), kind=Kind.TIME),
-    Column(name="paused_until", value=_paused_until, kind=Kind.TIME),
-    *(
-        Column(name=name, value=_of_override(name), only="json")
-        for name in ("override", "override_until")
-    ),
-    Column(name="rescheduled_until", value=_of_row("rescheduled_until"), only="json"),
-    Column(
-        name="dropped", value=lambda status: status.row.dropped if status.row else 0, only="json"
-    ),
-    Column(name="dropped_at", value=_of_row("dropped_at"), only="json"),
+    ListColumn(name="held_by", value=_of_row("limited_by"), kind="id"),
+    ListColumn(name="held_since", value=_of_row("limited_since"), kind="time"),
+    ListColumn(name="paused_until", value=_paused_until, kind="time"),
+    ListColumn(name="override", value=_of_override("override"), only="json"),
+    ListColumn(name="override_until", value=_of_override("override_until"), only="json"),
+    ListColumn(name="rescheduled_until", value=_of_row("rescheduled_until"), only="json"),
+    ListColumn(name="dropped", value=lambda status: getattr(status.row, "dropped", 0), only="json"),
+    ListColumn(name="dropped_at", value=_of_row("dropped_at"), only="json"),
 ]
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from enum import Enum, auto
+from operator import attrgetter
 from typing import Any, Final, Generic, Literal, TypeVar
 from uuid import UUID
 
@@ -14,6 +14,7 @@ from django_ojs.formatting import absolute_time, decimal, duration, grouped
 from django_ojs.spec.times import elapsed, format_timestamp
 
 Row = TypeVar("Row")
+Words = Callable[[Any], str] | None
 
 #: The colour of each state, of whatever it is one.
 _STYLES: Final = {
@@ -34,23 +35,14 @@ _STYLES: Final = {
 }
 
 
-class Kind(Enum):
-    """What the values of a column are, which decides how a table shows them."""
-
-    #: A text, or several.
-    TEXT = auto()
-    #: A text that is never cut, because half of it is of no use.
-    ID = auto()
-    NUMBER = auto()
-    #: A time of which the table has the date.
-    TIME = auto()
-    #: A time of which the table has how long ago it was, or how long it is until then.
-    DURATION = auto()
-    STATE = auto()
+#: What the values of a column are, which decides how a table shows them: a text, or several; a
+#: text that is never cut, because half of it is of no use; a number; a time by its date; a time by
+#: how long ago it was, or how long it is until then; a state in its colour.
+Kind = Literal["text", "id", "number", "time", "duration", "state"]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Column(Generic[Row]):
+class ListColumn(Generic[Row]):
     """A column of a list: a member of each object in JSON, and a column of the table.
 
     The head is the name, unless `title` is given. `words` is what a person reads where the kind
@@ -59,30 +51,33 @@ class Column(Generic[Row]):
 
     name: str
     value: Callable[[Row], Any]
-    kind: Kind = Kind.TEXT
-    words: Callable[[Row], str] | None = None
+    kind: Kind = "text"
+    words: Words = None
     title: str = ""
     only: Literal["json", "table"] | None = None
 
 
-def members(names: str) -> list[Column[Any]]:
-    """Return columns of JSON alone, of the attributes with these names."""
-    return [Column(name=name, value=_attribute(name), only="json") for name in names.split()]
+def column(
+    name: str, kind: Kind = "text", path: str = "", *, title: str = "", words: Words = None
+) -> ListColumn[Any]:
+    """Return the column of the attribute with this name, or at this path from a row."""
+    return ListColumn(
+        name=name, value=attrgetter(path or name), kind=kind, title=title, words=words
+    )
 
 
-def column(name: str, kind: Kind = Kind.TEXT, title: str = "") -> Column[Any]:
-    """Return the column of an attribute."""
-    return Column(name=name, value=_attribute(name), kind=kind, title=title)
-
-
-def _attribute(name: str) -> Callable[[Any], Any]:
-    return lambda row: getattr(row, name)
+def members(names: str, *, of: str = "") -> list[ListColumn[Any]]:
+    """Return columns that only JSON has, of attributes of a row, or of one of its attributes."""
+    start = f"{of}." if of else ""
+    return [
+        ListColumn(name=name, value=attrgetter(start + name), only="json") for name in names.split()
+    ]
 
 
 def write_list(
     console: Console,
     name: str,
-    columns: Sequence[Column[Row]],
+    columns: Sequence[ListColumn[Row]],
     rows: Sequence[Row],
     *,
     none: str,
@@ -102,12 +97,12 @@ def write_list(
     return bool(rows) and not console.as_json
 
 
-def as_json(columns: Iterable[Column[Row]], row: Row) -> dict[str, Any]:
+def as_json(columns: Iterable[ListColumn[Row]], row: Row) -> dict[str, Any]:
     """Return a row as the object that JSON has for it."""
     return {each.name: _plain(each.value(row)) for each in columns if each.only != "table"}
 
 
-def write_table(console: Console, columns: Sequence[Column[Row]], rows: Iterable[Row]) -> None:
+def write_table(console: Console, columns: Sequence[ListColumn[Row]], rows: Iterable[Row]) -> None:
     """Write rows as a table."""
     shown = [each for each in columns if each.only != "json"]
     now = timezone.now()
@@ -115,8 +110,8 @@ def write_table(console: Console, columns: Sequence[Column[Row]], rows: Iterable
         [
             TableColumn(
                 each.title or each.name.replace("_", " ").upper(),
-                right=each.kind in (Kind.NUMBER, Kind.DURATION),
-                shrinks=each.kind is Kind.TEXT,
+                right=each.kind in ("number", "duration"),
+                shrinks=each.kind == "text",
             )
             for each in shown
         ],
@@ -138,10 +133,10 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, UUID) else value
 
 
-def _cell(column: Column[Row], row: Row, now: datetime) -> Cell:
+def _cell(column: ListColumn[Row], row: Row, now: datetime) -> Cell:
     value = column.value(row)
     text = column.words(row) if column.words else _text(column.kind, value, now)
-    return Cell(text or NONE, _style(value) if column.kind is Kind.STATE else "")
+    return Cell(text or NONE, _style(value) if column.kind == "state" else "")
 
 
 def _style(state: object) -> str:
@@ -151,11 +146,11 @@ def _style(state: object) -> str:
 def _text(kind: Kind, value: Any, now: datetime) -> str:
     if value is None:
         return NONE
-    if kind is Kind.NUMBER:
+    if kind == "number":
         return decimal(f"{value:.1f}") if isinstance(value, float) else grouped(value)
-    if kind is Kind.TIME:
+    if kind == "time":
         return absolute_time(value)
-    if kind is Kind.DURATION:
+    if kind == "duration":
         return age(value, now)
     return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
 

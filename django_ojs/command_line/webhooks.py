@@ -10,10 +10,10 @@ from django.utils.translation import gettext_lazy, ngettext, pgettext
 
 from django_ojs.command_line.console import NONE, Console
 from django_ojs.command_line.lists import (
-    Column,
-    Kind,
+    ListColumn,
     as_json,
     column,
+    members,
     write_details,
     write_list,
     write_table,
@@ -58,22 +58,14 @@ def _error(delivery: DeliveryWithJob) -> str | None:
     return (delivery.error or {}).get("message") or None
 
 
-def _attempts(delivery: DeliveryWithJob) -> int | None:
-    return None if delivery.job is None else delivery.job.attempt
-
-
-_DELIVERY_COLUMNS: Final[list[Column[DeliveryWithJob]]] = [
-    Column(name="id", value=lambda each: f"{DELIVERY_PREFIX}{each.row.pk}", kind=Kind.ID),
-    Column(name="event_type", value=lambda each: each.row.event_type, kind=Kind.ID),
-    column("status", Kind.STATE),
-    Column(name="created_at", value=lambda each: each.row.created_at, kind=Kind.TIME),
-    Column(name="attempts", value=_attempts, kind=Kind.NUMBER),
-    Column(name="error", value=_error),
+_DELIVERY_COLUMNS: Final[list[ListColumn[DeliveryWithJob]]] = [
+    ListColumn(name="id", value=lambda each: f"{DELIVERY_PREFIX}{each.row.pk}", kind="id"),
+    column("event_type", "id", "row.event_type"),
+    column("status", "state"),
+    column("created_at", "time", "row.created_at"),
+    ListColumn(name="attempts", value=lambda each: each.job and each.job.attempt, kind="number"),
+    ListColumn(name="error", value=_error),
 ]
-
-
-def _of_webhook(name: str) -> Callable[[_Listed], Any]:
-    return lambda listed: getattr(listed.webhook, name)
 
 
 def _last_delivery(listed: _Listed) -> dict[str, Any] | None:
@@ -86,18 +78,15 @@ def _last_in_words(listed: _Listed) -> str:
     return f"{absolute_time(listed.last.row.created_at)} {listed.last.status}"
 
 
-_COLUMNS: Final[list[Column[_Listed]]] = [
-    Column(name="id", value=lambda each: f"{SUBSCRIPTION_PREFIX}{each.webhook.pk}", kind=Kind.ID),
+_COLUMNS: Final[list[ListColumn[_Listed]]] = [
+    ListColumn(name="id", value=lambda each: f"{SUBSCRIPTION_PREFIX}{each.webhook.pk}", kind="id"),
     # Without its path and query, which may hold a token.
-    Column(name="receiver", value=lambda each: str(each.webhook)),
-    Column(name="state", value=lambda each: _state(each.webhook), kind=Kind.STATE, only="table"),
-    Column(name="failures", value=lambda each: each.webhook.failures, kind=Kind.NUMBER),
-    Column(name="last_delivery", value=_last_delivery, kind=Kind.ID, words=_last_in_words),
-    Column(name="events", value=lambda each: each.webhook.events),
-    *(
-        Column(name=name, value=_of_webhook(name), only="json")
-        for name in ("queues", "job_types", "active", "disabled_at", "created_at")
-    ),
+    ListColumn(name="receiver", value=lambda each: str(each.webhook)),
+    ListColumn(name="state", value=lambda each: _state(each.webhook), kind="state", only="table"),
+    column("failures", "number", "webhook.failures"),
+    ListColumn(name="last_delivery", value=_last_delivery, kind="id", words=_last_in_words),
+    column("events", path="webhook.events"),
+    *members("queues job_types active disabled_at created_at", of="webhook"),
 ]
 
 

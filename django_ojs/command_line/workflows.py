@@ -2,7 +2,6 @@
 
 from argparse import ArgumentParser
 from collections import Counter
-from collections.abc import Callable
 from typing import Any, Final
 from uuid import UUID
 
@@ -12,8 +11,7 @@ from django.utils.translation import gettext_lazy, ngettext, pgettext
 from django_ojs.command_line.changes import ask
 from django_ojs.command_line.console import NONE, Console
 from django_ojs.command_line.lists import (
-    Column,
-    Kind,
+    ListColumn,
     as_json,
     column,
     members,
@@ -40,16 +38,16 @@ from django_ojs.spec.errors import OJSError
 from django_ojs.spec.ids import parse_id
 from django_ojs.storage import find_database
 
-_COLUMNS: Final[list[Column[Workflow]]] = [
-    Column(name="id", value=lambda workflow: workflow.pk, kind=Kind.ID),
-    column("type", Kind.ID),
+_COLUMNS: Final = [
+    column("id", "id"),
+    column("type", "id"),
     column("name"),
-    column("state", Kind.STATE),
+    column("state", "state"),
     *members("queues"),
-    *(column(name, Kind.NUMBER) for name in ("jobs_total", "jobs_completed", "jobs_failed")),
-    column("created_at", Kind.TIME),
+    *(column(name, "number") for name in ("jobs_total", "jobs_completed", "jobs_failed")),
+    column("created_at", "time"),
     *members("started_at"),
-    column("finished_at", Kind.TIME),
+    column("finished_at", "time"),
 ]
 #: States of a step that has no job yet, or never gets one.
 _WITHOUT_JOB: Final = (StepState.WAITING, StepState.READY, StepState.SKIPPED)
@@ -127,11 +125,7 @@ def _job_id(detail: StepDetail) -> UUID | None:
     return None if detail.step.state in _WITHOUT_JOB else detail.step.pk
 
 
-def _of_step(name: str) -> Callable[[StepDetail], Any]:
-    return lambda detail: getattr(detail.step, name)
-
-
-def _step_columns(steps: list[StepDetail]) -> list[Column[StepDetail]]:
+def _step_columns(steps: list[StepDetail]) -> list[ListColumn[StepDetail]]:
     ended = {each.step.name or each.step.key for each in steps if each.step.finished_at is not None}
 
     def waits_for(detail: StepDetail) -> str:
@@ -140,28 +134,24 @@ def _step_columns(steps: list[StepDetail]) -> list[Column[StepDetail]]:
         return ", ".join(name for name in detail.depends_on if name not in ended)
 
     return [
-        Column(
-            name="name",
-            value=_of_step("name"),
-            words=lambda detail: detail.step.name or detail.step.key,
-        ),
-        Column(name="key", value=_of_step("key"), only="json"),
-        Column(name="type", value=_of_step("type")),
-        Column(name="callback", value=_of_step("callback"), only="json"),
-        Column(
-            name="state",
-            value=_of_step("state"),
-            kind=Kind.STATE,
-            # While it has a job that has not ended, that of the job.
+        column("name", path="step.name", words=lambda detail: detail.step.name or detail.step.key),
+        *members("key", of="step"),
+        column("type", path="step.type"),
+        *members("callback", of="step"),
+        # While it has a job that has not ended, a person sees the state of that.
+        column(
+            "state",
+            "state",
+            "step.state",
             words=lambda detail: detail.job_state or detail.step.state,
         ),
-        Column(name="job_id", value=_job_id, kind=Kind.ID),
+        ListColumn(name="job_id", value=_job_id, kind="id"),
         *members("job_state attempt"),
-        Column(name="depends_on", value=lambda detail: detail.depends_on, words=waits_for),
+        column("depends_on", words=waits_for, title="WAITS FOR"),
         *members("started_at"),
-        Column(name="finished_at", value=_of_step("finished_at"), kind=Kind.TIME),
-        Column(name="start_after", value=_of_step("start_after"), only="json"),
-        Column(name="error_type", value=_error_type),
+        column("finished_at", "time", "step.finished_at"),
+        *members("start_after", of="step"),
+        ListColumn(name="error_type", value=_error_type),
     ]
 
 

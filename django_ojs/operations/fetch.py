@@ -128,29 +128,25 @@ def fetch(
             is_full, within_limits = key_limits.is_still_full(queue), _within_key_limits
         return [] if is_full else within_limits(queue, wanted, within)
 
-    def claim_all() -> list[Claimed]:
-        jobs: list[Claimed] = []
-        left = most
-        with closing(turns.asks(searched, count)) as asks:
-            for ask in asks:
-                queue, wanted = ask.queue, ask.wanted
-                if queue_limits.are_known(queue):
-                    claimed = claim_limited(queue, wanted, left)
-                else:
-                    claimed = database.retried(partial(claim, queue, wanted, left))
-                    # A queue that has got limits since has returned none.
-                    if not claimed and queue_limits.has_limits(queue):
-                        claimed = claim_limited(queue, wanted, left)
-                ask.found = len(claimed)
-                jobs += claimed
-                left -= sum(job.size for job in claimed)
-                if may_be_cut(left, most):
-                    # A smaller job of the next queue must not overtake one that did not fit.
-                    break
-        return jobs
-
     searched = _open_to(pool, queues)
-    jobs = claim_all()
+    jobs: list[Claimed] = []
+    left = most
+    with closing(turns.asks(searched, count)) as asks:
+        for ask in asks:
+            queue, wanted = ask.queue, ask.wanted
+            if queue_limits.are_known(queue):
+                claimed = claim_limited(queue, wanted, left)
+            else:
+                claimed = database.retried(partial(claim, queue, wanted, left))
+                # A queue that has got limits since has returned none.
+                if not claimed and queue_limits.has_limits(queue):
+                    claimed = claim_limited(queue, wanted, left)
+            ask.found = len(claimed)
+            jobs += claimed
+            left -= sum(job.size for job in claimed)
+            if may_be_cut(left, most):
+                # A smaller job of the next queue must not overtake one that did not fit.
+                break
     try:
         _read_checkpoints(jobs)
     except Exception:

@@ -14,7 +14,13 @@ from django.core.management.base import BaseCommand
 from django.utils import timezone
 
 from django_ojs.command_line.console import Console
-from django_ojs.command_line.lists import Column, Kind, column, members, write_details, write_list
+from django_ojs.command_line.lists import (
+    ListColumn,
+    column,
+    members,
+    write_details,
+    write_list,
+)
 from django_ojs.spec.times import format_timestamp
 from tests.command_line.run import Terminal
 
@@ -34,17 +40,20 @@ class Row:
     note: str = ""
 
 
-COLUMNS: list[Column[Row]] = [
-    column("id", Kind.ID),
+COLUMNS: list[ListColumn[Row]] = [
+    column("id", "id"),
     column("names"),
-    column("count", Kind.NUMBER),
-    column("share", Kind.NUMBER, "PER MINUTE"),
-    column("made_at", Kind.TIME),
-    column("seen_at", Kind.DURATION),
-    Column(
-        name="state", value=lambda row: row.state, kind=Kind.STATE, words=lambda row: "is paused"
+    column("count", "number"),
+    column("share", "number", title="PER MINUTE"),
+    column("made_at", "time"),
+    column("seen_at", "duration"),
+    ListColumn(
+        name="state",
+        value=lambda row: row.state,
+        kind="state",
+        words=lambda row: "is paused",
     ),
-    Column(name="doubled", value=lambda row: (row.count or 0) * 2, only="table"),
+    ListColumn(name="doubled", value=lambda row: (row.count or 0) * 2, only="table"),
     *members("note"),
 ]
 

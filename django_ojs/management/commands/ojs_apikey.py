@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy, pgettext
 
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.database_check import errors_in_words
-from django_ojs.command_line.lists import Column, Kind, column, write_table
+from django_ojs.command_line.lists import ListColumn, column, write_table
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import check_texts, duration
 from django_ojs.models import ActorKind, ApiKey
@@ -155,26 +155,14 @@ def _add_expires(parser: ArgumentParser) -> None:
     )
 
 
-_COLUMNS: list[Column[ApiKey]] = [
-    column("prefix", Kind.ID),
+_COLUMNS = [
+    column("prefix", "id"),
     column("name"),
-    Column(name="status", value=key_expiry.status_text, kind=Kind.STATE),
+    ListColumn(name="status", value=key_expiry.status_text, kind="state"),
     column("scopes"),
-    Column(
-        name="queues",
-        value=lambda key: key.queues,
-        words=lambda key: ", ".join(key.queues) or "all",
-    ),
-    Column(
-        name="expires_at",
-        value=lambda key: key.expires_at,
-        words=lambda key: _moment(key.expires_at),
-    ),
-    Column(
-        name="last_used_at",
-        value=lambda key: key.last_used_at,
-        words=lambda key: _moment(key.last_used_at),
-    ),
+    column("queues", words=lambda key: ", ".join(key.queues) or pgettext("queues", "all")),
+    column("expires_at", words=lambda key: _moment(key.expires_at)),
+    column("last_used_at", words=lambda key: _moment(key.last_used_at)),
 ]
 
 
