@@ -166,7 +166,7 @@ PATHS = "a list of dotted paths"
 QUEUES = "a dictionary of queue names, each with a dictionary of the fields of its configuration"
 POOLS = (
     "a dictionary of pools by name, each a dictionary with queues and some of weights, strategy, "
-    "concurrency, exclusive and starvation_prevention"
+    "exclusive and starvation_prevention"
 )
 EVENTS = "a list of event types, or patterns such as job.* or *"
 NAMES = "a list of names of members, or * for all"

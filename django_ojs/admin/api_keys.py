@@ -17,7 +17,6 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, pgettext, pgettext_lazy
 
 from django_ojs.admin.base import granted_scopes
-from django_ojs.admin.edit_conflict import EditConflictMixin
 from django_ojs.admin.form_fields import NamesField
 from django_ojs.admin.operator_views import with_operator
 from django_ojs.admin.secret_page import SecretPageAdmin
@@ -52,7 +51,7 @@ class QueueNamesField(NamesField):
             raise forms.ValidationError(error_message(error)) from None
 
 
-class ApiKeyForm(EditConflictMixin, _Form):
+class ApiKeyForm(_Form):
     """A user can grant only scopes that the user has."""
 
     scopes = forms.MultipleChoiceField(
@@ -67,11 +66,6 @@ class ApiKeyForm(EditConflictMixin, _Form):
     class Meta:
         model = ApiKey
         fields = ("name", "scopes", "queues", "expires_at")
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if not self.instance._state.adding:
-            self.detect_edit_conflicts()
 
     def clean_name(self) -> str:
         # A line break would forge a line of a log.

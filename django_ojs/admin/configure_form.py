@@ -10,7 +10,6 @@ from django import forms
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext_lazy
 
-from django_ojs.admin.edit_conflict import EditConflictMixin
 from django_ojs.admin.form_fields import LinesField, NamesField
 from django_ojs.conf import settings
 from django_ojs.formatting import StrOrPromise, error_message, number
@@ -55,9 +54,6 @@ class _TimeField(forms.CharField):
         text = str(super().clean(value))
         return int(text) if text.isdecimal() and text.isascii() else text
 
-    def has_changed(self, initial: Any, data: Any) -> bool:
-        return super().has_changed(None if initial is None else str(initial), data)
-
 
 def _period(label: StrOrPromise, help_text: StrOrPromise) -> forms.Field:
     return forms.CharField(required=False, label=label, help_text=help_text, max_length=100)
@@ -68,7 +64,7 @@ def _number(label: StrOrPromise, help_text: StrOrPromise = "", **kwargs: Any) ->
     return forms.IntegerField(required=False, label=label, help_text=help_text, **kwargs)
 
 
-class ConfigureForm(EditConflictMixin, forms.Form):
+class ConfigureForm(forms.Form):
     """An empty field falls back to the settings or the default policy."""
 
     max_depth = _number(
@@ -138,17 +134,16 @@ class ConfigureForm(EditConflictMixin, forms.Form):
         self.fields["max_envelope_bytes"].help_text = _(
             "Size of a job's envelope; at most %(limit)s. 0: the limit of the server."
         ) % {"limit": limit}
-        self.detect_edit_conflicts()
 
     def clean(self) -> dict[str, Any]:
-        """Check all values, and return those that the user has changed."""
+        """Check all values."""
         values = super().clean() or self.cleaned_data
         if not self.errors:
             try:
                 check(_with({}, values), max_envelope_bytes=settings().limits.envelope_bytes)
             except OJSError as error:
                 self.add_error(_field_of(error), f"{error_message(error)}.")
-        return {name: value for name, value in values.items() if name in self.changed_data}
+        return values
 
 
 def own_values(queue: Queue) -> dict[str, Any]:

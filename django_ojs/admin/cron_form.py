@@ -5,7 +5,6 @@ from typing import Any, Final
 from django import forms
 from django.utils.translation import gettext_lazy
 
-from django_ojs.admin.edit_conflict import EditConflictMixin
 from django_ojs.conf import settings
 from django_ojs.formatting import error_message, localized
 from django_ojs.models import CronJob
@@ -25,7 +24,7 @@ _POLICIES: Final = {
 _FIELDS: Final = {"cron": "expression"}
 
 
-class CronJobForm(EditConflictMixin, forms.Form):
+class CronJobForm(forms.Form):
     """A cron job. Without `existing` it is a new one; without `payload` its arguments are kept."""
 
     name = forms.CharField(
@@ -74,8 +73,6 @@ class CronJobForm(EditConflictMixin, forms.Form):
             del self.fields["name"]
         if not payload:
             del self.fields["args"]
-        if existing is not None:
-            self.detect_edit_conflicts()
 
     def clean_args(self) -> Any:
         """Return the arguments; nothing is the empty array."""

@@ -18,7 +18,6 @@ from django.utils.translation import gettext_lazy, ngettext, pgettext
 
 from django_ojs.admin import limit_key_text
 from django_ojs.admin.base import OperatorModelAdmin, granted_scopes
-from django_ojs.admin.edit_conflict import EditConflictMixin
 from django_ojs.admin.limit_key_actions import ACTIONS
 from django_ojs.admin.operator_views import OperatorViews
 from django_ojs.formatting import (
@@ -94,7 +93,7 @@ class KeyChangeList(ChangeList):
         return super().url_for_result(result)
 
 
-class OverrideForm(EditConflictMixin, _Form):
+class OverrideForm(_Form):
     """The rules are those of the HTTP API."""
 
     concurrency = forms.IntegerField(
@@ -145,8 +144,6 @@ class OverrideForm(EditConflictMixin, _Form):
             )
         if not self.instance.is_in_force:
             self.initial["override_until"] = None
-        if self.instance.pk:
-            self.detect_edit_conflicts()
 
     def clean(self) -> dict[str, Any]:
         values = super().clean() or self.cleaned_data

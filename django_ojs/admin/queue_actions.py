@@ -52,7 +52,7 @@ def _configure(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) ->
     if not changed:
         return lazy_sentence(gettext_lazy("Queue %(queue)s is unchanged."), queue=queue.name)
     changes = configure_form.changes(queue, changed)
-    queues.configure(queue.name, changes, stored=queue.config)
+    queues.configure(queue.name, changes)
     return lazy_sentence(
         gettext_lazy("Queue %(queue)s is configured: %(fields)s changed."),
         queue=queue.name,

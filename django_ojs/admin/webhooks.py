@@ -14,7 +14,6 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_ojs.admin.base import granted_scopes
-from django_ojs.admin.edit_conflict import EditConflictMixin
 from django_ojs.admin.form_fields import NamesField
 from django_ojs.admin.secret_page import SecretPageAdmin
 from django_ojs.formatting import absolute_time, error_message, localized
@@ -36,7 +35,7 @@ _LISTED = 20
 _FIELDS = ("url", "events", "queues", "job_types", "active")
 
 
-class WebhookForm(EditConflictMixin, _Form):
+class WebhookForm(_Form):
     """The rules are those of the HTTP API."""
 
     events = NamesField(
@@ -58,11 +57,6 @@ class WebhookForm(EditConflictMixin, _Form):
         model = Webhook
         fields = _FIELDS
         labels = {"url": "URL"}
-
-    def __init__(self, *args: Any, **kwargs: Any) -> None:
-        super().__init__(*args, **kwargs)
-        if not self.instance._state.adding:
-            self.detect_edit_conflicts()
 
     def clean(self) -> dict[str, Any]:
         values = super().clean() or self.cleaned_data

@@ -1,5 +1,6 @@
 """`cron import-celery-beat`: register the periodic tasks of django_celery_beat as cron jobs."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -8,7 +9,8 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_ojs.command_line.console import Console
+from django_ojs.command_line.console import NONE, Console
+from django_ojs.command_line.lists import ListColumn, column, write_list
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import OK, Options, usage_error
 from django_ojs.formatting import error_message, grouped
@@ -177,28 +179,9 @@ def _check(result: _Result, taken: set[str]) -> None:
 
 def _report(console: Console, results: list[_Result], *, written: bool) -> None:
     imported = [each for each in results if each.definition is not None]
-    if console.as_json:
-        console.json({"written": written, "periodic_tasks": [_as_json(each) for each in results]})
+    none = _("There are no periodic tasks.")
+    if not write_list(console, "periodic_tasks", _COLUMNS, results, none=none, written=written):
         return
-    for each in results:
-        if each.definition is None:
-            console.line(
-                _("%(task)s: not imported: %(reason)s.")
-                % {"task": each.task, "reason": each.reason}
-            )
-            continue
-        words = describe(each.definition.expression, each.definition.timezone)
-        console.line(f"{each.task}: {each.definition.name}, {words}.")
-        if each.renamed:
-            renamed = ", ".join(f"{old} → {new}" for old, new in each.renamed.items())
-            console.line(
-                _("%(task)s: renamed: %(renamed)s.") % {"task": each.task, "renamed": renamed}
-            )
-        if each.left_out:
-            console.line(
-                _("%(task)s: left out: %(left_out)s.")
-                % {"task": each.task, "left_out": ", ".join(each.left_out)}
-            )
     text = (
         _("%(number)s of %(total)s periodic tasks are imported.")
         if written
@@ -213,17 +196,30 @@ def _report(console: Console, results: list[_Result], *, written: bool) -> None:
         )
 
 
-def _as_json(result: _Result) -> dict[str, Any]:
-    definition = result.definition
-    out: dict[str, Any] = {"periodic_task": result.task}
-    if definition is None:
-        return out | {"error": result.reason}
-    return out | {
-        "name": definition.name,
-        "cron": definition.expression,
-        "timezone": definition.timezone,
-        "type": definition.template["type"],
-        "enabled": definition.enabled,
-        "left_out": result.left_out,
-        "renamed": result.renamed,
-    }
+def _of_definition(name: str) -> Callable[[_Result], Any]:
+    return lambda result: getattr(result.definition, name, None)
+
+
+def _type(result: _Result) -> str | None:
+    return None if result.definition is None else str(result.definition.template["type"])
+
+
+def _schedule_in_words(result: _Result) -> str:
+    found = result.definition
+    return NONE if found is None else describe(found.expression, found.timezone)
+
+
+_COLUMNS: Final[list[ListColumn[_Result]]] = [
+    column("periodic_task", path="task"),
+    ListColumn(name="name", value=_of_definition("name")),
+    ListColumn(name="cron", value=_of_definition("expression"), words=_schedule_in_words),
+    ListColumn(name="timezone", value=_of_definition("timezone"), only="json"),
+    ListColumn(name="type", value=_type, only="json"),
+    ListColumn(name="enabled", value=_of_definition("enabled"), only="json"),
+    column(
+        "renamed",
+        words=lambda result: ", ".join(f"{old} → {new}" for old, new in result.renamed.items()),
+    ),
+    column("left_out"),
+    ListColumn(name="error", value=lambda result: result.reason or None),
+]

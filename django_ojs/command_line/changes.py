@@ -14,7 +14,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
 
 from django_ojs.command_line.console import Console
-from django_ojs.command_line.jobs import first_of, table_of
+from django_ojs.command_line.job_ids import with_whole_ids
+from django_ojs.command_line.jobs import COLUMNS, first_of
+from django_ojs.command_line.lists import write_table
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.searching import add_search, filter_of, has_only_ids, with_search_help
 from django_ojs.command_line.subcommand import (
@@ -49,7 +51,7 @@ class _Change:
     by_ids: Callable[..., Summary]
 
     def run(self, console: Console, options: Options) -> int:
-        which = filter_of(console, options, required=True)
+        which = filter_of(console, with_whole_ids(options), required=True)
         if not has_only_ids(which):
             try:
                 which = bulk_operations.applicable(self.action, which)
@@ -166,7 +168,7 @@ def _dry_run(
         return OK
     console.line(_would(action) % {"jobs": number_of_jobs(number, more)})
     if jobs := first_of(console, which, SAMPLE).jobs:
-        table_of(console, jobs)
+        write_table(console, COLUMNS, jobs)
     return OK
 
 

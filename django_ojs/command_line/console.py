@@ -1,7 +1,7 @@
 """The output of the subcommands: tables and lines for a person, or JSON for a program.
 
-On a terminal, with rich installed, tables fit its width and have colours; otherwise they are
-aligned text. Values of clients are written without their control characters.
+On a terminal, tables fit its width and have colours; otherwise they are aligned text. Values of
+clients are written without their control characters.
 """
 
 import os
@@ -11,8 +11,6 @@ import sys
 import unicodedata
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from importlib.util import find_spec
-from io import StringIO
 from typing import Any, Final, NamedTuple
 
 from django.core.management.base import BaseCommand, CommandError
@@ -29,12 +27,17 @@ _GAP, _NARROWEST = 2, 6
 
 _NOT_ASCII: Final = re.compile("[^\\x00-\\x7f]+")
 
-_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l", "\x1b[?25h\x1b[?1049l"
+#: The other screen without a cursor, on which lines that are too long are cut.
+_ENTER, _LEAVE = "\x1b[?1049h\x1b[?25l\x1b[?7l", "\x1b[?7h\x1b[?25h\x1b[?1049l"
 _HOME, _CLEAR_LINE, _CLEAR_REST = "\x1b[H", "\x1b[K", "\x1b[J"
 
 
+#: What a terminal is told, by the words of a style.
+_CODES: Final = {"bold": "1", "red": "31", "green": "32", "yellow": "33", "blue": "34"}
+
+
 class Cell(NamedTuple):
-    """A value of a table, with a style of rich."""
+    """A value of a table, with a style, such as "bold red"."""
 
     text: str
     style: str = ""
@@ -62,8 +65,9 @@ class Console:
         self.as_json = as_json
         self._out, self._err = command.stdout, command.stderr
         self.is_terminal = self._out.isatty()
-        self._has_rich = find_spec("rich") is not None and (self.is_terminal or force_color)
-        self._no_color = no_color or bool(os.environ.get("NO_COLOR"))
+        self._has_colours = (self.is_terminal or force_color) and not (
+            no_color or os.environ.get("NO_COLOR")
+        )
         self._frame: list[str] | None = None
 
     def json(self, value: Any) -> None:
@@ -72,13 +76,7 @@ class Console:
 
     def line(self, text: str = "", style: str = "") -> None:
         """Write a line."""
-        text = printable(text)
-        if style and self._has_rich:
-            from rich.text import Text
-
-            self._write(self._rendered(Text(text, style), wrap=False))
-        else:
-            self._write(f"{text}\n")
+        self._write(f"{self._styled(printable(text), style)}\n")
 
     def note(self, text: str) -> None:
         """Write a line to stderr, which is not part of the result."""
@@ -97,18 +95,23 @@ class Console:
 
     def table(self, columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell | str]]) -> None:
         """Write rows under a head."""
-        cells = [[_cell(value) for value in row] for row in rows]
-        if self._has_rich:
-            self._rich_table(columns, cells)
-            return
-        widths = _widths(columns, cells)
-        titles = [str(column.title) for column in columns]
-        for line in [titles, *([cell.text for cell in row] for row in cells)]:
-            aligned = (
-                text.rjust(width) if column.right else text.ljust(width)
-                for text, width, column in zip(line, widths, columns, strict=True)
-            )
+        titles = [Cell(str(column.title), "bold") for column in columns]
+        cells = [titles, *([_cell(value) for value in row] for row in rows)]
+        widths = _widths(columns, cells, fit=self.is_terminal)
+        for row in cells:
+            aligned = map(self._aligned, columns, row, widths)
             self._write((" " * _GAP).join(aligned).rstrip() + "\n")
+
+    def _aligned(self, column: TableColumn, cell: Cell, width: int) -> str:
+        text = cell.text if len(cell.text) <= width else f"{cell.text[: width - 1]}…"
+        space, styled = " " * (width - len(text)), self._styled(text, cell.style)
+        return space + styled if column.right else styled + space
+
+    def _styled(self, text: str, style: str) -> str:
+        if not (style and self._has_colours):
+            return text
+        codes = ";".join(_CODES[word] for word in style.split())
+        return f"\x1b[{codes}m{text}\x1b[0m"
 
     def confirmed(self, question: str, *, yes: bool) -> bool | None:
         """Ask whether to go on. None: there is no terminal to ask on."""
@@ -172,36 +175,6 @@ class Console:
                 _("The output cannot be written: %(strerror)s.") % {"strerror": error.strerror}
             ) from error
 
-    def _rich_table(self, columns: Sequence[TableColumn], cells: Sequence[Sequence[Cell]]) -> None:
-        from rich.table import Table
-        from rich.text import Text
-
-        table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
-        widths = _fitting(columns, cells)
-        for column, width in zip(columns, widths, strict=True):
-            justify: Any = "right" if column.right else "left"
-            table.add_column(str(column.title), justify=justify, no_wrap=True, width=width)
-        for row in cells:
-            table.add_row(*(Text(cell.text, cell.style) for cell in row))
-        # Where columns that do not shrink are wider, the lines wrap: half an id is of no use.
-        needed = 0 if self._frame is not None else sum(widths) + _GAP * len(widths)
-        self._write(self._rendered(table, width=needed))
-
-    def _rendered(self, value: Any, *, wrap: bool = True, width: int = 0) -> str:
-        from rich.console import Console as RichConsole
-
-        buffer = StringIO()
-        console = RichConsole(
-            file=buffer,
-            force_terminal=True,
-            no_color=self._no_color,
-            color_system=None if self._no_color else "standard",
-            width=max(width, shutil.get_terminal_size().columns),
-            highlight=False,
-        )
-        console.print(value, soft_wrap=not wrap)
-        return buffer.getvalue()
-
 
 def _escaped(document: str) -> str:
     """Return a JSON document in ASCII: only its strings hold anything else."""
@@ -239,25 +212,23 @@ def _is_control(character: str) -> bool:
     return category[0] == "C" or category in ("Zl", "Zp")
 
 
-def _fitting(columns: Sequence[TableColumn], cells: Sequence[Sequence[Cell]]) -> list[int]:
-    """Return the widths of columns, the widest of those that shrink cut to fit the terminal."""
-    widths = _widths(columns, cells)
+def _widths(
+    columns: Sequence[TableColumn], cells: Sequence[Sequence[Cell]], *, fit: bool
+) -> list[int]:
+    """Return the widths of columns; to fit the terminal, the widest of those that shrink are cut.
+
+    Where the others are wider than that, the lines wrap: half an id is of no use.
+    """
+    widths = [max(len(row[n].text) for row in cells) for n in range(len(columns))]
     excess = sum(widths) + _GAP * (len(widths) - 1) - shutil.get_terminal_size().columns
     shrinking = [n for n, column in enumerate(columns) if column.shrinks]
-    while excess > 0 and shrinking:
+    while fit and excess > 0 and shrinking:
         widest = max(shrinking, key=widths.__getitem__)
         if widths[widest] <= _NARROWEST:
             break
         widths[widest] -= 1
         excess -= 1
     return widths
-
-
-def _widths(columns: Sequence[TableColumn], cells: Sequence[Sequence[Cell]]) -> list[int]:
-    return [
-        max([len(str(column.title)), *(len(row[n].text) for row in cells)])
-        for n, column in enumerate(columns)
-    ]
 
 
 def _cell(value: Cell | str) -> Cell:

@@ -2,16 +2,22 @@
 
 from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
-from datetime import datetime
 from typing import Any, Final
 
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext, pgettext
+from django.utils.translation import gettext_lazy, ngettext
 
 from django_ojs import schedules
 from django_ojs.command_line import celery_beat
-from django_ojs.command_line.console import NONE, Cell, Console, TableColumn
-from django_ojs.command_line.jobs import state_cell
+from django_ojs.command_line.console import NONE, Console
+from django_ojs.command_line.jobs import state_of
+from django_ojs.command_line.lists import (
+    ListColumn,
+    as_json,
+    column,
+    members,
+    write_list,
+)
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import (
     FAILED,
@@ -27,23 +33,11 @@ from django_ojs.operations import cron
 from django_ojs.operations.access import audit
 from django_ojs.operations.cron.schedule import describe
 from django_ojs.spec.errors import Conflict, NotFound
-from django_ojs.spec.times import format_timestamp
 
 #: Cron jobs that one query reads.
 _PAGE: Final = 500
 #: Known names that a message about an unknown one chooses from.
 _MOST_NAMES: Final = 200
-
-_COLUMNS: Final = (
-    TableColumn(gettext_lazy("NAME"), shrinks=True),
-    TableColumn(gettext_lazy("SCHEDULE"), shrinks=True),
-    TableColumn(gettext_lazy("TYPE"), shrinks=True),
-    TableColumn(gettext_lazy("NEXT RUN")),
-    TableColumn(gettext_lazy("LAST RUN")),
-    TableColumn(gettext_lazy("LAST JOB")),
-    TableColumn(gettext_lazy("RUNS"), right=True),
-    TableColumn(gettext_lazy("OWNER")),
-)
 
 
 def _all() -> Iterator[CronJob]:
@@ -78,13 +72,7 @@ def _get(name: str) -> CronJob:
 
 def _list(console: Console, options: Options) -> int:
     jobs = _known(options["names"]) if options["names"] else list(_all())
-    last = _last_jobs(jobs)
-    if console.as_json:
-        console.json({"cron_jobs": [_as_json(job, last.get(job.name)) for job in jobs]})
-    elif not jobs:
-        console.line(_("No cron job is registered."))
-    else:
-        console.table(_COLUMNS, [_row(job, last.get(job.name)) for job in jobs])
+    write_list(console, "cron_jobs", _columns(jobs), jobs, none=_("No cron job is registered."))
     return OK
 
 
@@ -95,41 +83,35 @@ def _last_jobs(jobs: list[CronJob]) -> dict[str, Job]:
     return found
 
 
-def _row(job: CronJob, last: Job | None) -> list[Cell | str]:
-    return [
-        job.name,
-        describe(job.expression, job.timezone),
-        job.type,
-        _time(job.next_run_at) if job.enabled else Cell(pgettext("cron job", "paused"), "yellow"),
-        _time(job.last_run_at),
-        NONE if last is None else state_cell(last),
-        grouped(job.run_count),
-        job.owner,
-    ]
+def _columns(jobs: list[CronJob]) -> list[ListColumn[CronJob]]:
+    last = _last_jobs(jobs)
 
-
-def _time(at: datetime | None) -> str:
-    return absolute_time(at) or NONE
-
-
-def _as_json(job: CronJob, last: Job | None) -> dict[str, Any]:
-    return {
-        "name": job.name,
-        "cron": job.expression,
-        "timezone": job.timezone,
-        "description": job.description,
-        "type": job.type,
-        "queue": job.queue,
-        "overlap_policy": job.overlap_policy,
-        "enabled": job.enabled,
-        "owner": job.owner,
-        "next_run_at": None if job.next_run_at is None else format_timestamp(job.next_run_at),
-        "last_run_at": None if job.last_run_at is None else format_timestamp(job.last_run_at),
-        "run_count": job.run_count,
-        "missed_count": job.missed_count,
+    def last_job(cron_job: CronJob) -> dict[str, Any] | None:
         # None where no run is kept, or its job is deleted.
-        "last_job": None if last is None else {"id": str(last.pk), "state": last.state},
-    }
+        job = last.get(cron_job.name)
+        return None if job is None else {"id": str(job.pk), "state": job.state}
+
+    return [
+        column("name"),
+        column("cron", path="expression", words=lambda job: describe(job.expression, job.timezone)),
+        *members("timezone description"),
+        column("type"),
+        *members("queue overlap_policy enabled"),
+        column(
+            "next_run_at",
+            "time",
+            words=lambda job: absolute_time(job.next_run_at) if job.enabled else "paused",
+        ),
+        column("last_run_at", "time"),
+        ListColumn(
+            name="last_job",
+            value=last_job,
+            words=lambda job: state_of(last[job.name]) if job.name in last else NONE,
+        ),
+        column("run_count", "number"),
+        *members("missed_count"),
+        column("owner"),
+    ]
 
 
 def _sync(console: Console, options: Options) -> int:
@@ -195,8 +177,8 @@ def _enable(enabled: bool, event: str) -> Callable[[Console, Options], int]:
             changed.append(cron.set_enabled(job.name, enabled))
             audit.note(event, principal=operator(), cron_job=job.name)
         if console.as_json:
-            last = _last_jobs(changed)
-            console.json({"cron_jobs": [_as_json(job, last.get(job.name)) for job in changed]})
+            columns = _columns(changed)
+            console.json({"cron_jobs": [as_json(columns, job) for job in changed]})
             return OK
         for job in changed:
             text = (
@@ -204,7 +186,7 @@ def _enable(enabled: bool, event: str) -> Callable[[Console, Options], int]:
                 if enabled
                 else _("Cron job %(name)s is paused.")
             )
-            console.line(text % {"name": job.name, "time": _time(job.next_run_at)})
+            console.line(text % {"name": job.name, "time": absolute_time(job.next_run_at)})
         return OK
 
     return run

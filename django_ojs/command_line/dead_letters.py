@@ -2,40 +2,35 @@
 
 import shlex
 from argparse import ArgumentParser
-from typing import Any, Final
+from typing import Final
 
-from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_ojs.command_line.console import NONE, Console, TableColumn
-from django_ojs.command_line.figures import age
+from django_ojs.command_line.console import Console
+from django_ojs.command_line.lists import ListColumn, column, write_list
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, add_limit
 from django_ojs.formatting import absolute_time, grouped
 from django_ojs.operations.jobs import dead_letter_groups, search_query
-from django_ojs.operations.jobs.dead_letter_groups import Group, Groups
+from django_ojs.operations.jobs.dead_letter_groups import Group
 from django_ojs.spec.times import format_timestamp
-
-_COLUMNS: Final = (
-    TableColumn(gettext_lazy("JOBS"), right=True),
-    TableColumn(gettext_lazy("ERROR"), shrinks=True),
-    TableColumn(gettext_lazy("TYPE"), shrinks=True),
-    TableColumn(gettext_lazy("QUEUE"), shrinks=True),
-    TableColumn(gettext_lazy("FIRST"), right=True),
-    TableColumn(gettext_lazy("LAST"), right=True),
-)
 
 
 def _dead_letters(console: Console, options: Options) -> int:
     limit: int = options["limit"]
     found = dead_letter_groups.groups(most=limit)
-    if console.as_json:
-        console.json(_as_json(found))
+    if not write_list(
+        console,
+        "groups",
+        _COLUMNS,
+        found.groups,
+        none=_("There are no dead letters."),
+        groups_total=found.found,
+        jobs_total=found.seen,
+        jobs_total_capped=found.more,
+        pruned_at=None if found.pruned_at is None else format_timestamp(found.pruned_at),
+    ):
         return OK
-    if not found.groups:
-        console.line(_("There are no dead letters."))
-        return OK
-    console.table(_COLUMNS, [_row(group) for group in found.groups])
     console.line()
     total = grouped(found.seen) + "+" * found.more
     console.line(_("Dead letters: %(number)s.") % {"number": total}, "bold")
@@ -56,42 +51,18 @@ def _dead_letters(console: Console, options: Options) -> int:
     return OK
 
 
-def _row(group: Group) -> list[str]:
-    now = timezone.now()
-    return [
-        grouped(group.count),
-        group.error_type or NONE,
-        group.type,
-        group.queue,
-        age(group.first, now),
-        age(group.last, now),
-    ]
-
-
 def _search(group: Group) -> str:
     """Return the search for the jobs of a group; nothing for one that no search can name."""
     return "" if group.filter is None else search_query.render(group.filter)
 
 
-def _as_json(found: Groups) -> dict[str, Any]:
-    return {
-        "groups": [
-            {
-                "jobs": group.count,
-                "error_type": group.error_type,
-                "type": group.type,
-                "queue": group.queue,
-                "first": format_timestamp(group.first),
-                "last": format_timestamp(group.last),
-                "search": _search(group) or None,
-            }
-            for group in found.groups
-        ],
-        "groups_total": found.found,
-        "jobs_total": found.seen,
-        "jobs_total_capped": found.more,
-        "pruned_at": None if found.pruned_at is None else format_timestamp(found.pruned_at),
-    }
+_COLUMNS: Final[list[ListColumn[Group]]] = [
+    ListColumn(name="jobs", value=lambda group: group.count, kind="number"),
+    *map(column, ("error_type", "type", "queue")),
+    column("first", "duration"),
+    column("last", "duration"),
+    ListColumn(name="search", value=lambda group: _search(group) or None, only="json"),
+]
 
 
 def _arguments(parser: ArgumentParser) -> None:

@@ -1,7 +1,6 @@
-"""`purge` and `prune`: delete the jobs of a queue, or those past their retention."""
+"""`purge`: delete the jobs of a queue."""
 
 from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Callable
 from typing import Final
 
 from django.utils import timezone
@@ -22,14 +21,10 @@ from django_ojs.command_line.subcommand import (
     usage_error,
 )
 from django_ojs.formatting import error_message, grouped, localized
-from django_ojs.operations.access import audit, audit_trail
-from django_ojs.operations.enqueue import outbox
-from django_ojs.operations.events import log
-from django_ojs.operations.jobs import bulk, bulk_operations, listing
-from django_ojs.operations.maintenance import pruning
+from django_ojs.operations.access import audit
+from django_ojs.operations.jobs import bulk, listing
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import State
-from django_ojs.storage import database
 
 
 def _purge(console: Console, options: Options) -> int:
@@ -78,83 +73,9 @@ def _purge(console: Console, options: Options) -> int:
     return FAILED if failed else OK
 
 
-#: What is deleted beside the jobs: a name, and a step of maintenance.
-_OTHERS: Final[dict[str, Callable[[], int]]] = {
-    "events": log.prune,
-    "bulk_operations": bulk_operations.prune,
-    "audit_entries": audit_trail.prune,
-    "outbox": outbox.prune,
-}
-
-
-def _prune(console: Console, options: Options) -> int:
-    overdue = {
-        "dead_letters" if dead_letter else state.value: number
-        for (state, dead_letter), number in pruning.overdue().items()
-    }
-    number = sum(overdue.values())
-    if options["dry_run"]:
-        if console.as_json:
-            console.json({"dry_run": True, "jobs": overdue})
-        else:
-            kinds = ", ".join(f"{grouped(count)} {kind}" for kind, count in overdue.items())
-            text = _("Past their retention: %(kinds)s. Nothing was changed.")
-            console.line(text % {"kinds": kinds or _("no jobs")})
-        return OK
-    if number > 1:
-        text = ngettext(
-            "Delete %(number)s job past its retention?",
-            "Delete %(number)s jobs past their retention?",
-            number,
-        )
-        ask(console, text % {"number": grouped(number)}, yes=options["yes"])
-    deleted = {"jobs": 0}
-    entry = audit_trail.record("jobs.pruned", object_type="job")
-    try:
-        _delete_overdue(console, deleted)
-    finally:
-        audit.note("jobs.pruned", principal=operator(), deleted=deleted)
-        audit_trail.complete(entry, **deleted)
-    console.progress("")
-    if console.as_json:
-        console.json(deleted)
-    else:
-        counts = ", ".join(_counted(name, number) for name, number in deleted.items())
-        console.line(_("Deleted: %(counts)s.") % {"counts": counts})
-    return OK
-
-
 def _deleted(number: int) -> str:
     text = ngettext("%(number)s deleted", "%(number)s deleted", number)
     return text % {"number": grouped(number)}
-
-
-def _counted(name: str, number: int) -> str:
-    texts = {
-        "jobs": _("%(number)s jobs"),
-        "events": _("%(number)s events"),
-        "bulk_operations": _("%(number)s bulk operations"),
-        "audit_entries": _("%(number)s audit entries"),
-        "outbox": _("%(number)s outbox"),
-    }
-    return texts[name] % {"number": grouped(number)}
-
-
-def _delete_overdue(console: Console, deleted: dict[str, int]) -> None:
-    """Delete what is past its retention, and count it in `deleted` as it goes."""
-    while some := pruning.prune():
-        deleted["jobs"] += some
-        console.progress(_deleted(deleted["jobs"]))
-    by_queue, before = pruning.QueuePruner(), deleted["jobs"]
-    while by_queue.prune():
-        deleted["jobs"] = before + by_queue.deleted
-        console.progress(_deleted(deleted["jobs"]))
-    for name, step in _OTHERS.items():
-        deleted[name] = 0
-        while some := step():
-            deleted[name] += some
-            if some < database.BATCH:
-                break
 
 
 def _states(text: str) -> tuple[State, ...]:
@@ -195,20 +116,5 @@ SUBCOMMANDS: Final = (
   manage.py ojs purge email --state completed --older-than 7d --yes""",
         add_arguments=_purge_arguments,
         run=_purge,
-    ),
-    Subcommand(
-        name="prune",
-        help=gettext_lazy("delete what is past its retention now"),
-        description=gettext_lazy(
-            "Delete finished jobs, events, bulk operations and rows of the "
-            "outbox that are past their retention\n(KEEP_COMPLETED and so on). "
-            "Workers do this all the time; use it where none runs, or when "
-            "pruning\nis behind."
-        ),
-        examples=gettext_lazy("""\
-  manage.py ojs prune --dry-run
-  manage.py ojs prune --yes          from cron"""),
-        add_arguments=add_confirmation,
-        run=_prune,
     ),
 )

@@ -6,26 +6,28 @@ from dataclasses import dataclass
 from datetime import datetime
 from functools import partial
 from signal import SIGINT, SIGTERM
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from django.db import DatabaseError, connections
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, pgettext, pgettext_lazy
+from django.utils.translation import gettext_lazy
 
 from django_ojs import formatting
-from django_ojs.command_line.console import NONE, Cell, Console, TableColumn
+from django_ojs.command_line.console import NONE, Console
+from django_ojs.command_line.lists import ListColumn, column, members, write_list
 from django_ojs.command_line.queues import known_queue
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, add_limit, duration
 from django_ojs.formatting import grouped
 from django_ojs.operations import queues
 from django_ojs.operations.figures import queue_overview, stats
-from django_ojs.operations.figures.queue_overview import Level, Listeners, OverviewRow
+from django_ojs.operations.figures.queue_overview import Listeners, OverviewRow
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.operations.workers import registry
+from django_ojs.operations.workers.registry import WorkerStatus
 from django_ojs.spec.states import State
-from django_ojs.spec.times import elapsed, format_timestamp
+from django_ojs.spec.times import format_timestamp
 from django_ojs.storage import database
 from django_ojs.storage.figures import oldest_available, rollup_queries
 from django_ojs.storage.figures.counts import ByState
@@ -34,15 +36,7 @@ from django_ojs.worker.wake_event import WakeEvent
 
 T = TypeVar("T")
 
-_LEVEL_STYLES: Final = {Level.FAIR: "yellow", Level.BAD: "bold red"}
-_CONDITION_STYLES: Final = {"running": "green", registry.STALE: "bold red"}
 _SHOWN_STATES: Final = (State.AVAILABLE, State.SCHEDULED, State.RETRYABLE, State.ACTIVE)
-STATE_TITLES: Final = {
-    State.AVAILABLE: pgettext_lazy("jobs", "AVAILABLE"),
-    State.SCHEDULED: pgettext_lazy("jobs", "SCHEDULED"),
-    State.RETRYABLE: pgettext_lazy("jobs", "RETRYABLE"),
-    State.ACTIVE: pgettext_lazy("jobs", "ACTIVE"),
-}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,9 +104,30 @@ def _stats(console: Console, options: Options) -> int:
 
 
 def _show(console: Console, figures: _Figures) -> None:
-    if console.as_json:
-        console.json(_as_json(figures))
-        return
+    if not console.as_json:
+        _show_totals(console, figures)
+    if (
+        write_list(
+            console,
+            "queues",
+            _queue_columns(figures),
+            figures.rows,
+            none=_("No queue has had a job yet."),
+            at=format_timestamp(figures.at),
+            jobs={state.value: figures.jobs.get(state, 0) for state in State},
+            workers={"total": figures.listeners.total, "stale": figures.listeners.stale},
+            maintenance_mode=figures.maintenance.enabled,
+            more_queues=figures.more,
+        )
+        and figures.more
+    ):
+        console.line(
+            _("Queues that are not shown: %(more)s (--limit, or --queue NAME).")
+            % {"more": grouped(figures.more)}
+        )
+
+
+def _show_totals(console: Console, figures: _Figures) -> None:
     jobs = ", ".join(f"{grouped(figures.jobs.get(state, 0))} {state}" for state in State)
     workers = figures.listeners
     counted = _("Workers: %(total)d, %(stale)d stale") if workers.stale else _("Workers: %(total)d")
@@ -127,158 +142,75 @@ def _show(console: Console, figures: _Figures) -> None:
             "bold red",
         )
     console.line()
-    if not figures.rows:
-        console.line(_("No queue has had a job yet."))
-        return
-    columns = [
-        TableColumn(_("QUEUE"), shrinks=True),
-        *(TableColumn(str(STATE_TITLES[state]), right=True) for state in _SHOWN_STATES),
-        *(
-            TableColumn(name, right=True)
-            for name in (
-                _("IN/MIN"),
-                _("OUT/MIN"),
-                _("OLDEST"),
-                pgettext("a share", "FULL"),
-                _("WORKERS"),
-            )
-        ),
-        TableColumn(_("STATE")),
-    ]
-    console.table(columns, [_row(figures, row) for row in figures.rows])
-    if figures.more:
-        console.line(
-            _("Queues that are not shown: %(more)s (--limit, or --queue NAME).")
-            % {"more": grouped(figures.more)}
+
+
+def _queue_columns(figures: _Figures) -> list[ListColumn[OverviewRow]]:
+    def jobs(row: OverviewRow) -> dict[str, int]:
+        return {state.value: row.status.counts.get(state, 0) for state in State}
+
+    def pressure(row: OverviewRow) -> str:
+        return NONE if row.pressure is None else f"{row.pressure:.0%}"
+
+    def in_state(state: State) -> ListColumn[OverviewRow]:
+        return ListColumn(
+            name=state.value,
+            value=lambda row: jobs(row)[state],
+            kind="number",
+            only="table",
         )
 
-
-def _row(figures: _Figures, row: OverviewRow) -> list[Cell | str]:
-    pressure = row.pressure
-    counts = (grouped(row.status.counts.get(state, 0)) for state in _SHOWN_STATES)
     return [
-        row.name,
-        *counts,
-        formatting.decimal(f"{row.flow.came_per_minute:.1f}"),
-        formatting.decimal(f"{row.flow.went_per_minute:.1f}"),
-        age(figures.oldest.get(row.name), figures.at),
-        Cell(NONE if pressure is None else f"{pressure:.0%}", _LEVEL_STYLES.get(row.level, "")),
-        Cell(str(row.listening or 0), "bold red" if row.unworked else ""),
-        Cell(
-            str(row.status.state),
-            "yellow" if row.status.paused or row.status.draining_at else "",
+        column("name"),
+        column("state", "state", "status.state"),
+        *members("depth"),
+        ListColumn(name="jobs", value=jobs, only="json"),
+        *map(in_state, _SHOWN_STATES),
+        column("enqueued_per_minute", "number", "flow.came_per_minute", title="IN/MIN"),
+        column("finished_per_minute", "number", "flow.went_per_minute", title="OUT/MIN"),
+        ListColumn(
+            name="oldest_available_at",
+            value=lambda row: figures.oldest.get(row.name),
+            kind="duration",
+            title="OLDEST",
         ),
+        *members("max_depth max_size_bytes", of="bound"),
+        column("pressure", "number", words=pressure),
+        column("workers", "number", "listening"),
     ]
 
 
-def _as_json(figures: _Figures) -> dict[str, Any]:
-    return {
-        "at": format_timestamp(figures.at),
-        "jobs": {state.value: figures.jobs.get(state, 0) for state in State},
-        "workers": {"total": figures.listeners.total, "stale": figures.listeners.stale},
-        "maintenance_mode": figures.maintenance.enabled,
-        "queues": [
-            {
-                "name": row.name,
-                "state": row.status.state.value,
-                "depth": row.depth,
-                "jobs": {state.value: row.status.counts.get(state, 0) for state in State},
-                "enqueued_per_minute": row.flow.came_per_minute,
-                "finished_per_minute": row.flow.went_per_minute,
-                "oldest_available_at": _timestamp(figures.oldest.get(row.name)),
-                "max_depth": row.bound.max_depth,
-                "max_size_bytes": row.bound.max_size_bytes,
-                "pressure": row.pressure,
-                "workers": row.listening,
-            }
-            for row in figures.rows
-        ],
-        "more_queues": figures.more,
-    }
-
-
-def age(since: datetime | None, now: datetime) -> str:
-    """Return how long ago a time was; for one in the future, "in" and how long until then."""
-    if since is None:
-        return NONE
-    ago = elapsed(since, now)
-    text = short_duration(abs(ago.total_seconds()))
-    return text if ago.total_seconds() >= 0 else _("in %(duration)s") % {"duration": text}
-
-
-def short_duration(seconds: float) -> str:
-    """Return a duration in its two largest units."""
-    return formatting.duration(seconds).replace("\N{NARROW NO-BREAK SPACE}", "")
-
-
-def _timestamp(moment: datetime | None) -> str | None:
-    return None if moment is None else format_timestamp(moment)
+_WORKER_COLUMNS: Final[list[ListColumn[WorkerStatus]]] = [
+    column("id", "id", "worker.pk"),
+    column("state", "state", "condition"),
+    column("queues"),
+    ListColumn(name="pool", value=lambda row: row.worker.pool or None),
+    column("active_jobs", "number"),
+    column("concurrency", "number", "worker.concurrency"),
+    column("hostname", path="worker.hostname"),
+    column("pid", "id", "worker.pid"),
+    column("labels", path="worker.labels"),
+    *members("version started_at", of="worker"),
+    column("seen_at", "duration", "worker.seen_at"),
+]
 
 
 def _workers(console: Console, options: Options) -> int:
     found = registry.listing(limit=options["limit"])
-    now = timezone.now()
-    if console.as_json:
-        console.json(
-            {
-                "workers": [
-                    {
-                        "id": each.worker.pk,
-                        "state": each.condition,
-                        "queues": each.queues,
-                        "pool": each.worker.pool or None,
-                        "active_jobs": each.active_jobs,
-                        "concurrency": each.worker.concurrency,
-                        "hostname": each.worker.hostname,
-                        "pid": each.worker.pid,
-                        "labels": each.worker.labels,
-                        "version": each.worker.version,
-                        "started_at": _timestamp(each.worker.started_at),
-                        "seen_at": _timestamp(each.worker.seen_at),
-                    }
-                    for each in found.workers
-                ],
-                "total": found.total,
-                "running": found.running,
-                "quiet": found.quiet,
-                "stale": found.stale,
-            }
+    more = found.total - len(found.workers)
+    if (
+        write_list(
+            console,
+            "workers",
+            _WORKER_COLUMNS,
+            found.workers,
+            none=_("No worker is running. Start one: manage.py ojs_worker --queues default"),
+            total=found.total,
+            running=found.running,
+            quiet=found.quiet,
+            stale=found.stale,
         )
-        return OK
-    if not found.workers:
-        console.line(_("No worker is running. Start one: manage.py ojs_worker --queues default"))
-        return OK
-    has_pools = any(each.worker.pool for each in found.workers)
-    columns = [
-        TableColumn(_("WORKER")),
-        TableColumn(_("STATE")),
-        TableColumn(_("JOBS"), right=True),
-        TableColumn(_("SEEN"), right=True),
-        *([TableColumn(_("POOL"), shrinks=True)] if has_pools else []),
-        *(TableColumn(title, shrinks=True) for title in (_("QUEUES"), _("HOST"))),
-        TableColumn(_("PID")),
-        TableColumn(_("LABELS"), shrinks=True),
-    ]
-    rows: list[list[Cell | str]] = []
-    for each in found.workers:
-        worker = each.worker
-        most = NONE if worker.concurrency is None else str(worker.concurrency)
-        rows.append(
-            [
-                worker.pk,
-                Cell(each.condition, _CONDITION_STYLES.get(each.condition, "yellow")),
-                f"{each.active_jobs}/{most}",
-                age(worker.seen_at, now),
-                *([worker.pool or NONE] if has_pools else []),
-                ",".join(each.queues),
-                worker.hostname or NONE,
-                NONE if worker.pid is None else str(worker.pid),
-                ",".join(map(str, worker.labels)) or NONE,
-            ]
-        )
-    console.table(columns, rows)
-    if found.total > len(found.workers):
-        more = found.total - len(found.workers)
+        and more
+    ):
         console.line(_("Workers that are not shown: %(more)s (--limit).") % {"more": grouped(more)})
     return OK
 

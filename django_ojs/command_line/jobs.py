@@ -1,19 +1,28 @@
 """`jobs` and `show`: find jobs, and show one with its history."""
 
 from argparse import ArgumentParser
-from datetime import datetime
 from typing import Any, Final
 
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, pgettext, pgettext_lazy
 
-from django_ojs.command_line.console import NONE, Cell, Console, TableColumn
-from django_ojs.command_line.figures import age, short_duration
+from django_ojs.command_line.console import NONE, Console
+from django_ojs.command_line.job_ids import whole_id
 from django_ojs.command_line.limits import shown_key
+from django_ojs.command_line.lists import (
+    ListColumn,
+    age,
+    column,
+    members,
+    short_duration,
+    write_details,
+    write_list,
+    write_table,
+)
 from django_ojs.command_line.searching import add_search, filter_of, with_search_help
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, add_limit, usage_error
-from django_ojs.formatting import absolute_time, error_message, grouped
+from django_ojs.formatting import absolute_time, grouped
 from django_ojs.handlers import limit_key_templates
 from django_ojs.models import Attempt, Job, Workflow
 from django_ojs.operations.figures.not_running import why_not_running
@@ -24,16 +33,9 @@ from django_ojs.operations.jobs.redaction import redacted, with_redacted_key
 from django_ojs.spec import json, progress
 from django_ojs.spec.errors import NotFound, OJSError
 from django_ojs.spec.failure import with_code
-from django_ojs.spec.ids import parse_id
 from django_ojs.spec.states import State
-from django_ojs.spec.times import elapsed, format_timestamp
+from django_ojs.spec.times import elapsed
 
-_STYLES: Final = {
-    State.ACTIVE: "blue",
-    State.COMPLETED: "green",
-    State.RETRYABLE: "yellow",
-    State.DISCARDED: "red",
-}
 #: The time that matters in each state: a word, and a field.
 _TIMES: Final = {
     State.SCHEDULED: (pgettext_lazy("before a time", "due"), "due_at"),
@@ -45,15 +47,6 @@ _TIMES: Final = {
     State.CANCELLED: (pgettext_lazy("before a time", "cancelled"), "finished_at"),
     State.DISCARDED: (pgettext_lazy("before a time", "discarded"), "finished_at"),
 }
-_COLUMNS: Final = (
-    TableColumn(gettext_lazy("ID")),
-    TableColumn(gettext_lazy("TYPE"), shrinks=True),
-    TableColumn(gettext_lazy("QUEUE"), shrinks=True),
-    TableColumn(gettext_lazy("STATE")),
-    TableColumn(gettext_lazy("ATTEMPTS"), right=True),
-    TableColumn(gettext_lazy("TIME")),
-    TableColumn(gettext_lazy("ERROR"), shrinks=True),
-)
 #: Children of a job in its JSON.
 _MAX_CHILDREN: Final = 100
 #: What a job carries; shown with --args only.
@@ -63,54 +56,31 @@ _PAYLOAD: Final = (
 )
 
 
-def table_of(console: Console, jobs: list[Job]) -> None:
-    """Write a row for each job."""
-    now = timezone.now()
-    console.table(_COLUMNS, [_row(job, now) for job in jobs])
+def state_of(job: Job) -> str:
+    """Return the state of a job for a person."""
+    return _("dead letter") if job.dead_letter else str(job.state)
 
 
-def state_cell(job: Job) -> Cell:
-    """Return the state of a job, in its colour."""
-    return Cell(
-        _("dead letter") if job.dead_letter else job.state, _STYLES.get(State(job.state), "")
-    )
-
-
-def _row(job: Job, now: datetime) -> list[Cell | str]:
-    state = State(job.state)
-    word, field = _TIMES[state]
-    return [
-        str(job.pk),
-        job.type,
-        job.queue,
-        state_cell(job),
-        f"{job.spent}/{job.max_attempts}",
-        f"{word} {age(getattr(job, field), now)}",
-        _error_type(job.error) or NONE,
-    ]
+def _time(job: Job) -> str:
+    word, field = _TIMES[State(job.state)]
+    return f"{word} {age(getattr(job, field), timezone.now())}"
 
 
 def _error_type(error: Any) -> str:
     return str(error.get("type") or "error") if isinstance(error, dict) else ""
 
 
-def _summary(job: Job) -> dict[str, Any]:
-    times = ("created_at", "enqueued_at", "due_at", "started_at", "finished_at")
-    moments = {name: getattr(job, name) for name in times}
-    return {
-        "id": str(job.pk),
-        "type": job.type,
-        "queue": job.queue,
-        "state": job.state,
-        "priority": job.priority,
-        "attempt": job.attempt,
-        "max_attempts": job.max_attempts,
-        **{name: format_timestamp(at) for name, at in moments.items() if at is not None},
-        "worker_id": job.worker_id,
-        "error_type": _error_type(job.error) or None,
-        "dead_letter": job.dead_letter,
-        "discard_reason": job.discard_reason,
-    }
+COLUMNS: Final[list[ListColumn[Job]]] = [
+    column("id", "id"),
+    *map(column, ("type", "queue")),
+    column("state", "state", words=state_of),
+    *members("priority"),
+    column("attempt", "number", words=lambda job: f"{job.spent}/{job.max_attempts}"),
+    ListColumn(name="time", value=_time, kind="id", only="table"),
+    *members("max_attempts created_at enqueued_at due_at started_at finished_at worker_id"),
+    ListColumn(name="error_type", value=lambda job: _error_type(job.error) or None),
+    *members("dead_letter discard_reason"),
+]
 
 
 def first_of(
@@ -153,14 +123,10 @@ def _jobs(console: Console, options: Options) -> int:
             raise usage_error(_("--after must be the `next` of the same search.")) from None
     page = first_of(console, which, options["limit"], after)
     end = None if page.end is None else cursor.write(page.end)
-    if console.as_json:
-        console.json({"jobs": [_summary(job) for job in page.jobs], "next": end})
-        return OK
-    if not page.jobs:
-        console.line(_("No job matches."))
-        return OK
-    table_of(console, page.jobs)
-    if end is not None:
+    if (
+        write_list(console, "jobs", COLUMNS, page.jobs, none=_("No job matches."), next=end)
+        and end is not None
+    ):
         number, more = listing.count(which)
         text = (
             ngettext(
@@ -180,10 +146,7 @@ def _jobs(console: Console, options: Options) -> int:
 
 
 def _show(console: Console, options: Options) -> int:
-    try:
-        job_id = parse_id(options["id"])
-    except OJSError as error:
-        raise usage_error(error_message(error)) from None
+    job_id = whole_id(options["id"])
     try:
         job = info(job_id)
     except NotFound:
@@ -210,6 +173,7 @@ def _show(console: Console, options: Options) -> int:
     word, field = _TIMES[state]
     console.line(f"{job.type} {job.pk}", "bold")
     lines = [
+        (_("state"), _("%(state)s (dead letter)") % {"state": state} if job.dead_letter else state),
         (str(word), age(getattr(job, field), now)),
         (
             _("queue"),
@@ -234,12 +198,7 @@ def _show(console: Console, options: Options) -> int:
         (pgettext("before a time", "started"), absolute_time(job.started_at)),
         (pgettext("before a time", "finished"), absolute_time(job.finished_at)),
     ]
-    shown = _("%(state)s (dead letter)") % {"state": state} if job.dead_letter else state.value
-    name = _("state")
-    console.line(f"  {name:<10} {shown}", _STYLES.get(state, ""))
-    for name, value in lines:
-        if value:
-            console.line(f"  {name:<10} {value}")
+    write_details(console, lines)
     if reason := why_not_running(job, key=key):
         console.line()
         console.line(f"  {reason.sentence}", "yellow")
@@ -283,29 +242,26 @@ def _show_attempts(console: Console, job: Job, *, with_payload: bool) -> None:
     if not attempts:
         return
     console.line()
-    columns = [
-        TableColumn(_("ATTEMPT"), right=True),
-        *(TableColumn(title) for title in (_("OUTCOME"), _("ENDED"), _("RAN"))),
-        *(TableColumn(title, shrinks=True) for title in (_("WORKER"), _("ERROR"))),
+
+    def ran(attempt: Attempt) -> str:
+        if attempt.started_at is None:
+            return NONE
+        return short_duration(elapsed(attempt.started_at, attempt.finished_at).total_seconds())
+
+    def error(attempt: Attempt) -> str:
+        shown = redacted(attempt.error) if with_payload else None
+        name = _error_type(attempt.error)
+        return f"{name}: {shown.get('message', '')}" if isinstance(shown, dict) else name
+
+    columns: list[ListColumn[Attempt]] = [
+        column("attempt", "number"),
+        column("outcome", "state"),
+        column("finished_at", "time"),
+        ListColumn(name="ran", value=ran, kind="id"),
+        column("worker_id"),
+        ListColumn(name="error", value=error),
     ]
-    rows = []
-    for each in attempts:
-        error = _error_type(each.error)
-        shown = redacted(each.error) if with_payload else None
-        if isinstance(shown, dict):
-            error = f"{error}: {shown.get('message', '')}"
-        ran = None if each.started_at is None else elapsed(each.started_at, each.finished_at)
-        rows.append(
-            [
-                str(each.attempt),
-                str(each.outcome),
-                absolute_time(each.finished_at),
-                NONE if ran is None else short_duration(ran.total_seconds()),
-                each.worker_id or NONE,
-                error or NONE,
-            ]
-        )
-    console.table(columns, rows)
+    write_table(console, columns, attempts)
 
 
 def _as_json(job: Job, *, with_payload: bool) -> dict[str, Any]:
@@ -357,7 +313,7 @@ def _jobs_arguments(parser: ArgumentParser) -> None:
 
 
 def _show_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("id", metavar="ID", help=_("the id of the job"))
+    parser.add_argument("id", metavar="ID", help="the id of the job, or its beginning")
     parser.add_argument(
         "--args",
         dest="payload",
@@ -394,7 +350,7 @@ SUBCOMMANDS: Final = (
             "its errors are shown with --args only."
         ),
         examples="""\
-  manage.py ojs show 019539a4-b68c-7def-8000-1a2b3c4d5e6f
+  manage.py ojs show 019539a4-b68
   manage.py ojs show 019539a4-b68c-7def-8000-1a2b3c4d5e6f --args --json""",
         add_arguments=_show_arguments,
         run=_show,

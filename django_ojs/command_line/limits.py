@@ -1,14 +1,16 @@
 """`limits`: the limit keys with what they use; show, pause and resume them."""
 
 from argparse import ArgumentParser
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any, Final
 
 from django.utils import timezone
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, pgettext, pgettext_lazy
+from django.utils.translation import gettext_lazy, pgettext
 
-from django_ojs.command_line.console import NONE, Cell, Console, TableColumn
+from django_ojs.command_line.console import Console
+from django_ojs.command_line.lists import ListColumn, as_json, column, write_details, write_list
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import (
     OK,
@@ -25,21 +27,10 @@ from django_ojs.operations import limit_keys
 from django_ojs.operations.access import audit
 from django_ojs.operations.jobs.redaction import redacted_key
 from django_ojs.spec.errors import NotFound, OJSError
-from django_ojs.spec.times import format_timestamp
 from django_ojs.storage.limit_key_use import KeyStatus
 
 #: Known keys that a message about an unknown one chooses from.
 _MOST_NAMES: Final = 200
-
-_COLUMNS: Final = (
-    TableColumn(gettext_lazy("KEY"), shrinks=True),
-    TableColumn(gettext_lazy("LIMITS"), shrinks=True),
-    TableColumn(pgettext_lazy("jobs", "ACTIVE"), right=True),
-    TableColumn(gettext_lazy("WAITING"), right=True),
-    TableColumn(gettext_lazy("HELD BY")),
-    TableColumn(gettext_lazy("SINCE")),
-    TableColumn(gettext_lazy("PAUSED UNTIL")),
-)
 
 
 def shown_key(key: str, *, with_arguments: bool = True) -> str:
@@ -77,36 +68,17 @@ def _list(console: Console, options: Options) -> int:
     page = (limit_keys.listing if options["all"] else limit_keys.restricted)(
         offset=0, limit=options["limit"]
     )
-    if console.as_json:
-        total = {"total": page.total, "total_capped": page.capped}
-        console.json({"limits": [_as_json(each) for each in page.keys], **total})
-        return OK
-    if not page.keys:
-        console.line(
-            _("There are no limit keys.")
-            if options["all"]
-            else _("No limit key is at its limit, paused or overridden; --all lists the others.")
-        )
-        return OK
-    console.table(_COLUMNS, [_row(each) for each in page.keys])
-    if page.total > len(page.keys):
+    none = (
+        _("There are no limit keys.")
+        if options["all"]
+        else _("No limit key is at its limit, paused or overridden; --all lists the others.")
+    )
+    total = {"total": page.total, "total_capped": page.capped}
+    is_table = write_list(console, "limits", _COLUMNS, page.keys, none=none, **total)
+    if is_table and page.total > len(page.keys):
         values = {"count": grouped(len(page.keys)), "total": grouped(page.total)}
         console.line(_("The first %(count)s of %(total)s: --limit lists more.") % values)
     return OK
-
-
-def _row(status: KeyStatus) -> list[Cell | str]:
-    until, row = _paused_until(status), status.row
-    held = row is not None and row.limited_since is not None
-    return [
-        shown_key(status.key),
-        limits_in_words(status.policy) or NONE,
-        grouped(status.use.active),
-        _waiting(status),
-        Cell(row.limited_by, "yellow") if row is not None and held else NONE,
-        absolute_time(row.limited_since) if row is not None and held else NONE,
-        NONE if until is None else Cell(absolute_time(until), "yellow"),
-    ]
 
 
 def _waiting(status: KeyStatus) -> str:
@@ -120,34 +92,46 @@ def _paused_until(status: KeyStatus) -> datetime | None:
     return status.row.paused_until if status.row is not None and status.use.is_paused else None
 
 
-def _timestamp(at: datetime | None) -> str | None:
-    return None if at is None else format_timestamp(at)
+def _of_row(name: str) -> Callable[[KeyStatus], Any]:
+    return lambda status: getattr(status.row, name, None) or None
 
 
-def _as_json(status: KeyStatus) -> dict[str, Any]:
-    row = status.row
-    is_overridden = row is not None and row.is_in_force
-    return {
-        "key": shown_key(status.key),
-        "limits": dict(status.policy),
-        "active": status.use.active,
-        "waiting": min(status.waiting, limit_keys.MOST_WAITING),
-        "waiting_capped": status.waiting > limit_keys.MOST_WAITING,
-        "held_by": (row.limited_by or None) if row else None,
-        "held_since": _timestamp(row.limited_since) if row else None,
-        "paused_until": _timestamp(_paused_until(status)),
-        "override": row.override if row and is_overridden else None,
-        "override_until": _timestamp(row.override_until) if row and is_overridden else None,
-        "rescheduled_until": _timestamp(row.rescheduled_until) if row else None,
-        "dropped": row.dropped if row else 0,
-        "dropped_at": _timestamp(row.dropped_at) if row else None,
-    }
+def _of_override(name: str) -> Callable[[KeyStatus], Any]:
+    return lambda status: (
+        getattr(status.row, name) if status.row is not None and status.row.is_in_force else None
+    )
+
+
+_COLUMNS: Final[list[ListColumn[KeyStatus]]] = [
+    ListColumn(name="key", value=lambda status: shown_key(status.key)),
+    column("limits", path="policy", words=lambda status: limits_in_words(status.policy)),
+    column("active", "number", "use.active"),
+    ListColumn(
+        name="waiting",
+        value=lambda status: min(status.waiting, limit_keys.MOST_WAITING),
+        words=_waiting,
+        kind="number",
+    ),
+    ListColumn(
+        name="waiting_capped",
+        value=lambda status: status.waiting > limit_keys.MOST_WAITING,
+        only="json",
+    ),
+    ListColumn(name="held_by", value=_of_row("limited_by"), kind="id"),
+    ListColumn(name="held_since", value=_of_row("limited_since"), kind="time"),
+    ListColumn(name="paused_until", value=_paused_until, kind="time"),
+    ListColumn(name="override", value=_of_override("override"), only="json"),
+    ListColumn(name="override_until", value=_of_override("override_until"), only="json"),
+    ListColumn(name="rescheduled_until", value=_of_row("rescheduled_until"), only="json"),
+    ListColumn(name="dropped", value=lambda status: getattr(status.row, "dropped", 0), only="json"),
+    ListColumn(name="dropped_at", value=_of_row("dropped_at"), only="json"),
+]
 
 
 def _show(console: Console, options: Options) -> int:
     found = _known(options)
     if console.as_json:
-        console.json({"limits": [_as_json(each) for each in found]})
+        console.json({"limits": [as_json(_COLUMNS, each) for each in found]})
         return OK
     for status in found:
         _show_one(console, status)
@@ -181,9 +165,7 @@ def _show_one(console: Console, status: KeyStatus) -> None:
             lines.append((_("dropped"), _("%(number)s, the last at %(time)s") % values))
     if until is not None:
         lines.append((_("paused until"), absolute_time(until)))
-    width = max(len(name) for name, _text in lines)
-    for name, text in lines:
-        console.line(f"  {name:<{width}}  {text}")
+    write_details(console, lines)
     if until is not None and shown_key(status.key) == status.key:
         console.line(
             _("To end the pause: manage.py ojs limits resume %(key)s") % {"key": status.key},
@@ -200,7 +182,7 @@ def _pause(console: Console, options: Options) -> int:
     audit.note("limit_key.paused", principal=operator(), keys=len(keys))
     found = [limit_keys.get(key) for key in keys]
     if console.as_json:
-        console.json({"limits": [_as_json(each) for each in found]})
+        console.json({"limits": [as_json(_COLUMNS, each) for each in found]})
         return OK
     for status in found:
         # A pause that lasts longer has stayed, and a very short one is over.
@@ -220,7 +202,7 @@ def _resume(console: Console, options: Options) -> int:
     limit_keys.open_now(keys)
     audit.note("limit_key.opened", principal=operator(), keys=len(keys))
     if console.as_json:
-        console.json({"limits": [_as_json(limit_keys.get(key)) for key in keys]})
+        console.json({"limits": [as_json(_COLUMNS, limit_keys.get(key)) for key in keys]})
         return OK
     for before in found:
         text = (

@@ -2,14 +2,22 @@
 
 from argparse import ArgumentParser
 from collections.abc import Callable
-from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext, pgettext, pgettext_lazy
+from django.utils.translation import gettext_lazy, ngettext, pgettext
 
-from django_ojs.command_line.console import NONE, Cell, Console, TableColumn
+from django_ojs.command_line.console import NONE, Console
+from django_ojs.command_line.lists import (
+    ListColumn,
+    as_json,
+    column,
+    members,
+    write_details,
+    write_list,
+    write_table,
+)
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import (
     FAILED,
@@ -27,40 +35,59 @@ from django_ojs.operations.webhooks.deliveries import DeliveryStatus, DeliveryWi
 from django_ojs.operations.webhooks.subscriptions import Subscription
 from django_ojs.spec.errors import NotFound, OJSError
 from django_ojs.spec.ids import parse_id
-from django_ojs.spec.times import format_timestamp
 from django_ojs.spec.webhooks import DELIVERY_PREFIX, SUBSCRIPTION_PREFIX
 from django_ojs.webhooks import sending
 
 T = TypeVar("T")
 
-_COLUMNS: Final = (
-    TableColumn(gettext_lazy("ID")),
-    TableColumn(gettext_lazy("RECEIVER"), shrinks=True),
-    TableColumn(gettext_lazy("STATE")),
-    TableColumn(gettext_lazy("FAILED IN A ROW"), right=True),
-    TableColumn(gettext_lazy("LAST DELIVERY")),
-    TableColumn(gettext_lazy("EVENTS"), shrinks=True),
-)
-_DELIVERY_COLUMNS: Final = (
-    TableColumn(gettext_lazy("DELIVERY")),
-    TableColumn(gettext_lazy("CREATED")),
-    TableColumn(gettext_lazy("EVENT")),
-    TableColumn(gettext_lazy("STATUS")),
-    TableColumn(gettext_lazy("ATTEMPTS"), right=True),
-    TableColumn(gettext_lazy("ERROR"), shrinks=True),
-)
-_STATUS_WORDS: Final = {
-    DeliveryStatus.PENDING: pgettext_lazy("delivery", "pending"),
-    DeliveryStatus.FAILED: pgettext_lazy("delivery", "failed, tried again"),
-    DeliveryStatus.DELIVERED: pgettext_lazy("delivery", "delivered"),
-    DeliveryStatus.DEAD: pgettext_lazy("delivery", "dead"),
-    DeliveryStatus.DELETED: pgettext_lazy("delivery", "job deleted"),
-}
-_STYLES: Final = {
-    DeliveryStatus.FAILED: "yellow",
-    DeliveryStatus.DEAD: "red",
-    DeliveryStatus.DELIVERED: "green",
-}
+
+class _Listed(NamedTuple):
+    webhook: Webhook
+    last: DeliveryWithJob | None
+
+
+def _state(webhook: Webhook) -> str:
+    if webhook.active:
+        return pgettext("webhook", "active")
+    if webhook.disabled_at is None:
+        return pgettext("webhook", "disabled")
+    return _("disabled by failures at %(time)s") % {"time": absolute_time(webhook.disabled_at)}
+
+
+def _error(delivery: DeliveryWithJob) -> str | None:
+    return (delivery.error or {}).get("message") or None
+
+
+_DELIVERY_COLUMNS: Final[list[ListColumn[DeliveryWithJob]]] = [
+    ListColumn(name="id", value=lambda each: f"{DELIVERY_PREFIX}{each.row.pk}", kind="id"),
+    column("event_type", "id", "row.event_type"),
+    column("status", "state"),
+    column("created_at", "time", "row.created_at"),
+    ListColumn(name="attempts", value=lambda each: each.job and each.job.attempt, kind="number"),
+    ListColumn(name="error", value=_error),
+]
+
+
+def _last_delivery(listed: _Listed) -> dict[str, Any] | None:
+    return None if listed.last is None else as_json(_DELIVERY_COLUMNS, listed.last)
+
+
+def _last_in_words(listed: _Listed) -> str:
+    if listed.last is None:
+        return NONE
+    return f"{absolute_time(listed.last.row.created_at)} {listed.last.status}"
+
+
+_COLUMNS: Final[list[ListColumn[_Listed]]] = [
+    ListColumn(name="id", value=lambda each: f"{SUBSCRIPTION_PREFIX}{each.webhook.pk}", kind="id"),
+    # Without its path and query, which may hold a token.
+    ListColumn(name="receiver", value=lambda each: str(each.webhook)),
+    ListColumn(name="state", value=lambda each: _state(each.webhook), kind="state", only="table"),
+    column("failures", "number", "webhook.failures"),
+    ListColumn(name="last_delivery", value=_last_delivery, kind="id", words=_last_in_words),
+    column("events", path="webhook.events"),
+    *members("queues job_types active disabled_at created_at", of="webhook"),
+]
 
 
 def _keys(options: Options, prefix: str, unnamed: str) -> list[UUID]:
@@ -97,78 +124,13 @@ def _find(options: Options, target: str) -> object:
 def _list(console: Console, options: Options) -> int:
     if options["targets"]:
         raise usage_error(_("`list` has no ids: `manage.py ojs webhooks show ID` shows one."))
-    found = [(each, _last(each)) for each in subscriptions.all_webhooks()]
-    if console.as_json:
-        console.json({"webhooks": [_as_json(webhook, last) for webhook, last in found]})
-    elif not found:
-        console.line(_("There are no webhooks."))
-    else:
-        console.table(_COLUMNS, [_row(webhook, last) for webhook, last in found])
+    found = [_with_last(each) for each in subscriptions.all_webhooks()]
+    write_list(console, "webhooks", _COLUMNS, found, none=_("There are no webhooks."))
     return OK
 
 
-def _last(webhook: Webhook) -> DeliveryWithJob | None:
-    return next(iter(deliveries.latest(webhook.pk, limit=1)), None)
-
-
-def _row(webhook: Webhook, last: DeliveryWithJob | None) -> list[Cell | str]:
-    return [
-        str(webhook.pk),
-        str(webhook),
-        _state(webhook),
-        grouped(webhook.failures),
-        NONE if last is None else f"{absolute_time(last.row.created_at)} {_words(last)}",
-        ", ".join(webhook.events),
-    ]
-
-
-def _state(webhook: Webhook) -> Cell:
-    if webhook.active:
-        return Cell(pgettext("webhook", "active"))
-    if webhook.disabled_at is None:
-        return Cell(pgettext("webhook", "disabled"), "yellow")
-    text = _("disabled by failures at %(time)s")
-    return Cell(text % {"time": absolute_time(webhook.disabled_at)}, "red")
-
-
-def _words(delivery: DeliveryWithJob) -> str:
-    return str(_STATUS_WORDS[delivery.status])
-
-
-def _timestamp(at: datetime | None) -> str | None:
-    return None if at is None else format_timestamp(at)
-
-
-def _as_json(webhook: Webhook, last: DeliveryWithJob | None) -> dict[str, Any]:
-    return {
-        "id": f"{SUBSCRIPTION_PREFIX}{webhook.pk}",
-        # Its path and query may hold a token.
-        "receiver": str(webhook),
-        "events": webhook.events,
-        "queues": webhook.queues,
-        "job_types": webhook.job_types,
-        "active": webhook.active,
-        "failures": webhook.failures,
-        "disabled_at": _timestamp(webhook.disabled_at),
-        "created_at": _timestamp(webhook.created_at),
-        "last_delivery": None if last is None else _delivery_as_json(last),
-    }
-
-
-def _delivery_as_json(delivery: DeliveryWithJob) -> dict[str, Any]:
-    row, job = delivery.row, delivery.job
-    return {
-        "id": f"{DELIVERY_PREFIX}{row.pk}",
-        "event_type": row.event_type,
-        "status": delivery.status,
-        "created_at": _timestamp(row.created_at),
-        "attempts": None if job is None else job.attempt,
-        "error": _error(delivery) or None,
-    }
-
-
-def _error(delivery: DeliveryWithJob) -> str:
-    return str((delivery.error or {}).get("message", ""))
+def _with_last(webhook: Webhook) -> _Listed:
+    return _Listed(webhook, next(iter(deliveries.latest(webhook.pk, limit=1)), None))
 
 
 def _show(console: Console, options: Options) -> int:
@@ -178,41 +140,27 @@ def _show(console: Console, options: Options) -> int:
     (webhook,) = found
     latest = deliveries.latest(webhook.pk, limit=options["limit"])
     if console.as_json:
-        shown = _as_json(webhook, latest[0] if latest else None)
-        console.json({**shown, "deliveries": [_delivery_as_json(each) for each in latest]})
+        shown = as_json(_COLUMNS, _Listed(webhook, latest[0] if latest else None))
+        each_delivery = [as_json(_DELIVERY_COLUMNS, each) for each in latest]
+        console.json({**shown, "deliveries": each_delivery})
         return OK
     console.line(f"{webhook} {webhook.pk}", "bold")
-    state = _state(webhook)
     lines = (
-        (_("state"), state.text),
+        (_("state"), _state(webhook)),
         (_("failed in a row"), grouped(webhook.failures)),
         (_("events"), ", ".join(webhook.events)),
         (_("queues"), ", ".join(webhook.queues)),
         (_("job types"), ", ".join(webhook.job_types)),
     )
-    width = max(len(name) for name, text in lines if text)
-    for name, text in lines:
-        if text:
-            console.line(f"  {name:<{width}}  {text}")
+    write_details(console, lines)
     console.line()
     if not latest:
         console.line(_("No delivery yet."))
     else:
-        console.table(_DELIVERY_COLUMNS, [_delivery_row(each) for each in latest])
+        write_table(console, _DELIVERY_COLUMNS, latest)
     for hint in _hints(webhook, latest):
         console.line(hint, "yellow")
     return OK
-
-
-def _delivery_row(delivery: DeliveryWithJob) -> list[Cell | str]:
-    return [
-        str(delivery.row.pk),
-        absolute_time(delivery.row.created_at),
-        delivery.row.event_type,
-        Cell(_words(delivery), _STYLES.get(delivery.status, "")),
-        NONE if delivery.job is None else grouped(delivery.job.attempt),
-        _error(delivery) or NONE,
-    ]
 
 
 def _hints(webhook: Webhook, latest: list[DeliveryWithJob]) -> list[str]:
@@ -243,7 +191,8 @@ def _set_active(active: bool, text: StrOrPromise) -> Callable[[Console, Options]
             for each in _named(options)
         ]
         if console.as_json:
-            console.json({"webhooks": [_as_json(each, _last(each)) for each in changed]})
+            found = [as_json(_COLUMNS, _with_last(each)) for each in changed]
+            console.json({"webhooks": found})
             return OK
         for webhook in changed:
             console.line(str(text) % {"receiver": webhook, "id": webhook.pk})

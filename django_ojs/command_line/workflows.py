@@ -2,7 +2,6 @@
 
 from argparse import ArgumentParser
 from collections import Counter
-from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
@@ -10,7 +9,16 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, pgettext
 
 from django_ojs.command_line.changes import ask
-from django_ojs.command_line.console import NONE, Cell, Console, TableColumn
+from django_ojs.command_line.console import NONE, Console
+from django_ojs.command_line.lists import (
+    ListColumn,
+    as_json,
+    column,
+    members,
+    write_details,
+    write_list,
+    write_table,
+)
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import (
     FAILED,
@@ -28,35 +36,18 @@ from django_ojs.operations.access import audit
 from django_ojs.operations.workflows import StepDetail
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.ids import parse_id
-from django_ojs.spec.times import format_timestamp
 
-_STYLES: Final[dict[str, str]] = {
-    WorkflowState.RUNNING: "blue",
-    WorkflowState.COMPLETED: "green",
-    WorkflowState.FAILED: "red",
-    "active": "blue",
-    "retryable": "yellow",
-    StepState.READY: "yellow",
-}
-_COLUMNS: Final = (
-    TableColumn(gettext_lazy("ID")),
-    TableColumn(gettext_lazy("KIND")),
-    TableColumn(gettext_lazy("NAME"), shrinks=True),
-    TableColumn(gettext_lazy("STATE")),
-    TableColumn(gettext_lazy("COMPLETED"), right=True),
-    TableColumn(gettext_lazy("FAILED"), right=True),
-    TableColumn(gettext_lazy("CREATED")),
-    TableColumn(gettext_lazy("ENDED")),
-)
-_STEP_COLUMNS: Final = (
-    TableColumn(gettext_lazy("STEP"), shrinks=True),
-    TableColumn(gettext_lazy("TYPE"), shrinks=True),
-    TableColumn(gettext_lazy("STATE")),
-    TableColumn(gettext_lazy("JOB")),
-    TableColumn(gettext_lazy("WAITS FOR"), shrinks=True),
-    TableColumn(gettext_lazy("ENDED")),
-    TableColumn(gettext_lazy("ERROR"), shrinks=True),
-)
+_COLUMNS: Final = [
+    column("id", "id"),
+    column("type", "id"),
+    column("name"),
+    column("state", "state"),
+    *members("queues"),
+    *(column(name, "number") for name in ("jobs_total", "jobs_completed", "jobs_failed")),
+    column("created_at", "time"),
+    *members("started_at"),
+    column("finished_at", "time"),
+]
 #: States of a step that has no job yet, or never gets one.
 _WITHOUT_JOB: Final = (StepState.WAITING, StepState.READY, StepState.SKIPPED)
 
@@ -78,49 +69,11 @@ def _list(console: Console, options: Options) -> int:
     after = None if options["after"] is None else _ids([options["after"]])[0]
     page = workflows.page(before=after, limit=options["limit"], state=options["state"])
     end = str(page.workflows[-1].pk) if page.has_more else None
-    if console.as_json:
-        console.json({"workflows": [_as_json(each) for each in page.workflows], "next": end})
-        return OK
-    if not page.workflows:
-        console.line(_("There is no such workflow.") if options["state"] else _("No workflows."))
-        return OK
-    console.table(_COLUMNS, [_row(each) for each in page.workflows])
-    if end is not None:
+    none = _("There is no such workflow.") if options["state"] else _("No workflows.")
+    is_table = write_list(console, "workflows", _COLUMNS, page.workflows, none=none, next=end)
+    if is_table and end is not None:
         console.line(_("There are more: --after %(end)s") % {"end": end})
     return OK
-
-
-def _row(workflow: Workflow) -> list[Cell | str]:
-    return [
-        str(workflow.pk),
-        workflow.type,
-        workflow.name or NONE,
-        Cell(workflow.state, _STYLES.get(workflow.state, "")),
-        f"{grouped(workflow.jobs_completed)}/{grouped(workflow.jobs_total)}",
-        grouped(workflow.jobs_failed),
-        absolute_time(workflow.created_at),
-        absolute_time(workflow.finished_at) or NONE,
-    ]
-
-
-def _as_json(workflow: Workflow) -> dict[str, Any]:
-    return {
-        "id": str(workflow.pk),
-        "type": workflow.type,
-        "name": workflow.name,
-        "state": workflow.state,
-        "queues": workflow.queues,
-        "jobs_total": workflow.jobs_total,
-        "jobs_completed": workflow.jobs_completed,
-        "jobs_failed": workflow.jobs_failed,
-        "created_at": _timestamp(workflow.created_at),
-        "started_at": _timestamp(workflow.started_at),
-        "finished_at": _timestamp(workflow.finished_at),
-    }
-
-
-def _timestamp(at: datetime | None) -> str | None:
-    return None if at is None else format_timestamp(at)
 
 
 def _show(console: Console, options: Options) -> int:
@@ -129,23 +82,23 @@ def _show(console: Console, options: Options) -> int:
         raise usage_error(_("Name one workflow: its steps are shown."))
     workflow = workflows.get(keys[0])
     steps = workflows.details(workflow)
+    columns = _step_columns(steps)
     if console.as_json:
-        console.json({**_as_json(workflow), "steps": [_step_as_json(each) for each in steps]})
+        each_step = [as_json(columns, step) for step in steps]
+        console.json({**as_json(_COLUMNS, workflow), "steps": each_step})
         return OK
     console.line(f"{workflow.type} {workflow.name or ''} {workflow.pk}".replace("  ", " "), "bold")
-    state = _("state")
-    console.line(f"  {state:<10} {workflow.state}", _STYLES.get(workflow.state, ""))
-    for name, value in (
+    lines = (
+        (_("state"), workflow.state),
         (_("jobs"), _counted(workflow)),
         (_("queues"), ", ".join(workflow.queues)),
         (pgettext("before a time", "created"), absolute_time(workflow.created_at)),
         (pgettext("before a time", "started"), absolute_time(workflow.started_at)),
         (pgettext("before a time", "finished"), absolute_time(workflow.finished_at)),
-    ):
-        if value:
-            console.line(f"  {name:<10} {value}")
+    )
+    write_details(console, lines)
     console.line()
-    console.table(_STEP_COLUMNS, [_step_row(each, steps) for each in steps])
+    write_table(console, columns, steps)
     if hints := list(_hints(steps)):
         console.line()
         for hint in hints:
@@ -161,24 +114,42 @@ def _counted(workflow: Workflow) -> str:
     }
 
 
-def _state(detail: StepDetail) -> str:
-    """Return the state of a step; while it has a job that has not ended, that of the job."""
-    return detail.job_state or detail.step.state
+def _error_type(detail: StepDetail) -> Any:
+    error = detail.step.error
+    return error.get("type") if isinstance(error, dict) else None
 
 
-def _step_row(detail: StepDetail, steps: list[StepDetail]) -> list[Cell | str]:
-    step = detail.step
+def _job_id(detail: StepDetail) -> UUID | None:
+    return None if detail.step.state in _WITHOUT_JOB else detail.step.pk
+
+
+def _step_columns(steps: list[StepDetail]) -> list[ListColumn[StepDetail]]:
     ended = {each.step.name or each.step.key for each in steps if each.step.finished_at is not None}
-    waits = step.state == StepState.WAITING
-    error = step.error if isinstance(step.error, dict) else {}
+
+    def waits_for(detail: StepDetail) -> str:
+        if detail.step.state != StepState.WAITING:
+            return NONE
+        return ", ".join(name for name in detail.depends_on if name not in ended)
+
     return [
-        step.name or step.key,
-        str(step.type),
-        Cell(_state(detail), _STYLES.get(_state(detail), "")),
-        NONE if step.state in _WITHOUT_JOB else str(step.pk),
-        ", ".join(name for name in detail.depends_on if waits and name not in ended) or NONE,
-        absolute_time(step.finished_at) or NONE,
-        str(error.get("type") or NONE),
+        column("name", path="step.name", words=lambda detail: detail.step.name or detail.step.key),
+        *members("key", of="step"),
+        column("type", path="step.type"),
+        *members("callback", of="step"),
+        # While it has a job that has not ended, a person sees the state of that.
+        column(
+            "state",
+            "state",
+            "step.state",
+            words=lambda detail: detail.job_state or detail.step.state,
+        ),
+        ListColumn(name="job_id", value=_job_id, kind="id"),
+        *members("job_state attempt"),
+        column("depends_on", words=waits_for, title="WAITS FOR"),
+        *members("started_at"),
+        column("finished_at", "time", "step.finished_at"),
+        *members("start_after", of="step"),
+        ListColumn(name="error_type", value=_error_type),
     ]
 
 
@@ -197,26 +168,6 @@ def _hints(steps: list[StepDetail]) -> list[str]:
         )
         hints.append(text % {"number": grouped(found[StepState.READY])})
     return hints
-
-
-def _step_as_json(detail: StepDetail) -> dict[str, Any]:
-    step = detail.step
-    error = step.error if isinstance(step.error, dict) else {}
-    return {
-        "name": step.name,
-        "key": step.key,
-        "type": step.type,
-        "callback": step.callback,
-        "state": step.state,
-        "job_id": None if step.state in _WITHOUT_JOB else str(step.pk),
-        "job_state": detail.job_state,
-        "attempt": detail.attempt,
-        "depends_on": detail.depends_on,
-        "started_at": _timestamp(detail.started_at),
-        "finished_at": _timestamp(step.finished_at),
-        "start_after": _timestamp(step.start_after),
-        "error_type": error.get("type"),
-    }
 
 
 def _cancel(console: Console, options: Options) -> int:

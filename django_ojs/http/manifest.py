@@ -17,7 +17,6 @@ EXTENSIONS: tuple[str, ...] = (
     "admin-api",
     "backpressure",
     "durable-execution",
-    "fair-scheduling",
     "payload-limits",
     "progress",
     "rate-limiting",

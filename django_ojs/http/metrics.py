@@ -20,7 +20,7 @@ from prometheus_client.registry import Collector
 
 from django_ojs.conf import settings
 from django_ojs.operations import limit_keys
-from django_ojs.operations.figures import pool_watch, scheduling, stats
+from django_ojs.operations.figures import scheduling, stats
 from django_ojs.operations.maintenance import stalled
 from django_ojs.operations.workers import registry as workers
 from django_ojs.spec.states import State
@@ -182,10 +182,7 @@ def _limit_keys(within: Collection[str] | None) -> Iterator[Metric]:
 
 
 def _pools(within: Collection[str] | None) -> Iterator[Metric]:
-    """Yield how the queues and the pools are served (ojs-fair-scheduling §11.2), if there are any.
-
-    The workers of a pool may have jobs of any queue, so a caller of some queues gets no pools.
-    """
+    """Yield how the queues are served (ojs-fair-scheduling §11.2), if there are pools."""
     if not settings().pools:
         return
     ratio = GaugeMetricFamily(
@@ -196,12 +193,3 @@ def _pools(within: Collection[str] | None) -> Iterator[Metric]:
     for figures in scheduling.scheduling(within=within).queues[:MAX_SERIES]:
         ratio.add_metric([figures.queue], figures.ratio)
     yield ratio
-    if within is None:
-        share = GaugeMetricFamily(
-            "ojs_scheduling_pool_utilization",
-            "Jobs in flight divided by the places of the workers of a pool.",
-            labels=["pool"],
-        )
-        for name, (active, places) in pool_watch.utilization().items():
-            share.add_metric([name], active / places)
-        yield share

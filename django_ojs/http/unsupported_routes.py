@@ -22,7 +22,7 @@ _PATHS: Final = {
     "results": rf"jobs/results|{_JOB}/result(?:/stream)?",
     "queue_jobs": rf"{_QUEUE}/(?:jobs|priority-stats)",
     # Pools are a setting.
-    "pools": r"admin/pools/[^/]+",
+    "pools": r"admin/pools(?:/[^/]+)?",
     # The limits of tenants are in the configuration of a queue.
     "tenant_administration": r"admin/tenants(?:/[^/]+(?:/(?:limits|stats|jobs))?)?",
     "routing": r"admin/routing/[^/]+",

@@ -46,7 +46,6 @@ urlpatterns = [
     route(f"{_WORKER}/resume", workers.AdminWorkerResume, "ojs-admin-worker-resume"),
     route(f"{_WORKER}/terminate", workers.AdminWorkerTerminate, "ojs-admin-worker-terminate"),
     route(_WORKER, workers.AdminWorker, "ojs-admin-worker"),
-    route(f"{_ADMIN}/pools", scheduling.AdminPools, "ojs-admin-pools"),
     route(
         f"{_ADMIN}/scheduling/stats", scheduling.AdminSchedulingStats, "ojs-admin-scheduling-stats"
     ),

@@ -25,7 +25,6 @@ from django_ojs.spec.states import State
 from django_ojs.storage import (
     database,
     key_limits,
-    pool_limits,
     queue_configs,
     queue_limits,
     queue_turns,
@@ -68,8 +67,7 @@ def fetch(
     `max_bytes` at most, or to MAX_FETCH_BYTES, except that the first job may be larger.
 
     `pool` is the pool of the worker: without it, a queue that is exclusive to a pool returns no
-    jobs. With it, the workers of the pool have no more jobs in flight than its `concurrency`. None
-    is a caller that takes jobs of every pool (tests).
+    jobs. None is a caller that takes jobs of every pool (tests).
 
     A paused queue returns no jobs, and a worker with the directive quiet gets none. Due jobs are
     promoted, expired ones discarded, due cron jobs fired and workflows advanced first; a worker
@@ -130,33 +128,25 @@ def fetch(
             is_full, within_limits = key_limits.is_still_full(queue), _within_key_limits
         return [] if is_full else within_limits(queue, wanted, within)
 
-    def claim_all(count: int) -> list[Claimed]:
-        jobs: list[Claimed] = []
-        left = most
-        with closing(turns.asks(searched, count)) as asks:
-            for ask in asks:
-                queue, wanted = ask.queue, ask.wanted
-                if queue_limits.are_known(queue):
-                    claimed = claim_limited(queue, wanted, left)
-                else:
-                    claimed = database.retried(partial(claim, queue, wanted, left))
-                    # A queue that has got limits since has returned none.
-                    if not claimed and queue_limits.has_limits(queue):
-                        claimed = claim_limited(queue, wanted, left)
-                ask.found = len(claimed)
-                jobs += claimed
-                left -= sum(job.size for job in claimed)
-                if may_be_cut(left, most):
-                    # A smaller job of the next queue must not overtake one that did not fit.
-                    break
-        return jobs
-
     searched = _open_to(pool, queues)
-    limited = settings().pool(pool) if pool else None
-    if limited is None or limited.concurrency is None:
-        jobs = claim_all(count)
-    else:
-        jobs = _within_pool(limited, searched, count, claim_all)
+    jobs: list[Claimed] = []
+    left = most
+    with closing(turns.asks(searched, count)) as asks:
+        for ask in asks:
+            queue, wanted = ask.queue, ask.wanted
+            if queue_limits.are_known(queue):
+                claimed = claim_limited(queue, wanted, left)
+            else:
+                claimed = database.retried(partial(claim, queue, wanted, left))
+                # A queue that has got limits since has returned none.
+                if not claimed and queue_limits.has_limits(queue):
+                    claimed = claim_limited(queue, wanted, left)
+            ask.found = len(claimed)
+            jobs += claimed
+            left -= sum(job.size for job in claimed)
+            if may_be_cut(left, most):
+                # A smaller job of the next queue must not overtake one that did not fit.
+                break
     try:
         _read_checkpoints(jobs)
     except Exception:
@@ -209,31 +199,6 @@ def _open_to(pool: str | None, queues: Sequence[str]) -> list[str]:
     """Return those of the queues, each once, that are not exclusive to another pool."""
     kept = settings().pool_of_queue if pool is not None else {}
     return [name for name in dict.fromkeys(queues) if kept.get(name, pool) == pool]
-
-
-@database.write_transaction
-def _within_pool(
-    pool: Pool, queues: Sequence[str], wanted: int, claim: Callable[[int], list[Claimed]]
-) -> list[Claimed]:
-    """Claim as many jobs as the limit of the pool leaves room for, under its lock."""
-    subject, next_starts = pool_limits.subject(pool), queue_limits.next_starts
-    if not pool_limits.try_lock(pool):
-        next_starts.note(subject, queue_limits.RETRY_AFTER)
-        return []
-    used = pool_limits.use(pool)
-    if not used.is_exact:
-        # A caller's transaction does not see the claims that were committed since it began.
-        return []
-    # The end of a job of these wakes the other workers, as the end of one of a limited queue does.
-    next_starts.concurrency_limited.update(queues)
-    if not used.room:
-        next_starts.note_full(subject, used)
-        return []
-    next_starts.forget(subject)
-    claimed = claim(min(wanted, used.room))
-    if len(claimed) == used.room < wanted:
-        next_starts.note_full(subject, used.after(len(claimed)))
-    return claimed
 
 
 def _read_checkpoints(jobs: Sequence[Claimed]) -> None:

@@ -126,7 +126,7 @@ def pool_of(worker_id: str, principal: Principal) -> str | None:
 def join_pool(
     worker_id: str, pool: str, queues: Sequence[str], principal: Principal, *, is_known: bool
 ) -> None:
-    """Store the pool of a worker before it fetches: its claim counts the jobs of the members."""
+    """Store the pool that a worker names with its FETCH: later ones need not name it."""
     if is_known:
         _update(Worker.primary.filter(pk=worker_id), pool=pool)
     else:

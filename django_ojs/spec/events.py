@@ -67,9 +67,6 @@ class EventType(StrEnum):
     RATE_LIMIT_RELEASED = "rate_limit.released"
     RATE_LIMIT_DROPPED = "rate_limit.dropped"
     RATE_LIMIT_DYNAMIC_ADJUSTED = "rate_limit.dynamic_adjusted"
-    # fair-scheduling §11.1.
-    SCHEDULING_QUEUE_STARVED = "scheduling.queue_starved"
-    SCHEDULING_POOL_OVERLOADED = "scheduling.pool_overloaded"
 
 
 CATALOGUE: Final = frozenset(EventType)
@@ -106,7 +103,6 @@ KEPT_BY_DEFAULT: Final = (
     "workflow.failed",
     "cron.*",
     "rate_limit.*",
-    "scheduling.*",
 )
 
 _PATTERN: Final = re.compile(r"\*|[a-z][a-z_]*\.(\*|[a-z][a-z_]*)")
@@ -194,7 +190,7 @@ def source(type: str, data: Mapping[str, Any], service: str) -> str:
     """
     if worker := data.get("worker_id"):
         return f"ojs://{service}/workers/{quote(worker, safe='')}"
-    if type == EventType.JOB_EXPIRED or type.startswith("scheduling."):
+    if type == EventType.JOB_EXPIRED:
         return f"ojs://{service}/scheduler"
     if type.startswith("cron."):
         return f"ojs://{service}/cron"

@@ -23,7 +23,6 @@ STRATEGIES: Final = (STRICT, ROUND_ROBIN, WEIGHTED)
 
 #: The other queues wait for as many jobs at most while one has its turn.
 MAX_WEIGHT: Final = 1000
-MAX_CONCURRENCY: Final = 1_000_000
 MAX_NAME: Final = 63
 
 #: The name that stands for every queue that is not named.
@@ -129,16 +128,11 @@ STRICT_ORDER: Final = QueueOrder()
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Pool:
-    """A named group of workers with their queues (§6).
-
-    `concurrency` is how many jobs all of its workers together have in flight at most; None is no
-    limit.
-    """
+    """A named group of workers with their queues (§6)."""
 
     name: str
     queues: tuple[str, ...]
     order: QueueOrder = QueueOrder(strategy=ROUND_ROBIN)
-    concurrency: int | None = None
     exclusive: bool = False
 
     def takes(self, queue: str) -> bool:
@@ -170,7 +164,7 @@ def parse_queues(value: object, field: str) -> tuple[tuple[str, ...], tuple[tupl
 
 def check_weight(value: object, field: str) -> None:
     """Check a weight. Raises InvalidRequest."""
-    if not _is_integer(value, MAX_WEIGHT):
+    if not (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_WEIGHT):
         raise InvalidRequest.of(field, _("must be an integer from 1 to %(most)s", most=MAX_WEIGHT))
 
 
@@ -213,10 +207,7 @@ def parse_order(
     return QueueOrder(strategy=strategy, weights=weights)
 
 
-_FIELDS: Final = (
-    *("queues", "weights", "strategy", "concurrency", "exclusive"),
-    "starvation_prevention",
-)
+_FIELDS: Final = ("queues", "weights", "strategy", "exclusive", "starvation_prevention")
 
 
 def read(value: object) -> tuple[Pool, ...]:
@@ -246,10 +237,6 @@ def _pool(name: object, given: object) -> Pool:
     order = parse_order(
         weights, given.get("strategy"), default=ROUND_ROBIN, field=f"{path}.strategy"
     )
-    concurrency = given.get("concurrency")
-    if concurrency is not None and not _is_integer(concurrency, MAX_CONCURRENCY):
-        rule = f"must be None or an integer from 1 to {MAX_CONCURRENCY}"
-        raise InvalidRequest.of(f"{path}.concurrency", rule)
     prevention = StarvationPrevention.parse(
         given.get("starvation_prevention", False), f"{path}.starvation_prevention", len(queues)
     )
@@ -257,7 +244,6 @@ def _pool(name: object, given: object) -> Pool:
         name=name,
         queues=queues,
         order=replace(order, prevention=prevention),
-        concurrency=concurrency,
         exclusive=_boolean(given.get("exclusive", False), f"{path}.exclusive"),
     )
 
@@ -316,10 +302,6 @@ def _check_keys(given: Mapping[Any, Any], known: Sequence[str], field: str) -> N
             raise InvalidRequest.of(
                 f"{field}.{key}", f"is not a field of it. {did_you_mean(key, known)}"
             )
-
-
-def _is_integer(value: object, most: int) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= most
 
 
 def _boolean(value: object, field: str) -> bool:

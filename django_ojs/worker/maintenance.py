@@ -20,7 +20,7 @@ from django_ojs.operations.cron.pruning import WALK, RunPruner
 from django_ojs.operations.due_check import DueCheck
 from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.events import log
-from django_ojs.operations.figures import pool_watch, stats
+from django_ojs.operations.figures import stats
 from django_ojs.operations.jobs import bulk_execution, bulk_operations
 from django_ojs.operations.maintenance import (
     checkpoints,
@@ -146,7 +146,6 @@ class MaintenanceThread:
                 when=timeouts.active_condition,
             ),
             Step(stalled.tell_stalled, 5.0, stalled.BATCH),
-            Step(pool_watch.PoolWatch().check, 5.0, _ALL),
             Step(keeper.fold, 1.0, _ALL, when=counts.changes_condition),
             Step(keeper.vacuum_counts, 10.0),
             Step(stats.fold_rollups, 10.0, when=stats.rollups_condition),

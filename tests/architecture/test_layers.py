@@ -81,8 +81,8 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
             "claim_floors",
             "commit_order",
         },
-        {"testing_hook", "other_queues", "queue_limits", "queue_turns"},
-        {"pool_limits", "limit_key_use"},
+        {"testing_hook", "queue_limits", "queue_turns"},
+        {"limit_key_use"},
         {"limit_journal"},
         {
             "transitions",

@@ -21,7 +21,7 @@ from django_ojs.models import Attempt, Job, Worker
 from django_ojs.operations import cron, promotion, queues
 from django_ojs.operations.access import audit_trail
 from django_ojs.operations.beat import Registration
-from django_ojs.operations.maintenance import lease, mode
+from django_ojs.operations.maintenance import lease, mode, pruning
 from django_ojs.operations.workers import rescue
 from django_ojs.storage import database
 from django_ojs.storage.dialects.server import HorizonHolder
@@ -473,7 +473,7 @@ def test_jobs_past_their_retention_are_found_until_they_are_pruned() -> None:
     age(job.pk, 8 * DAY)
     found = finding("retention")
     assert found["found"] == "Completed jobs past their retention: 1."
-    assert ojs("prune").code == 0
+    assert pruning.prune() == 1
     assert is_well("retention")
 
 

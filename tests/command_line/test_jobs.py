@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import shlex
+from uuid import UUID, uuid4
 
 import pytest
+from django.db import connection
 from django.test import override_settings
+from django.test.utils import CaptureQueriesContext
 
+from django_ojs.command_line.job_ids import whole_id
 from django_ojs.models import Job
 from django_ojs.operations import checkpoint, fail, progress
 from django_ojs.operations.jobs import listing
@@ -16,7 +21,7 @@ from django_ojs.spec.failure import Failure
 from django_ojs.workflows import group
 from tests.cases import together
 from tests.command_line.run import Terminal, ojs
-from tests.factories import active, hourly, in_state, push, push_many
+from tests.factories import HOUR, active, hourly, in_state, push, push_many
 from tests.testapp.testing_jobs import send
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -243,3 +248,86 @@ def test_a_running_job_shows_how_far_it_is() -> None:
     assert "checkpoint the next run continues there" in run.out
     assert "page 4" not in run.out
     assert "page 4 of 10" in ojs("show", job.pk, "--args").out
+
+
+class TestTheBeginningOfAnId:
+    KEYS = (
+        "01920000-0000-7000-8000-00000000000a",
+        "01920000-0001-7000-8000-00000000000b",
+        "01930000-0000-7000-8000-00000000000c",
+    )
+
+    @pytest.fixture(autouse=True)
+    def _jobs(self) -> None:
+        for key in self.KEYS:
+            push(id=UUID(key), queue="mail", type="mail.send", scheduled_at=HOUR)
+
+    @pytest.mark.both
+    @pytest.mark.parametrize(
+        "beginning",
+        ["0193", "01930", "01930000-", "01930000-0000-7000-8000-00000000000", "019300000000700"],
+    )
+    def test_it_stands_for_the_job(self, beginning: str) -> None:
+        assert ojs("show", beginning, "--json").json["id"] == self.KEYS[2]
+        assert ojs("run-now", beginning).code == 0
+        assert ojs("cancel", beginning).code == 0
+        assert Job.objects.get(state="cancelled").pk == UUID(self.KEYS[2])
+
+    @pytest.mark.both
+    @pytest.mark.parametrize("command", ["show", "retry", "run-now", "cancel"])
+    def test_of_several_jobs_it_names_them_and_changes_none(self, command: str) -> None:
+        run = ojs(command, "0192")
+        assert (run.code, run.out) == (1, "")
+        assert run.err.splitlines() == [
+            "The ids of several jobs begin with 0192:",
+            f"  {self.KEYS[0]}  scheduled  mail.send  mail",
+            f"  {self.KEYS[1]}  scheduled  mail.send  mail",
+        ]
+        assert Job.objects.filter(state="scheduled").count() == 3
+        assert ojs("show", "01920000-0001", "--json").json["id"] == self.KEYS[1]
+
+    def test_of_very_many_the_first_are_named(self) -> None:
+        push_many(11, queue="mail")
+        run = ojs("cancel", str(Job.objects.latest("pk").pk)[:4])
+        assert run.err.splitlines()[-1] == "  …"
+        assert len(run.err.splitlines()) == 12
+
+    @pytest.mark.parametrize("command", ["show", "retry"])
+    @pytest.mark.parametrize(
+        ("beginning", "code", "message"),
+        [
+            ("019", 2, "019 is too short: give at least 4 characters of the id."),
+            ("0194", 1, "There is no job whose id begins with 0194."),
+            ("0192-00", 2, "must be a UUIDv7"),
+        ],
+    )
+    def test_what_is_no_beginning_is_said(
+        self, command: str, beginning: str, code: int, message: str
+    ) -> None:
+        run = ojs(command, beginning)
+        assert (run.code, run.out) == (code, "")
+        assert message in run.err
+
+    def test_a_whole_id_of_another_kind_is_no_beginning(self) -> None:
+        other = uuid4()
+        assert "must be a UUIDv7" in ojs("show", other).err
+        assert "1 failed" in ojs("retry", f"1{str(other)[1:]}").out
+
+    def test_a_word_of_letters_is_the_beginning_of_a_type(self) -> None:
+        push(type="feed.read", queue="feeds", scheduled_at=HOUR)
+        assert ojs("cancel", "feed").code == 0
+        assert Job.objects.get(state="cancelled").type == "feed.read"
+
+    @pytest.mark.postgresql
+    def test_the_primary_key_finds_it(self) -> None:
+        with CaptureQueriesContext(connection) as captured:
+            whole_id("0193")
+        (query,) = captured
+        with connection.cursor() as cursor:
+            cursor.execute("SET LOCAL enable_seqscan = off")
+            cursor.execute(f"EXPLAIN {query['sql']}")
+            plan = "\n".join(line for (line,) in cursor.fetchall())
+        assert re.search(
+            r"Index Scan using ojs_job_pkey|Bitmap Index Scan on ojs_job_pkey", plan
+        ), plan
+        assert "Index Cond: ((id >=" in plan

@@ -1,4 +1,4 @@
-"""`export`, `import`, `purge` and `prune`."""
+"""`export`, `import` and `purge`."""
 
 from __future__ import annotations
 
@@ -21,7 +21,6 @@ from django_ojs.models import Job
 from django_ojs.operations import queues
 from django_ojs.operations.jobs import bulk, export
 from django_ojs.operations.jobs.job_filter import JobFilter
-from django_ojs.operations.maintenance import pruning
 from django_ojs.spec import ids
 from django_ojs.spec.states import State
 from django_ojs.spec.unique_policy import UniquePolicy
@@ -308,16 +307,6 @@ def test_a_purge_that_is_interrupted_is_in_the_audit_trail(
     assert (event, detail["deleted"], jobs().count()) == ("queue.purged", 2, 1)
 
 
-def test_a_prune_that_is_interrupted_is_in_the_audit_trail(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    age(in_state("completed", queue="mail").pk, 1000 * DAY)
-    interrupt_at_second_call(monkeypatch, pruning, "prune")
-    with caplog.at_level(logging.INFO, "django_ojs.audit"):
-        assert ojs("prune", "--yes").code == 1
-    assert audited(caplog) == ("jobs.pruned", {"deleted": {"jobs": 1}})
-
-
 def test_a_dry_run_of_an_import_checks_and_stores_nothing(load: Any) -> None:
     existing = push(queue="mail")
     run = load([envelope(), envelope(id=str(existing.pk)), envelope(args=7)], "--dry-run")
@@ -448,28 +437,3 @@ def test_purge_of_what_cannot_be_purged_changes_nothing(arguments: list[str], me
     assert message in run.err
     assert run.code
     assert jobs().count() == 1
-
-
-def test_prune_deletes_what_is_past_its_retention(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pruning.prune, "__defaults__", (1,))
-    queues.configure("short", {"retention": {"completed": "P1D"}})
-    for queue, days in (("mail", 8), ("mail", 8), ("mail", 6), ("short", 2), ("short", 0)):
-        age(in_state("completed", queue=queue).pk, days * DAY)
-    age(in_state("cancelled", queue="mail").pk, 8 * DAY)
-    assert ojs("prune", "--dry-run", "--json").json == {
-        "dry_run": True,
-        "jobs": {"completed": 3, "cancelled": 1},
-    }
-    assert jobs().count() == 6
-    monkeypatch.setattr("sys.stdin", io.StringIO())
-    assert ojs("prune").code == 2
-    run = ojs("prune", "--yes", "--json")
-    assert run.json == {
-        "jobs": 4,
-        "events": 0,
-        "bulk_operations": 0,
-        "audit_entries": 0,
-        "outbox": 0,
-    }
-    assert sorted(jobs().values_list("queue", flat=True)) == ["mail", "short"]
-    assert "no jobs" in ojs("prune", "--dry-run").out

@@ -135,7 +135,6 @@ TABLE = [
     Line("GET", "ojs-rate-limit", READ, ALL),
     Line("PUT", "ojs-rate-limit", ADMIN, ALL, {"concurrency": 3}),
     Line("DELETE", "ojs-rate-limit", ADMIN, ALL),
-    Line("GET", "ojs-admin-pools", OPERATOR, HIDDEN),
     Line("GET", "ojs-admin-scheduling-stats", OPERATOR, HIDDEN),
     Line("GET", "ojs-admin-queues", OPERATOR, HIDDEN),
     Line("GET", "ojs-admin-queue", OPERATOR, DENIED),

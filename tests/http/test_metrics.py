@@ -223,3 +223,12 @@ def test_keys_at_their_limit_are_counted_by_the_limit_and_not_by_key() -> None:
     assert value(found, "ojs_rate_limit_keys", strategy="pause") == 0
     assert "customer" not in Api().get("/ojs/metrics").raw.content.decode()
     assert b"ojs_rate_limit_keys" not in metrics.render({"carrier"})
+
+
+@pytest.mark.requirement("FS-R009")
+def test_with_pools_the_part_of_each_queue_is_a_metric(settings: Any) -> None:
+    settings.OJS = {**settings.OJS, "POOLS": {"gpu": {"queues": ["images", "videos"]}}}
+    text = Api().get("/ojs/metrics").raw.content.decode()
+    assert 'ojs_scheduling_dispatch_ratio{queue="images"} 0.0' in text
+    settings.OJS = {**settings.OJS, "POOLS": {}}
+    assert "ojs_scheduling" not in Api().get("/ojs/metrics").raw.content.decode()

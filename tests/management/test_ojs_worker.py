@@ -41,7 +41,7 @@ def nothing_is_kept() -> Iterator[None]:
 
 POOLS = {
     "POOLS": {
-        "critical": {"queues": {"pay": 5, "mail": 1}, "concurrency": 4, "exclusive": True},
+        "critical": {"queues": {"pay": 5, "mail": 1}, "exclusive": True},
         "rest": {"queues": ["*"]},
     }
 }
@@ -144,8 +144,6 @@ def test_queues_may_share_a_worker(
         call_command("ojs_worker", *arguments)
     config = supervised.config
     assert (config.queues, config.order.strategy, config.order.weights) == expected
-    is_critical = arguments == ["--pool", "critical"]
-    assert config.threads == (4 if is_critical else 10)
     assert config.pool == (arguments[1] if "--pool" in arguments else "")
 
 

@@ -41,8 +41,6 @@ def test_the_catalogue_has_the_names_of_the_documents() -> None:
         # rate-limiting §11.1.
         *("rate_limit.exceeded", "rate_limit.released", "rate_limit.dropped"),
         "rate_limit.dynamic_adjusted",
-        # fair-scheduling §11.1.
-        *("scheduling.queue_starved", "scheduling.pool_overloaded"),
         # ojs-progress §11.1.
         "progress.stalled",
     }

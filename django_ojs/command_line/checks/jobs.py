@@ -112,7 +112,7 @@ def _retention() -> Iterator[DoctorFinding]:
         yield DoctorFinding(
             found=_overdue(dead_letter, number >= pruning.COUNTED) % values,
             why=_("Pruning is behind, or no worker does it: the table grows."),
-            cure=_("Start a worker. `manage.py ojs prune` deletes them now."),
+            cure=_("Start a worker: it deletes them."),
         )
 
 

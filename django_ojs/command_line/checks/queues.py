@@ -9,8 +9,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
-from django_ojs.command_line.figures import age
 from django_ojs.command_line.limits import shown_key
+from django_ojs.command_line.lists import age
 from django_ojs.formatting import absolute_time, grouped, localized
 from django_ojs.operations import queues
 from django_ojs.operations.access import key_expiry

@@ -9,7 +9,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
-from django_ojs.command_line.figures import short_duration
+from django_ojs.command_line.lists import short_duration
 from django_ojs.formatting import grouped
 from django_ojs.operations.figures.findings import OLD
 from django_ojs.storage import database

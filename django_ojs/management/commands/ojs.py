@@ -18,7 +18,6 @@ from django_ojs.command_line import (
     indexes,
     jobs,
     limits,
-    other_queues,
     queues,
     transfer,
     webhooks,
@@ -56,8 +55,7 @@ Operate background jobs from a shell: what the admin does, and a check of the wh
 
 EPILOG = gettext_lazy("""\
 With --json, a subcommand writes JSON to the standard output, for programs. Progress and errors go
-to the standard error. Colours need rich (`pip install django-ojs[cli]`) and a terminal; NO_COLOR
-turns them off.
+to the standard error. A terminal gets colours; NO_COLOR turns them off.
 
 Exit codes: 0 success; 1 a finding of `doctor`, or something failed; 2 wrong arguments, or a
 question that was not answered with yes.
@@ -77,7 +75,6 @@ SUBCOMMANDS: Final[dict[str, Subcommand]] = {
         *cron.SUBCOMMANDS,
         *deletion.SUBCOMMANDS,
         *transfer.SUBCOMMANDS,
-        *other_queues.SUBCOMMANDS,
         *indexes.SUBCOMMANDS,
         *doctor.SUBCOMMANDS,
     )

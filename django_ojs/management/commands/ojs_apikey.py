@@ -8,7 +8,9 @@ from django.core.management.base import BaseCommand
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext
 
+from django_ojs.command_line.console import Console
 from django_ojs.command_line.database_check import errors_in_words
+from django_ojs.command_line.lists import ListColumn, column, write_table
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import check_texts, duration
 from django_ojs.models import ActorKind, ApiKey
@@ -127,24 +129,11 @@ class Command(BaseCommand):
         self.stderr.write(_("%(key)s is revoked.") % {"key": key})
 
     def _list(self, options: dict[str, Any]) -> None:
-        head = (
-            _("PREFIX"),
-            _("NAME"),
-            _("STATUS"),
-            _("SCOPES"),
-            _("QUEUES"),
-            _("EXPIRES"),
-            _("LAST USED"),
-        )
-        keys = key_expiry.with_replacement(api_keys.keys())
-        rows = [head, *(_row(key) for key in keys.order_by("name", "pk"))]
-        if len(rows) == 1:
+        keys = key_expiry.with_replacement(api_keys.keys()).order_by("name", "pk")
+        if keys:
+            write_table(Console(self), _COLUMNS, keys)
+        else:
             self.stderr.write(_("There are no API keys."))
-            return
-        widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        for row in rows:
-            cells = (f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True))
-            self.stdout.write("  ".join(cells).rstrip())
 
     def _show(self, key: ApiKey, text: str) -> None:
         self.stdout.write(text)
@@ -166,16 +155,15 @@ def _add_expires(parser: ArgumentParser) -> None:
     )
 
 
-def _row(key: Any) -> tuple[str, ...]:
-    return (
-        key.prefix,
-        key.name,
-        key_expiry.status_text(key),
-        ",".join(key.scopes),
-        ",".join(key.queues) or pgettext("queues", "all"),
-        _moment(key.expires_at),
-        _moment(key.last_used_at),
-    )
+_COLUMNS = [
+    column("prefix", "id"),
+    column("name"),
+    ListColumn(name="status", value=key_expiry.status_text, kind="state"),
+    column("scopes"),
+    column("queues", words=lambda key: ", ".join(key.queues) or pgettext("queues", "all")),
+    column("expires_at", words=lambda key: _moment(key.expires_at)),
+    column("last_used_at", words=lambda key: _moment(key.last_used_at)),
+]
 
 
 def _moment(moment: datetime | None) -> str:

@@ -174,10 +174,7 @@ class Command(BaseCommand):
             type=_count,
             default=10,
             metavar="N",
-            help=_(
-                "jobs that a process runs at a time, async ones included; no more than the "
-                "concurrency of the pool (default: 10)"
-            ),
+            help=_("jobs that a process runs at a time, async ones included (default: 10)"),
         )
         add(
             "--grace",
@@ -235,6 +232,7 @@ class Command(BaseCommand):
         config = WorkerConfig.from_settings(
             **_which_jobs(**options),
             processes=options["processes"],
+            threads=options["threads"],
             grace=options["grace"],
             poll_interval=options["poll_interval"],
             labels=tuple(options["label"]),
@@ -311,10 +309,9 @@ def _which_jobs(
     pool: str | None,
     queues: dict[str, int | None],
     strategy: str | None,
-    threads: int,
     **options: Any,
 ) -> dict[str, Any]:
-    """Return the pool, the queues, their order and the number of threads of the worker."""
+    """Return the pool, the queues and their order."""
     if pool is not None:
         if queues is not DEFAULT_QUEUES or strategy is not None:
             raise CommandError(
@@ -331,13 +328,7 @@ def _which_jobs(
                 _("There is no pool %(pool)r in OJS['POOLS']. %(hint)s")
                 % {"pool": pool, "hint": hint}
             )
-        return {
-            "pool": found.name,
-            "queues": found.queues,
-            "order": found.order,
-            # More would never have a job.
-            "threads": min(threads, found.concurrency or threads),
-        }
+        return {"pool": found.name, "queues": found.queues, "order": found.order}
     for name in queues:
         if (owner := settings().pool_of_queue.get(name)) is not None:
             raise CommandError(
@@ -352,11 +343,7 @@ def _which_jobs(
         order = parse_order(weights, strategy, default=STRICT, field="--strategy")
     except OJSError as error:
         raise CommandError(error_message(error)) from None
-    return {
-        "queues": tuple(queues),
-        "order": order,
-        "threads": threads,
-    }
+    return {"queues": tuple(queues), "order": order}
 
 
 def _sync_schedules() -> None:

@@ -25,7 +25,7 @@ ACTIONS: Final = (
     *("job.run_now", "job.activated", "job.history_deleted"),
     "job.history_rebuilt",
     *("jobs.retry", "jobs.cancel", "jobs.delete", "jobs.run_now", "bulk.ordered", "bulk.stopped"),
-    *("jobs.imported", "jobs.pruned", "jobs.history_deleted", "doctor.repaired", "queue.drained"),
+    *("jobs.imported", "jobs.history_deleted", "doctor.repaired", "queue.drained"),
     *("queue.created", "queue.configured", "queue.paused", "queue.resumed", "queue.purged"),
     *("queue.deleted", "cron.created", "cron.changed", "cron.removed", "cron.paused"),
     *("cron.resumed", "cron.run", "worker.directed", "worker.deregistered", "workflow.cancelled"),

@@ -1,4 +1,4 @@
-"""How the workers of each pool, and the queues, are served (ojs-fair-scheduling §10).
+"""How the queues, and those of each pool, are served (ojs-fair-scheduling §10.2).
 
 The figures come from the rollups and the counts, so that a claim costs nothing more for them: a run
 counts when it ends.
@@ -10,27 +10,12 @@ from datetime import timedelta
 from typing import Final
 
 from django_ojs.conf import settings
-from django_ojs.operations.workers import registry
 from django_ojs.spec.scheduling import ALL, Pool
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import counts, rollup_queries
 
 #: The time of the figures, which ends now.
 WINDOW: Final = timedelta(minutes=1)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class PoolStatus:
-    """A pool, the queues of it that the caller may use, and its workers.
-
-    `active_jobs` are the jobs of its queues that they have in flight: those that its `concurrency`
-    limits.
-    """
-
-    pool: Pool
-    queues: list[str]
-    workers: int
-    active_jobs: int
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -67,33 +52,6 @@ class Scheduling:
 
     queues: list[QueueFigures]
     pools: dict[str, list[PoolShare]]
-
-
-def pools(*, within: Collection[str] | None = None) -> list[PoolStatus]:
-    """Return the pools, in the order of the settings.
-
-    `within` are the queues that the caller may use: then only pools of these are returned.
-    """
-    members: dict[str, list[str]] = {pool.name: [] for pool in settings().pools}
-    for name, worker_id in registry.pool_members():
-        if name in members:
-            members[name].append(worker_id)
-    everyone = [worker_id for ids in members.values() for worker_id in ids]
-    held = registry.held_by_queue(everyone, within=within) if everyone else {}
-    found = [
-        PoolStatus(
-            pool=pool,
-            queues=_visible(pool, within),
-            workers=len(members[pool.name]),
-            active_jobs=sum(
-                number
-                for (worker_id, queue), number in held.items()
-                if worker_id in members[pool.name] and pool.takes(queue)
-            ),
-        )
-        for pool in settings().pools
-    ]
-    return [status for status in found if status.queues]
 
 
 def scheduling(*, within: Collection[str] | None = None) -> Scheduling:

@@ -119,11 +119,11 @@ def _old_jobs(kind: Kind, age: timedelta, limit: int) -> list[UUID]:
 
 
 @database.write_transaction
-def _erase(old: QuerySet[Job], limit: int) -> int:
+def _erase(old: QuerySet[Job]) -> None:
     locked = old.select_for_update(skip_locked=True, of=("self",))
-    keys = list(locked.values_list("pk", flat=True)[:limit])
     # There are none when another process has deleted them.
-    return erase(keys) if keys else 0
+    if keys := list(locked.values_list("pk", flat=True)):
+        erase(keys)
 
 
 #: Key, queue, original queue, when it finished, and the time now.
@@ -148,7 +148,6 @@ class QueuePruner:
 
     def __init__(self) -> None:
         self._walks: dict[Kind, _Walk] = {}
-        self.deleted = 0
 
     def prune(self) -> int:
         """Go on with each walk. Return how many jobs were read."""
@@ -170,7 +169,7 @@ class QueuePruner:
         ]
         if keys:
             old = _outside_running_workflows(Job.primary.filter(OneOf("pk", keys)))
-            self.deleted += _erase(old.order_by("pk"), len(keys))
+            _erase(old.order_by("pk"))
         if rows:
             walk.pk, _, _, walk.finished_at, _ = rows[-1]
         return len(rows)

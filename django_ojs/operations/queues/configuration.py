@@ -3,7 +3,6 @@
 Bounds hold at once. Limits that are not enforced are rejected; see `queue_config.UNSUPPORTED`.
 """
 
-from collections.abc import Mapping
 from typing import Any
 
 from django.db import IntegrityError
@@ -60,19 +59,16 @@ def _create(name: str, given: dict[str, Any]) -> None:
     audit_trail.record("queue.created", name, changes=changes)
 
 
-def configure(
-    name: str, changes: object, *, path: str = "", stored: Mapping[str, Any] | None = None
-) -> QueueStatus:
+def configure(name: str, changes: object, *, path: str = "") -> QueueStatus:
     """Change a queue's own configuration by top-level key, and return the queue.
 
     A null removes a value, so that the one of the default policy holds. An unknown queue is
-    created. `stored` is the configuration that the changes were made from. Raises InvalidRequest or
-    a subclass, and Conflict if another configuration than `stored` is stored.
+    created. Raises InvalidRequest or a subclass.
     """
     limits = settings().limits
     check_queue(name, limits)
     given = check(changes, max_envelope_bytes=limits.envelope_bytes, path=path)
-    _change(name, given, stored)
+    _change(name, given)
     # Jobs that wait already; where there are very many, the maintenance of a worker does the rest.
     tenants.assign(name)
     return get(name)
@@ -96,16 +92,10 @@ def _exists(name: str) -> Conflict:
 
 
 @database.write_transaction
-def _change(name: str, given: dict[str, Any], stored: Mapping[str, Any] | None = None) -> None:
+def _change(name: str, given: dict[str, Any]) -> None:
     if name != DEFAULT_POLICY:
         dead_letter_queue.check(name, given.get("dead_letter_queue"))
     before, after = _store(name, given)
-    if stored is not None and before != stored:
-        raise Conflict(
-            _("The configuration was changed at the same time; nothing was written."),
-            details={"queue": name},
-            hint=_("Read it again, then repeat the change."),
-        )
     bounds.rebound(name)
     publish.queue_event(EventType.QUEUE_CONFIG_UPDATED, name, changed=sorted(given))
     if changes := _changes(before, after):

@@ -1,6 +1,5 @@
 """List registered workers, and direct them (ojs-admin-api §9, worker-protocol §2)."""
 
-from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
@@ -102,12 +101,6 @@ def listening(queue: str, *, limit: int) -> Listening:
     )
 
 
-def pool_members() -> list[tuple[str, str]]:
-    """Return the pool and the id of each worker that belongs to one and is not stale."""
-    found = _rows().exclude(pool="").order_by("pk")
-    return [(row.pool, row.pk) for row in found if _condition(row) != STALE]
-
-
 def get(worker_id: str, *, within: Collection[str] | None = None) -> WorkerStatus:
     """Return a worker. Raises NotFound; `within` as in `listing`."""
     row = _rows().filter(pk=worker_id).first() if is_possible(worker_id) else None
@@ -141,21 +134,11 @@ def takes(worker: Worker, queue: str) -> bool:
 
 def held(worker_ids: Collection[str], *, within: Collection[str] | None = None) -> dict[str, int]:
     """Return how many jobs each of these workers has in flight; those with none are left out."""
-    numbers = Counter[str]()
-    for (worker_id, _queue), number in held_by_queue(worker_ids, within=within).items():
-        numbers[worker_id] += number
-    return dict(numbers)
-
-
-def held_by_queue(
-    worker_ids: Collection[str], *, within: Collection[str] | None = None
-) -> dict[tuple[str, str], int]:
-    """Return how many jobs of each queue each of these workers has in flight."""
     active = Job.primary.filter(state=State.ACTIVE, worker_id__in=worker_ids)
     if within is not None:
         active = active.filter(queue__in=sorted(within))
-    counted = active.values_list("worker_id", "queue").annotate(number=Count("pk")).order_by()
-    return {(str(worker_id), queue): number for worker_id, queue, number in counted}
+    counted = active.values_list("worker_id").annotate(number=Count("pk")).order_by()
+    return {str(worker_id): number for worker_id, number in counted}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -258,17 +258,6 @@ class Dialect(Server):
         active, starts, now, is_exact = self._rows(connection, "limit_use", {"queue": queue})[0]
         return active, starts, now, bool(is_exact)
 
-    def pool_use(
-        self, connection: BaseDatabaseWrapper, pool: str, queues: Collection[str]
-    ) -> tuple[int, bool]:
-        """Return how many jobs of its queues a pool has in flight, under the lock of the pool.
-
-        And whether the statement saw all that was committed before it.
-        """
-        values = {"pool": pool, "queues": self.texts(queues)}
-        active, is_exact = self._rows(connection, "pool_use", values)[0]
-        return active, bool(is_exact)
-
     def limited_candidates(
         self,
         connection: BaseDatabaseWrapper,

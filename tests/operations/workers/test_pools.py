@@ -1,23 +1,21 @@
-"""Pools of workers: queues that are theirs alone, and how many jobs they have in flight."""
+"""Pools of workers: queues that are theirs alone."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 from django.test import override_settings
 
 from django_ojs.models import Worker
-from django_ojs.operations import ack, beat, fetch, queues
+from django_ojs.operations import beat, fetch, queues
 from django_ojs.operations.figures import findings, queue_overview
 from django_ojs.operations.figures.not_running import why_not_running
 from django_ojs.operations.workers import registry
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.storage.claims import Claimed
-from tests.factories import held, jobs, own_connections, push, push_many, worker
+from tests.factories import jobs, push, worker
 
 GPU = {"POOLS": {"gpu": {"queues": ["images"], "exclusive": True}, "rest": {"queues": ["mail"]}}}
 
@@ -94,54 +92,6 @@ def test_a_worker_of_all_queues_counts_among_those_that_could_run_a_type() -> No
     with override_settings(OJS=GPU):
         assert registry.workers_of_type("thumbnail", ["mail"]).unknown == ["w"]
         assert registry.workers_of_type("thumbnail", ["images"]).unknown == []
-
-
-BOUNDED = {"POOLS": {"small": {"queues": ["a", "b"], "concurrency": 3}}}
-
-
-@pytest.mark.requirement("FS-R001")
-@override_settings(OJS=BOUNDED)
-@pytest.mark.django_db
-def test_all_workers_of_a_pool_have_no_more_jobs_in_flight() -> None:
-    for name in ("one", "two"):
-        member(name, "small", "a", "b")
-    push_many(10, queue="a")
-    push_many(10, queue="b")
-    first = fetched(["a", "b"], 2, worker_id="one", pool="small")
-    second = fetched(["a", "b"], 5, worker_id="two", pool="small")
-    assert (len(first), len(second)) == (2, 1)
-    assert fetched(["a", "b"], worker_id="one", pool="small") == []
-    ack.ack(first[0].id, claim=held(first[0]))
-    assert len(fetched(["a", "b"], worker_id="two", pool="small")) == 1
-    # Jobs of other workers do not count, and those have no limit.
-    assert len(fetched(["a", "b"], worker_id="other")) == 16
-
-
-@pytest.mark.django_db(transaction=True)
-@override_settings(OJS=BOUNDED)
-def test_workers_that_claim_at_once_stay_within_the_limit_of_their_pool() -> None:
-    names = [f"worker-{n}" for n in range(4)]
-    for name in names:
-        member(name, "small", "a", "b")
-    push_many(60, queue="a")
-    push_many(60, queue="b")
-    most: list[int] = []
-
-    def work(name: str) -> list[Any]:
-        done: list[Any] = []
-        with own_connections():
-            while len(done) < 25 and jobs().filter(state="available").exists():
-                found = fetched(["a", "b"], 2, worker_id=name, pool="small")
-                most.append(jobs().filter(state="active").count())
-                for job in found:
-                    ack.ack(job.id, claim=held(job))
-                done += found
-        return [job.id for job in done]
-
-    with ThreadPoolExecutor(len(names)) as threads:
-        found = [key for each in threads.map(work, names) for key in each]
-    assert Counter(found).most_common(1)[0][1] == 1
-    assert max(most) <= 3
 
 
 @pytest.mark.django_db

@@ -1,0 +1,169 @@
+"""The writer of lists: a table for a person, or the same rows as JSON for a program."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from operator import attrgetter
+from typing import Any, Final, Generic, Literal, TypeVar
+from uuid import UUID
+
+from django.utils import timezone
+
+from django_ojs.command_line.console import NONE, Cell, Console, TableColumn
+from django_ojs.formatting import absolute_time, decimal, duration, grouped
+from django_ojs.spec.times import elapsed, format_timestamp
+
+Row = TypeVar("Row")
+Words = Callable[[Any], str] | None
+
+#: The colour of each state, of whatever it is one.
+_STYLES: Final = {
+    "active": "blue",
+    "running": "blue",
+    "completed": "green",
+    "delivered": "green",
+    "dead": "red",
+    "discarded": "red",
+    "failed": "red",
+    "stale": "bold red",
+    "disabled": "yellow",
+    "draining": "yellow",
+    "paused": "yellow",
+    "quiet": "yellow",
+    "ready": "yellow",
+    "retryable": "yellow",
+}
+
+
+#: What the values of a column are, which decides how a table shows them: a text, or several; a
+#: text that is never cut, because half of it is of no use; a number; a time by its date; a time by
+#: how long ago it was, or how long it is until then; a state in its colour.
+Kind = Literal["text", "id", "number", "time", "duration", "state"]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ListColumn(Generic[Row]):
+    """A column of a list: a member of each object in JSON, and a column of the table.
+
+    The head is the name, unless `title` is given. `words` is what a person reads where the kind
+    does not say it.
+    """
+
+    name: str
+    value: Callable[[Row], Any]
+    kind: Kind = "text"
+    words: Words = None
+    title: str = ""
+    only: Literal["json", "table"] | None = None
+
+
+def column(
+    name: str, kind: Kind = "text", path: str = "", *, title: str = "", words: Words = None
+) -> ListColumn[Any]:
+    """Return the column of the attribute with this name, or at this path from a row."""
+    return ListColumn(
+        name=name, value=attrgetter(path or name), kind=kind, title=title, words=words
+    )
+
+
+def members(names: str, *, of: str = "") -> list[ListColumn[Any]]:
+    """Return columns that only JSON has, of attributes of a row, or of one of its attributes."""
+    start = f"{of}." if of else ""
+    return [
+        ListColumn(name=name, value=attrgetter(start + name), only="json") for name in names.split()
+    ]
+
+
+def write_list(
+    console: Console,
+    name: str,
+    columns: Sequence[ListColumn[Row]],
+    rows: Sequence[Row],
+    *,
+    none: str,
+    **more: Any,
+) -> bool:
+    """Write rows as a table, or the text `none` if there are none; for a program as JSON.
+
+    The JSON has them under `name`, beside `more`. Return whether there is a table: the caller
+    writes below it what only a person reads.
+    """
+    if console.as_json:
+        console.json({name: [as_json(columns, row) for row in rows], **more})
+    elif rows:
+        write_table(console, columns, rows)
+    else:
+        console.line(none)
+    return bool(rows) and not console.as_json
+
+
+def as_json(columns: Iterable[ListColumn[Row]], row: Row) -> dict[str, Any]:
+    """Return a row as the object that JSON has for it."""
+    return {each.name: _plain(each.value(row)) for each in columns if each.only != "table"}
+
+
+def write_table(console: Console, columns: Sequence[ListColumn[Row]], rows: Iterable[Row]) -> None:
+    """Write rows as a table."""
+    shown = [each for each in columns if each.only != "json"]
+    now = timezone.now()
+    console.table(
+        [
+            TableColumn(
+                each.title or each.name.replace("_", " ").upper(),
+                right=each.kind in ("number", "duration"),
+                shrinks=each.kind == "text",
+            )
+            for each in shown
+        ],
+        [[_cell(each, row, now) for each in shown] for row in rows],
+    )
+
+
+def write_details(console: Console, lines: Iterable[tuple[str, object]]) -> None:
+    """Write what is known of one thing, a line for each name that has a value."""
+    known = [(name, str(value)) for name, value in lines if value]
+    width = max(10, *(len(name) for name, _value in known))
+    for name, value in known:
+        console.line(f"  {name:<{width}} {value}", _style(value) if name == "state" else "")
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return format_timestamp(value)
+    return str(value) if isinstance(value, UUID) else value
+
+
+def _cell(column: ListColumn[Row], row: Row, now: datetime) -> Cell:
+    value = column.value(row)
+    text = column.words(row) if column.words else _text(column.kind, value, now)
+    return Cell(text or NONE, _style(value) if column.kind == "state" else "")
+
+
+def _style(state: object) -> str:
+    return _STYLES.get(str(state).partition(" ")[0], "")
+
+
+def _text(kind: Kind, value: Any, now: datetime) -> str:
+    if value is None:
+        return NONE
+    if kind == "number":
+        return decimal(f"{value:.1f}") if isinstance(value, float) else grouped(value)
+    if kind == "time":
+        return absolute_time(value)
+    if kind == "duration":
+        return age(value, now)
+    return ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+
+
+def age(since: datetime | None, now: datetime) -> str:
+    """Return how long ago a time was; for one in the future, "in" and how long until then."""
+    if since is None:
+        return NONE
+    ago = elapsed(since, now)
+    text = short_duration(abs(ago.total_seconds()))
+    return text if ago.total_seconds() >= 0 else f"in {text}"
+
+
+def short_duration(seconds: float) -> str:
+    """Return a duration in its two largest units."""
+    return duration(seconds).replace("\N{NARROW NO-BREAK SPACE}", "")
