@@ -145,9 +145,6 @@ class BulkOperationAdmin(OperatorModelAdmin):
                     None, _("It is not known when this page was read. Check the jobs again.")
                 )
             else:
-                # Without the search: Django's history is also shown to users who may not see
-                # payloads. The page of the operation has it, for those who may.
-                self.log_addition(request, operation, "Started.")
                 return HttpResponseRedirect(self.url("change", operation.pk))
         return self._confirmation_page(request, bulk_action, which, form)
 

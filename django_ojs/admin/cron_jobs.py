@@ -215,10 +215,6 @@ class CronJobAdmin(OperatorModelAdmin):
                 "name", Translatable(gettext_noop("is taken by another cron job."))
             )
         stored, _is_new = cron.register(definition)
-        if job is None:
-            self.log_addition(request, stored, f"Created: {stored.expression}.")
-        else:
-            self.log_change(request, stored, f"Changed: {', '.join(form.changed_data)}.")
         self.message_user(
             request,
             _("Cron job %(name)s runs %(schedule)s.")

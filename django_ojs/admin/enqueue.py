@@ -162,7 +162,7 @@ def _copy_page(page: OperatorModelAdmin, request: HttpRequest, key: str, data: A
                 id=job.pk,
                 queue=result.queue,
             )
-            if response := _response(page, request, form, result, text, copy_of=job):
+            if response := _response(page, request, form, result, text):
                 return response
     return page.render(request, "enqueue", _("Edit and run %(type)s") % {"type": job.type}, context)
 
@@ -209,8 +209,6 @@ def _response(
     form: EnqueueForm,
     result: EnqueuedJob,
     text: str,
-    *,
-    copy_of: Job | None = None,
 ) -> HttpResponse | None:
     match result.outcome:
         case Outcome.DROPPED:
@@ -228,8 +226,5 @@ def _response(
             text = _("A unique policy ignored the job: it equals this one.")
             page.message_user(request, text, "WARNING")
         case _:
-            page.log_addition(request, result.model(), text)
-            if copy_of is not None:
-                page.log_change(request, copy_of, f"Enqueued a copy: {result.id}.")
             page.message_user(request, text, "SUCCESS")
     return HttpResponseRedirect(page.url("change", result.id))

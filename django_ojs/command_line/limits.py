@@ -9,7 +9,6 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext, pgettext_lazy
 
 from django_ojs.command_line.console import NONE, Cell, Console, TableColumn
-from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import (
     OK,
     Options,
@@ -22,7 +21,6 @@ from django_ojs.command_line.subcommand import (
 from django_ojs.formatting import absolute_time, error_message, grouped, limits_in_words
 from django_ojs.handlers import limit_key_templates
 from django_ojs.operations import limit_keys
-from django_ojs.operations.access import audit
 from django_ojs.operations.jobs.redaction import redacted_key
 from django_ojs.spec.errors import NotFound, OJSError
 from django_ojs.spec.times import format_timestamp
@@ -197,7 +195,6 @@ def _pause(console: Console, options: Options) -> int:
         limit_keys.pause(keys, options["for"])
     except OJSError as error:
         raise usage_error(error_message(error)) from None
-    audit.note("limit_key.paused", principal=operator(), keys=len(keys))
     found = [limit_keys.get(key) for key in keys]
     if console.as_json:
         console.json({"limits": [_as_json(each) for each in found]})
@@ -218,7 +215,6 @@ def _resume(console: Console, options: Options) -> int:
     found = _known(options)
     keys = [each.key for each in found]
     limit_keys.open_now(keys)
-    audit.note("limit_key.opened", principal=operator(), keys=len(keys))
     if console.as_json:
         console.json({"limits": [_as_json(limit_keys.get(key)) for key in keys]})
         return OK

@@ -14,13 +14,12 @@ from django.utils.translation import gettext_lazy
 
 from django_ojs.command_line.changes import counted_jobs
 from django_ojs.command_line.console import Console
-from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import FAILED, OK, Options, Subcommand, usage_error
 from django_ojs.conf import settings
 from django_ojs.formatting import error_message, grouped
 from django_ojs.handlers import Handler, get_handler
 from django_ojs.job_type import job_type_of
-from django_ojs.operations.access import audit, audit_trail
+from django_ojs.operations.access import audit_trail
 from django_ojs.options import envelope_of
 from django_ojs.registry import registry
 from django_ojs.spec.envelope import validate
@@ -185,7 +184,6 @@ def _run(console: Console, options: Options) -> int:
         # Also when it is interrupted: the batches before that are committed.
         if write:
             counts = {"stored": found.moved, "rejected": found.rejected}
-            audit.note("jobs.imported", principal=operator(), source=name, jobs=counts)
             audit_trail.complete(entry, **counts)
     _report(console, name, found, written=write)
     return FAILED if found.rejected else OK

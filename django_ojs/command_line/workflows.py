@@ -11,7 +11,6 @@ from django.utils.translation import gettext_lazy, ngettext, pgettext
 
 from django_ojs.command_line.changes import ask
 from django_ojs.command_line.console import NONE, Cell, Console, TableColumn
-from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import (
     FAILED,
     OK,
@@ -24,7 +23,6 @@ from django_ojs.formatting import absolute_time, error_message, grouped
 from django_ojs.models import Workflow
 from django_ojs.models.workflow import StepState, WorkflowState
 from django_ojs.operations import workflows
-from django_ojs.operations.access import audit
 from django_ojs.operations.workflows import StepDetail
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.ids import parse_id
@@ -241,7 +239,6 @@ def _cancel(console: Console, options: Options) -> int:
             results[str(key)] = {"error": error_message(error)}
             console.note(f"{key}: {error_message(error)}")
             continue
-        audit.note("workflow.cancelled", principal=operator(), workflow=str(key))
         results[str(key)] = {"state": workflow.state}
         if not console.as_json:
             name = workflow.name or workflow.pk
