@@ -121,7 +121,6 @@ def webhook() -> tuple[str, str, Callable[[], Any]]:
         subscriptions.Subscription(
             url="https://93.184.216.34/hook", events=["job.*"], queues=["a", "b"]
         ),
-        by="ann",
     )
 
     def stored() -> Any:
@@ -133,7 +132,7 @@ def webhook() -> tuple[str, str, Callable[[], Any]]:
 
 def api_key() -> tuple[str, str, Callable[[], Any]]:
     made, _text = api_keys.create(
-        name="shop", scopes=[Scope.READ, Scope.PRODUCER], queues=["a"], expires=None, by="ann"
+        name="shop", scopes=[Scope.READ, Scope.PRODUCER], queues=["a"], expires=None
     )
 
     def stored() -> Any:

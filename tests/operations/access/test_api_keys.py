@@ -12,7 +12,8 @@ from django.db import transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.models import ActorKind, ApiKey, AuditEntry
-from django_ojs.operations.access import api_keys, key_expiry
+from django_ojs.operations.access import api_keys, audit_trail, key_expiry
+from django_ojs.operations.access.audit_trail import Actor
 from django_ojs.spec.errors import (
     Conflict,
     InvalidRequest,
