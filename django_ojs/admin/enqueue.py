@@ -9,13 +9,13 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, gettext_noop
+from django.utils.translation import gettext_noop
 
 from django_ojs.admin import payloads
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.enqueue_form import EnqueueForm
 from django_ojs.conf import settings
-from django_ojs.formatting import error_message, lazy_sentence
+from django_ojs.formatting import error_message
 from django_ojs.handlers import job_types
 from django_ojs.models import Job
 from django_ojs.operations import run_again
@@ -121,7 +121,7 @@ def _enqueue(
 
 
 def _enqueued(result: EnqueuedJob) -> str:
-    return lazy_sentence(gettext_lazy("Enqueued in %(queue)s."), queue=result.queue)
+    return _("Enqueued in %(queue)s.") % {"queue": result.queue}
 
 
 def _copy_page(page: OperatorModelAdmin, request: HttpRequest, key: str, data: Any) -> HttpResponse:
@@ -157,11 +157,8 @@ def _copy_page(page: OperatorModelAdmin, request: HttpRequest, key: str, data: A
         except OJSError as error:
             form.add_operation_error(error)
         else:
-            text = lazy_sentence(
-                gettext_lazy("Enqueued a copy of %(id)s in %(queue)s."),
-                id=job.pk,
-                queue=result.queue,
-            )
+            text = _("Enqueued a copy of %(id)s in %(queue)s.")
+            text %= {"id": job.pk, "queue": result.queue}
             if response := _response(page, request, form, result, text):
                 return response
     return page.render(request, "enqueue", _("Edit and run %(type)s") % {"type": job.type}, context)

@@ -43,7 +43,7 @@ AUTHENTICATION = [
     "django_ojs.http.authentication.ApiKeyAuthentication",
 ]
 SURE = {"confirm": True}
-HOOK = {"url": "https://hooks.example.com/x", "events": ["job.*"]}
+HOOK: dict[str, Any] = {"url": "https://hooks.example.com/x", "events": ["job.*"]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -144,6 +144,11 @@ def pause_key() -> None:
 def bulk_operation() -> Any:
     factories.push_many(2, queue="mail")
     return bulk_operations.order(BulkActionName.CANCEL, JobFilter(queue="mail"), by="x").pk
+
+
+def in_maintenance() -> str:
+    mode.enable()
+    return "1"
 
 
 def rejected() -> Any:
@@ -392,7 +397,7 @@ ACTS = [
     ),
     Act(
         action="maintenance.ended",
-        scene=lambda: mode.enable() and "1",
+        scene=in_maintenance,
         admin=on_page("overview", "end-maintenance"),
         http=("POST", "v1/admin/system/maintenance", {"enabled": False}),
     ),
@@ -423,7 +428,7 @@ def in_admin(act: Act, key: object, tmp_path: Path) -> None:
     assert response.status_code == (200 if shows_secret else 302), response.content.decode()
 
 
-def over_http(act: Act, key: object, client: Client, **headers: str) -> None:
+def over_http(act: Act, key: object, client: Client, **headers: Any) -> None:
     assert act.http is not None
     method, path, body = act.http
     response = client.generic(
