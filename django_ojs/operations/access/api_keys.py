@@ -163,26 +163,24 @@ def prefix_of(presented: str) -> str | None:
 
 
 @database.at_home
+@database.write_transaction
 def revoke(prefix: str) -> ApiKey:
     """Revoke a key from its next request on, and return it.
 
     Revoking it again keeps the first time. Raises NotFound.
     """
-    _revoke(prefix)
-    return _get(prefix)
-
-
-@database.write_transaction
-def _revoke(prefix: str) -> None:
     before = keys().filter(prefix=prefix, revoked_at=None).select_for_update().first()
     if before is None:
-        return
+        return _get(prefix)
     keys().filter(pk=before.pk).update(revoked_at=Now())
-    changes = audit_trail.changed(_shown(before), _shown(_get(prefix)))
+    revoked = _get(prefix)
+    changes = audit_trail.changed(_shown(before), _shown(revoked))
     audit_trail.record("api_key.revoked", before.pk, changes=changes, key_prefix=prefix)
+    return revoked
 
 
 @database.at_home
+@database.write_transaction
 def replace(
     prefix: str,
     *,
@@ -199,16 +197,6 @@ def replace(
     `latest_known` is the prefix of the latest key of this principal that the caller knows. Where
     there is a later one, it raises Conflict: two requests at the same time make one key.
     """
-    return _replace(prefix, grace, expires, latest_known)
-
-
-@database.write_transaction
-def _replace(
-    prefix: str,
-    grace: timedelta,
-    expires: datetime | timedelta | None,
-    latest_known: str | None,
-) -> tuple[ApiKey, str]:
     # Locked by the principal, so that requests for any of its keys follow each other.
     subject = f"keys of {_get(prefix).principal}"
     database.dialect().lock_subject(database.connection(), subject)

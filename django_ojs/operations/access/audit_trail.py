@@ -12,10 +12,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar, Token
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Final
 
-from django.db import transaction
 from django.db.models import QuerySet
 from django.utils import timezone
 
@@ -121,9 +119,7 @@ def record(
         detail={name: value for name, value in detail.items() if value not in _EMPTY},
     )
     entry.save(using=database.alias(), force_insert=True)
-    transaction.on_commit(
-        partial(_log, entry, actor.correlation_id), using=database.alias(), robust=True
-    )
+    database.after_commit(lambda: _log(entry, actor.correlation_id))
     return entry
 
 
