@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 from django.contrib import admin
 from django.contrib.admin.utils import unquote
 from django.http import HttpRequest, HttpResponse
+from django.template.response import TemplateResponse
 
 from django_ojs.admin import limit_key_text
 from django_ojs.admin.audit_rows import rows_about
@@ -28,14 +29,15 @@ class ObjectHistory(_Admin):
         self, request: HttpRequest, object_id: str, extra_context: Any = None
     ) -> HttpResponse:
         """Show who did what to an object, newest first."""
-        rows = rows_about(
-            str(self.opts.model_name),
-            unquote(object_id),
-            _MAX_ROWS,
-            shown_key=partial(limit_key_text.shown, request),
-        )
-        context = {**(extra_context or {}), "rows": rows}
-        return super().history_view(request, object_id, context)
+        response = super().history_view(request, object_id, extra_context)
+        if isinstance(response, TemplateResponse) and response.context_data is not None:
+            response.context_data["rows"] = rows_about(
+                str(self.opts.model_name),
+                unquote(object_id),
+                _MAX_ROWS,
+                shown_key=partial(limit_key_text.shown, request),
+            )
+        return response  # A redirect, if there is no such object.
 
     def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
         """Log nothing."""
