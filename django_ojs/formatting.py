@@ -111,9 +111,6 @@ def number(value: float | None) -> str:
     return text.replace(",", THIN) if formats.get_format("THOUSAND_SEPARATOR") == "," else text
 
 
-lazy_number: Final = lazy(number, str)
-
-
 def short(value: float | None) -> str:
     """Show a number in about four characters: 12.3k."""
     if value is None:
@@ -174,9 +171,6 @@ def absolute_time(moment: datetime | None) -> str:
     # Translators: a format of Django for 2026-01-31 14:05:09 UTC
     form = pgettext("format of a date", "Y-m-d H:i:s T")
     return str(formats.date_format(timezone.localtime(moment), form))
-
-
-lazy_absolute_time: Final = lazy(absolute_time, str)
 
 
 def exit_code(code: int) -> str:

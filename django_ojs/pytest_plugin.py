@@ -28,7 +28,7 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:
-    """Let a marked test use the fixture `ojs`, and one with `ojs` in real mode the fixture `db`.
+    """Let a marked test use the fixture `ojs`, and one whose jobs are rows the fixture `db`.
 
     pytest-django creates the test databases of the fixtures that are known once tests are
     collected. Without `db` among them, the test would run on the project's own database.
@@ -37,11 +37,10 @@ def pytest_itemcollected(item: pytest.Item) -> None:
         return
     if item.get_closest_marker("ojs") is not None:
         _add_ojs(item)
-    if (
-        "ojs" in item.fixturenames
-        and _mode_of(item) == "real"
-        and item.config.pluginmanager.has_plugin("django")
-    ):
+    has_rows = "ojs_inline" in item.fixturenames or (
+        "ojs" in item.fixturenames and _mode_of(item) != "fake"
+    )
+    if has_rows and item.config.pluginmanager.has_plugin("django"):
         # Tests of one function with several parameters share the list, and may differ in mode.
         item.fixturenames = [*item.fixturenames, "db"]
 
@@ -61,23 +60,30 @@ def _add_ojs(item: pytest.Function) -> None:
 def ojs(request: pytest.FixtureRequest) -> Iterator[TestContext]:
     """The jobs of this test, as rows of its database; or in the mode of the marker `ojs`."""
     mode = _mode_of(request.node)
-    if mode == "real":
-        if not request.config.pluginmanager.has_plugin("django"):
-            pytest.fail("The fixture ojs needs pytest-django; ojs_fake and ojs_inline do not.")
-        request.getfixturevalue("db")
+    if mode != "fake":
+        _need_database(request)
     yield from _opened(mode)
 
 
 @pytest.fixture
 def ojs_fake() -> Iterator[TestContext]:
-    """The jobs of this test, kept in memory: no database, and no handler runs before `drain`."""
+    """The jobs of this test, recorded in memory: no database, and no handler runs."""
     yield from _opened("fake")
 
 
 @pytest.fixture
-def ojs_inline() -> Iterator[TestContext]:
+def ojs_inline(request: pytest.FixtureRequest) -> Iterator[TestContext]:
     """The jobs of this test, each of which runs inside its enqueue; exceptions are raised there."""
+    _need_database(request)
     yield from _opened("inline")
+
+
+def _need_database(request: pytest.FixtureRequest) -> None:
+    if not request.config.pluginmanager.has_plugin("django"):
+        pytest.fail(
+            f"The fixture {request.fixturename} needs pytest-django, unless its mode is fake."
+        )
+    request.getfixturevalue("db")
 
 
 def _opened(mode: str) -> Iterator[TestContext]:

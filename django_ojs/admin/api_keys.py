@@ -20,9 +20,9 @@ from django_ojs.admin.base import granted_scopes
 from django_ojs.admin.form_fields import NamesField
 from django_ojs.admin.operator_views import with_operator
 from django_ojs.admin.secret_page import SecretPageAdmin
-from django_ojs.formatting import absolute_time, error_message, in_english
+from django_ojs.formatting import absolute_time, error_message
 from django_ojs.models import ApiKey
-from django_ojs.operations.access import api_keys, audit, audit_trail, key_expiry
+from django_ojs.operations.access import api_keys, audit_trail, key_expiry
 from django_ojs.spec.errors import Conflict, InvalidRequest, OJSError
 from django_ojs.spec.scopes import Scope
 from django_ojs.storage import database
@@ -172,19 +172,12 @@ class ApiKeyAdmin(SecretPageAdmin):
                 },
                 key_prefix=obj.prefix,
             )
-            audit.note(
-                "api_key.changed",
-                principal=request.user.get_username(),
-                key_prefix=obj.prefix,
-                fields=form.changed_data,
-            )
             return
         key, text = api_keys.create(
             name=obj.name,
             scopes=obj.scopes,
             queues=obj.queues,
             expires=obj.expires_at,
-            by=request.user.get_username(),
         )
         obj.pk, obj.prefix = key.pk, key.prefix
         obj.secret = text  # type: ignore[attr-defined]  # for response_add
@@ -209,8 +202,7 @@ class ApiKeyAdmin(SecretPageAdmin):
         done = 0
         for key in queryset.filter(revoked_at=None):
             if self.has_change_permission(request, key):
-                api_keys.revoke(key.prefix, by=request.user.get_username())
-                self.log_change(request, key, "Revoked.")
+                api_keys.revoke(key.prefix)
                 done += 1
         skipped = queryset.count() - done
         text = (
@@ -279,21 +271,13 @@ class ApiKeyAdmin(SecretPageAdmin):
         return TemplateResponse(request, "admin/django_ojs/apikey/replace.html", context)
 
     def _replace(self, request: HttpRequest, key: ApiKey, hours: int) -> HttpResponse:
-        by = request.user.get_username()
         new, text = api_keys.replace(
             key.prefix,
             grace=timedelta(hours=hours),
-            by=by,
             latest_known=request.POST.get("latest_known"),
         )
         old = api_keys.keys().get(pk=key.pk)
-        ends = ""
         if old.expires_at is not None:  # It may have been changed meanwhile.
-            with in_english():
-                ends = f"; valid until {absolute_time(old.expires_at)}"
-        self.log_change(request, key, f"Replaced by {new.prefix}{ends}.")
-        self.log_addition(request, new, f"Replaces {key.prefix}.")
-        if old.expires_at is not None:
             self.message_user(
                 request,
                 _("The old key %(prefix)s is valid until %(time)s.")

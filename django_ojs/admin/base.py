@@ -29,9 +29,10 @@ from django.utils.translation import gettext as _
 from django_ojs.admin import current_findings, payloads
 from django_ojs.admin.actions import Action, perform
 from django_ojs.admin.confirmation import Confirmation
+from django_ojs.admin.object_history import ObjectHistory
 from django_ojs.admin.operator_views import parsed_key, with_operator
 from django_ojs.admin.query_timeout import Unread
-from django_ojs.formatting import StrOrPromise, in_english
+from django_ojs.formatting import StrOrPromise
 from django_ojs.http.access import scopes_of
 from django_ojs.models import Overview
 from django_ojs.spec.scopes import Scope, complete
@@ -59,7 +60,7 @@ class Button:
     is_link: bool = False
 
 
-class OperatorModelAdmin(_Admin):
+class OperatorModelAdmin(ObjectHistory):
     """Pages in place of Django's list and form; only actions change anything.
 
     A subclass implements `list_page` and `object_page`.
@@ -98,16 +99,6 @@ class OperatorModelAdmin(_Admin):
     def _check_view_permission(self, request: HttpRequest) -> None:
         if not self.has_view_permission(request):
             raise PermissionDenied
-
-    # --- Django's log, which is stored and read in other languages too --------------------------
-
-    def log_addition(self, request: HttpRequest, obj: Any, message: Any) -> Any:
-        with in_english():
-            return super().log_addition(request, obj, str(message))
-
-    def log_change(self, request: HttpRequest, obj: Any, message: Any) -> Any:
-        with in_english():
-            return super().log_change(request, obj, str(message))
 
     # --- URLs -------------------------------------------------------------------------------------
 
@@ -244,8 +235,6 @@ class OperatorModelAdmin(_Admin):
         if confirmed and confirmation.is_valid():
             result = perform(action, request, objects, confirmation.values)
             if not confirmation.shows_error_of(result):
-                for obj, text in result.done:
-                    self.log_change(request, obj, text)
                 self.message_user(request, result.message(action), result.level)
                 return HttpResponseRedirect(next_url)
         context = confirmation.context(request)

@@ -19,7 +19,7 @@ from django_ojs.admin.bulk_actions import BULK_ACTIONS, BulkAction
 from django_ojs.admin.job_actions import ChangesForm, describe, overrides
 from django_ojs.admin.job_list import filter_query
 from django_ojs.admin.query_timeout import timed_queries
-from django_ojs.formatting import error_message, lazy_sentence, localized
+from django_ojs.formatting import error_message, localized
 from django_ojs.models import BulkOperation
 from django_ojs.models.bulk_operation import BulkActionName, BulkState
 from django_ojs.operations.jobs import bulk_operations, filter_json, listing, search_query
@@ -38,7 +38,7 @@ _READ_AT: Final = "django_ojs.admin.bulk_operations.read_at"
 def _stop(request: HttpRequest, operation: BulkOperation, values: Any) -> str:
     if not bulk_operations.stop(operation.pk, by=request.user.get_username()):
         raise Skipped(_("The operation has already ended."))
-    return lazy_sentence(gettext_lazy("Stopped. What it has done is not undone."))
+    return _("Stopped. What it has done is not undone.")
 
 
 class BulkOperationAdmin(OperatorModelAdmin):
@@ -145,9 +145,6 @@ class BulkOperationAdmin(OperatorModelAdmin):
                     None, _("It is not known when this page was read. Check the jobs again.")
                 )
             else:
-                # Without the search: Django's history is also shown to users who may not see
-                # payloads. The page of the operation has it, for those who may.
-                self.log_addition(request, operation, "Started.")
                 return HttpResponseRedirect(self.url("change", operation.pk))
         return self._confirmation_page(request, bulk_action, which, form)
 

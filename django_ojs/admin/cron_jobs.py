@@ -19,7 +19,7 @@ from django_ojs.admin.base import OperatorModelAdmin, page_of
 from django_ojs.admin.cron_form import CronJobForm
 from django_ojs.admin.job_list import Badge, badge
 from django_ojs.admin.query_timeout import timed_queries
-from django_ojs.formatting import lazy_sentence, localized
+from django_ojs.formatting import localized
 from django_ojs.models import CronJob, CronRun, Job
 from django_ojs.models.cron import CronOwner
 from django_ojs.operations import cron
@@ -51,24 +51,21 @@ def _pause(request: HttpRequest, job: CronJob, values: Mapping[str, Any]) -> str
     if not job.enabled:
         raise Skipped(_("The cron job is already paused."))
     cron.set_enabled(job.name, False)
-    return lazy_sentence(
-        gettext_lazy("Cron job %(name)s is paused: it enqueues nothing until it is resumed."),
-        name=job.name,
-    )
+    text = _("Cron job %(name)s is paused: it enqueues nothing until it is resumed.")
+    return text % {"name": job.name}
 
 
 def _resume(request: HttpRequest, job: CronJob, values: Mapping[str, Any]) -> str:
     if job.enabled:
         raise Skipped(_("The cron job is not paused."))
     cron.set_enabled(job.name, True)
-    return lazy_sentence(gettext_lazy("Cron job %(name)s is resumed."), name=job.name)
+    return _("Cron job %(name)s is resumed.") % {"name": job.name}
 
 
 def _run(request: HttpRequest, job: CronJob, values: Mapping[str, Any]) -> str:
     queued = cron.trigger(job.name, by=request.user.get_username())
-    return lazy_sentence(
-        gettext_lazy("Cron job %(name)s has enqueued job %(id)s."), name=job.name, id=queued.id
-    )
+    text = _("Cron job %(name)s has enqueued job %(id)s.")
+    return text % {"name": job.name, "id": queued.id}
 
 
 def _run_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:
@@ -80,7 +77,7 @@ def _run_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequence[
 
 def _remove(request: HttpRequest, job: CronJob, values: Mapping[str, Any]) -> str:
     cron.remove(job.name)
-    return lazy_sentence(gettext_lazy("Cron job %(name)s is removed."), name=job.name)
+    return _("Cron job %(name)s is removed.") % {"name": job.name}
 
 
 def _remove_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:
@@ -215,10 +212,6 @@ class CronJobAdmin(OperatorModelAdmin):
                 "name", Translatable(gettext_noop("is taken by another cron job."))
             )
         stored, _is_new = cron.register(definition)
-        if job is None:
-            self.log_addition(request, stored, f"Created: {stored.expression}.")
-        else:
-            self.log_change(request, stored, f"Changed: {', '.join(form.changed_data)}.")
         self.message_user(
             request,
             _("Cron job %(name)s runs %(schedule)s.")

@@ -9,13 +9,13 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, gettext_noop
+from django.utils.translation import gettext_noop
 
 from django_ojs.admin import payloads
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.enqueue_form import EnqueueForm
 from django_ojs.conf import settings
-from django_ojs.formatting import error_message, lazy_sentence
+from django_ojs.formatting import error_message
 from django_ojs.handlers import job_types
 from django_ojs.models import Job
 from django_ojs.operations import run_again
@@ -121,7 +121,7 @@ def _enqueue(
 
 
 def _enqueued(result: EnqueuedJob) -> str:
-    return lazy_sentence(gettext_lazy("Enqueued in %(queue)s."), queue=result.queue)
+    return _("Enqueued in %(queue)s.") % {"queue": result.queue}
 
 
 def _copy_page(page: OperatorModelAdmin, request: HttpRequest, key: str, data: Any) -> HttpResponse:
@@ -157,12 +157,9 @@ def _copy_page(page: OperatorModelAdmin, request: HttpRequest, key: str, data: A
         except OJSError as error:
             form.add_operation_error(error)
         else:
-            text = lazy_sentence(
-                gettext_lazy("Enqueued a copy of %(id)s in %(queue)s."),
-                id=job.pk,
-                queue=result.queue,
-            )
-            if response := _response(page, request, form, result, text, copy_of=job):
+            text = _("Enqueued a copy of %(id)s in %(queue)s.")
+            text %= {"id": job.pk, "queue": result.queue}
+            if response := _response(page, request, form, result, text):
                 return response
     return page.render(request, "enqueue", _("Edit and run %(type)s") % {"type": job.type}, context)
 
@@ -209,8 +206,6 @@ def _response(
     form: EnqueueForm,
     result: EnqueuedJob,
     text: str,
-    *,
-    copy_of: Job | None = None,
 ) -> HttpResponse | None:
     match result.outcome:
         case Outcome.DROPPED:
@@ -228,8 +223,5 @@ def _response(
             text = _("A unique policy ignored the job: it equals this one.")
             page.message_user(request, text, "WARNING")
         case _:
-            page.log_addition(request, result.model(), text)
-            if copy_of is not None:
-                page.log_change(request, copy_of, f"Enqueued a copy: {result.id}.")
             page.message_user(request, text, "SUCCESS")
     return HttpResponseRedirect(page.url("change", result.id))

@@ -5,13 +5,11 @@ from typing import Any
 
 from django import forms
 from django.http import HttpRequest
-from django.utils.functional import lazy
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
 
 from django_ojs.admin.actions import Action, Skipped
 from django_ojs.admin.form_fields import PriorityField, QueueNameField
-from django_ojs.formatting import lazy_sentence
 from django_ojs.models import Job
 from django_ojs.operations import activate, cancel, delete, retry, run_again, run_now
 from django_ojs.operations.enqueue.result import Outcome
@@ -67,48 +65,34 @@ def describe(changed: Mapping[str, Any]) -> str:
     return ", ".join(words)
 
 
-_describe_lazily = lazy(describe, str)
-
-
 def _retry(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
     retry.retry(job.pk)
-    return lazy_sentence(
-        gettext_lazy("Retried: the job is available again, with all its attempts.")
-    )
+    return _("Retried: the job is available again, with all its attempts.")
 
 
 def _retry_changed(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
     changed = overrides(values)
     dead_letters.retry(job.pk, override=changed or None)
     if not changed:
-        return lazy_sentence(
-            gettext_lazy("Retried: the job is available again, with all its attempts.")
-        )
-    return lazy_sentence(
-        gettext_lazy(
-            "Retried with %(changes)s: the job is available again, with all its attempts."
-        ),
-        changes=_describe_lazily(changed),
-    )
+        return _("Retried: the job is available again, with all its attempts.")
+    text = _("Retried with %(changes)s: the job is available again, with all its attempts.")
+    return text % {"changes": describe(changed)}
 
 
 def _cancel(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
     before = cancel.cancel(job.pk)[1]
-    if before is State.CANCELLED:  # Another user was first, and the log names that one.
+    if before is State.CANCELLED:  # Another user was first, and the audit trail names that one.
         raise Skipped(_("The job is already cancelled."))
     if before is State.ACTIVE:
-        return lazy_sentence(
-            gettext_lazy(
-                "Cancelled: its worker learns of it at the next heartbeat, and its result is "
-                "rejected."
-            )
+        return _(
+            "Cancelled: its worker learns of it at the next heartbeat, and its result is rejected."
         )
-    return lazy_sentence(gettext_lazy("Cancelled."))
+    return _("Cancelled.")
 
 
 def _run_now(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
     run_now.run_now(job.pk)
-    return lazy_sentence(gettext_lazy("The job is available."))
+    return _("The job is available.")
 
 
 def _run_again(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
@@ -121,29 +105,27 @@ def _run_again(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str
         case Outcome.DROPPED:
             raise Skipped(_("An enqueue middleware dropped the copy."))
         case _:
-            return lazy_sentence(gettext_lazy("Enqueued a copy: %(id)s."), id=copy.id)
+            return _("Enqueued a copy: %(id)s.") % {"id": copy.id}
 
 
 def _activate(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
     activate.activate(job.pk)
-    return lazy_sentence(gettext_lazy("Activated: the job is available."))
+    return _("Activated: the job is available.")
 
 
 def _delete(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
     delete.delete(job.pk)
-    return lazy_sentence(gettext_lazy("Deleted, with its error history."))
+    return _("Deleted, with its error history.")
 
 
 def _delete_history(request: HttpRequest, job: Job, values: Mapping[str, Any]) -> str:
     number = execution_history.delete(job.pk)
-    return lazy_sentence(
-        ngettext_lazy(
-            "Deleted %(number)d event of the history.",
-            "Deleted %(number)d events of the history.",
-            number,
-        ),
-        number=number,
+    text = ngettext(
+        "Deleted %(number)d event of the history.",
+        "Deleted %(number)d events of the history.",
+        number,
     )
+    return text % {"number": number}
 
 
 def _delete_history_consequences(request: HttpRequest, jobs: Sequence[Job]) -> Sequence[str]:

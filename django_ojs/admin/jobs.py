@@ -29,7 +29,7 @@ from django_ojs.admin import (
     payloads,
     saved_searches,
 )
-from django_ojs.admin.audit import AuditRow, row_of
+from django_ojs.admin.audit_rows import rows_about
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.bulk_actions import bulk_buttons
 from django_ojs.admin.job_actions import JOB_ACTIONS
@@ -40,7 +40,6 @@ from django_ojs.admin.timeline import timeline
 from django_ojs.formatting import grouped
 from django_ojs.handlers import job_types
 from django_ojs.models import Attempt, Job
-from django_ojs.operations.access import audit_trail
 from django_ojs.operations.figures.not_running import why_not_running
 from django_ojs.operations.jobs import lineage, search_query, search_suggestions
 from django_ojs.operations.jobs.job_filter import JobFilter
@@ -222,7 +221,9 @@ class JobAdmin(OperatorModelAdmin):
             attempts = query(gettext_noop("attempts"), lambda: _attempts(job)) or []
             recorded = query(gettext_noop("events"), lambda: list(newest))
             checkpoint = query(gettext_noop("checkpoint"), lambda: job.checkpoint)
-            done = query(gettext_noop("history"), lambda: _done(job))
+            done = query(
+                gettext_noop("history"), lambda: rows_about("job", str(job.pk), _MAX_LOG_ENTRIES)
+            )
             family = query(gettext_noop("lineage"), lambda: _family(job)) or {}
             limit = job.limit_key and limit_key_text.shown(request, job.limit_key)
             limits = limit_key_text.policy(request, job.options.get("rate_limit"))
@@ -296,12 +297,6 @@ def _own_frame(error: Any) -> str | None:
     # Python's innermost frame is the last one, that of other languages the first.
     inner = texts[::-1] if any(_PYTHON_FRAME.match(text) for text in texts) else texts
     return next((text for text in inner if not _LIBRARY_FRAME.search(text)), None)
-
-
-def _done(job: Job) -> list[AuditRow]:
-    """Return what operators have done to a job: also over HTTP and over a shell."""
-    entries = audit_trail.entries().filter(object_type="job", object_id=str(job.pk))
-    return [row_of(entry) for entry in entries.order_by("-pk")[:_MAX_LOG_ENTRIES]]
 
 
 def _values(

@@ -10,10 +10,9 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_ojs.admin.actions import Action, Skipped
-from django_ojs.formatting import error_message, lazy_absolute_time, lazy_sentence
+from django_ojs.formatting import absolute_time, error_message
 from django_ojs.models import LimitKey
 from django_ojs.operations import limit_keys
-from django_ojs.operations.access import audit
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.times import parse_duration
 
@@ -41,16 +40,12 @@ class PauseForm(forms.Form):
 def _pause(request: HttpRequest, key: LimitKey, values: Mapping[str, Any]) -> str:
     limit_keys.get(key.pk)  # Raises NotFound in a database that does not know it.
     limit_keys.pause([key.pk], values["duration"])
-    audit.note("limit_key.paused", principal=request.user.get_username(), limit_key=key.pk)
     status = limit_keys.get(key.pk)
     if status.row is None or not status.row.is_paused:  # A very short pause is over.
-        return lazy_sentence(gettext_lazy("%(key)s is not paused."), key=key.pk)
-    return lazy_sentence(
-        # A pause that lasts longer has stayed.
-        gettext_lazy("No job of %(key)s starts before %(time)s."),
-        key=key.pk,
-        time=lazy_absolute_time(status.row.paused_until),
-    )
+        return _("%(key)s is not paused.") % {"key": key.pk}
+    # A pause that lasts longer has stayed.
+    text = _("No job of %(key)s starts before %(time)s.")
+    return text % {"key": key.pk, "time": absolute_time(status.row.paused_until)}
 
 
 def _pause_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:
@@ -63,11 +58,8 @@ def _pause_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequenc
 def _resume(request: HttpRequest, key: LimitKey, values: Mapping[str, Any]) -> str:
     if not limit_keys.open_now([key.pk]):
         raise Skipped(_("%(key)s is not paused.") % {"key": key.pk})
-    audit.note("limit_key.opened", principal=request.user.get_username(), limit_key=key.pk)
-    return lazy_sentence(
-        gettext_lazy("The pause of %(key)s is over: its jobs start as its limits allow."),
-        key=key.pk,
-    )
+    text = _("The pause of %(key)s is over: its jobs start as its limits allow.")
+    return text % {"key": key.pk}
 
 
 ACTIONS = (

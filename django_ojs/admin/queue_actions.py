@@ -5,7 +5,6 @@ from typing import Any
 
 from django import forms
 from django.http import HttpRequest
-from django.utils.functional import lazy
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
 
@@ -13,7 +12,7 @@ from django_ojs.admin import configure_form
 from django_ojs.admin.actions import Action, Skipped
 from django_ojs.admin.job_list import STATE_WORDS
 from django_ojs.conf import settings
-from django_ojs.formatting import StrOrPromise, lazy_number, lazy_sentence, localized, number
+from django_ojs.formatting import StrOrPromise, localized, number
 from django_ojs.models import Queue
 from django_ojs.operations import queues
 from django_ojs.operations.figures import stats
@@ -21,14 +20,6 @@ from django_ojs.operations.jobs import bulk
 from django_ojs.spec.queue_config import Backpressure
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
-
-
-def _reason(text: str) -> str:
-    """Return a reason as a part of a sentence, in its language."""
-    return localized(text).removesuffix(".")
-
-
-_lazy_reason = lazy(_reason, str)
 
 #: A running job can be cancelled, but not purged.
 _PURGEABLE = [(state.value, STATE_WORDS[state]) for state in State if state is not State.ACTIVE]
@@ -50,36 +41,27 @@ class PurgeForm(forms.Form):
 def _configure(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str:
     changed = configure_form.changed_values(queue, values)
     if not changed:
-        return lazy_sentence(gettext_lazy("Queue %(queue)s is unchanged."), queue=queue.name)
+        return _("Queue %(queue)s is unchanged.") % {"queue": queue.name}
     changes = configure_form.changes(queue, changed)
     queues.configure(queue.name, changes)
-    return lazy_sentence(
-        gettext_lazy("Queue %(queue)s is configured: %(fields)s changed."),
-        queue=queue.name,
-        fields=", ".join(changed),
-    )
+    text = _("Queue %(queue)s is configured: %(fields)s changed.")
+    return text % {"queue": queue.name, "fields": ", ".join(changed)}
 
 
 def _pause(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str:
     if queue.paused:
         raise Skipped(_("The queue is already paused."))
     queues.pause(queue.name, by=request.user.get_username())
-    return lazy_sentence(
-        gettext_lazy("Queue %(queue)s is paused: it accepts jobs, and workers fetch none."),
-        queue=queue.name,
-    )
+    text = _("Queue %(queue)s is paused: it accepts jobs, and workers fetch none.")
+    return text % {"queue": queue.name}
 
 
 def _drain(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str:
     if queue.draining_at is not None:
         raise Skipped(_("The queue is already draining."))
     queues.drain(queue.name, by=request.user.get_username())
-    return lazy_sentence(
-        gettext_lazy(
-            "Queue %(queue)s is draining: it accepts no jobs, and workers finish those in it."
-        ),
-        queue=queue.name,
-    )
+    text = _("Queue %(queue)s is draining: it accepts no jobs, and workers finish those in it.")
+    return text % {"queue": queue.name}
 
 
 def _drain_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:
@@ -94,51 +76,47 @@ def _resume(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> st
     if not queue.paused and queue.draining_at is None:
         raise Skipped(_("The queue is neither paused nor draining."))
     queues.resume(queue.name, by=request.user.get_username())
-    return lazy_sentence(
-        gettext_lazy("Queue %(queue)s is resumed: it accepts jobs, and workers fetch them."),
-        queue=queue.name,
-    )
+    text = _("Queue %(queue)s is resumed: it accepts jobs, and workers fetch them.")
+    return text % {"queue": queue.name}
 
 
 def _purge(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str:
     done = bulk.purge(queue.name, [State(state) for state in values["states"]], limit=_PURGE_LIMIT)
     if done.failed and done.has_more:
-        text = ngettext_lazy(
+        text = ngettext(
             "%(number)s job of %(queue)s (%(states)s) deleted, %(failed)s not deleted: %(error)s; "
             "there are more, purge the queue again.",
             "%(number)s jobs of %(queue)s (%(states)s) deleted, %(failed)s not deleted: %(error)s; "
             "there are more, purge the queue again.",
-            "count",
+            done.succeeded,
         )
     elif done.failed:
-        text = ngettext_lazy(
+        text = ngettext(
             "%(number)s job of %(queue)s (%(states)s) deleted, %(failed)s not deleted: %(error)s.",
             "%(number)s jobs of %(queue)s (%(states)s) deleted, %(failed)s not deleted: %(error)s.",
-            "count",
+            done.succeeded,
         )
     elif done.has_more:
-        text = ngettext_lazy(
+        text = ngettext(
             "%(number)s job of %(queue)s (%(states)s) deleted; there are more, purge the queue "
             "again.",
             "%(number)s jobs of %(queue)s (%(states)s) deleted; there are more, purge the queue "
             "again.",
-            "count",
+            done.succeeded,
         )
     else:
-        text = ngettext_lazy(
+        text = ngettext(
             "%(number)s job of %(queue)s (%(states)s) deleted.",
             "%(number)s jobs of %(queue)s (%(states)s) deleted.",
-            "count",
+            done.succeeded,
         )
-    return lazy_sentence(
-        text,
-        count=done.succeeded,
-        number=lazy_number(done.succeeded),
-        queue=queue.name,
-        states=", ".join(values["states"]),
-        failed=lazy_number(done.failed),
-        error=_lazy_reason(done.errors[0].error) if done.failed else "",
-    )
+    return text % {
+        "number": number(done.succeeded),
+        "queue": queue.name,
+        "states": ", ".join(values["states"]),
+        "failed": number(done.failed),
+        "error": localized(done.errors[0].error).removesuffix(".") if done.failed else "",
+    }
 
 
 def _purge_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:

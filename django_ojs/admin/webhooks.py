@@ -113,7 +113,7 @@ class WebhookAdmin(SecretPageAdmin):
 
     def delete_model(self, request: HttpRequest, obj: Webhook) -> None:
         with suppress(NotFound):  # Another user has removed it meanwhile.
-            subscriptions.remove(obj.pk, by=request.user.get_username())
+            subscriptions.remove(obj.pk)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Webhook]) -> None:
         for webhook in queryset:
@@ -136,17 +136,16 @@ class WebhookAdmin(SecretPageAdmin):
             )
 
     def save_model(self, request: HttpRequest, obj: Webhook, form: Any, change: bool) -> None:
-        by = request.user.get_username()
         if change:
-            subscriptions.update(obj.pk, form.subscription(), by=by)
+            subscriptions.update(obj.pk, form.subscription())
             return
-        created, secret = subscriptions.create(form.subscription(), by=by)
+        created, secret = subscriptions.create(form.subscription())
         obj.pk = created.pk
         obj.secret = secret  # type: ignore[attr-defined]  # for response_add
 
     def response_change(self, request: HttpRequest, obj: Webhook) -> HttpResponse:
         if "_rotate" in request.POST:
-            _webhook, secret = subscriptions.rotate_secret(obj.pk, by=request.user.get_username())
+            _webhook, secret = subscriptions.rotate_secret(obj.pk)
             return self.secret_page(request, obj, secret)
         if "_test" not in request.POST:
             return super().response_change(request, obj)

@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
 
 from django_ojs.admin.actions import Action
-from django_ojs.formatting import lazy_number, lazy_sentence, number
+from django_ojs.formatting import number
 from django_ojs.models.worker import Directive
 from django_ojs.operations.workers import registry
 from django_ojs.spec.scopes import Scope
@@ -27,19 +27,19 @@ _DIRECTED = {
 def _direct(directive: Directive) -> Callable[[HttpRequest, Any, Mapping[str, Any]], str]:
     def run(request: HttpRequest, worker: Any, values: Mapping[str, Any]) -> str:
         registry.direct(worker.pk, directive)
-        return lazy_sentence(_DIRECTED[directive], worker=worker.pk)
+        return str(_DIRECTED[directive] % {"worker": worker.pk})
 
     return run
 
 
 def _deregister(request: HttpRequest, worker: Any, values: Mapping[str, Any]) -> str:
     returned = registry.deregister(worker.pk)
-    text = ngettext_lazy(
+    text = ngettext(
         "Worker %(worker)s is deregistered; %(number)s of its jobs was recovered.",
         "Worker %(worker)s is deregistered; %(number)s of its jobs were recovered.",
-        "count",
+        returned,
     )
-    return lazy_sentence(text, worker=worker.pk, count=returned, number=lazy_number(returned))
+    return text % {"worker": worker.pk, "number": number(returned)}
 
 
 def _deregister_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:

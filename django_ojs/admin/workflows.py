@@ -15,7 +15,6 @@ from django_ojs.admin.base import OperatorModelAdmin, page_of
 from django_ojs.admin.job_list import Badge
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.admin.workflow_diagram import StepRow, diagram, state_counts
-from django_ojs.formatting import lazy_sentence
 from django_ojs.models import Job, Workflow, WorkflowStep
 from django_ojs.models.workflow import StepState, WorkflowState
 from django_ojs.operations import workflows
@@ -55,9 +54,7 @@ BADGES: Final[Mapping[str, Badge]] = {
 
 def _cancel(request: HttpRequest, workflow: Workflow, values: Mapping[str, Any]) -> str:
     workflows.cancel(workflow.pk)
-    return lazy_sentence(
-        gettext_lazy("Workflow %(name)s is cancelled."), name=workflow.name or workflow.pk
-    )
+    return _("Workflow %(name)s is cancelled.") % {"name": workflow.name or workflow.pk}
 
 
 def _cancel_choices(workflows: Sequence[Any]) -> tuple[str, str]:

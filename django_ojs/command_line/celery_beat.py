@@ -11,13 +11,11 @@ from django.utils.translation import gettext_lazy
 
 from django_ojs.command_line.console import NONE, Console
 from django_ojs.command_line.lists import ListColumn, column, write_list
-from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import OK, Options, usage_error
 from django_ojs.formatting import error_message, grouped
 from django_ojs.job_type import job_type_of
 from django_ojs.models.cron import OverlapPolicy
 from django_ojs.operations import cron
-from django_ojs.operations.access import audit
 from django_ojs.operations.cron import Definition
 from django_ojs.operations.cron.schedule import describe
 from django_ojs.spec import json
@@ -70,8 +68,6 @@ def run(console: Console, options: Options) -> int:
         for result in results:
             if result.definition is not None:
                 cron.register(result.definition)
-        names = [each.definition.name for each in results if each.definition is not None]
-        audit.note("cron.imported", principal=operator(), cron_jobs=names)
     _report(console, results, written=options["write"])
     return OK
 

@@ -30,7 +30,6 @@ from django_ojs.command_line.subcommand import (
 from django_ojs.formatting import StrOrPromise, error_message, grouped, localized
 from django_ojs.models import BulkOperation
 from django_ojs.models.bulk_operation import BulkActionName, BulkState
-from django_ojs.operations.access import audit
 from django_ojs.operations.jobs import bulk, bulk_execution, bulk_operations, listing
 from django_ojs.operations.jobs.bulk import Summary
 from django_ojs.operations.jobs.bulk_step import reason
@@ -78,13 +77,6 @@ class _Change:
 
     def _named(self, console: Console, which: JobFilter) -> int:
         summary = self.by_ids(which.ids)
-        audit.note(
-            f"jobs.{self.action}",
-            principal=operator(),
-            jobs=[str(key) for key in which.ids],
-            succeeded=summary.succeeded,
-            failed=summary.failed,
-        )
         if console.as_json:
             errors = {str(each.job_id): each.error for each in summary.errors}
             _json(console, self.action, summary.succeeded, 0, summary.failed, errors=errors)

@@ -30,7 +30,6 @@ from django_ojs.command_line.subcommand import (
 from django_ojs.formatting import absolute_time, error_message, grouped
 from django_ojs.models import CronJob, Job
 from django_ojs.operations import cron
-from django_ojs.operations.access import audit
 from django_ojs.operations.cron.schedule import describe
 from django_ojs.spec.errors import Conflict, NotFound
 
@@ -118,8 +117,6 @@ def _sync(console: Console, options: Options) -> int:
     if options["names"]:
         raise usage_error(_("`sync` stores all schedules of the code: leave the names out."))
     result = schedules.sync(dry_run=options["dry_run"])
-    if not options["dry_run"]:
-        audit.note("cron.synced", principal=operator(), changes=dict(result.lines()))
     if console.as_json:
         console.json(
             {
@@ -157,7 +154,6 @@ def _run(console: Console, options: Options) -> int:
             results[job.name] = {"error": error_message(error), **error.details}
             console.note(f"{job.name}: {error_message(error)}")
             continue
-        audit.note("cron.run", principal=operator(), cron_job=job.name, job=str(enqueued.id))
         results[job.name] = {"job_id": str(enqueued.id)}
         if not console.as_json:
             console.line(
@@ -169,13 +165,12 @@ def _run(console: Console, options: Options) -> int:
     return code
 
 
-def _enable(enabled: bool, event: str) -> Callable[[Console, Options], int]:
+def _enable(enabled: bool) -> Callable[[Console, Options], int]:
     def run(console: Console, options: Options) -> int:
         # All names are checked before the first cron job changes.
         changed = []
         for job in _known(options["names"]):
             changed.append(cron.set_enabled(job.name, enabled))
-            audit.note(event, principal=operator(), cron_job=job.name)
         if console.as_json:
             columns = _columns(changed)
             console.json({"cron_jobs": [as_json(columns, job) for job in changed]})
@@ -196,8 +191,8 @@ _ACTIONS: Final = {
     "list": _list,
     "sync": _sync,
     "run": _run,
-    "pause": _enable(False, "cron.disabled"),
-    "resume": _enable(True, "cron.enabled"),
+    "pause": _enable(False),
+    "resume": _enable(True),
     "import-celery-beat": celery_beat.run,
 }
 

@@ -9,7 +9,6 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from django_ojs.command_line.changes import ask, number_of_jobs
 from django_ojs.command_line.console import Console
-from django_ojs.command_line.operator import operator
 from django_ojs.command_line.queues import known_queue
 from django_ojs.command_line.subcommand import (
     FAILED,
@@ -21,7 +20,7 @@ from django_ojs.command_line.subcommand import (
     usage_error,
 )
 from django_ojs.formatting import error_message, grouped, localized
-from django_ojs.operations.access import audit
+from django_ojs.operations.access import audit_trail
 from django_ojs.operations.jobs import bulk, listing
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import State
@@ -48,16 +47,19 @@ def _purge(console: Console, options: Options) -> int:
         text = _("Delete %(jobs)s of %(queue)s (%(states)s), with their error histories?")
         ask(console, text % what, yes=options["yes"])
     deleted, failed = 0, 0
+    entry = audit_trail.record("queue.purged", name, states=states)
     try:
         while True:
-            summary = bulk.purge(name, states, older_than=older_than)
+            # One entry for all batches.
+            with audit_trail.acting(None):
+                summary = bulk.purge(name, states, older_than=older_than)
             deleted, failed = deleted + summary.succeeded, summary.failed
             console.progress(_deleted(deleted))
             if not summary.has_more or not summary.succeeded:
                 break
     finally:
         # Also when it is interrupted: what was deleted is gone.
-        audit.note("queue.purged", principal=operator(), queue=name, states=states, deleted=deleted)
+        audit_trail.complete(entry, jobs=deleted, skipped=failed)
     console.progress("")
     if console.as_json:
         console.json({"queue": name, "deleted": deleted, "failed": failed})

@@ -10,10 +10,9 @@ from django.utils.translation import gettext_lazy, pgettext
 from django_ojs.command_line.checks import jobs, queues, schema, server
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.command_line.console import Console
-from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import FAILED, OK, Options, Subcommand
 from django_ojs.formatting import lazy_sentence
-from django_ojs.operations.access import audit, audit_trail
+from django_ojs.operations.access import audit_trail
 from django_ojs.storage import database
 
 CHECKS: Final[dict[str, Check]] = {
@@ -43,7 +42,6 @@ def _doctor(console: Console, options: Options) -> int:
         repaired = False
         if findings and options["repair"] and check.repair:
             _repair(check)
-            audit.note("doctor.repaired", principal=operator(), check=name)
             left = _findings(check)
             repaired = not left
             _show(console, check, findings if repaired else left, repaired=repaired)

@@ -12,10 +12,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_ojs.command_line.console import NONE, Cell, Console, TableColumn
-from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import FAILED, OK, Options, Subcommand
 from django_ojs.formatting import grouped
-from django_ojs.operations.access import audit
 from django_ojs.operations.jobs import search_index
 from django_ojs.operations.jobs.search_index import INDEXES, IndexStatus
 from django_ojs.storage import database
@@ -48,7 +46,6 @@ def _index(console: Console, options: Options) -> int:
             _create(console, column)
         elif options["drop"]:
             search_index.drop(column)
-            audit.note("index.dropped", principal=operator(), index=INDEXES[column])
     found = [each for each in search_index.status() if each.column in columns]
     _show(console, found)
     return FAILED if any(each.is_valid is False and not each.phase for each in found) else OK
@@ -79,7 +76,6 @@ def _create(console: Console, column: str) -> None:
             )
             % {"index": INDEXES[column], "reason": reason}
         ) from error
-    audit.note("index.created", principal=operator(), index=INDEXES[column])
 
 
 @contextmanager

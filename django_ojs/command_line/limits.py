@@ -11,7 +11,6 @@ from django.utils.translation import gettext_lazy, pgettext
 
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.lists import ListColumn, as_json, column, write_details, write_list
-from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import (
     OK,
     Options,
@@ -24,7 +23,6 @@ from django_ojs.command_line.subcommand import (
 from django_ojs.formatting import absolute_time, error_message, grouped, limits_in_words
 from django_ojs.handlers import limit_key_templates
 from django_ojs.operations import limit_keys
-from django_ojs.operations.access import audit
 from django_ojs.operations.jobs.redaction import redacted_key
 from django_ojs.spec.errors import NotFound, OJSError
 from django_ojs.storage.limit_key_use import KeyStatus
@@ -179,7 +177,6 @@ def _pause(console: Console, options: Options) -> int:
         limit_keys.pause(keys, options["for"])
     except OJSError as error:
         raise usage_error(error_message(error)) from None
-    audit.note("limit_key.paused", principal=operator(), keys=len(keys))
     found = [limit_keys.get(key) for key in keys]
     if console.as_json:
         console.json({"limits": [as_json(_COLUMNS, each) for each in found]})
@@ -200,7 +197,6 @@ def _resume(console: Console, options: Options) -> int:
     found = _known(options)
     keys = [each.key for each in found]
     limit_keys.open_now(keys)
-    audit.note("limit_key.opened", principal=operator(), keys=len(keys))
     if console.as_json:
         console.json({"limits": [as_json(_COLUMNS, limit_keys.get(key)) for key in keys]})
         return OK

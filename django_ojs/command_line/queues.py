@@ -12,7 +12,6 @@ from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, unknown_name, usage_error
 from django_ojs.formatting import StrOrPromise, error_message
 from django_ojs.operations import queues
-from django_ojs.operations.access import audit
 from django_ojs.spec.errors import NotFound, OJSError
 from django_ojs.storage.figures import known_queues
 
@@ -42,16 +41,13 @@ def known_queue(name: str) -> queues.QueueStatus:
         raise usage_error(error_message(error)) from None
 
 
-def _each(
-    change: Callable[..., Any], event: str, text: StrOrPromise
-) -> Callable[[Console, Options], int]:
+def _each(change: Callable[..., Any], text: StrOrPromise) -> Callable[[Console, Options], int]:
     def run(console: Console, options: Options) -> int:
         # All names are checked before the first queue changes.
         for name in options["queues"]:
             known_queue(name)
         for name in options["queues"]:
             change(name, by=operator())
-            audit.note(event, principal=operator(), queue=name)
             if not console.as_json:
                 console.line(str(text % {"queue": name}))
         if console.as_json:
@@ -78,7 +74,6 @@ SUBCOMMANDS: Final = (
         add_arguments=_arguments,
         run=_each(
             queues.pause,
-            "queue.paused",
             gettext_lazy("Queue %(queue)s is paused: it accepts jobs, and workers fetch none."),
         ),
     ),
@@ -93,7 +88,6 @@ SUBCOMMANDS: Final = (
         add_arguments=_arguments,
         run=_each(
             queues.drain,
-            "queue.drained",
             gettext_lazy(
                 "Queue %(queue)s is draining: it accepts no jobs, and workers finish those in it."
             ),
@@ -109,7 +103,6 @@ SUBCOMMANDS: Final = (
         add_arguments=_arguments,
         run=_each(
             queues.resume,
-            "queue.resumed",
             gettext_lazy("Queue %(queue)s is resumed: it accepts jobs, and workers fetch them."),
         ),
     ),

@@ -18,13 +18,12 @@ from django.utils.translation import gettext_lazy, ngettext
 
 from django_ojs.command_line.changes import counted_jobs
 from django_ojs.command_line.console import Console
-from django_ojs.command_line.operator import operator
 from django_ojs.command_line.searching import add_search, filter_of, with_search_help
 from django_ojs.command_line.subcommand import FAILED, OK, USAGE, Options, Subcommand
 from django_ojs.conf import settings
 from django_ojs.formatting import error_message, grouped
 from django_ojs.models import Job
-from django_ojs.operations.access import audit, audit_trail
+from django_ojs.operations.access import audit_trail
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.jobs.export import stream
 from django_ojs.operations.push import PushOptions, push_batch
@@ -49,6 +48,7 @@ _RUNS_AGAIN: Final = TERMINAL | {State.ACTIVE}
 def _export(console: Console, options: Options) -> int:
     which = filter_of(console, options)
     number = offloaded = steps = 0
+    entry = audit_trail.record("jobs.exported", object_type="job")
     try:
         for job in stream(which):
             number += 1
@@ -59,7 +59,7 @@ def _export(console: Console, options: Options) -> int:
                 console.progress(counted_jobs(number))
     finally:
         # Also when its reader ends early: it has these jobs.
-        audit.note("jobs.exported", principal=operator(), jobs=number)
+        audit_trail.complete(entry, jobs=number)
     console.progress("")
     console.note(
         _("Exported jobs: %(number)s, with their arguments.") % {"number": grouped(number)}
@@ -276,7 +276,6 @@ def _import(console: Console, options: Options) -> int:
             # Also when it is interrupted: the batches before that are stored.
             if not options["dry_run"]:
                 counts = _counts(found, Outcome)
-                audit.note("jobs.imported", principal=operator(), jobs=counts)
                 audit_trail.complete(entry, **counts)
     if found.steps:
         console.note(

@@ -18,7 +18,6 @@ from django_ojs.command_line.lists import (
     write_list,
     write_table,
 )
-from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import (
     FAILED,
     OK,
@@ -29,7 +28,6 @@ from django_ojs.command_line.subcommand import (
 )
 from django_ojs.formatting import StrOrPromise, absolute_time, error_message, grouped
 from django_ojs.models import Webhook
-from django_ojs.operations.access import audit
 from django_ojs.operations.webhooks import deliveries, subscriptions
 from django_ojs.operations.webhooks.deliveries import DeliveryStatus, DeliveryWithJob
 from django_ojs.operations.webhooks.subscriptions import Subscription
@@ -187,8 +185,7 @@ def _set_active(active: bool, text: StrOrPromise) -> Callable[[Console, Options]
     def run(console: Console, options: Options) -> int:
         # All ids are checked before the first webhook changes.
         changed = [
-            subscriptions.update(each.pk, Subscription(active=active), by=operator())
-            for each in _named(options)
+            subscriptions.update(each.pk, Subscription(active=active)) for each in _named(options)
         ]
         if console.as_json:
             found = [as_json(_COLUMNS, _with_last(each)) for each in changed]
@@ -247,7 +244,6 @@ def _retry(console: Console, options: Options) -> int:
             console.note(f"{key}: {error_message(error)}")
             continue
         sent += 1
-        audit.note("webhook.delivery_retried", principal=operator(), delivery=str(key))
         results[name] = {"status": found.status}
     if console.as_json:
         console.json({"deliveries": results})

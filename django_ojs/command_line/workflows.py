@@ -19,7 +19,6 @@ from django_ojs.command_line.lists import (
     write_list,
     write_table,
 )
-from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import (
     FAILED,
     OK,
@@ -32,7 +31,6 @@ from django_ojs.formatting import absolute_time, error_message, grouped
 from django_ojs.models import Workflow
 from django_ojs.models.workflow import StepState, WorkflowState
 from django_ojs.operations import workflows
-from django_ojs.operations.access import audit
 from django_ojs.operations.workflows import StepDetail
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.ids import parse_id
@@ -190,7 +188,6 @@ def _cancel(console: Console, options: Options) -> int:
             results[str(key)] = {"error": error_message(error)}
             console.note(f"{key}: {error_message(error)}")
             continue
-        audit.note("workflow.cancelled", principal=operator(), workflow=str(key))
         results[str(key)] = {"state": workflow.state}
         if not console.as_json:
             name = workflow.name or workflow.pk

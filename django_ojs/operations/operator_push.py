@@ -19,7 +19,7 @@ def push_by_operator(
     copy_of: UUID | None = None,
     changed: Collection[str] = (),
 ) -> EnqueuedJob:
-    """Store one job as `push` does. A copy is recorded with both jobs.
+    """Store one job as `push` does. A copy is recorded with the job that it is a copy of.
 
     `changed` are the fields in which it differs from the job that it is a copy of.
     """
@@ -40,11 +40,8 @@ def _push(
         return error
     if result.outcome in (Outcome.STORED, Outcome.OUTBOX):
         old = None if copy_of is None else str(copy_of)
-        new = str(result.id)
         detail: dict[str, Any] = {"type": result.type, "queue": result.queue, "changed": changed}
         if result.destination is not None:
             detail["destination"] = result.destination
-        audit_trail.record("job.enqueued", new, copy_of=old, **detail)
-        if old is not None:
-            audit_trail.record("job.run_again", old, job=new, changed=changed)
+        audit_trail.record("job.enqueued", result.id, copy_of=old, **detail)
     return result

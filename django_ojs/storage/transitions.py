@@ -282,6 +282,8 @@ def get(job_id: UUID) -> Job:
 
 def lock(job_id: UUID) -> Job:
     """Return the job, locked until the transaction ends. Raises JobNotFound."""
+    if (active := testing_hook.current()) is not None:
+        active.lock(job_id)
     try:
         return Job.primary.select_for_update(no_key=True).get(pk=job_id)
     except Job.DoesNotExist:

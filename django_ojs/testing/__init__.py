@@ -7,10 +7,12 @@ For TestCase there are mixins, for pytest fixtures (`django_ojs.pytest_plugin`);
 from django_ojs.testing.case import OJSFakeMixin, OJSInlineMixin, OJSTestMixin
 from django_ojs.testing.context import TestContext, fake, inline, real
 from django_ojs.testing.drain import Drained, DrainTimeout
+from django_ojs.testing.recorder import FakeModeError
 
 __all__ = [
     "DrainTimeout",
     "Drained",
+    "FakeModeError",
     "OJSFakeMixin",
     "OJSInlineMixin",
     "OJSTestMixin",

@@ -34,10 +34,10 @@ class OJSTestMixin(_Base):
                 f"{cls.__name__} must name {_mixin_of(cls)} before its test case class."
             )
         has_no_database = SimpleTestCase in order and not getattr(cls, "databases", ())
-        if cls.ojs_mode == "real" and has_no_database:
+        if cls.ojs_mode != "fake" and has_no_database:
             raise ImproperlyConfigured(
                 f"{cls.__name__} is a SimpleTestCase, which has no database: use TestCase, or "
-                "OJSFakeMixin, which keeps jobs in memory."
+                "OJSFakeMixin, which records jobs in memory."
             )
 
     def run(self, result: unittest.TestResult | None = None) -> unittest.TestResult | None:
@@ -56,7 +56,7 @@ class OJSFakeMixin(OJSTestMixin):
 
 
 class OJSInlineMixin(OJSTestMixin):
-    """Gives each test `self.ojs` in inline mode, in a SimpleTestCase too."""
+    """Gives each test `self.ojs` in inline mode."""
 
     ojs_mode = "inline"
 

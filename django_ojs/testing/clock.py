@@ -14,7 +14,6 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.utils import timezone
 
 from django_ojs.storage import database
-from django_ojs.testing.store import Store
 
 #: The clocks that are stopped: that of a context, and those of contexts within it.
 _frozen: Final[list["Clock"]] = []
@@ -33,9 +32,8 @@ class DatabaseClock(Protocol):
 class Clock:
     """The clock of a test. It is the process's: no two tests in one process can move it at once."""
 
-    def __init__(self, store: Store, *, of_database: bool) -> None:
-        self._store = store
-        self._of_database = of_database
+    def __init__(self, promote: Callable[[], None]) -> None:
+        self._promote = promote
         self._moment: datetime | None = None
         self._patch: Any = None
         self._database: DatabaseClock | None = None
@@ -51,16 +49,15 @@ class Clock:
             # Not `timezone.now` itself: modules and the defaults of fields have imported it.
             self._patch = mock.patch.object(timezone, "datetime", self._datetime())
             self._patch.start()
-            if self._of_database:
-                link = database.connection()
-                self._database = _CLOCKS[link.vendor](link)
+            link = database.connection()
+            self._database = _CLOCKS[link.vendor](link)
         if self._database is not None:
             try:
                 self._database.set(self._moment)
             except ValueError:
                 self.unfreeze()
                 raise
-        self._store.promote()
+        self._promote()
 
     def advance(self, by: timedelta) -> None:
         if not isinstance(by, timedelta):

@@ -14,16 +14,14 @@ from django_ojs.handlers import Enqueuer, get_handler
 from django_ojs.models import Job
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.spec.states import State
-from django_ojs.storage import in_memory_state, testing_hook
+from django_ojs.storage import in_memory_state, testing_hook, transitions
 from django_ojs.testing import runner
 from django_ojs.testing.clock import Clock
-from django_ojs.testing.database_store import DatabaseStore
 from django_ojs.testing.drain import Drained, drain
 from django_ojs.testing.expectation import Expectation, Task, TypeOrHandler, type_of
 from django_ojs.testing.failures import Error, Failures
-from django_ojs.testing.inline_store import InlineStore
-from django_ojs.testing.memory_store import MemoryStore
-from django_ojs.testing.store import Store
+from django_ojs.testing.recorder import FakeModeError, Recorder
+from django_ojs.testing.rows import InlineRows, Rows
 
 Mode = Literal["real", "fake", "inline"]
 
@@ -46,12 +44,18 @@ class TestContext:
     def __init__(self, mode: Mode) -> None:
         self.mode = mode
         self._failures = Failures()
-        self._store: Store
-        if mode == "real":
-            self._store = DatabaseStore()
+        self._store: Rows | Recorder
+        if mode == "fake":
+            self._store = Recorder()
         else:
-            self._store = MemoryStore() if mode == "fake" else InlineStore(self._failures)
-        self._clock = Clock(self._store, of_database=mode == "real")
+            self._store = Rows() if mode == "real" else InlineRows(self._failures)
+        self._clock = Clock(lambda: self._rows("freeze()").promote())
+
+    def _rows(self, call: str) -> Rows:
+        """Return the jobs as rows. Raises FakeModeError, which names the call."""
+        if isinstance(self._store, Recorder):
+            raise FakeModeError(call)
+        return self._store
 
     def assert_enqueued(
         self,
@@ -109,8 +113,8 @@ class TestContext:
     ) -> list[Job]:
         """Assert that a matching job was enqueued and has run, whatever came of it."""
         __tracebackhide__ = True
-        expected = Expectation(type, args, kwargs, queue, meta, verb="performed")
-        return expected.check(self._store, count)
+        rows = self._rows("assert_performed()")
+        return Expectation(type, args, kwargs, queue, meta, verb="performed").check(rows, count)
 
     def refute_performed(
         self,
@@ -123,7 +127,8 @@ class TestContext:
     ) -> None:
         """Assert that no matching job has run."""
         __tracebackhide__ = True
-        Expectation(type, args, kwargs, queue, meta, verb="performed").refute(self._store)
+        rows = self._rows("refute_performed()")
+        Expectation(type, args, kwargs, queue, meta, verb="performed").refute(rows)
 
     def assert_completed(
         self,
@@ -138,8 +143,9 @@ class TestContext:
         """Assert that a matching job is completed."""
         __tracebackhide__ = True
         states = (State.COMPLETED,)
+        rows = self._rows("assert_completed()")
         expected = Expectation(type, args, kwargs, queue, meta, verb="completed", states=states)
-        return expected.check(self._store, count)
+        return expected.check(rows, count)
 
     def assert_failed(
         self,
@@ -153,13 +159,15 @@ class TestContext:
     ) -> list[Job]:
         """Assert that a matching job failed: it is retryable or discarded."""
         __tracebackhide__ = True
+        rows = self._rows("assert_failed()")
         expected = Expectation(type, args, kwargs, queue, meta, verb="failed", states=_FAILED)
-        return expected.check(self._store, count)
+        return expected.check(rows, count)
 
     def assert_job_state(self, job: UUID | Job | EnqueuedJob, state: State | str) -> None:
         """Assert that a job, or the one with this id, is in a state. Raises JobNotFound."""
         __tracebackhide__ = True
-        found = self._store.read(job if isinstance(job, UUID) else job.id)
+        job_id = job if isinstance(job, UUID) else job.id
+        found = self._store.get(job_id) or transitions.get(job_id)
         assert found.state == state, (
             f"{found.type} {found.id} is {found.state}, not {State(state)}."
         )
@@ -189,10 +197,10 @@ class TestContext:
 
         Return how many ended in which state. `with_scheduled` and `with_retries` run scheduled and
         retryable jobs too, before they are due. A handler's exception fails its job, as in a
-        worker, and is logged. Raises DrainTimeout after `timeout` seconds.
+        worker, and is logged. Raises DrainTimeout after `timeout` seconds, and FakeModeError.
         """
         return drain(
-            self._store,
+            self._rows("drain()"),
             self._failures,
             queue=queue,
             max_jobs=max_jobs,
@@ -219,8 +227,7 @@ class TestContext:
                 f"{handler!r}."
             )
         request = enqueuer.request(*args, **kwargs)
-        in_memory = self.mode != "real"
-        return runner.perform(request, self._failures, in_memory=in_memory)
+        return runner.perform(request, self._failures, in_memory=self.mode == "fake")
 
     async def aperform(self, handler: Enqueuer[...] | Task, *args: Any, **kwargs: Any) -> Any:
         """Run a handler; see `perform`."""
@@ -232,10 +239,12 @@ class TestContext:
         `timezone.now()` returns it, and so does what the jobs' database compares times with, on the
         connection of this thread. Then jobs that are due become available.
         """
+        self._rows("freeze()")
         self._clock.freeze(moment)
 
     def advance(self, by: timedelta) -> None:
         """Move the clock, which is frozen from then on; see `freeze`."""
+        self._rows("advance()")
         self._clock.advance(by)
 
     def fail_next(self, type: TypeOrHandler, error: Error, times: int = 1) -> None:
@@ -279,7 +288,7 @@ class _Contexts:
                 self._innermost.append(outer)
         self._own.set(outer)
 
-    def store(self) -> Store | None:
+    def store(self) -> Rows | Recorder | None:
         """Return the store of the caller's context."""
         context = self._current()
         return None if context is None else context._store
@@ -331,7 +340,7 @@ def real() -> AbstractContextManager[TestContext]:
 
 
 def fake() -> AbstractContextManager[TestContext]:
-    """Keep the jobs of the block in memory: `with testing.fake() as ojs:`."""
+    """Record the jobs of the block in memory: `with testing.fake() as ojs:`."""
     return opened("fake")
 
 

@@ -9,11 +9,12 @@ from typing import Final
 from django_ojs.handlers import get_handler
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.states import State
+from django_ojs.storage import transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.testing import runner
 from django_ojs.testing.failures import Failures
+from django_ojs.testing.rows import Rows
 from django_ojs.testing.savepoints import savepoint
-from django_ojs.testing.store import Store
 from django_ojs.worker.job_log import JobLog
 
 _WITHOUT_HANDLER: Final = "without_handler"
@@ -39,7 +40,7 @@ class DrainTimeout(AssertionError):
 
 
 def drain(
-    store: Store,
+    store: Rows,
     failures: Failures,
     *,
     queue: str | None,
@@ -64,12 +65,12 @@ def drain(
     return Drained(**{state: ends[state] for state in Drained.__dataclass_fields__})
 
 
-def _claim(store: Store, queue: str | None, early: Sequence[State]) -> Claimed | None:
+def _claim(store: Rows, queue: str | None, early: Sequence[State]) -> Claimed | None:
     with savepoint():
         return store.claim(queue, early)
 
 
-def _run(store: Store, failures: Failures, log: JobLog, job: Claimed) -> str:
+def _run(store: Rows, failures: Failures, log: JobLog, job: Claimed) -> str:
     """Run a claimed job. Return the state in which it is then."""
     handler = get_handler(job.type)
     context = store.context_of(job, is_async=handler is not None and handler.is_async)
@@ -99,7 +100,7 @@ def _run(store: Store, failures: Failures, log: JobLog, job: Claimed) -> str:
     if job.workflow_id is not None:
         store.advance_workflows()
     try:
-        return store.read(job.id).state
+        return transitions.get(job.id).state
     except JobNotFound:
         return ""  # The handler deleted it.
 

@@ -14,7 +14,8 @@ from django_ojs.operations.enqueue.result import Outcome, as_stored
 from django_ojs.spec import times
 from django_ojs.spec.states import State
 from django_ojs.spec.suggestions import did_you_mean
-from django_ojs.testing.store import Store
+from django_ojs.testing.recorder import Recorder
+from django_ojs.testing.rows import Rows
 
 
 class Task(Protocol):
@@ -107,7 +108,7 @@ class Expectation:
         shown = [f"{name}={_text(value)}" for name, value in given.items() if value is not None]
         return f"{self._type} with {', '.join(shown)}" if shown else self._type
 
-    def check(self, store: Store, count: int | None) -> list[Job]:
+    def check(self, store: Rows | Recorder, count: int | None) -> list[Job]:
         """Return the jobs that match. Raises AssertionError unless there are `count`, or any."""
         __tracebackhide__ = True
         jobs = store.jobs()
@@ -121,7 +122,7 @@ class Expectation:
             lines += [f"* {hint}" for hint in self._hints(store, jobs)]
         raise AssertionError("\n".join(lines))
 
-    def refute(self, store: Store) -> None:
+    def refute(self, store: Rows | Recorder) -> None:
         """Raise AssertionError if a job matches."""
         __tracebackhide__ = True
         found = [job for job in store.jobs() if not any(self.differences(job))]
@@ -216,7 +217,7 @@ class Expectation:
                 yield f"     and {len(lines) - len(shown)} more differences"
         yield from _and_more(len(jobs) - MAX_JOBS)
 
-    def _hints(self, store: Store, jobs: Sequence[Job]) -> Iterator[str]:
+    def _hints(self, store: Rows | Recorder, jobs: Sequence[Job]) -> Iterator[str]:
         """Yield why an enqueued job may not be among those of the test."""
         present = {job.pk for job in jobs}
         mine = [result for result in store.results if result.type == self._type]

@@ -2,26 +2,26 @@
 
 import inspect
 from collections.abc import Callable
-from contextlib import suppress
 from contextvars import copy_context
 from typing import Any
 from uuid import UUID
 
 from asgiref.sync import async_to_sync
+from django.utils import timezone
 
 from django_ojs import context as contexts
 from django_ojs.conf import settings
 from django_ojs.context import JobContext
-from django_ojs.handlers import Handler, get_handler, job_types
+from django_ojs.handlers import Handler, get_handler
+from django_ojs.models import Job
 from django_ojs.operations.enqueue.admission import admit
 from django_ojs.options import Request, envelope_of
-from django_ojs.spec.errors import Conflict, JobNotFound
+from django_ojs.spec import checkpoint, json
 from django_ojs.spec.failure import Failure
-from django_ojs.spec.states import State
-from django_ojs.spec.suggestions import did_you_mean
+from django_ojs.storage import database
 from django_ojs.storage.claims import Claimed
 from django_ojs.testing.failures import Failures
-from django_ojs.testing.memory_store import MemoryStore, admit_in_memory
+from django_ojs.testing.recorder import admit_in_memory, recorded
 from django_ojs.testing.savepoints import savepoint, transactions_ended
 from django_ojs.worker import executor, handler_call
 from django_ojs.worker.in_flight import Run
@@ -69,40 +69,38 @@ def perform(request: Request, failures: Failures, *, in_memory: bool) -> Any:
         raise AssertionError("An enqueue middleware dropped the job.")
     envelope.scheduled_at = envelope.expires_at = envelope.unique = None
     envelope.pending = False
-    store = MemoryStore()
-    store.insert(envelope)
-    run = _claimed(store, envelope.id, failures)
-    assert run is not None
-    return call(run, store.complete_atomic)[0]
-
-
-def run_inline(store: MemoryStore, job_id: UUID, failures: Failures) -> None:
-    """Run a job, whenever it is scheduled, and store its outcome. Exceptions are raised."""
-    run = _claimed(store, job_id, failures)
-    if run is None:
-        return  # It expired before it was enqueued.
-    try:
-        result, committed = call(run, store.complete_atomic)
-    except BaseException as error:
-        if not ends_test(error):
-            with suppress(Conflict, JobNotFound):
-                store.fail(run, failure_of(run, error))
-        raise
-    # The handler may have cancelled or deleted its own job: as in a worker, the result is ignored.
-    with suppress(Conflict, JobNotFound):
-        store.complete(run, result, committed=committed)
-
-
-def _claimed(store: MemoryStore, job_id: UUID, failures: Failures) -> Run | None:
-    job = store.claim(None, [State.SCHEDULED], only=job_id)
-    if job is None:
-        return None
+    job = claimed(recorded(envelope).model())
     handler = get_handler(job.type)
-    if handler is None:
-        known = did_you_mean(job.type, job_types())
-        raise LookupError(f"The job type {job.type!r} has no handler here. {known}")
-    context = store.context_of(job, is_async=handler.is_async)
-    return new_run(job, handler, context, failures)
+    assert handler is not None  # That of the request.
+    context = JobContext(
+        job,
+        is_async=handler.is_async,
+        report=lambda job, reported: True,
+        save=_check_checkpoint,
+    )
+    return call(new_run(job, handler, context, failures), _check_transaction)[0]
+
+
+def claimed(job: Job) -> Claimed:
+    """Return a job that is not stored as FETCH returns one, for its first run."""
+    texts = [json.dumps(each) for each in (job.args, job.meta, job.options)]
+    row = (
+        *(job.pk, job.type, job.queue, job.priority, *texts, 1, job.max_attempts),
+        *(job.returned, 1, job.timeout_ms, job.visibility_timeout_ms, job.created_at),
+        *(job.enqueued_at, job.due_at, job.expires_at, job.activated_at, timezone.now()),
+        *(job.lease_until, job.worker_id, None, None, job.workflow_id, False),
+    )
+    return Claimed(row)
+
+
+def _check_checkpoint(job: Claimed, state: json.JSON) -> None:
+    checkpoint.encode(state)  # Raises for what cannot be stored.
+
+
+def _check_transaction(job_id: UUID, **values: Any) -> None:
+    """Take the place of the ACK of an atomic handler, whose job has no row."""
+    # The first statement of a worker says that the transaction will be rolled back.
+    database.connection().validate_no_broken_transaction()
 
 
 def ends_test(error: BaseException) -> bool:

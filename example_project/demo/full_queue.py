@@ -117,7 +117,6 @@ def _client(logs: Path) -> Iterator[Callable[[int], Response]]:
         scopes=[Scope.PRODUCER],
         queues=[QUEUE],
         expires=timedelta(hours=1),
-        by="manage.py demo",
     )
 
     def push(number: int) -> Response:
@@ -139,4 +138,4 @@ def _client(logs: Path) -> Iterator[Callable[[int], Response]]:
         with Site(0, log=logs / "full_queue.log") as site:
             yield push
     finally:
-        api_keys.revoke(key.prefix, by="manage.py demo")
+        api_keys.revoke(key.prefix)

@@ -46,7 +46,6 @@ def node_worker(*, logs: Path) -> Iterator[str]:
         scopes=[Scope.WORKER],
         queues=[COLLECTIONS],
         expires=timedelta(hours=1),
-        by="manage.py demo",
     )
     try:
         with (
@@ -56,7 +55,7 @@ def node_worker(*, logs: Path) -> Iterator[str]:
         ):
             yield site.url
     finally:
-        api_keys.revoke(key.prefix, by="manage.py demo")
+        api_keys.revoke(key.prefix)
 
 
 def _start(url: str, key: str, out: int) -> subprocess.Popen[bytes]:

@@ -225,7 +225,7 @@ def test_every_kind_of_object_and_action_is_recorded() -> None:
         *("maintenance.started", "maintenance.ended", "job.retried", "queue.paused"),
         *("queue.drained", "queue.resumed", "job.run_now", "queue.purged"),
         *("webhook.created", "webhook.changed", "webhook.secret_rotated", "webhook.removed"),
-        *("api_key.created", "api_key.changed", "api_key.created", "api_key.replaced"),
+        *("api_key.created", "api_key.changed", "api_key.replaced"),
         *("api_key.revoked", "api_key.deleted", "limit_key.overridden"),
         *("limit_key.override_removed", "limit_key.opened", "bulk.ordered", "bulk.stopped"),
     ]

@@ -6,11 +6,10 @@ import re
 from html import unescape
 
 import pytest
-from django.contrib.admin.models import LogEntry
 from django.test import Client, override_settings
 from django.utils import translation
 
-from django_ojs.models import BulkOperation
+from django_ojs.models import AuditEntry, BulkOperation
 from django_ojs.operations import delete
 from django_ojs.operations.jobs import background_search, bulk_execution, bulk_operations, listing
 from tests.admin.users import VIEW, root, staff
@@ -80,7 +79,7 @@ def test_it_is_followed_to_its_end_by_whoever_may_see_jobs() -> None:
     assert "user_id" in page
     assert "Cancel all matching" in page
     assert "1 found" in text(client, BULK)
-    assert not LogEntry.objects.exists()
+    assert not AuditEntry.primary.exists()
 
     delete.erase([wanted.pk])
     assert "The jobs found here have been deleted since." in text(client, address)

@@ -6,11 +6,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.contrib.admin.models import LogEntry
 from django.contrib.messages import get_messages
 from django.test import Client
 
-from django_ojs.models import CronJob
+from django_ojs.models import AuditEntry, CronJob
 from django_ojs.models.cron import CronOwner
 from django_ojs.operations import cron
 from tests.admin.test_pages import BASE
@@ -42,6 +41,12 @@ def text(client: Client, address: str) -> str:
 
 def said(response: Any) -> str:
     return " ".join(map(str, get_messages(response.wsgi_request)))
+
+
+def done_to(name: str) -> list[str]:
+    """Return what the audit trail has about a cron job, in order."""
+    entries = AuditEntry.primary.filter(object_type="cron_job", object_id=name)
+    return list(entries.order_by("pk").values_list("action", flat=True))
 
 
 def in_code(name: str = "in-code") -> CronJob:
@@ -157,7 +162,7 @@ def test_run_now_enqueues_a_job_and_names_the_operator() -> None:
     assert f"Cron job report has enqueued job {job.pk}" in said(done)
     assert cron.runs("report").get().triggered_by == "root"
     assert "root" in text(client, f"{LIST}report/change/")
-    assert LogEntry.objects.get().object_id == "report"
+    assert done_to("report") == ["cron.run"]
     again = client.post(f"{LIST}action/run/", {"key": "report", "confirmed": "1"})
     assert "A run of the cron job has not ended" in said(again)
 
@@ -175,10 +180,7 @@ def test_each_is_paused_and_resumed_also_one_of_code(make: Any) -> None:
 
     client.post(f"{LIST}action/resume/", {"key": name})
     assert CronJob.objects.get().next_run_at is not None
-    assert [entry.get_change_message() for entry in LogEntry.objects.order_by("pk")] == [
-        f"Cron job {name} is paused: it enqueues nothing until it is resumed.",
-        f"Cron job {name} is resumed.",
-    ]
+    assert done_to(name) == ["cron.paused", "cron.resumed"]
 
 
 def test_one_of_code_is_not_edited_and_not_removed() -> None:
@@ -205,7 +207,7 @@ def test_one_is_created() -> None:
     assert job.template == {"type": "report.make", "args": ["all"], "options": {"queue": "reports"}}
     assert done.redirect_chain[-1][0] == f"{LIST}nightly/change/"
     assert "Cron job nightly runs every day at 03:00 (Europe/Paris)." in done.content.decode()
-    assert LogEntry.objects.get().is_addition()
+    assert done_to("nightly") == ["cron.created"]
     rare = client.post(
         f"{LIST}create/", FORM | {"name": "b", "expression": "0 0 31 * *"}, follow=True
     )
@@ -257,7 +259,8 @@ def test_one_is_edited_and_keeps_what_the_form_does_not_show() -> None:
     assert (job.name, job.expression, job.enabled) == ("report", "0 3 * * *", False)
     assert job.template["meta"] == {"a": 1}
     assert job.template["options"] == {"queue": "reports", "priority": 5}
-    assert "expression" in LogEntry.objects.get().get_change_message()
+    assert done_to("report") == ["cron.changed"]
+    assert "0 3 * * *" in text(client, f"{LIST}report/history/")
 
 
 def test_one_is_removed_after_a_question() -> None:

@@ -7,10 +7,9 @@ from html import unescape
 from typing import Any
 
 import pytest
-from django.contrib.admin.models import LogEntry
 from django.db.models.functions import Now
 
-from django_ojs.models import BulkOperation
+from django_ojs.models import AuditEntry, BulkOperation
 from django_ojs.operations import fail, queues
 from django_ojs.operations.jobs import bulk_execution, dead_letter_groups
 from django_ojs.spec.failure import Failure
@@ -114,7 +113,7 @@ def test_a_group_is_retried_after_a_question_and_nothing_else_is() -> None:
     done = text(client.get(response["Location"]))
     assert "✓ done" in done
     assert "100 %" in done
-    assert LogEntry.objects.get().user.get_username() == "root"
+    assert AuditEntry.primary.get().actor == "root"
 
 
 def test_a_group_is_retried_elsewhere_with_more_attempts() -> None:

@@ -183,8 +183,10 @@ def test_a_changed_copy_is_linked_with_the_job_that_it_is_a_copy_of() -> None:
     for here, there in ((old, job), (job, old)):
         page = client.get(f"{BASE}{here.pk}/change/").content.decode()
         assert f'href="{BASE}{there.pk}/change/"' in page
-    entry = AuditEntry.primary.get(object_id=str(old.pk))
-    assert entry.detail == {"job": str(job.pk), "changed": ["args", "queue"]}
+    entry = AuditEntry.primary.get()
+    assert entry.object_id == str(job.pk)
+    assert entry.detail["copy_of"] == str(old.pk)
+    assert entry.detail["changed"] == ["args", "queue"]
     running = factories.in_state("active")
     assert "?copy=" not in client.get(f"{BASE}{running.pk}/change/").content.decode()
     for key in (str(running.pk), "0", "x\0"):
@@ -193,7 +195,7 @@ def test_a_changed_copy_is_linked_with_the_job_that_it_is_a_copy_of() -> None:
     odd = factories.in_state("completed", type="shop.import", args=[1, 2, 3])
     assert 'name="args"' in client.get(FORM, {"copy": odd.pk}).content.decode()
     response = client.post(f"{BASE}action/run-again/", {"key": str(old.pk), "confirmed": "1"})
-    assert AuditEntry.primary.filter(action="job.run_again", object_id=str(old.pk)).count() == 2
+    assert AuditEntry.primary.count() == 2
 
 
 def test_arguments_that_the_user_may_not_see_are_copied_and_not_shown() -> None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from django.contrib.admin.models import LogEntry
 from django.contrib.messages import get_messages
 from django.test import Client
 from django.utils import timezone
 
 import django_ojs as ojs
-from django_ojs.models import BulkOperation
+from django_ojs.models import AuditEntry, BulkOperation
 from django_ojs.operations.jobs import bulk_execution, bulk_operations
 from tests.admin.markup import form_data
 from tests.admin.test_pages import BASE
@@ -62,7 +61,7 @@ def test_who_comes_second_is_told_so_and_is_not_in_the_history() -> None:
         assert "skipped" not in said(first, action, job.pk, confirmed="1")
         assert "1 skipped" in said(second, action, job.pk, confirmed="1")
     assert "already cancelled" in said(second, "cancel", scheduled.pk, confirmed="1")
-    logged = LogEntry.objects.values_list("user__username", flat=True)
+    logged = AuditEntry.primary.values_list("actor", flat=True)
     assert list(logged) == ["first"] * 3
 
 

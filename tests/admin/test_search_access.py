@@ -84,7 +84,7 @@ def test_the_history_of_an_operation_hides_what_its_page_hides(search: str) -> N
         shown = client.get(f"/admin/django_ojs/bulkoperation/{operation.pk}/{page}/")
         assert shown.status_code == 200
         assert secret not in shown.content.decode()
-    assert "Started." in shown.content.decode()
+    assert "bulk.ordered" in shown.content.decode()
 
 
 @together(

@@ -6,12 +6,11 @@ import re
 from typing import Any
 
 import pytest
-from django.contrib.admin.models import LogEntry
 from django.test import Client
 
 import django_ojs as ojs
 from django_ojs.admin.workflow_diagram import MAX_ROWS, MAX_WIDTH, Diagram, StepRow, diagram
-from django_ojs.models import Job, Workflow
+from django_ojs.models import AuditEntry, Job, Workflow
 from django_ojs.models.workflow import StepState
 from django_ojs.spec.workflow import parse
 from django_ojs.testing import TestContext
@@ -107,7 +106,7 @@ def test_cancel_asks_first_and_needs_the_permission() -> None:
     assert workflow.workflow().state == "running"
     client.post(action, {"key": str(workflow.id), "confirmed": "1"})
     assert workflow.workflow().state == "cancelled"
-    assert LogEntry.objects.get().object_id == str(workflow.id)
+    assert AuditEntry.primary.get().object_id == str(workflow.id)
     assert "Cancel…" not in text(client, page_of(workflow))
     assert "Cancel…" not in text(staff("view_workflow", name="bob"), page_of(order()))
 

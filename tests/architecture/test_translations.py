@@ -59,7 +59,7 @@ SINKS = {
 }
 #: The methods `write` of these attributes, and the functions of this module are sinks too.
 STREAMS = frozenset({"stdout", "stderr"})
-LOGGERS = frozenset({"logger", "audit"})
+LOGGERS = frozenset({"logger"})
 
 #: Words that are the same in every language.
 NAMES = frozenset({"API", "HTTP"})

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import io
 import json
-import logging
 import os
 import tracemalloc
 from datetime import timedelta
@@ -17,7 +16,7 @@ from django.test import override_settings
 
 from django_ojs.command_line import transfer
 from django_ojs.command_line.console import Console
-from django_ojs.models import Job
+from django_ojs.models import AuditEntry, Job
 from django_ojs.operations import queues
 from django_ojs.operations.jobs import bulk, export
 from django_ojs.operations.jobs.job_filter import JobFilter
@@ -254,31 +253,29 @@ class Rejecting(io.StringIO):
     ],
 )
 def test_an_export_that_cannot_be_written_fails_and_is_in_the_audit_trail(
-    caplog: pytest.LogCaptureFixture, error: OSError, message: str
+    error: OSError, message: str
 ) -> None:
     push_many(5, queue="mail")
-    with caplog.at_level(logging.INFO, "django_ojs.audit"):
-        run = ojs("export", out=Rejecting(error))
+    run = ojs("export", out=Rejecting(error))
     assert (run.code, run.err) == (1, message)
-    assert audited(caplog) == ("jobs.exported", {"jobs": 2})
+    assert audited() == ("jobs.exported", {"jobs": 2})
 
 
-def audited(caplog: pytest.LogCaptureFixture) -> tuple[str, Any]:
-    """Return the type and the detail of the only record of the audit trail."""
-    (record,) = [each for each in caplog.records if each.name == "django_ojs.audit"]
-    return record.__dict__["event_type"], record.__dict__["detail"]
+def audited() -> tuple[str, Any]:
+    """Return the action and the detail of the only entry of the audit trail."""
+    entry = AuditEntry.primary.get()
+    return entry.action, entry.detail
 
 
 def test_an_import_that_is_interrupted_is_in_the_audit_trail(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, load: Any
+    monkeypatch: pytest.MonkeyPatch, load: Any
 ) -> None:
     monkeypatch.setattr(transfer, "BATCH", 2)
     interrupt_at_second_call(monkeypatch, transfer, "push_batch")
-    with caplog.at_level(logging.INFO, "django_ojs.audit"):
-        run = load([envelope() for _ in range(5)])
+    run = load([envelope() for _ in range(5)])
     assert (run.code, run.err) == (1, "Interrupted.\n")
-    event, detail = audited(caplog)
-    assert (event, detail["jobs"]["stored"], jobs().count()) == ("jobs.imported", 2, 2)
+    action, detail = audited()
+    assert (action, detail["stored"], jobs().count()) == ("jobs.imported", 2, 2)
 
 
 def interrupt_at_second_call(monkeypatch: pytest.MonkeyPatch, owner: Any, name: str) -> None:
@@ -296,15 +293,14 @@ def interrupt_at_second_call(monkeypatch: pytest.MonkeyPatch, owner: Any, name: 
 
 
 def test_a_purge_that_is_interrupted_is_in_the_audit_trail(
-    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     push_many(3, queue="mail")
     monkeypatch.setattr(bulk.purge, "__kwdefaults__", {"older_than": None, "limit": 2})
     interrupt_at_second_call(monkeypatch, bulk, "purge")
-    with caplog.at_level(logging.INFO, "django_ojs.audit"):
-        assert ojs("purge", "mail", "--state", "available", "--yes").code == 1
-    event, detail = audited(caplog)
-    assert (event, detail["deleted"], jobs().count()) == ("queue.purged", 2, 1)
+    assert ojs("purge", "mail", "--state", "available", "--yes").code == 1
+    action, detail = audited()
+    assert (action, detail["jobs"], jobs().count()) == ("queue.purged", 2, 1)
 
 
 def test_a_dry_run_of_an_import_checks_and_stores_nothing(load: Any) -> None:

@@ -466,7 +466,7 @@ EXTENSIONS: Final[dict[str, Section]] = {
         },
         may={
             "TST-R001": "An enqueue can run its job at once.",
-            "TST-R002": "Jobs in memory can be drained.",
+            "TST-R002": "The jobs of a test can be drained.",
             "TST-R003": "A test asserts that a job has run, and that it is completed.",
             "TST-R004": "A test stops and moves the clock.",
             "TST-R005": "A test lets the next run fail, or all.",
@@ -824,6 +824,7 @@ NOTES: Final[dict[str, str]] = {
     "CRON-S03": "The database of the machine, or of the package tzdata.",
     "PL-011": "By the relay of the outbox; an enqueue checks the limits of this site.",
     "TST-004": "As `clear`; [Decisions](spec-decisions.md#testing) has the other names.",
+    "TST-R002": "Over rows, in real mode; [Decisions](spec-decisions.md#testing) says why.",
     "TST-R004": "As `freeze` and `advance`.",
     "L4-PRI-003": "HIGH, NORMAL and LOW are 10, 0 and -10; the range is -100 to 100.",
     "CORE-5.1-2": "`1.0`, as in the HTTP binding, is accepted too.",

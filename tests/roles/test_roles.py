@@ -257,9 +257,7 @@ def _pages_work(as_role: AsRole, settings: Any) -> None:
     for table in ("auth_user", "django_session"):
         execute(named(f"GRANT SELECT, UPDATE ON {table} TO site_web"))
     execute(named("GRANT SELECT ON django_content_type TO site_web"))
-    execute(named("GRANT SELECT, INSERT ON django_admin_log TO site_web"))
-    if not IS_MARIADB:
-        execute(named("GRANT USAGE ON SEQUENCE django_admin_log_id_seq TO site_web"))
+    execute(named("GRANT SELECT ON django_admin_log TO site_web"))
     make_key("producer")
     key = ApiKey.primary.latest("pk")
     entry = OutboxEntry.objects.create(

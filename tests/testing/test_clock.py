@@ -22,10 +22,9 @@ MOMENT = datetime(2036, 2, 29, 12, tzinfo=UTC)  # The clock of MariaDB 10.11 end
 HOUR = timedelta(hours=1)
 
 
-@pytest.fixture(params=["ojs", "ojs_fake"])
-def context(request: pytest.FixtureRequest, db: None) -> TestContext:
-    opened: TestContext = request.getfixturevalue(request.param)
-    return opened
+@pytest.fixture
+def context(ojs: TestContext) -> TestContext:
+    return ojs
 
 
 @pytest.mark.requirement("TST-R004")

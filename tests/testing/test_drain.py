@@ -29,10 +29,9 @@ from tests.testapp.testing_jobs import (
 )
 
 
-@pytest.fixture(params=["real", "fake"])
-def context(request: pytest.FixtureRequest, db: None) -> TestContext:
-    opened: TestContext = request.getfixturevalue("ojs" if request.param == "real" else "ojs_fake")
-    return opened
+@pytest.fixture
+def context(ojs: TestContext) -> TestContext:
+    return ojs
 
 
 @override_settings(OJS={"POOLS": {"gpu": {"queues": ["images"], "exclusive": True}}})

@@ -5,18 +5,21 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextvars import copy_context
+from datetime import UTC, datetime, timedelta
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test import TestCase, override_settings
+from django.utils import timezone
 
 import django_ojs as ojs
 from django_ojs import signals, testing
 from django_ojs.models import Job
-from django_ojs.spec.errors import Conflict, DuplicateJob, InvalidArgs, JobNotFound
-from django_ojs.testing import Drained, TestContext
+from django_ojs.operations.run_now import run_now
+from django_ojs.spec.errors import DuplicateJob, InvalidArgs, JobNotFound
+from django_ojs.testing import Drained, FakeModeError, TestContext
 from tests.testapp.models import Thing
-from tests.testapp.testing_jobs import asave, save, save_atomically, send
+from tests.testapp.testing_jobs import asave, chain, save, save_atomically, send
 from tests.worker.waiting import BOUND
 
 
@@ -80,13 +83,40 @@ class TestFake:
         ojs_fake.assert_job_state(job, "cancelled")
         with pytest.raises(JobNotFound):
             ojs.get_job(ojs.new_id())
-        assert ojs_fake.drain() == Drained()
 
-    def test_a_job_that_ended_cannot_be_cancelled(self, ojs_fake: TestContext) -> None:
-        job = send.enqueue("ada")
-        ojs_fake.drain()
-        with pytest.raises(Conflict):
-            ojs.cancel(job.id)
+    @pytest.mark.parametrize(
+        ("name", "arguments"),
+        [
+            ("drain", ()),
+            ("freeze", (datetime(2030, 1, 1, tzinfo=UTC),)),
+            ("advance", (timedelta(hours=1),)),
+            ("assert_performed", (send,)),
+            ("refute_performed", (send,)),
+            ("assert_completed", (send,)),
+            ("assert_failed", (send,)),
+        ],
+    )
+    def test_what_needs_rows_says_so(
+        self, ojs_fake: TestContext, name: str, arguments: tuple[object, ...]
+    ) -> None:
+        now = timezone.now
+        with pytest.raises(FakeModeError, match=rf"^{name}\(\) needs the rows .* Use real mode"):
+            getattr(ojs_fake, name)(*arguments)
+        assert timezone.now is now
+
+    @pytest.mark.django_db
+    def test_a_change_of_a_recorded_job_says_so_too(self, ojs_fake: TestContext) -> None:
+        job = send.options(scheduled_at="+PT1H").enqueue("ada")
+        with pytest.raises(FakeModeError, match=r"^A change of a job other than cancel\(\)"):
+            run_now(job.id)
+        ojs_fake.assert_job_state(job, "scheduled")
+
+    def test_one_handler_runs_by_perform(self, ojs_fake: TestContext) -> None:
+        assert ojs_fake.perform(send, "ada") == "ada"
+        ojs_fake.fail_next(send, ValueError("no server"))
+        with pytest.raises(ValueError, match="no server"):
+            ojs_fake.perform(send, "ada")
+        assert ojs_fake.enqueued() == []
 
     def test_what_an_enqueue_checks_is_checked(self, ojs_fake: TestContext) -> None:
         with pytest.raises(ojs.OJSError, match="queue"):
@@ -103,39 +133,27 @@ class TestFake:
             assert send.enqueue("nobody@example.com").outcome == "dropped"
         ojs_fake.assert_enqueued(send, meta={"label": "set"}, count=1)
 
-    def test_unique_policies_hold(self, ojs_fake: TestContext) -> None:
-        first = send.options(unique={"on_conflict": "ignore"}).enqueue("ada")
-        again = send.options(unique={"on_conflict": "ignore"}).enqueue("ada")
-        assert (again.outcome, again.id) == ("duplicate", first.id)
-        with pytest.raises(DuplicateJob):
+    def test_every_job_is_recorded_whatever_there_is_already(self, ojs_fake: TestContext) -> None:
+        for _ in range(2):
             send.options(unique={"on_conflict": "reject"}).enqueue("ada")
-        send.options(unique={"on_conflict": "replace"}).enqueue("ada")
-        assert [job.state for job in ojs_fake.enqueued()] == ["cancelled", "available"]
-
-    def test_a_job_of_another_server_is_in_the_outbox(self, ojs_fake: TestContext) -> None:
         outbox = {"billing": {"url": "https://example.com/ojs", "types": ["bill.*"]}}
         with override_settings(OJS={"OUTBOX": outbox}):
-            job = ojs.enqueue("bill.send", [])
-        assert (job.outcome, job.destination) == ("outbox", "billing")
-        with pytest.raises(AssertionError, match="1 job of this type was stored in the outbox"):
-            ojs_fake.assert_enqueued("bill.send")
+            ojs.enqueue("bill.send", [])
+        ojs_fake.assert_enqueued(send, count=2)
+        ojs_fake.assert_enqueued("bill.send", count=1)
 
-    def test_signals_are_sent(self, ojs_fake: TestContext) -> None:
+    def test_a_signal_is_sent(self, ojs_fake: TestContext) -> None:
         sent: list[str] = []
 
         def receive(signal: object, job: Job, **kwargs: object) -> None:
             sent.append(f"{job.type} {job.state}")
 
-        for signal in (signals.job_enqueued, signals.job_completed, signals.job_failed):
-            signal.connect(receive)
+        signals.job_enqueued.connect(receive)
         try:
             send.enqueue("ada")
-            ojs_fake.fail_next(send, ValueError)
-            ojs_fake.drain(with_retries=True)
         finally:
-            for signal in (signals.job_enqueued, signals.job_completed, signals.job_failed):
-                signal.disconnect(receive)
-        assert sent == [f"testing.send {s}" for s in ("available", "retryable", "completed")]
+            signals.job_enqueued.disconnect(receive)
+        assert sent == ["testing.send available"]
 
     @pytest.mark.django_db
     def test_after_it_jobs_are_rows_again(self) -> None:
@@ -151,6 +169,21 @@ class TestInline:
         job = send.options(scheduled_at="+P1D").enqueue("ada")
         [done] = ojs_inline.assert_completed(send, count=1)
         assert (done.pk, done.result, done.attempt) == (job.id, "ada", 1)
+        assert Job.objects.get().state == "completed"
+
+    def test_it_has_run_whatever_keeps_it_from_starting(self, ojs_inline: TestContext) -> None:
+        ojs.pause_queue("email")
+        send.options(rate_limit={"key": "closed", "concurrency": 0}).enqueue("ada")
+        ojs_inline.assert_completed(send, count=1)
+        unique = ojs.UniquePolicy(on_conflict="reject", states=("completed",))
+        send.options(unique=unique).enqueue("eve")
+        with pytest.raises(DuplicateJob):
+            send.options(unique=unique).enqueue("eve")
+
+    def test_what_a_handler_enqueues_has_run_too(self, ojs_inline: TestContext) -> None:
+        chain.enqueue(2)
+        ojs_inline.assert_completed(chain, count=3)
+        assert ojs_inline.drain() == Drained()
 
     def test_an_exception_reaches_the_caller_and_nothing_is_retried(
         self, ojs_inline: TestContext
@@ -167,7 +200,17 @@ class TestInline:
         save_atomically.enqueue("atomic")
         asave.enqueue("async")
         assert set(Thing.objects.values_list("name", flat=True)) == {"plain", "atomic", "async"}
-        assert not Job.objects.exists()
+
+    @pytest.mark.django_db
+    def test_the_rows_of_a_block_that_is_rolled_back_go_with_it(
+        self, ojs_inline: TestContext
+    ) -> None:
+        with transaction.atomic():
+            save_atomically.enqueue("ada")
+            assert Thing.objects.exists()
+            transaction.set_rollback(True)
+        assert not Thing.objects.exists()
+        assert ojs_inline.enqueued() == []
 
     def test_a_type_without_a_handler_is_an_error(self, ojs_inline: TestContext) -> None:
         with pytest.raises(LookupError, match=r"'testing.sent' has no handler.*testing.send\?"):
@@ -238,8 +281,6 @@ class TestIsolation:
 
 class AfterCommit(TestCase):
     def test_a_function_that_waits_for_a_commit_is_named(self) -> None:
-        from django.db import transaction
-
         def enqueue_later() -> None:
             send.enqueue("ada")
 

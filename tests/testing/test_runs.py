@@ -30,10 +30,9 @@ def handlers(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(registry, "handlers", dict(registry.handlers))
 
 
-@pytest.fixture(params=["ojs", "ojs_fake"])
-def context(request: pytest.FixtureRequest, db: None) -> TestContext:
-    opened: TestContext = request.getfixturevalue(request.param)
-    return opened
+@pytest.fixture
+def context(ojs: TestContext) -> TestContext:
+    return ojs
 
 
 @pytest.fixture

@@ -57,7 +57,7 @@ def test_a_language_and_a_time_zone_end_with_the_job() -> None:
     assert before.job().result == after.job().result
 
 
-@pytest.mark.parametrize("context", ["ojs", "ojs_fake", "ojs_inline"])
+@pytest.mark.parametrize("context", ["ojs", "ojs_inline"])
 def test_nor_do_they_reach_the_rest_of_a_test(context: str, request: pytest.FixtureRequest) -> None:
     @ojs.job("left.german")
     def german() -> None:

@@ -157,12 +157,16 @@ def _actor(request: Request) -> Actor | None:
     access = access_of(request)
     if access is None:
         return None
-    source = str(request.META.get("REMOTE_ADDR", ""))
-    if not isinstance(request.auth, Access):
-        return Actor(kind=ActorKind.USER, name=access.name, source_ip=source)
-    is_key = (access.identity or "").startswith(API_KEY)
-    kind = ActorKind.API_KEY if is_key else ActorKind.OTHER
-    return Actor(kind=kind, name=access.name, source_ip=source)
+    kind = ActorKind.USER
+    if isinstance(request.auth, Access):
+        is_key = (access.identity or "").startswith(API_KEY)
+        kind = ActorKind.API_KEY if is_key else ActorKind.OTHER
+    return Actor(
+        kind=kind,
+        name=access.name,
+        source_ip=str(request.META.get("REMOTE_ADDR", "")),
+        correlation_id=headers.request_id(request._request),
+    )
 
 
 class PublicView(OJSView):

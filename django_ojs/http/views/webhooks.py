@@ -72,7 +72,7 @@ class Subscriptions(WebhookView):
         given = self.read()
         if not given.queues:
             self.access.check_all_queues()
-        webhook, secret = subscriptions.create(given, by=self.access.name)
+        webhook, secret = subscriptions.create(given)
         shown = _render(webhook)
         location = {"Location": f"{request.path}/{shown['id']}"}
         return json_response({**shown, "secret": secret}, 201, location)
@@ -91,12 +91,12 @@ class SubscriptionDetail(WebhookView):
         given = self.read()
         if given.queues is not None and not given.queues:
             self.access.check_all_queues()
-        return _render(subscriptions.update(webhook.pk, given, by=self.access.name))
+        return _render(subscriptions.update(webhook.pk, given))
 
     def delete(self, request: Request, key: str) -> dict[str, Any]:
         webhook = self.find(key)
         shown = _render(webhook)
-        subscriptions.remove(webhook.pk, by=self.access.name)
+        subscriptions.remove(webhook.pk)
         return {"deleted": True, "id": shown["id"]}
 
 
@@ -129,7 +129,7 @@ class SubscriptionSecret(WebhookView):
     needs = {"POST": Scope.ADMIN}
 
     def post(self, request: Request, key: str) -> dict[str, Any]:
-        webhook, secret = subscriptions.rotate_secret(self.find(key).pk, by=self.access.name)
+        webhook, secret = subscriptions.rotate_secret(self.find(key).pk)
         return {**_render(webhook), "secret": secret}
 
 

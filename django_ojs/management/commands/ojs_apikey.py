@@ -19,8 +19,6 @@ from django_ojs.operations.access.audit_trail import Actor
 from django_ojs.spec import times
 from django_ojs.spec.scopes import Scope
 
-BY = "manage.py ojs_apikey"
-
 DESCRIPTION = gettext_lazy("""\
 Create, list, replace and revoke the keys with which programs use the HTTP API.
 
@@ -111,13 +109,12 @@ class Command(BaseCommand):
                 scopes=options["scopes"],
                 queues=options["queues"],
                 expires=options["expires"],
-                by=BY,
             )
         )
 
     def _replace(self, options: dict[str, Any]) -> None:
         prefix, grace = options["prefix"], options["grace"]
-        self._show(*api_keys.replace(prefix, grace=grace, expires=options["expires"], by=BY))
+        self._show(*api_keys.replace(prefix, grace=grace, expires=options["expires"]))
         old = api_keys.keys().get(prefix=prefix)
         self.stderr.write(
             _("The old key is valid until %(expires_at)s.")
@@ -125,7 +122,7 @@ class Command(BaseCommand):
         )
 
     def _revoke(self, options: dict[str, Any]) -> None:
-        key = api_keys.revoke(options["prefix"], by=BY)
+        key = api_keys.revoke(options["prefix"])
         self.stderr.write(_("%(key)s is revoked.") % {"key": key})
 
     def _list(self, options: dict[str, Any]) -> None:

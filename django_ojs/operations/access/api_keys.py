@@ -20,7 +20,7 @@ from django.utils.translation import pgettext
 
 from django_ojs.conf import settings
 from django_ojs.models import ApiKey
-from django_ojs.operations.access import audit, audit_trail
+from django_ojs.operations.access import audit_trail
 from django_ojs.spec import times
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import (
@@ -70,20 +70,24 @@ def create(
     scopes: Iterable[str],
     queues: Iterable[str] = (),
     expires: datetime | timedelta | None = None,
-    by: str = "",
 ) -> tuple[ApiKey, str]:
     """Store a key; return it with its text, which cannot be read again.
 
-    `queues` empty: all queues. `expires` is a time or a duration. `by` is recorded in the audit
-    trail. Raises InvalidRequest, which names the field.
+    `queues` empty: all queues. `expires` is a time or a duration. Raises InvalidRequest, which
+    names the field.
     """
     if not name.strip() or len(name) > _NAME_LENGTH or not name.isprintable():
         raise InvalidRequest(
             _("name: must be 1 to %(most)s printable characters.", most=_NAME_LENGTH),
             details={"field": "name"},
         )
-    key, text = _create(name=name, scopes=scopes, queues=queues, expires=expires, principal=None)
-    _note_created(key, by)
+    with database.atomic():
+        key, text = _create(
+            name=name, scopes=scopes, queues=queues, expires=expires, principal=None
+        )
+        values = {"name": key.name, "scopes": key.scopes, "queues": key.queues, **_shown(key)}
+        changes = audit_trail.changed({}, values)
+        audit_trail.record("api_key.created", key.pk, changes=changes, key_prefix=key.prefix)
     return key, text
 
 
@@ -97,30 +101,17 @@ def _create(
 ) -> tuple[ApiKey, str]:
     prefix = _random(_PREFIX, PREFIX_LENGTH)
     secret = _random(_SECRET, SECRET_LENGTH)
-    values = {"scopes": _checked_scopes(scopes), "queues": checked_queues(queues)}
-    with database.atomic():
-        key = keys().create(
-            name=name.strip(),
-            prefix=prefix,
-            principal=principal or prefix,
-            digest=_digest(secret),
-            expires_at=Now() + expires if isinstance(expires, timedelta) else expires,
-            **values,
-        )
-        # Again, because the database has computed its times.
-        key = _get(prefix)
-        audit_trail.record(
-            "api_key.created",
-            key.pk,
-            changes=audit_trail.changed({}, {"name": key.name, **values, **_shown(key)}),
-            key_prefix=prefix,
-            replaces=principal,
-        )
-    return key, f"{MARK}{prefix}_{secret}"
-
-
-def _note_created(key: ApiKey, by: str) -> None:
-    audit.note("api_key.created", principal=by, key_prefix=key.prefix, scopes=key.scopes)
+    keys().create(
+        name=name.strip(),
+        prefix=prefix,
+        principal=principal or prefix,
+        digest=_digest(secret),
+        scopes=_checked_scopes(scopes),
+        queues=checked_queues(queues),
+        expires_at=Now() + expires if isinstance(expires, timedelta) else expires,
+    )
+    # Read, because the database has computed its times.
+    return _get(prefix), f"{MARK}{prefix}_{secret}"
 
 
 def find(presented: str) -> stored.StoredKey:
@@ -168,34 +159,28 @@ def prefix_of(presented: str) -> str | None:
     return match[1] if match else None
 
 
-def revoke(prefix: str, *, by: str = "") -> ApiKey:
+@database.write_transaction
+def revoke(prefix: str) -> ApiKey:
     """Revoke a key from its next request on, and return it.
 
     Revoking it again keeps the first time. Raises NotFound.
     """
-    if _revoke(prefix):
-        audit.note("api_key.revoked", principal=by, key_prefix=prefix)
-    return _get(prefix)
+    before = keys().filter(prefix=prefix, revoked_at=None).select_for_update().first()
+    if before is None:
+        return _get(prefix)
+    keys().filter(pk=before.pk).update(revoked_at=Now())
+    revoked = _get(prefix)
+    changes = audit_trail.changed(_shown(before), _shown(revoked))
+    audit_trail.record("api_key.revoked", before.pk, changes=changes, key_prefix=prefix)
+    return revoked
 
 
 @database.write_transaction
-def _revoke(prefix: str) -> bool:
-    """Revoke a key that is not revoked. Return whether it was one."""
-    before = keys().filter(prefix=prefix, revoked_at=None).select_for_update().first()
-    if before is None:
-        return False
-    keys().filter(pk=before.pk).update(revoked_at=Now())
-    changes = audit_trail.changed(_shown(before), _shown(_get(prefix)))
-    audit_trail.record("api_key.revoked", before.pk, changes=changes, key_prefix=prefix)
-    return True
-
-
 def replace(
     prefix: str,
     *,
     grace: timedelta = GRACE,
     expires: datetime | timedelta | None = None,
-    by: str = "",
     latest_known: str | None = None,
 ) -> tuple[ApiKey, str]:
     """Create a key like another one, which expires after `grace`; return as `create` does.
@@ -207,18 +192,6 @@ def replace(
     `latest_known` is the prefix of the latest key of this principal that the caller knows. Where
     there is a later one, it raises Conflict: two requests at the same time make one key.
     """
-    key, text = _replace(prefix, grace, expires, latest_known)
-    _note_created(key, by)
-    return key, text
-
-
-@database.write_transaction
-def _replace(
-    prefix: str,
-    grace: timedelta,
-    expires: datetime | timedelta | None,
-    latest_known: str | None,
-) -> tuple[ApiKey, str]:
     # Locked by the principal, so that requests for any of its keys follow each other.
     subject = f"keys of {_get(prefix).principal}"
     database.dialect().lock_subject(database.connection(), subject)

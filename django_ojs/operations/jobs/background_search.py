@@ -12,7 +12,6 @@ from django.utils.translation import gettext as _
 
 from django_ojs.models import BulkOperation, BulkOperationJob, Job
 from django_ojs.models.bulk_operation import BulkActionName
-from django_ojs.operations.access import audit
 from django_ojs.operations.jobs import bulk_operations, filter_json, listing
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.storage import database
@@ -37,10 +36,7 @@ def start(which: JobFilter, *, by: str) -> BulkOperation:
     """
     if which.empty:
         raise NotStarted(_("Write a search first: without one, the list has all jobs."))
-    started, is_new = _start(which, by)
-    if is_new:
-        audit.note("search.started", principal=by, operation=started.pk)
-    return started
+    return _start(which, by)[0]
 
 
 @database.write_transaction

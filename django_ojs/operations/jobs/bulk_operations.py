@@ -15,7 +15,7 @@ from django.db.models.functions import Now
 from django_ojs.conf import settings
 from django_ojs.models import BulkOperation, BulkOperationJob, Job
 from django_ojs.models.bulk_operation import BulkActionName, BulkState
-from django_ojs.operations.access import audit, audit_trail
+from django_ojs.operations.access import audit_trail
 from django_ojs.operations.jobs import bulk_step, filter_json
 from django_ojs.operations.jobs.bulk_step import StepAction
 from django_ojs.operations.jobs.job_filter import JobFilter
@@ -94,7 +94,6 @@ def order(
             action_on_jobs=str(action),
             expected=operation.expected,
         )
-    audit.note("bulk.ordered", principal=by, action=str(action), operation=operation.pk)
     return operation
 
 
@@ -141,16 +140,9 @@ def get(key: int) -> BulkOperation:
     return found
 
 
+@database.write_transaction
 def stop(key: int, *, by: str) -> bool:
     """Stop an operation after its current step. Return False if it was over already."""
-    stopped = _stop(key, by)
-    if stopped:
-        audit.note("bulk.stopped", principal=by, operation=key)
-    return stopped
-
-
-@database.write_transaction
-def _stop(key: int, by: str) -> bool:
     found = operations().filter(pk=key, state__in=OPEN)
     before = found.select_for_update().values_list("state", flat=True).first()
     if not found.update(state=BulkState.STOPPED, stopped_by=by, finished_at=Now()):

@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from django_ojs.conf import settings
 from django_ojs.models import Webhook, WebhookDelivery
-from django_ojs.operations.access import audit, audit_trail
+from django_ojs.operations.access import audit_trail
 from django_ojs.operations.events import log
 from django_ojs.spec import addresses, times, webhooks
 from django_ojs.spec.envelope import check_queue, check_type
@@ -58,7 +58,7 @@ def get(key: UUID, within: Collection[str] | None = None) -> Webhook:
     return found
 
 
-def create(given: Subscription, *, by: str = "") -> tuple[Webhook, str]:
+def create(given: Subscription) -> tuple[Webhook, str]:
     """Store a webhook, which gets the events from now on; return it with its secret.
 
     Raises InvalidRequest, and UnsupportedFeature for events that are not recorded.
@@ -72,7 +72,6 @@ def create(given: Subscription, *, by: str = "") -> tuple[Webhook, str]:
         webhook.save(using=database.alias(), force_insert=True)
         changes = audit_trail.changed({}, _shown(values))
         audit_trail.record("webhook.created", webhook.pk, changes=changes)
-    audit.note("webhook.created", principal=by, webhook=str(webhook.pk))
     return get(webhook.pk), secret_of(webhook)
 
 
@@ -81,14 +80,13 @@ def check(given: Subscription) -> None:
     _checked(given)
 
 
-def update(key: UUID, given: Subscription, *, by: str = "") -> Webhook:
+def update(key: UUID, given: Subscription) -> Webhook:
     """Change a webhook. One that becomes active gets the events from now on. Raises as `create`."""
     values = _checked(given)
     if given.active is not None:
         values |= {"failures": 0, "disabled_at": None}
     latest = log.latest()
     _change(key, values, latest)
-    audit.note("webhook.changed", principal=by, webhook=str(key), fields=sorted(values))
     return get(key)
 
 
@@ -117,11 +115,10 @@ def _shown(values: Mapping[str, Any]) -> dict[str, Any]:
     return shown | ({"url": without_path(values["url"])} if values.get("url") else {})
 
 
-def remove(key: UUID, *, by: str = "") -> None:
+def remove(key: UUID) -> None:
     """Remove a webhook. Its deliveries that have not been sent are not sent any more."""
     while not _remove_batch(key):
         pass
-    audit.note("webhook.removed", principal=by, webhook=str(key))
 
 
 @database.write_transaction
@@ -143,14 +140,13 @@ def _remove_batch(key: UUID) -> bool:
     return True
 
 
-def rotate_secret(key: UUID, *, by: str = "") -> tuple[Webhook, str]:
+def rotate_secret(key: UUID) -> tuple[Webhook, str]:
     """Give a webhook a new secret. Deliveries are signed with the former one too for a day (§8.3).
 
     So they are with one that was replaced earlier within the day: the receiver may still have it,
     as when a request was repeated because its response was lost.
     """
     webhook = _rotate(key)
-    audit.note("webhook.secret_rotated", principal=by, webhook=str(key))
     return webhook, secret_of(webhook)
 
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -50,10 +51,13 @@ def create(graph: Graph, *, has_transaction: bool = True) -> Workflow:
     """
     graph = _with_parent(graph)
     queues = sorted({job.queue for job in check(graph)})
-    active = testing_hook.current()
-    kept = None if active is None else active.create_workflow(graph, queues)
-    if kept is not None:
-        return kept
+    store = partial(_create_here, graph, queues, has_transaction)
+    if (active := testing_hook.current()) is not None:
+        return active.create_workflow(graph, queues, store)
+    return store()
+
+
+def _create_here(graph: Graph, queues: list[str], has_transaction: bool) -> Workflow:
     if len(connections.settings) > 1 and has_transaction:
         # A workflow is followed here: it cannot go through an outbox.
         caller_database.alias_for_caller(may_use_outbox=False)

@@ -1,0 +1,216 @@
+"""The jobs of a test in fake mode (ojs-testing §5.1): recorded in memory, without a database."""
+
+import threading
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from uuid import UUID
+
+from django.utils import timezone
+
+from django_ojs import signals
+from django_ojs.models import Job, Workflow
+from django_ojs.models.workflow import WorkflowState
+from django_ojs.operations.enqueue import defaults
+from django_ojs.operations.enqueue.admission import admit
+from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
+from django_ojs.operations.workflows.cancellation import check_running
+from django_ojs.operations.workflows.queries import not_found
+from django_ojs.operations.workflows.starting import envelope_of
+from django_ojs.spec import ids
+from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.errors import DuplicateJob, JobNotFound
+from django_ojs.spec.states import State
+from django_ojs.spec.workflow import Graph
+from django_ojs.storage import queue_configs
+from django_ojs.storage.dialects.rows import Stored
+from django_ojs.storage.testing_hook import Interceptor
+
+
+class FakeModeError(RuntimeError):
+    """A test in fake mode asked for what needs rows, such as to run a job."""
+
+    def __init__(self, call: str) -> None:
+        super().__init__(
+            f"{call} needs the rows of jobs, and fake mode only records jobs in memory: no handler "
+            "runs, and no time passes for them. Use real mode, in which jobs are rows of the "
+            "test's database: the fixture ojs, or OJSTestMixin with a TestCase. To run one "
+            "handler, perform() works in fake mode too."
+        )
+
+
+class Recorder(Interceptor):
+    """Unsaved models of the jobs that the test has enqueued, as they were enqueued.
+
+    They pass the checks and the middleware of an enqueue. Nothing that depends on other jobs or on
+    stored settings is applied: unique policies, bounds, the outbox, paused queues.
+    """
+
+    def __init__(self) -> None:
+        #: The results of the test's enqueues.
+        self.results: list[EnqueuedJob] = []
+        self._lock = threading.RLock()
+        self._jobs: dict[UUID, Job] = {}
+        self._workflows: dict[UUID, Workflow] = {}
+        self._steps: dict[UUID, list[UUID]] = {}
+
+    def push(
+        self,
+        envelopes: Sequence[Envelope],
+        *,
+        batch: bool,
+        store: Callable[[], list[EnqueuedJob]],
+    ) -> list[EnqueuedJob]:
+        admitted = admit_in_memory(envelopes, batch=batch)
+        passed = [each for each in admitted if each is not None]
+        defaults.fill_in(passed, None)
+        results = [
+            _dropped(envelope) if each is None else recorded(each)
+            for envelope, each in zip(envelopes, admitted, strict=True)
+        ]
+        with self._lock:
+            taken = {*self._jobs}
+            for envelope in passed:
+                if envelope.id in taken:
+                    details = {"existing_job_id": str(envelope.id)}
+                    raise DuplicateJob("A job with this id exists already.", details=details)
+                taken.add(envelope.id)
+            self.results += results
+            jobs = [result.model() for result in results if result.outcome is Outcome.STORED]
+            self._jobs.update((job.pk, job) for job in jobs)
+        if signals.job_enqueued.has_listeners(Job):
+            for job in jobs:
+                signals.job_enqueued.send_robust(sender=Job, job=_copy(job))
+        return results
+
+    def jobs(self) -> list[Job]:
+        with self._lock:
+            return [_copy(job) for job in self._jobs.values()]
+
+    def get(self, job_id: UUID) -> Job:
+        with self._lock:
+            return _copy(self._find(job_id))
+
+    def lock(self, job_id: UUID) -> None:
+        if job_id in self._jobs:
+            raise FakeModeError("A change of a job other than cancel()")
+
+    def cancel(self, job_id: UUID) -> tuple[Job, State]:
+        with self._lock:
+            job = self._find(job_id)
+            before = State(job.state)
+            if before is not State.CANCELLED:
+                job.state, job.finished_at = State.CANCELLED.value, timezone.now()
+            return _copy(job), before
+
+    def create_workflow(
+        self, graph: Graph, queues: Sequence[str], store: Callable[[], Workflow]
+    ) -> Workflow:
+        """Record the definition, and the jobs of the first steps; later ones never start."""
+        now = timezone.now()
+        workflow = Workflow(
+            id=ids.uuid7(),
+            type=graph.type,
+            name=graph.name,
+            queues=list(queues),
+            jobs_total=len([step for step in graph.jobs if step.callback is None]),
+            steps_left=len(graph.steps),
+            created_at=now,
+            started_at=now,
+        )
+        steps = [(ids.uuid7(), step) for step in graph.jobs]
+        first = [
+            envelope_of(key, workflow.pk, step.job, [])
+            for key, step in steps
+            if step.job is not None and not step.depends_on
+        ]
+        self.push(first, batch=True, store=list)
+        self._workflows[workflow.pk] = workflow
+        self._steps[workflow.pk] = [key for key, _ in steps]
+        return workflow
+
+    def workflow(self, workflow_id: UUID) -> Workflow:
+        if workflow_id not in self._workflows:
+            raise not_found(workflow_id)
+        return self._workflows[workflow_id]
+
+    def step_ids(self, workflow_id: UUID) -> list[UUID]:
+        return self._steps.get(workflow_id, [])
+
+    def cancel_workflow(self, workflow_id: UUID) -> Workflow:
+        workflow = self.workflow(workflow_id)
+        check_running(workflow)
+        workflow.state, workflow.finished_at = WorkflowState.CANCELLED, timezone.now()
+        workflow.steps_left = 0
+        for job_id in self._steps[workflow_id]:
+            if job_id in self._jobs:
+                self.cancel(job_id)
+        return workflow
+
+    def clear(self) -> None:
+        with self._lock:
+            self._jobs.clear()
+            self._workflows.clear()
+            self._steps.clear()
+            self.results.clear()
+
+    def _find(self, job_id: UUID) -> Job:
+        if job_id not in self._jobs:
+            raise JobNotFound.with_id(job_id)
+        return self._jobs[job_id]
+
+
+def admit_in_memory(envelopes: Sequence[Envelope], *, batch: bool) -> list[Envelope | None]:
+    """Admit jobs as an enqueue does, without a query for the configurations of queues."""
+    queue_configs.remember({}, seconds=60.0)
+    return admit(envelopes, batch=batch)
+
+
+def recorded(envelope: Envelope) -> EnqueuedJob:
+    """Return what an enqueue returns of a job, without a row."""
+    now = timezone.now()
+    due = _moment(envelope.scheduled_at, now)
+    is_late = due is not None and due > now
+    state = State.SCHEDULED if is_late else State.AVAILABLE
+    if envelope.pending:
+        state = State.PENDING
+    return EnqueuedJob(
+        id=envelope.id,
+        type=envelope.type,
+        queue=envelope.queue,
+        state=state,
+        outcome=Outcome.STORED,
+        envelope=envelope,
+        stored=Stored(
+            id=envelope.id,
+            state=state,
+            created_at=now,
+            enqueued_at=now if state is State.AVAILABLE else None,
+            due_at=due if is_late else None,
+            expires_at=_moment(envelope.expires_at, now),
+            size_bytes=0,
+        ),
+    )
+
+
+def _moment(when: datetime | timedelta | None, now: datetime) -> datetime | None:
+    return now + when if isinstance(when, timedelta) else when
+
+
+def _dropped(envelope: Envelope) -> EnqueuedJob:
+    return EnqueuedJob(
+        id=envelope.id,
+        type=envelope.type,
+        queue=envelope.queue,
+        state=None,
+        outcome=Outcome.DROPPED,
+    )
+
+
+def _copy(job: Job) -> Job:
+    # The copy of a model shares no state with it, and its JSON values are never changed in place.
+    return Job.from_db(
+        job._state.db, [f.attname for f in _FIELDS], [getattr(job, f.attname) for f in _FIELDS]
+    )
+
+
+_FIELDS = Job._meta.concrete_fields
