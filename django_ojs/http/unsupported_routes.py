@@ -16,6 +16,8 @@ _QUEUE: Final = r"queues/[^/]+"
 #: Paths below `ojs/v1/`, by the feature that they belong to.
 _PATHS: Final = {
     "schemas": rf"schemas{_BELOW}|admin/schemas/[^/]+(?:/[^/]+)?",
+    # Server-sent events say the same.
+    "websockets": r"ws",
     "history": rf"history/purge-status{_BELOW}",
     "debug": rf"debug{_BELOW}",
     "bulk": rf"jobs/bulk{_BELOW}|dead-letter/retry",

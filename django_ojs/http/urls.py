@@ -102,7 +102,6 @@ urlpatterns: list[URLPattern] = [
     route("v1/events/stream", events.EventStream, "ojs-event-stream"),
     route(f"{_JOB}/events", events.JobEvents, "ojs-job-events"),
     route(f"{_QUEUE}/events", events.QueueEvents, "ojs-queue-events"),
-    route("v1/ws", events.WebSocket, "ojs-websocket"),
     # Webhooks
     route("v1/webhooks/subscriptions", webhooks.Subscriptions, "ojs-webhooks"),
     route(_WEBHOOK, webhooks.SubscriptionDetail, "ojs-webhook"),

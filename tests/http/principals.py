@@ -117,7 +117,6 @@ TABLE = [
     Line("GET", "ojs-event-stream", READ, DENIED, query="?channel=queue:other"),
     Line("GET", "ojs-job-events", READ, DENIED),
     Line("GET", "ojs-job-progress-stream", READ, DENIED),
-    Line("GET", "ojs-websocket", READ, NONE),
     Line("GET", "ojs-queue-events", READ, DENIED),
     # Webhooks
     Line("GET", "ojs-webhooks", OPERATOR, HIDDEN),

@@ -32,6 +32,7 @@ class TestFeaturesThatAreNotServed:
             ("results", "POST", "jobs/results"),
             ("results", "GET", f"jobs/{ID}/result"),
             ("debug", "GET", f"debug/jobs/{ID}/traces/1"),
+            ("websockets", "GET", "ws"),
             ("queue_jobs", "GET", "queues/default/jobs"),
             ("pools", "PUT", "admin/pools/critical-workers"),
             ("schemas", "GET", "admin/schemas/email.send"),
