@@ -18,7 +18,8 @@ _PATHS: Final = {
     "schemas": rf"schemas{_BELOW}|admin/schemas/[^/]+(?:/[^/]+)?",
     # Server-sent events say the same.
     "websockets": r"ws",
-    "history": rf"history/purge-status{_BELOW}",
+    # That of one job is served.
+    "history_of_all_jobs": rf"history{_BELOW}",
     "debug": rf"debug{_BELOW}",
     "bulk": rf"jobs/bulk{_BELOW}|dead-letter/retry",
     "results": rf"jobs/results|{_JOB}/result(?:/stream)?",

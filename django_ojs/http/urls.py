@@ -93,10 +93,6 @@ urlpatterns: list[URLPattern] = [
         "v1/workflows/<str:key>/progress", workflows.WorkflowProgressDetail, "ojs-workflow-progress"
     ),
     route("v1/workflows/<str:key>/history", history.WorkflowHistory, "ojs-workflow-history"),
-    # The histories of all jobs
-    route("v1/history", history.Histories, "ojs-histories"),
-    route("v1/history/stats", history.HistoryStatistics, "ojs-history-stats"),
-    route("v1/history/rebuild", history.HistoryRebuild, "ojs-history-rebuild"),
     # Events
     route("v1/events", events.Events, "ojs-events"),
     route("v1/events/stream", events.EventStream, "ojs-event-stream"),

@@ -281,7 +281,6 @@ class MemoryStore:
                     started_at=job.started_at,
                     finished_at=timezone.now(),
                     error=failure.render(),
-                    spent_attempt=failure.pause is None,
                 )
             )
             decision = decide(job, failure)

@@ -736,10 +736,6 @@ DOCUMENTS: Final[tuple[Section, ...]] = (
         },
         may={
             "EH-S01": "Lineage can be queried.",
-            "EH-S02": "All histories can be searched.",
-            "EH-S03": "A lost history is rebuilt from the job.",
-            "EH-S04": "The events of each period are counted.",
-            "EH-S05": "Old events of all histories are deleted.",
             "EH-S06": "Failures to record a history are counted by a metric.",
         },
         of_servers=False,
@@ -879,7 +875,6 @@ NOTES: Final[dict[str, str]] = {
     "EH-13": "With the `errors` of the job, and not with its last `error`.",
     "EH-14": "Where an attempt cannot be stored, its transaction is repeated without it.",
     "EH-15": "A copy that an operator makes has the job that it copies as its parent.",
-    "EH-S03": "Its failed runs; the other events are read from the job and cannot be lost.",
     "EH-S06": "By queue, in the statistics that all processes share.",
     "CRON-S07": "In the response, in the admin, and in the log.",
     "CRON-S08": "After an hour; the next run that is stored already keeps its time.",
@@ -887,7 +882,6 @@ NOTES: Final[dict[str, str]] = {
     "FS-EX": "But for PUT of a pool, which is 422 `unsupported`.",
     "WH-014": "Nor a 3xx, as redirects are not followed.",
     "WF-EX": "`type: saga`, an extension, is rejected.",
-    "EH-S05": "A page of 10,000 jobs at a time, whole histories only.",
     "QC-05": "A request without a strategy means `reject`.",
     "QC-09": (
         "They are discarded there, as ojs-dead-letter says: no worker runs them, and a retry "

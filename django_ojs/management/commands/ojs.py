@@ -18,7 +18,6 @@ from django_ojs.command_line import (
     deletion,
     doctor,
     figures,
-    indexes,
     jobs,
     limits,
     other_queues,
@@ -85,7 +84,6 @@ SUBCOMMANDS: Final[dict[str, Subcommand]] = {
         *deletion.SUBCOMMANDS,
         *transfer.SUBCOMMANDS,
         *other_queues.SUBCOMMANDS,
-        *indexes.SUBCOMMANDS,
         *doctor.SUBCOMMANDS,
     )
 }

@@ -23,9 +23,8 @@ from django_ojs.storage import database
 ACTIONS: Final = (
     *("job.enqueued", "job.run_again", "job.retried", "job.cancelled", "job.deleted"),
     *("job.run_now", "job.activated", "job.history_deleted"),
-    "job.history_rebuilt",
     *("jobs.retry", "jobs.cancel", "jobs.delete", "jobs.run_now", "bulk.ordered", "bulk.stopped"),
-    *("jobs.imported", "jobs.pruned", "jobs.history_deleted", "doctor.repaired", "queue.drained"),
+    *("jobs.imported", "jobs.pruned", "doctor.repaired", "queue.drained"),
     *("queue.created", "queue.configured", "queue.paused", "queue.resumed", "queue.purged"),
     *("queue.deleted", "cron.created", "cron.changed", "cron.removed", "cron.paused"),
     *("cron.resumed", "cron.run", "worker.directed", "worker.deregistered", "workflow.cancelled"),
