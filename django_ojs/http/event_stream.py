@@ -45,7 +45,7 @@ RETRY: Final = 3000
 _streams: Final = long_poll.WaitingRequests(lambda: settings().http_event_streams)
 
 
-class Slot:
+class _Slot:
     """The right to stream: one of a limited number. Releasing it twice does no harm."""
 
     def __init__(self, waiting: long_poll.WaitingRequests) -> None:
@@ -78,7 +78,7 @@ class EventStreamResponse(StreamingHttpResponse):
     """A response that streams messages until its maximum time, or until its client has gone."""
 
     def __init__(self, request: HttpRequest, steps: Callable[[], Steps]) -> None:
-        slot = enter(request)
+        slot = _enter(request)
         streams = _async_stream if isinstance(request, ASGIRequest) else _stream
         super().__init__(
             streams(steps(), slot),
@@ -93,7 +93,7 @@ class EventStreamResponse(StreamingHttpResponse):
         self._slot.release()
 
 
-def enter(request: HttpRequest) -> Slot:
+def _enter(request: HttpRequest) -> _Slot:
     """Return the right to stream. Raises UnsupportedFeature, RateLimited."""
     if isinstance(request, ASGIRequest):
         waiting = _streams
@@ -111,7 +111,7 @@ def enter(request: HttpRequest) -> Slot:
             details={"retry_after_seconds": RETRY // 1000},
             hint="Try again, or poll GET /events.",
         )
-    return Slot(waiting)
+    return _Slot(waiting)
 
 
 def events_of(channel: Channel, start: log.Resumed) -> Steps:
@@ -173,7 +173,7 @@ def has_seen_end(job: Job, last_id: str) -> bool:
     return bool(separator) and job.state in TERMINAL and finished == str(finished_ms(job))
 
 
-def _stream(steps: Steps, slot: Slot) -> Iterator[bytes]:
+def _stream(steps: Steps, slot: _Slot) -> Iterator[bytes]:
     _close_connections()
     try:
         for step in steps:
@@ -186,7 +186,7 @@ def _stream(steps: Steps, slot: Slot) -> Iterator[bytes]:
         slot.release()
 
 
-async def _async_stream(steps: Steps, slot: Slot) -> AsyncIterator[bytes]:
+async def _async_stream(steps: Steps, slot: _Slot) -> AsyncIterator[bytes]:
     # A server that serves streams has set its handlers of signals, which no other thread can do.
     if threading.current_thread() is threading.main_thread():
         server_stop.watch_signals()
