@@ -1,11 +1,9 @@
-"""The ASGI entry point of the example project, with WebSockets for events."""
+"""The ASGI entry point of the example project."""
 
 import os
 
 from django.core.asgi import get_asgi_application
 
-from django_ojs.http.asgi import with_websockets
-
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "example_project.settings")
 
-application = with_websockets(get_asgi_application())
+application = get_asgi_application()

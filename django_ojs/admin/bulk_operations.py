@@ -12,7 +12,7 @@ from django.urls import URLPattern
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, gettext_noop, ngettext_lazy, pgettext
 
-from django_ojs.admin import background_search, payloads
+from django_ojs.admin import payloads
 from django_ojs.admin.actions import Action, Skipped
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.bulk_actions import BULK_ACTIONS, BulkAction
@@ -21,7 +21,7 @@ from django_ojs.admin.job_list import filter_query
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.formatting import error_message, localized
 from django_ojs.models import BulkOperation
-from django_ojs.models.bulk_operation import BulkActionName, BulkState
+from django_ojs.models.bulk_operation import BulkState
 from django_ojs.operations.jobs import bulk_operations, filter_json, listing, search_query
 from django_ojs.operations.jobs.bulk_step import reason
 from django_ojs.operations.jobs.job_filter import JobFilter
@@ -60,18 +60,8 @@ class BulkOperationAdmin(OperatorModelAdmin):
     def get_urls(self) -> list[URLPattern]:
         return [
             self.pattern("create/<slug:name>/", self.create_view, "create"),
-            self.pattern("search/", self.search_view, "search"),
-            self.pattern("search/stop/", self.stop_search_view, "stop_search"),
             *super().get_urls(),
         ]
-
-    def search_view(self, request: HttpRequest) -> HttpResponse:
-        """Start a search of all jobs in the background."""
-        return background_search.start_view(self, request)
-
-    def stop_search_view(self, request: HttpRequest) -> HttpResponse:
-        """Stop a search."""
-        return background_search.stop_view(self, request)
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
         rows: QuerySet[BulkOperation] = self.get_queryset(request).order_by("-pk").defer("errors")
@@ -94,8 +84,6 @@ class BulkOperationAdmin(OperatorModelAdmin):
         if operation is None:
             raise Http404(_("There is no such bulk operation; old ones are pruned."))
         shared = _context(request, operation)
-        if operation.action == BulkActionName.SEARCH:
-            return background_search.object_page(self, request, operation, shared)
         with timed_queries() as query:
             retried = query(
                 gettext_noop("retried jobs"), lambda: bulk_operations.retried(operation)
@@ -198,18 +186,15 @@ def _read_at(signed: str) -> datetime | None:
 
 def _context(request: HttpRequest, operation: BulkOperation) -> dict[str, Any]:
     which = filter_json.read(operation.filter)
-    # What a search is for, and what it found, reveals what jobs carry.
+    # What a filter names reveals what jobs carry.
     search = permitted(Search(filter=which), payload=payloads.has_permission(request))
     done = operation.state == BulkState.DONE
     total = max(operation.expected or 0, operation.matched)
     share = operation.matched / total if total and operation.expected is not None else None
-    if operation.action == BulkActionName.SEARCH:
-        share = min(1.0, operation.jobs_read / (operation.expected or 1))
     return {
         "operation": operation,
         "which": which,
         "hidden": " ".join(search.errors),
-        "is_search": operation.action == BulkActionName.SEARCH,
         "q": search_query.render(which),
         "jobs_query": filter_query(which),
         "changes": describe(operation.changes),

@@ -145,8 +145,7 @@ def page(
     # A rare match is not looked for twice.
     total = found.total if found and start is None and not which.counted else None
     if total is None:
-        read = found.scans if found else None
-        total = query(gettext_noop("number of jobs"), lambda: listing.count(which, scans=read))
+        total = query(gettext_noop("number of jobs"), lambda: listing.count(which))
     jobs = found.jobs if found else []
     older = newer = ""
     if back and jobs:
@@ -156,7 +155,7 @@ def page(
     if jobs and start and not (back and found and found.end is None):
         newer = cursor.write(cursor.of(jobs[0], order))
     return {
-        "rows": rows(query, jobs, payload=payload),
+        "rows": _rows(query, jobs, payload=payload),
         "known": found is not None,
         "scanned": found.scanned if found else None,
         "started": start is not None,
@@ -166,12 +165,11 @@ def page(
         "more": total[1] if total else False,
         "errors": errors,
         "scan_limit": min(scan.limit for scan in scans),
-        "complete": found.is_complete if found else all(scan.whole for scan in scans),
+        "complete": all(scan.whole for scan in scans),
     }
 
 
-def rows(query: TimedQueries, jobs: Sequence[Job], *, payload: bool) -> list[JobRow]:
-    """Return a row for each job. `payload`: with the beginning of its arguments."""
+def _rows(query: TimedQueries, jobs: Sequence[Job], *, payload: bool) -> list[JobRow]:
     arguments = None
     if payload and jobs:
         arguments = query(gettext_noop("arguments"), lambda: previews(jobs))

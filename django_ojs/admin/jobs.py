@@ -10,7 +10,6 @@ from django.http import (
     Http404,
     HttpRequest,
     HttpResponse,
-    HttpResponseNotAllowed,
     HttpResponseRedirect,
     JsonResponse,
 )
@@ -21,13 +20,11 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from django_ojs.admin import (
-    background_search,
     enqueue,
     job_list,
     job_type_page,
     limit_key_text,
     payloads,
-    saved_searches,
 )
 from django_ojs.admin.audit_rows import rows_about
 from django_ojs.admin.base import OperatorModelAdmin
@@ -92,7 +89,6 @@ class JobAdmin(OperatorModelAdmin):
             self.pattern("type/", self.type_view, "type"),
             self.pattern("enqueue/", self.enqueue_view, "enqueue"),
             self.pattern("suggestions/", self.suggestions_view, "suggestions"),
-            self.pattern("saved/", self.saved_view, "saved"),
             *super().get_urls(),
         ]
 
@@ -123,27 +119,6 @@ class JobAdmin(OperatorModelAdmin):
         context["enqueue_url"] = enqueue.url(self, request, type=type)
         return self.render(request, "job_type", _("Type %(type)s") % {"type": type}, context)
 
-    def saved_view(self, request: HttpRequest) -> HttpResponse:
-        """Save a search of the user under a name, or delete the one that `delete` names."""
-        self._check_view_permission(request)
-        if request.method != "POST":
-            return HttpResponseNotAllowed(["POST"])
-        back = self.return_url(request)
-        if name := request.POST.get("delete"):
-            saved_searches.delete(request, name)
-            return HttpResponseRedirect(back)
-        form = saved_searches.SavedSearchForm(request.POST)
-        if not form.is_valid():
-            problems = [str(each) for errors in form.errors.values() for each in errors]
-            text = _("Not saved. %(problems)s") % {"problems": " ".join(problems)}
-            self.message_user(request, text, "WARNING")
-        elif not saved_searches.save(request, **_named(form)):
-            problem = _("Not saved: you have %(limit)d searches. Delete one first.") % {
-                "limit": saved_searches.MAX_SAVED
-            }
-            self.message_user(request, problem, "WARNING")
-        return HttpResponseRedirect(back)
-
     def return_url(self, request: HttpRequest) -> str:
         # The page of a job that the action has deleted does not exist any more.
         url = super().return_url(request)
@@ -165,7 +140,6 @@ class JobAdmin(OperatorModelAdmin):
         with timed_queries() as query:
             page = job_list.page(query, which, after, before, payload=payload)
             tabs = job_list.tabs(query, which)
-            saved = query(gettext_noop("saved searches"), lambda: saved_searches.of(request))
             hint = (
                 None if page["rows"] else query(gettext_noop("queues"), lambda: unknown_name(which))
             )
@@ -181,7 +155,6 @@ class JobAdmin(OperatorModelAdmin):
                 "q": text,
                 "q_query": urlencode({"q": text}),
                 "tabs": tabs,
-                "saved": [(each, urlencode({"q": each.query})) for each in saved or ()],
                 "qualifiers": search_query.QUALIFIERS.values(),
                 "any_state": job_list.filter_query(
                     replace(which, states=(), states_excluded=None, dead_letter=None)
@@ -191,7 +164,6 @@ class JobAdmin(OperatorModelAdmin):
                 "buttons": [] if all_selected else self.selection_buttons(request, examples),
                 "bulk_buttons": for_all,
                 "all_selected": all_selected,
-                "search_url": background_search.start_url(self, which),
                 "unread": query.unread,
             },
         )
@@ -263,10 +235,6 @@ class JobAdmin(OperatorModelAdmin):
                 "refresh": job.state not in TERMINAL,
             },
         )
-
-
-def _named(form: saved_searches.SavedSearchForm) -> dict[str, str]:
-    return {"name": form.cleaned_data["name"], "query": form.cleaned_data["q"]}
 
 
 def _attempts(job: Job) -> list[Attempt]:

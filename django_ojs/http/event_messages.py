@@ -1,16 +1,11 @@
-"""What streams and WebSockets send: the messages of a channel (ojs-realtime §4)."""
+"""What a stream sends: the messages of a channel (ojs-realtime §4)."""
 
 import re
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
-from functools import reduce
-from operator import or_
 from typing import Any, Final, NamedTuple
 from uuid import UUID
-
-from django.db.models import Q
-from django.utils import timezone
 
 from django_ojs.conf import settings
 from django_ojs.models import Job
@@ -31,7 +26,6 @@ class Message(NamedTuple):
     id: str
     event: str
     data: dict[str, Any]
-    time: str
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -53,41 +47,32 @@ class Channel:
         """Whether `job.state_changed` is among the types."""
         return self.types is None or events.matches_state_changed(self.types)
 
-    @property
-    def where(self) -> Q:
-        """The conditions of the events from which the messages of the channel follow."""
+    def read(self, after: int, limit: int) -> log.Page:
+        """Return the events after a position, from which the messages of the channel follow."""
         types = self.types
         if types is not None and self.has_changes:
             types = [*types, *events.TRANSITIONS]
-        return log.selecting(
+        return log.read(
             types=types,
             queues=self.queues,
             job_types=self.job_types,
             subject=None if self.job is None else str(self.job),
             within=self.within,
+            after=str(after),
+            limit=limit,
         )
 
-    def has(self, event: dict[str, Any], queue: str) -> bool:
-        """Whether an event, which is of this queue, is of the channel; its type is not asked."""
-        if self.job is not None and event["subject"] != str(self.job):
-            return False
-        return all(
-            names is None or (queue and queue in names) for names in (self.queues, self.within)
-        )
-
-    def messages(self, event: dict[str, Any], position: int, queue: str) -> Iterator[Message]:
+    def messages(self, event: dict[str, Any], position: int) -> Iterator[Message]:
         """Yield what an event makes: the change of state, and the event itself."""
-        if not self.has(event, queue):
-            return
         named = None if self.types is None else events.matching(self.types)
         is_sent = named is None or event["type"] in named
         change = events.state_change(event) if self.has_changes else None
         if change is not None:
             # A client that gets only the first one of the two gets both again.
             key = f"{position}.0" if is_sent else str(position)
-            yield Message(key, events.STATE_CHANGED, change, event["time"])
+            yield Message(key, events.STATE_CHANGED, change)
         if is_sent:
-            yield Message(str(position), event["type"], event, event["time"])
+            yield Message(str(position), event["type"], event)
 
 
 class Pace:
@@ -121,11 +106,10 @@ class Follower:
     def messages(self, page: log.Page) -> list[Message]:
         """Return the messages of a page that are to be sent, and go on after it."""
         found: list[Message] = []
-        for event, at, queue in zip(page.events, page.positions, page.queues, strict=True):
-            if at > self.after:
-                for message in self.channel.messages(event, at, queue):
-                    found += self._unless_end(message)
-        self.after = max(self.after, int(page.cursor))
+        for event, position in zip(page.events, page.positions, strict=True):
+            for message in self.channel.messages(event, position):
+                found += self._unless_end(message)
+        self.after = int(page.cursor)
         return found
 
     def _unless_end(self, message: Message) -> list[Message]:
@@ -136,43 +120,41 @@ class Follower:
         return found if self._held else [*found, message]
 
 
-def read(followers: Sequence[Follower], limit: int) -> tuple[log.Page, dict[UUID, Message]]:
-    """Return the next events of these followers, and the ends of their jobs that have ended.
+def read(follower: Follower, limit: int) -> tuple[log.Page, Message | None]:
+    """Return the next events of a follower, and the end of its job if that has ended.
 
-    The jobs are read first: all events of an end are then in the page, or in the next ones.
+    The job is read first: all events of its end are then in the page, or in the next ones.
     """
-    jobs = [each.channel.job for each in followers if each.channel.job is not None]
-    endings = ended(jobs, followers[0].channel.within) if jobs else {}
-    where = reduce(or_, (each.channel.where & Q(position__gt=each.after) for each in followers))
-    after = min(each.after for each in followers)
-    return log.read(where=where, after=str(after), limit=limit), endings
+    channel = follower.channel
+    ending = None if channel.job is None else ended(channel.job, channel.within)
+    return channel.read(follower.after, limit), ending
 
 
-def ended(jobs: Collection[UUID], within: Collection[str] | None = None) -> dict[UUID, Message]:
-    """Return the last message of each of these jobs that has ended, without its position.
+def ended(job: UUID, within: Collection[str] | None = None) -> Message | None:
+    """Return the last message of a job if it has ended, without its position.
 
     It is the same whatever is recorded: the job itself says how it ended.
     """
-    which = Job.primary.filter(pk__in=jobs, state__in=TERMINAL)
+    which = Job.primary.filter(pk=job, state__in=TERMINAL)
     if within is not None:
         # A dead letter may be in another queue than that where it ran.
         which = which.filter(Job.in_queues(sorted(within)))
-    return {job.pk: _ending(job) for job in which}
+    found = which.first()
+    return None if found is None else _ending(found)
 
 
 def _ending(job: Job) -> Message:
     assert job.finished_at is not None
-    finished = times.format_timestamp(job.finished_at)
     data = {
         "job_id": str(job.pk),
         "queue": job.queue,
         "type": job.type,
         "to": job.state,
-        "timestamp": finished,
+        "timestamp": times.format_timestamp(job.finished_at),
     }
     if before := log.state_before(job.pk, job.state):
         data["from"] = before
-    return Message(f"-{finished_ms(job)}", events.STATE_CHANGED, data, finished)
+    return Message(f"-{finished_ms(job)}", events.STATE_CHANGED, data)
 
 
 def finished_ms(job: Job) -> int:
@@ -202,13 +184,13 @@ def gap(start: log.Resumed, channel: str) -> Message:
     }
     if start.missed is not None:
         data["estimated_missed_count"] = start.missed
-    return Message(str(start.position), "system.gap", data, _now())
+    return Message(str(start.position), "system.gap", data)
 
 
 def shutdown(position: int | str) -> Message:
     """Return the message that the server stops: the client connects to another one."""
     data = {"reason": "The server stops.", "grace_period_ms": GRACE_MS}
-    return Message(str(position), "server.shutdown", data, _now())
+    return Message(str(position), "server.shutdown", data)
 
 
 def batch(rate: int) -> int:
@@ -219,7 +201,3 @@ def batch(rate: int) -> int:
 def longest() -> float:
     """Return the seconds after which a stream ends."""
     return settings().http_event_stream_time.total_seconds()
-
-
-def _now() -> str:
-    return times.format_timestamp(timezone.now())

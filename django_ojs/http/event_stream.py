@@ -6,6 +6,7 @@ two pages it waits for the feed of the process.
 """
 
 import asyncio
+import threading
 import time
 import weakref
 from collections.abc import AsyncIterator, Callable, Generator, Iterator
@@ -21,7 +22,7 @@ from django.db import DatabaseError, InterfaceError, connections
 from django.http import HttpRequest, StreamingHttpResponse
 
 from django_ojs.conf import settings
-from django_ojs.http import event_messages, long_poll
+from django_ojs.http import event_messages, long_poll, server_stop
 from django_ojs.http.event_messages import Channel, Follower, Message, Pace, finished_ms, read
 from django_ojs.models import Job
 from django_ojs.operations.events import log
@@ -44,7 +45,7 @@ RETRY: Final = 3000
 _streams: Final = long_poll.WaitingRequests(lambda: settings().http_event_streams)
 
 
-class Slot:
+class _Slot:
     """The right to stream: one of a limited number. Releasing it twice does no harm."""
 
     def __init__(self, waiting: long_poll.WaitingRequests) -> None:
@@ -77,7 +78,7 @@ class EventStreamResponse(StreamingHttpResponse):
     """A response that streams messages until its maximum time, or until its client has gone."""
 
     def __init__(self, request: HttpRequest, steps: Callable[[], Steps]) -> None:
-        slot = enter(request)
+        slot = _enter(request)
         streams = _async_stream if isinstance(request, ASGIRequest) else _stream
         super().__init__(
             streams(steps(), slot),
@@ -92,7 +93,7 @@ class EventStreamResponse(StreamingHttpResponse):
         self._slot.release()
 
 
-def enter(request: HttpRequest) -> Slot:
+def _enter(request: HttpRequest) -> _Slot:
     """Return the right to stream. Raises UnsupportedFeature, RateLimited."""
     if isinstance(request, ASGIRequest):
         waiting = _streams
@@ -110,7 +111,7 @@ def enter(request: HttpRequest) -> Slot:
             details={"retry_after_seconds": RETRY // 1000},
             hint="Try again, or poll GET /events.",
         )
-    return Slot(waiting)
+    return _Slot(waiting)
 
 
 def events_of(channel: Channel, start: log.Resumed) -> Steps:
@@ -125,10 +126,10 @@ def events_of(channel: Channel, start: log.Resumed) -> Steps:
         if feed.is_stopping:
             yield render(event_messages.shutdown(follower.after))
             return
-        reading = feed.call(partial(read, [follower], event_messages.batch(pace.rate)))
+        reading = feed.call(partial(read, follower, event_messages.batch(pace.rate)))
         yield Wait(reading)
         try:
-            page, endings = reading.result()
+            page, ending = reading.result()
         except (DatabaseError, InterfaceError):
             # The client connects again, and continues from its last event.
             return
@@ -136,10 +137,8 @@ def events_of(channel: Channel, start: log.Resumed) -> Steps:
             last_sent = time.monotonic()
             yield "".join(map(render, found))
             pace.sent(len(found))
-        if endings and not page.has_more:
-            yield from (
-                render(event_messages.at(follower.after, each)) for each in endings.values()
-            )
+        if ending is not None and not page.has_more:
+            yield render(event_messages.at(follower.after, ending))
             return
         silence = HEARTBEAT - (time.monotonic() - last_sent)
         if silence <= 0:
@@ -174,7 +173,7 @@ def has_seen_end(job: Job, last_id: str) -> bool:
     return bool(separator) and job.state in TERMINAL and finished == str(finished_ms(job))
 
 
-def _stream(steps: Steps, slot: Slot) -> Iterator[bytes]:
+def _stream(steps: Steps, slot: _Slot) -> Iterator[bytes]:
     _close_connections()
     try:
         for step in steps:
@@ -187,7 +186,10 @@ def _stream(steps: Steps, slot: Slot) -> Iterator[bytes]:
         slot.release()
 
 
-async def _async_stream(steps: Steps, slot: Slot) -> AsyncIterator[bytes]:
+async def _async_stream(steps: Steps, slot: _Slot) -> AsyncIterator[bytes]:
+    # A server that serves streams has set its handlers of signals, which no other thread can do.
+    if threading.current_thread() is threading.main_thread():
+        server_stop.watch_signals()
     await sync_to_async(_close_connections)()
     try:
         for step in steps:

@@ -74,10 +74,9 @@ def _message(job: Job) -> Message | None:
     data: dict[str, Any] = {"progress": found.progress}
     if state in TERMINAL:
         assert job.finished_at is not None
-        at = format_timestamp(job.finished_at)
-        data |= {"state": state.value, "updated_at": at}
-        return Message(f"0-{finished_ms(job)}", _ENDS[state], data, at)
+        data |= {"state": state.value, "updated_at": format_timestamp(job.finished_at)}
+        return Message(f"0-{finished_ms(job)}", _ENDS[state], data)
     if found.updated_at is None:
         return None
     data |= {"data": found.data, "updated_at": found.updated_at}
-    return Message(f"{job.run}/{found.updated_at}", "progress", data, found.updated_at)
+    return Message(f"{job.run}/{found.updated_at}", "progress", data)

@@ -16,7 +16,10 @@ _QUEUE: Final = r"queues/[^/]+"
 #: Paths below `ojs/v1/`, by the feature that they belong to.
 _PATHS: Final = {
     "schemas": rf"schemas{_BELOW}|admin/schemas/[^/]+(?:/[^/]+)?",
-    "history": rf"history/purge-status{_BELOW}",
+    # Server-sent events say the same.
+    "websockets": r"ws",
+    # That of one job is served.
+    "history_of_all_jobs": rf"history{_BELOW}",
     "debug": rf"debug{_BELOW}",
     "bulk": rf"jobs/bulk{_BELOW}|dead-letter/retry",
     "results": rf"jobs/results|{_JOB}/result(?:/stream)?",

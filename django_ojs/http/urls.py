@@ -93,16 +93,11 @@ urlpatterns: list[URLPattern] = [
         "v1/workflows/<str:key>/progress", workflows.WorkflowProgressDetail, "ojs-workflow-progress"
     ),
     route("v1/workflows/<str:key>/history", history.WorkflowHistory, "ojs-workflow-history"),
-    # The histories of all jobs
-    route("v1/history", history.Histories, "ojs-histories"),
-    route("v1/history/stats", history.HistoryStatistics, "ojs-history-stats"),
-    route("v1/history/rebuild", history.HistoryRebuild, "ojs-history-rebuild"),
     # Events
     route("v1/events", events.Events, "ojs-events"),
     route("v1/events/stream", events.EventStream, "ojs-event-stream"),
     route(f"{_JOB}/events", events.JobEvents, "ojs-job-events"),
     route(f"{_QUEUE}/events", events.QueueEvents, "ojs-queue-events"),
-    route("v1/ws", events.WebSocket, "ojs-websocket"),
     # Webhooks
     route("v1/webhooks/subscriptions", webhooks.Subscriptions, "ojs-webhooks"),
     route(_WEBHOOK, webhooks.SubscriptionDetail, "ojs-webhook"),

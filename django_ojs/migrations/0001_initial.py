@@ -693,7 +693,6 @@ class Migration(migrations.Migration):
                             ("shutdown", "Worker shut down"),
                             ("returned", "Returned"),
                             ("cancelled", "Cancelled"),
-                            ("rebuilt", "Failed; rebuilt from the job"),
                         ],
                         max_length=16,
                     ),
@@ -702,7 +701,6 @@ class Migration(migrations.Migration):
                 ("finished_at", models.DateTimeField()),
                 ("error", django_ojs.models.fields.StoredJSONField(null=True)),
                 ("retry_delay_ms", models.PositiveBigIntegerField(null=True)),
-                ("spent_attempt", models.BooleanField(null=True)),
                 (
                     "job",
                     models.ForeignKey(
@@ -716,9 +714,6 @@ class Migration(migrations.Migration):
                 "db_table": "ojs_attempt",
                 "default_permissions": (),
                 "ordering": ["id"],
-                "indexes": [
-                    models.Index(models.F("finished_at"), name="ojs_attempt_finished"),
-                ],
             },
         ),
         migrations.CreateModel(
@@ -1121,7 +1116,6 @@ class Migration(migrations.Migration):
                             ("cancel", "Cancel"),
                             ("delete", "Delete"),
                             ("run_now", "Run now"),
-                            ("search", "Search"),
                         ],
                         max_length=16,
                     ),
@@ -1152,7 +1146,6 @@ class Migration(migrations.Migration):
                 ("started_at", models.DateTimeField(null=True)),
                 ("finished_at", models.DateTimeField(null=True)),
                 ("expected", models.PositiveBigIntegerField(null=True)),
-                ("jobs_read", models.PositiveBigIntegerField(db_default=0, default=0)),
                 ("matched", models.PositiveBigIntegerField(default=0)),
                 ("done", models.PositiveBigIntegerField(default=0)),
                 ("skipped", models.PositiveBigIntegerField(default=0)),
@@ -1504,28 +1497,6 @@ class Migration(migrations.Migration):
                 ),
             ],
             options={"db_table": "ojs_bulk_operation_job", "default_permissions": ()},
-        ),
-        migrations.CreateModel(
-            name="SavedSearch",
-            fields=[
-                ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                ("user", models.CharField(max_length=255)),
-                ("name", models.CharField(max_length=100)),
-                ("query", models.CharField(max_length=2000)),
-                (
-                    "created_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), editable=False
-                    ),
-                ),
-            ],
-            options={
-                "db_table": "ojs_saved_search",
-                "default_permissions": (),
-                "constraints": [
-                    models.UniqueConstraint(fields=("user", "name"), name="ojs_saved_search_name")
-                ],
-            },
         ),
         migrations.CreateModel(
             name="AuditEntry",

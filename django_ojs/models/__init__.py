@@ -17,7 +17,6 @@ from django_ojs.models.outbox import OutboxEntry
 from django_ojs.models.overview import Overview
 from django_ojs.models.queue import Queue
 from django_ojs.models.rollup import Rollup
-from django_ojs.models.saved_search import SavedSearch
 from django_ojs.models.webhook import Webhook, WebhookDelivery
 from django_ojs.models.worker import Worker
 from django_ojs.models.workflow import EndedWorkflowJob, Workflow, WorkflowStep
@@ -46,7 +45,6 @@ __all__ = [
     "Overview",
     "Queue",
     "Rollup",
-    "SavedSearch",
     "Webhook",
     "WebhookDelivery",
     "Worker",

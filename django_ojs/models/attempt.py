@@ -25,8 +25,6 @@ class AttemptOutcome(models.TextChoices):
     SHUTDOWN = "shutdown", _("Worker shut down")
     RETURNED = "returned", _("Returned")
     CANCELLED = "cancelled", _("Cancelled")
-    #: It failed, and was not stored (`operations.jobs.history_rebuild`).
-    REBUILT = "rebuilt", _("Failed; rebuilt from the job")
 
 
 class Attempt(StoredModel):
@@ -42,15 +40,11 @@ class Attempt(StoredModel):
     finished_at = models.DateTimeField()
     error = StoredJSONField(null=True)
     retry_delay_ms = models.PositiveBigIntegerField(null=True)
-    #: Whether the run counts as one of the attempts; NULL: it was stored before this was recorded.
-    spent_attempt = models.BooleanField(null=True)
 
     class Meta:
         db_table = "ojs_attempt"
         default_permissions = ()
         ordering = ["id"]
-        # The search of all histories, newest first.
-        indexes = [models.Index("finished_at", name="ojs_attempt_finished")]
 
     def __str__(self) -> str:
         return f"attempt {self.attempt} of {self.job_id}: {self.outcome}"

@@ -20,8 +20,6 @@ class BulkActionName(models.TextChoices):
     CANCEL = "cancel", _("Cancel")
     DELETE = "delete", _("Delete")
     RUN_NOW = "run_now", _("Run now")
-    #: It changes nothing: it stores which jobs it finds (`operations.jobs.background_search`).
-    SEARCH = "search", _("Search")
 
     def of(self, jobs: str) -> str:
         """Return the action on some jobs in words: "Retry 3 jobs", "Run 3 jobs now"."""
@@ -30,7 +28,6 @@ class BulkActionName(models.TextChoices):
             self.CANCEL: gettext("Cancel %(jobs)s"),
             self.DELETE: gettext("Delete %(jobs)s"),
             self.RUN_NOW: gettext("Run %(jobs)s now"),
-            self.SEARCH: gettext("Search %(jobs)s"),
         }
         return sentences[self] % {"jobs": jobs}
 
@@ -48,9 +45,8 @@ class BulkOperation(StoredModel):
     """A bulk operation (ojs-bulk-operations §7), kept for long, to show who did what.
 
     `matched` is always `done` + `skipped` + `failed`: they change in the transaction that changes
-    the jobs. `expected` is the number of jobs when the operation was created, if it was counted;
-    of a search it is about how many jobs it reads. `cursor` is the position that the scan of the
-    jobs has reached.
+    the jobs. `expected` is the number of jobs when the operation was created, if it was counted.
+    `cursor` is the position that the scan of the jobs has reached.
     """
 
     id = models.BigAutoField(primary_key=True)
@@ -66,8 +62,6 @@ class BulkOperation(StoredModel):
     finished_at = models.DateTimeField(null=True)
 
     expected = models.PositiveBigIntegerField(null=True)
-    #: The number of jobs that a search has read.
-    jobs_read = models.PositiveBigIntegerField(default=0, db_default=0)
     matched = models.PositiveBigIntegerField(default=0)
     done = models.PositiveBigIntegerField(default=0)
     skipped = models.PositiveBigIntegerField(default=0)
@@ -103,8 +97,7 @@ class BulkOperation(StoredModel):
 
 
 class BulkOperationJob(StoredModel):
-    """A job that a retry made available or a search found, so that the page of the operation
-    shows what became of it.
+    """A job that a retry made available, so that the page of the operation shows what became of it.
 
     Kept for a week after the end of the operation, and for the first jobs of a large one.
     """

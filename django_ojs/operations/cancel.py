@@ -42,7 +42,7 @@ def _cancel(job_id: UUID) -> tuple[Job, State]:
 def stop(held: Collection[Job]) -> None:
     """Cancel these jobs, which the caller has locked and which may be cancelled."""
     running = [job.pk for job in held if job.state == State.ACTIVE]
-    record(running, AttemptOutcome.CANCELLED, None, spends=True)
+    record(running, AttemptOutcome.CANCELLED, None)
     before = {job.pk: State(job.state) for job in held}
     keys = list(before)
     transitions.apply(

@@ -35,10 +35,6 @@ logger = logging.getLogger("django_ojs.worker")
 #: Seconds between warnings that histories cannot be stored.
 LOG_EVERY: Final = 60.0
 
-#: In the message of a run that ended with others, any of which may be the cause. Of rows that do
-#: not say whether they spent an attempt it is what is read.
-SPENDS_NONE: Final = "spends no attempt"
-
 
 @database.write_transaction
 def fail(
@@ -167,7 +163,7 @@ def fail_beside_others(
     unspent = replace(
         failure,
         message=f"{failure.message or failure.type} (beside {others} other jobs, of which any may "
-        f"be the cause: this run {SPENDS_NONE})",
+        "be the cause: this run spends no attempt)",
     )
     return _requeue(
         job_id,
@@ -190,7 +186,7 @@ def _requeue(
     if failure is not None:
         _pause_key(job, failure)
     if error is not None:
-        record([job.pk], outcome, error, spends=False)
+        record([job.pk], outcome, error)
     transitions.apply_one(
         Trigger.RETURN,
         State.AVAILABLE,
@@ -215,14 +211,13 @@ def record(
     error: dict[str, object] | None,
     delay: timedelta | None = None,
     *,
-    spends: bool,
     is_known: Callable[[], bool] | None = None,
 ) -> None:
     """Store that the runs of these jobs ended, which the caller has locked and changes next.
 
-    `spends`: each counts as an attempt. `is_known`: whether a history has the run already. The
-    outcome of a run is worth more than its history: where that cannot be stored, the transaction
-    begins again without it (ojs-execution-history §9.5).
+    `is_known`: whether a history has the run already. The outcome of a run is worth more than its
+    history: where that cannot be stored, the transaction begins again without it
+    (ojs-execution-history §9.5).
     """
     if not keys:
         return
@@ -236,7 +231,6 @@ def record(
             outcome=outcome.value,
             error=None if error is None else json.dumps(error),
             delay_ms=None if delay is None else int(delay / timedelta(milliseconds=1)),
-            spends=spends,
         )
 
     _add_to_histories(keys, add)
@@ -312,7 +306,7 @@ def _wait(
 ) -> None:
     error = _error_of(failure)
     is_known = None if spend else partial(_was_postponed, job, error)
-    record([job.pk], outcome, error, delay, spends=spend, is_known=is_known)
+    record([job.pk], outcome, error, delay, is_known=is_known)
     transitions.apply_one(
         Trigger.FAIL,
         State.RETRYABLE,
@@ -328,7 +322,7 @@ def _wait(
 
 def _discard(job: Job, failure: Failure, decision: Decision, outcome: AttemptOutcome) -> None:
     error = _error_of(failure)
-    record([job.pk], outcome, error, spends=True)
+    record([job.pk], outcome, error)
     transitions.apply_one(
         Trigger.FAIL,
         State.DISCARDED,

@@ -33,7 +33,6 @@ _FAILED = (
     AttemptOutcome.TIMEOUT,
     AttemptOutcome.LAPSED,
     AttemptOutcome.LOST,
-    AttemptOutcome.REBUILT,
 )
 #: Why a job is discarded to which no run led.
 _DISCARDED = {

@@ -141,6 +141,7 @@ class TestList:
         push_many(7, queue="common")
         page = text(client, q="queue:rare")
         assert "Search older jobs" in page
+        assert "This page looked at 3 jobs, in the order of the list" in page
         assert str(rare.pk) not in page
         # The counts know how many jobs a queue has in a state.
         for queue in ("few", "many", "many", "few"):

@@ -19,8 +19,9 @@ from django_ojs.admin.actions import Action
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.http.access import PERMISSIONS
 from django_ojs.models import LimitKey, Rollup
+from django_ojs.models.bulk_operation import BulkActionName
 from django_ojs.operations import beat, limit_keys, queues
-from django_ojs.operations.jobs import background_search
+from django_ojs.operations.jobs import bulk_operations
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.scopes import Scope
 from django_ojs.storage import database
@@ -70,7 +71,7 @@ def things() -> dict[str, str]:
     register("report", enabled=False)
     workflow = ojs.chain(ojs.request("order.charge", queue="alpha")).enqueue()
     limit_keys.override("acme", {"concurrency": 3})
-    search = background_search.start(JobFilter(queue="alpha"), by="another")
+    ordered = bulk_operations.order(BulkActionName.CANCEL, JobFilter(queue="alpha"), by="another")
     event = apps.get_model("django_ojs", "Event").objects.using(database.alias()).first()
     return {
         "queue": "alpha",
@@ -80,7 +81,7 @@ def things() -> dict[str, str]:
         "cronjob": "report",
         "workflow": str(workflow.id),
         "limitkey": "acme",
-        "bulkoperation": str(search.pk),
+        "bulkoperation": str(ordered.pk),
     } | ({"event": str(event.pk)} if event else {})
 
 

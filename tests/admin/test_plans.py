@@ -8,7 +8,8 @@ import pytest
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from django_ojs.operations.jobs import background_search, bulk_execution, bulk_operations
+from django_ojs.models.bulk_operation import BulkActionName
+from django_ojs.operations.jobs import bulk_execution, bulk_operations
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.storage import database
 from django_ojs.storage.figures import counts
@@ -93,14 +94,14 @@ def test_no_page_reads_all_jobs() -> None:
         cursor.execute("VACUUM ANALYZE ojs_job, ojs_attempt")
     counts.fold()
     client = root()
-    search = background_search.start(JobFilter(type="type.t1"), by="root")
-    while not bulk_operations.get(search.pk).done:
+    retry = bulk_operations.order(BulkActionName.RETRY, JobFilter(type="type.t1"), by="root")
+    while not bulk_operations.get(retry.pk).done:
         bulk_execution.work_once()
     last = jobs().filter(state="available").order_by("-pk").values_list("pk", flat=True)[0]
     middle = jobs().order_by("pk").values_list("pk", flat=True)[1000]
     addresses = (
         *(*_PAGES, f"job/?after={middle}", f"job/?before={middle}"),
-        *(f"job/{last}/change/", "job/?q=queue:none", f"bulkoperation/{search.pk}/change/"),
+        *(f"job/{last}/change/", "job/?q=queue:none", f"bulkoperation/{retry.pk}/change/"),
         *(f"job/{middle}/change/", f"job/{job.id}/change/", f"job/action/delete/?key={middle}"),
         *(f"job/?q={search}" for search in _SEARCHES),
     )

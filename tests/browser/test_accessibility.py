@@ -9,10 +9,11 @@ import pytest
 
 import django_ojs as ojs
 from django_ojs.models import ActorKind
+from django_ojs.models.bulk_operation import BulkActionName
 from django_ojs.operations import ack, beat, fail, limit_keys, queues
 from django_ojs.operations.access import api_keys, audit_trail
 from django_ojs.operations.access.audit_trail import Actor
-from django_ojs.operations.jobs import background_search, bulk_execution
+from django_ojs.operations.jobs import bulk_execution, bulk_operations
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.failure import Failure
 from tests.factories import active, claim, hourly, in_state, push, push_many, silence, worker
@@ -57,14 +58,14 @@ def incident() -> list[str]:
     limit_keys.override("acme", {"concurrency": 3})
     push(queue="held", rate_limit={"key": "acme", "concurrency": 3})
     limit_keys.pause(["acme"], timedelta(hours=1))
-    search = background_search.start(JobFilter(queue="email"), by="root")
+    stopped = bulk_operations.order(BulkActionName.CANCEL, JobFilter(queue="report"), by="root")
     bulk_execution.work_once()
     return [
         *("overview/", "queue/", "queue/email/change/", "queue/action/configure/?key=email"),
         *("job/", "job/?q=is:active", "job/?q=user@example.com", f"job/{dead.id}/change/"),
         "job/type/?type=email.send",
         *("job/gone/change/", "deadletterjob/", "bulkoperation/"),
-        f"bulkoperation/{search.pk}/change/",
+        f"bulkoperation/{stopped.pk}/change/",
         *("bulkoperation/create/retry/?q=is:dead", "event/", "outboxentry/"),
         *("worker/", "worker/web-1/change/", "worker/action/quiet/?key=web-1"),
         *("cronjob/", "cronjob/weekdays/change/", "cronjob/create/"),

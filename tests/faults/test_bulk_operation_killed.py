@@ -1,5 +1,4 @@
-"""A bulk operation whose workers are killed again and again does each job once, and says so; a
-search finds each once.
+"""A bulk operation whose workers are killed again and again does each job once, and says so.
 
 20,000 jobs; 100,000 with OJS_FAULTS=full.
 """
@@ -14,9 +13,9 @@ from contextlib import contextmanager
 
 import pytest
 
-from django_ojs.models import BulkOperation, BulkOperationJob
+from django_ojs.models import BulkOperation
 from django_ojs.models.bulk_operation import BulkActionName, BulkState
-from django_ojs.operations.jobs import background_search, bulk_execution, bulk_operations
+from django_ojs.operations.jobs import bulk_execution, bulk_operations
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.states import State
 from django_ojs.storage import database
@@ -30,18 +29,16 @@ JOBS = 100_000 if FULL else 8_000
 KILLS = 5
 
 # Until it is killed: a step finds nothing while the session of the last one still has the lock.
-_PROCESS = """
+_WORK = """
 import time
 import django
 django.setup()
 from django_ojs.operations.jobs import bulk_execution
 print("ready", flush=True)
 while True:
-    if not {step}:
+    if not bulk_execution.work():
         time.sleep(0.01)
 """
-_WORK = _PROCESS.format(step="bulk_execution.work()")
-_SEARCH = _PROCESS.format(step="bulk_execution.work_once(scan_limit=20)")
 
 _DISCARDED = """
 INSERT INTO ojs_job (id, type, queue, state, priority, args, meta, options, attempt, max_attempts,
@@ -109,26 +106,3 @@ def test_every_job_is_retried_once_by_workers_that_are_killed(
     assert (done.state, done.matched, done.done) == (BulkState.DONE, JOBS, JOBS)
     assert (done.skipped, done.failed, done.errors) == (0, 0, [])
     assert counts.by_queue(["q"]) == {"q": {State.AVAILABLE: JOBS}}
-
-
-@pytest.mark.postgresql
-def test_a_search_goes_on_where_a_killed_worker_left_it(
-    process_environment: dict[str, str],
-) -> None:
-    with database.connection().cursor() as cursor:
-        cursor.execute(_DISCARDED, [8_000])
-    which = JobFilter(dead_letter=True, type="shop.*")
-    search = background_search.start(which, by="ann")
-    with _killed_at_the_end(_SEARCH, process_environment):
-        until = time.monotonic() + BOUND
-        while bulk_operations.get(search.pk).jobs_read < 1_000:
-            assert time.monotonic() < until
-            time.sleep(0.003)
-    left = bulk_operations.get(search.pk)
-    assert 1_000 <= left.jobs_read < 4_000
-    assert left.state == BulkState.RUNNING
-    done = _finished(search.pk)
-    assert (done.state, done.jobs_read, done.done) == (BulkState.DONE, 4_000, 4_000)
-    found = list(BulkOperationJob.primary.filter(operation=done).values_list("job_id", flat=True))
-    assert len(found) == 4_000
-    assert set(found) == set(jobs().filter(dead_letter=True).values_list("pk", flat=True))

@@ -107,17 +107,11 @@ TABLE = [
     Line("DELETE", "ojs-workflow", OPERATOR, DENIED),
     Line("GET", "ojs-workflow-progress", READ, DENIED),
     Line("GET", "ojs-workflow-history", READ, DENIED),
-    # Histories
-    Line("GET", "ojs-histories", READ, HIDDEN),
-    Line("DELETE", "ojs-histories", ADMIN, HIDDEN, query="?before=2100-01-01T00:00:00Z"),
-    Line("GET", "ojs-history-stats", READ, HIDDEN),
-    Line("POST", "ojs-history-rebuild", OPERATOR, DENIED, query="?job_id={job}"),
     # Events
     Line("GET", "ojs-events", READ, HIDDEN),
     Line("GET", "ojs-event-stream", READ, DENIED, query="?channel=queue:other"),
     Line("GET", "ojs-job-events", READ, DENIED),
     Line("GET", "ojs-job-progress-stream", READ, DENIED),
-    Line("GET", "ojs-websocket", READ, NONE),
     Line("GET", "ojs-queue-events", READ, DENIED),
     # Webhooks
     Line("GET", "ojs-webhooks", OPERATOR, HIDDEN),

@@ -39,7 +39,7 @@ VOLATILE = {"uptime_seconds", "computed_at", "cursor", "backend", "last_heartbea
 #: What a limited key gets of these is tested in tests/http/test_event_stream.py.
 STREAMS = {
     *("ojs-event-stream", "ojs-job-events", "ojs-queue-events"),
-    *("ojs-job-progress-stream", "ojs-websocket"),
+    "ojs-job-progress-stream",
 }
 #: Jobs of all queues share a limit key: a limited key may not read any (tests/http/principals.py).
 OF_ALL_QUEUES = {"ojs-rate-limits", "ojs-rate-limit"}

@@ -11,7 +11,7 @@ from itertools import product
 from typing import Any
 
 import pytest
-from django.core.management import CommandError, call_command
+from django.core.management import call_command
 from django.db import DatabaseError, connection
 from django.db.models.functions import Now
 from django.test import Client, override_settings
@@ -47,7 +47,7 @@ from tests.outbox.conftest import destination
 from tests.outbox.conftest import server as server
 from tests.outbox.server import Server
 from tests.plugins import teardown
-from tests.roles.conftest import IS_MARIADB, AsRole, Blocks, execute, named, variables
+from tests.roles.conftest import AsRole, Blocks, execute, named, variables
 from tests.testapp import worker_jobs as handlers
 from tests.worker.acceptance.conftest import Start
 from tests.worker.acceptance.conftest import start as start
@@ -280,24 +280,21 @@ def _pages_work(as_role: AsRole, settings: Any) -> None:
     changes: tuple[tuple[str, dict[str, str]], ...] = (
         ("job/enqueue/", {"type": "test.job", "queue": "other"}),
         ("limitkey/add/", {"key": "acme", "concurrency": "2"}),
-        ("bulkoperation/search/", {"q": "queue:other tag:vip"}),
+        ("bulkoperation/create/retry/", {"q": "queue:other tag:vip"}),
         (f"apikey/{key.pk}/delete/", {"post": "yes"}),
         (f"outboxentry/{entry.pk}/delete/", {"post": "yes"}),
     )
     with as_role("site_web"), nothing_denied():
         for page in pages:
             assert client.get(f"/admin/django_ojs/{page}/").status_code == 200, page
-        saved = {"name": "mine", "q": "is:dead", "next": "/admin/django_ojs/job/"}
         for change, given in changes:
             assert client.post(f"/admin/django_ojs/{change}", given).status_code == 302, change
-        for body in (saved, saved, {"delete": "mine"}):
-            assert client.post("/admin/django_ojs/job/saved/", body).status_code == 302
-        search = BulkOperation.primary.latest("pk").pk
-        stopped = client.post("/admin/django_ojs/bulkoperation/search/stop/", {"key": search})
-        assert stopped.status_code == 302
+        operation = BulkOperation.primary.latest("pk").pk
+        stop = "/admin/django_ojs/bulkoperation/action/stop/"
+        assert client.post(stop, {"key": operation}).status_code == 302
         others = (
             *("job/type/?type=test.job", "job/suggestions/", "job/?q=args.user:1"),
-            f"bulkoperation/{search}/change/",
+            f"bulkoperation/{operation}/change/",
         )
         for address in (f"job/{job.pk}/change/", "queue/other/change/", *others):
             assert client.get(f"/admin/django_ojs/{address}", follow=True).status_code == 200
@@ -325,16 +322,6 @@ def test_a_worker_runs_jobs_and_does_all_maintenance_with_its_rights(
     CronRun.objects.create(
         name="gone", job_id=ids.uuid7(), scheduled_at=Now(), triggered_at=Now() - old
     )
-    # A search stores the jobs it finds, and deletes the oldest ones of its user.
-    searches = [
-        BulkOperation.objects.create(
-            action="search", ordered_by="ann", state="done", finished_at=Now()
-        )
-        for _ in range(21)
-    ]
-    search = BulkOperation.objects.create(
-        action="search", ordered_by="ann", filter={"queue": "elsewhere"}
-    )
     # The jobs of a retry are stored, and those of an older one are deleted.
     retry = BulkOperation.objects.create(
         action="retry", ordered_by="ann", filter={"queue": "elsewhere", "states": ["discarded"]}
@@ -356,8 +343,6 @@ def test_a_worker_runs_jobs_and_does_all_maintenance_with_its_rights(
     eventually(lambda: factories.read(lapsed.id).state == "available", "the claim lapsed")
     eventually(lambda: retry.jobs.count() == 1, "the retried job is followed")
     eventually(lambda: not over.jobs.exists(), "the jobs of an old retry are forgotten")
-    eventually(search.jobs.exists, "the search has found a job")
-    assert not BulkOperation.objects.filter(pk=searches[0].pk).exists()
     eventually(lambda: cron.get("nightly").run_count == 1, "the cron job runs")
     eventually(lambda: not cron.runs("gone").exists(), "the run without a job is pruned")
     eventually(lambda: OutboxEntry.objects.get().state == "sent", "it leaves the outbox")
@@ -382,12 +367,7 @@ def test_operators_use_the_shell_with_the_rights_of_workers_and_of_the_audit_tra
         call_command("ojs", "resume", "email")
         call_command("ojs", "retry", str(discarded.pk))
         call_command("ojs", "cancel", *(str(job.pk) for job in waiting), "--yes")
-        if not IS_MARIADB:  # It has no such indexes.
-            call_command("ojs", "index")
     assert AuditEntry.primary.count() == 4
-    if not IS_MARIADB:
-        with as_role("site_worker"), pytest.raises(CommandError, match="must be owner of table"):
-            call_command("ojs", "index", "--create")
 
 
 def test_a_relay_sends_the_outbox_with_its_rights(

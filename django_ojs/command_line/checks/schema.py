@@ -13,7 +13,6 @@ from django.utils.translation import gettext_lazy
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.command_line.database_check import unapplied_migrations
 from django_ojs.migrations import _run_sql_files as schema_files
-from django_ojs.operations.jobs import search_index
 from django_ojs.storage import database
 from django_ojs.storage.figures import counts
 
@@ -98,9 +97,7 @@ def _indexes() -> Iterator[DoctorFinding]:
             found=_("The index %(name)s is not valid: it was not built to its end.")
             % {"name": name},
             why=_("No query uses it, and every write still pays for it."),
-            cure=_("Run `manage.py ojs index --create`.")
-            if name in search_index.INDEXES.values()
-            else f"REINDEX INDEX CONCURRENTLY {name};",
+            cure=f"REINDEX INDEX CONCURRENTLY {name};",
         )
     for model in apps.get_app_config("django_ojs").get_models():
         if not model._meta.managed or model._meta.proxy:

@@ -5,10 +5,8 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.conf import settings as dj
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpResponse
 from django.http.response import HttpResponseBase
-from django.utils.http import is_same_domain
 from rest_framework.request import Request
 
 from django_ojs.conf import settings
@@ -17,23 +15,16 @@ from django_ojs.http.event_messages import Channel, position_of
 from django_ojs.http.event_stream import (
     CONTENT_TYPE,
     EventStreamResponse,
-    enter,
     events_of,
     has_seen_end,
 )
 from django_ojs.http.responses import json_response
 from django_ojs.http.views.jobs import JobView, job_id
-from django_ojs.http.websocket import HANDSHAKE, OPENED
 from django_ojs.operations import queues
 from django_ojs.operations.events import log
 from django_ojs.spec import ids
 from django_ojs.spec.envelope import check_queue, check_type
-from django_ojs.spec.errors import (
-    InvalidRequest,
-    OJSError,
-    PermissionDenied,
-    UnsupportedFeature,
-)
+from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.scopes import Scope
 
 
@@ -159,45 +150,3 @@ class QueueEvents(EventView):
         # A queue that is not known is not found.
         queues.get(name)
         return self.stream(f"queue:{name}", queue=name)
-
-
-class WebSocket(EventView):
-    """The request that opens a WebSocket (ojs-realtime §3.1); see `http.asgi`."""
-
-    def get(self, request: Request) -> HttpResponse:
-        scope: Any = getattr(request._request, "scope", {})
-        handshake = scope.get(HANDSHAKE)
-        if handshake is None:
-            raise UnsupportedFeature(
-                "This path takes WebSockets, and this server or this request has none.",
-                details={"feature": "realtime"},
-                hint="Serve with ASGI and django_ojs.http.asgi, or follow GET /events/stream.",
-            )
-        check_origin(request._request)
-        handshake.access, handshake.slot = self.access, enter(request._request)
-        return HttpResponse(status=OPENED)
-
-
-def check_origin(request: HttpRequest) -> None:
-    """Reject a WebSocket that a page of another site opens with a session (ojs-realtime §6).
-
-    A browser sends the cookies with it, and no CSRF token. What is trusted is what Django trusts.
-    """
-    origin = request.headers.get("Origin")
-    if origin is None:
-        # No browser.
-        return
-    own = f"{request.scheme}://{request.get_host()}"
-    if origin != own and not any(_is_trusted(origin, each) for each in dj.CSRF_TRUSTED_ORIGINS):
-        raise PermissionDenied(
-            "A page of another site opens this WebSocket.",
-            hint="CSRF_TRUSTED_ORIGINS names the origins that may.",
-        )
-
-
-def _is_trusted(origin: str, trusted: str) -> bool:
-    scheme, _, host = trusted.partition("://")
-    if not host.startswith("*"):
-        return origin == trusted
-    found, _, name = origin.partition("://")
-    return found == scheme and is_same_domain(name, host.removeprefix("*"))

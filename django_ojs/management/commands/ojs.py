@@ -15,7 +15,6 @@ from django_ojs.command_line import (
     deletion,
     doctor,
     figures,
-    indexes,
     jobs,
     limits,
     queues,
@@ -75,7 +74,6 @@ SUBCOMMANDS: Final[dict[str, Subcommand]] = {
         *cron.SUBCOMMANDS,
         *deletion.SUBCOMMANDS,
         *transfer.SUBCOMMANDS,
-        *indexes.SUBCOMMANDS,
         *doctor.SUBCOMMANDS,
     )
 }

@@ -28,9 +28,8 @@ logger = logging.getLogger("django_ojs")
 ACTIONS: Final = (
     *("job.enqueued", "job.retried", "job.cancelled", "job.deleted"),
     *("job.run_now", "job.activated", "job.history_deleted"),
-    "job.history_rebuilt",
     *("jobs.retry", "jobs.cancel", "jobs.delete", "jobs.run_now", "bulk.ordered", "bulk.stopped"),
-    *("jobs.exported", "jobs.imported", "jobs.history_deleted", "doctor.repaired", "queue.drained"),
+    *("jobs.exported", "jobs.imported", "doctor.repaired", "queue.drained"),
     *("queue.created", "queue.configured", "queue.paused", "queue.resumed", "queue.purged"),
     *("queue.deleted", "cron.created", "cron.changed", "cron.removed", "cron.paused"),
     *("cron.resumed", "cron.run", "worker.directed", "worker.deregistered", "workflow.cancelled"),

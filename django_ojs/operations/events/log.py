@@ -39,8 +39,6 @@ class Page:
     events: list[dict[str, Any]]
     #: The position of each event, which is the cursor of a page that ends with it.
     positions: list[int] = field(default_factory=list)
-    #: The queue of each event, empty for one that concerns no queue.
-    queues: list[str] = field(default_factory=list)
     cursor: str
     has_more: bool
 
@@ -75,15 +73,15 @@ def read(
 
     `types` may be patterns, such as `job.*`. With `queues`, events that concern no queue are left
     out. A reader that continues from each cursor gets every event once, however late its
-    transaction committed. `within` are the queues that the caller may use. `where` are conditions
-    of `selecting`. Raises InvalidRequest.
+    transaction committed. `within` are the queues that the caller may use. `where` is another
+    condition, such as `of_sources`. Raises InvalidRequest.
     """
     for name, names in (("types", types), ("queues", queues), ("job_types", job_types)):
         if isinstance(names, str):
             raise InvalidRequest.of(name, "must be a list of strings.")
     if limit < 1:
         raise InvalidRequest.of("limit", "must be at least 1.")
-    which = selecting(
+    which = _selecting(
         types=types, queues=queues, job_types=job_types, subject=subject, within=within
     )
     if where is not None:
@@ -105,7 +103,6 @@ def read(
         events=[render(event) for event in page],
         # Every event in the result has a position.
         positions=[event.position or 0 for event in page],
-        queues=[event.queue for event in page],
         cursor=str(page[-1].position if full else end),
         has_more=full or end < last or assigned >= stored.ASSIGNED_AT_ONCE,
     )
@@ -189,13 +186,13 @@ def matching_types(patterns: Collection[str]) -> Collection[str]:
         raise InvalidRequest(f"types: {error}.", details={"field": "types"}) from None
 
 
-def selecting(
+def _selecting(
     *,
-    types: Collection[str] | None = None,
-    queues: Collection[str] | None = None,
-    job_types: Collection[str] | None = None,
-    subject: str | None = None,
-    within: Collection[str] | None = None,
+    types: Collection[str] | None,
+    queues: Collection[str] | None,
+    job_types: Collection[str] | None,
+    subject: str | None,
+    within: Collection[str] | None,
 ) -> Q:
     """Return the conditions of events, as `read` takes them. Raises InvalidRequest."""
     filters: dict[str, Any] = {}

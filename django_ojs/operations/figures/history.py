@@ -62,28 +62,25 @@ def history(
     until: datetime | None = None,
     queue: str | None = None,
     type: str | None = None,
-    types: Collection[str] = (),
     within: Collection[str] | None = None,
-    names: tuple[str, str] = ("since", "until"),
 ) -> list[Point]:
     """Return one point for each period, oldest first, periods without activity included.
 
-    By default the last hour of all queues and types; `types` are several of these. The first period
-    is the one that contains `since`. `within` are the queues that the caller may use. Figures of
+    By default the last hour of all queues and types. The first period is the one that contains
+    `since`. `within` are the queues that the caller may use. Figures of
     other processes may be missing for the last ten seconds; beyond two days, the figures of an
     hour are in its first period. Raises InvalidRequest for an empty range, or more than 3,000
-    periods; `names` are those of the two times in the request of the caller.
+    periods.
     """
     width = PERIODS[period]
-    first, last = names
     end = until if until is not None else timezone.now()
     start = _floor(since if since is not None else end - timedelta(hours=1), width)
     if start >= end:
-        raise InvalidRequest(f"{first} must be before {last}.", details={"field": first})
+        raise InvalidRequest("since must be before until.", details={"field": "since"})
     if (end - start) / width > MAX_POINTS:
         raise InvalidRequest(
-            f"{first} and {last} must be at most {MAX_POINTS} periods apart.",
-            details={"field": first, "max_points": MAX_POINTS},
+            f"since and until must be at most {MAX_POINTS} periods apart.",
+            details={"field": "since", "max_points": MAX_POINTS},
         )
     # Write this process's own figures if they are due: it may be a process that seldom does.
     rollups.flush_if_due()
@@ -92,8 +89,6 @@ def history(
         which &= Q(queue=queue)
     if type is not None:
         which &= Q(type=type)
-    if types:
-        which &= Q(type__in=sorted(types))
     if within is not None:
         which &= Q(queue__in=sorted(within))
     found = {start + width * n: _Sums() for n in range(-(-(end - start) // width))}

@@ -12,21 +12,19 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from django.db.models import Case, Value, When
 from django.db.models.functions import Now
 from django.utils import timezone
 
 from django_ojs.models import BulkOperation, BulkOperationJob
 from django_ojs.models.bulk_operation import STOPPED_BY_ERROR, BulkActionName, BulkState
 from django_ojs.operations.jobs import bulk_operations, bulk_step, cursor, filter_json
-from django_ojs.operations.jobs.bulk_operations import OPEN, OVER, operations
+from django_ojs.operations.jobs.bulk_operations import OPEN, operations
 from django_ojs.operations.jobs.bulk_step import CHUNK, OTHER, BulkStep, StepResult
 from django_ojs.operations.jobs.cursor import Cursor
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.listing import SCAN_LIMIT, IndexScan, index_scans
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.storage import database, raw_queries
-from django_ojs.storage.dialects.expressions import OneOf
 
 logger = logging.getLogger("django_ojs")
 
@@ -36,10 +34,6 @@ _MAX_REASONS: Final = 20
 
 #: Seconds that one step takes, so that it does not delay the other steps of maintenance.
 _STEP: Final = 0.25
-#: Searches that are kept of one user, besides those that have not ended.
-MAX_KEPT: Final = 20
-#: Jobs that one step of a search reads. SQLite has its write lock for as long.
-_SEARCHED: Final = 20_000
 
 
 def work() -> int:
@@ -75,9 +69,7 @@ def work_once(
 
 
 def _execute(chunk: int, scan_limit: int, only: int | None) -> int | None:
-    # Changes first: a search reads for minutes, and a cancellation does not wait for it.
-    last = Case(When(action=BulkActionName.SEARCH, then=Value(1)), default=Value(0))
-    mine = operations().filter(state__in=OPEN).order_by(last, "pk")
+    mine = operations().filter(state__in=OPEN).order_by("pk")
     if only is not None:
         mine = mine.filter(pk=only)
     # If another process is executing it, this one does not wait.
@@ -100,8 +92,6 @@ def _execute(chunk: int, scan_limit: int, only: int | None) -> int | None:
 
 def _execute_step(operation: BulkOperation, chunk: int, scan_limit: int) -> int:
     which = filter_json.read(operation.filter)
-    if operation.action == BulkActionName.SEARCH:
-        return _search(operation, which, min(scan_limit, _SEARCHED))
     bulk_action = bulk_step.with_changes(
         bulk_operations.ACTIONS[operation.action], operation.changes
     )
@@ -126,67 +116,13 @@ def _move(operation: BulkOperation, end: str | None) -> None:
     operation.save(using=database.alias())
 
 
-def _search(operation: BulkOperation, which: JobFilter, limit: int) -> int:
-    """Read the next jobs, and store those that match. Return how many it has read."""
-    if operation.started_at is None:
-        _delete_old_searches(operation.ordered_by)
-    wanted = _existing(which, operation)
-    scans = index_scans(wanted, in_steps=True)
-    at, text = _reached(operation)
-    scan = scans[at]
-    after = _after(text, scan)
-    if text and after is None:
-        # It begins again, because the order is another one now.
-        BulkOperationJob.primary.filter(operation=operation).delete()
-        operation.jobs_read = operation.matched = operation.done = 0
-    found, end = scan.jobs_of(wanted, after, limit)
-    room = bulk_operations.MAX_FOLLOWED - operation.done
-    # As many as may be stored already and as there is room for: what is not read here is lost,
-    # because the cursor goes beyond it.
-    keys = list(found.values_list("pk", flat=True)[: bulk_operations.MAX_FOLLOWED])
-    read = min(limit, scan.limit) if end else len(keys)
-    if end is None and not scan.whole:
-        read = scan.rows_left(after, limit)
-    keys = _not_stored(operation, keys)[:room]
-    _store(operation, keys)
-    operation.jobs_read += read
-    operation.matched += len(keys)
-    operation.done += len(keys)
-    _move(operation, _following(at, end, scans) if len(keys) < room else None)
-    return read
-
-
-def _not_stored(operation: BulkOperation, keys: list[Any]) -> list[Any]:
-    """Leave out jobs that the search has found before, and that moved ahead of its cursor since.
-
-    One that runs and fails is due later, so it comes again in an order by that.
-    """
-    if not operation.done:
-        return keys
-    rows = BulkOperationJob.primary.filter(OneOf("job_id", keys), operation=operation)
-    known = set(rows.values_list("job_id", flat=True))
-    return [key for key in keys if key not in known]
-
-
-def _delete_old_searches(by: str) -> None:
-    """Delete the oldest searches of a user, beyond those that are kept."""
-    ended = operations().filter(action=BulkActionName.SEARCH, ordered_by=by, state__in=OVER)
-    old = list(ended.order_by("-pk").values_list("pk", flat=True)[MAX_KEPT:])
-    if old:
-        operations().filter(pk__in=old).delete()
-
-
 def _follow(operation: BulkOperation, changed: list[Any]) -> None:
     """Store which jobs a retry made available, of the first ones; before they are counted."""
     room = bulk_operations.MAX_FOLLOWED - operation.done
     if operation.action == BulkActionName.RETRY and changed and room > 0:
-        _store(operation, changed[:room])
-
-
-def _store(operation: BulkOperation, keys: list[Any]) -> None:
-    BulkOperationJob.primary.bulk_create(
-        [BulkOperationJob(operation=operation, job_id=key) for key in keys]
-    )
+        BulkOperationJob.primary.bulk_create(
+            [BulkOperationJob(operation=operation, job_id=key) for key in changed[:room]]
+        )
 
 
 def _next(
@@ -195,7 +131,8 @@ def _next(
     """Return the next jobs, and the position after them; None at the end."""
     wanted = _existing(which, operation)
     scans = index_scans(wanted, in_steps=True)
-    first, text = _reached(operation)
+    reached, _, text = (operation.cursor or "0|").partition("|")
+    first = int(reached)
     for at, scan in enumerate(scans[first:], first):
         after = _after(text, scan)
         found, end = scan.jobs_of(wanted, after, scan_limit)
@@ -208,12 +145,6 @@ def _next(
             return keys, _following(at, end, scans)
         text = ""
     return [], None
-
-
-def _reached(operation: BulkOperation) -> tuple[int, str]:
-    """Return the scan at which the operation goes on, and the cursor in it; see `_following`."""
-    at, _, text = (operation.cursor or "0|").partition("|")
-    return int(at), text
 
 
 def _following(at: int, end: Cursor | None, scans: Sequence[IndexScan]) -> str | None:

@@ -1,7 +1,6 @@
 """Bulk operations (ojs-bulk-operations §7): stored by a request, and executed by maintenance.
 
-`bulk_execution` executes them. A search (`background_search`) is an operation that changes nothing:
-its steps store the jobs they find.
+`bulk_execution` executes them.
 """
 
 from collections.abc import Mapping
@@ -30,7 +29,7 @@ from django_ojs.storage.dialects.expressions import RetriedBy
 OPEN: Final = (BulkState.PENDING, BulkState.RUNNING)
 OVER: Final = (BulkState.STOPPED, BulkState.DONE)
 
-#: Jobs of one retry that are followed, or that one search finds, and for how long after its end.
+#: Jobs of one retry that are followed, and for how long after its end.
 MAX_FOLLOWED: Final = 10_000
 FOLLOWED_FOR: Final = timedelta(days=7)
 
@@ -124,7 +123,7 @@ def existing(action: str, which: JobFilter) -> JobFilter:
     """Return the filter without the jobs that were created, or ended, after its `at`."""
     assert which.at is not None
     made = which.at.astimezone(UTC) + _TICK
-    if action in (BulkActionName.CANCEL, BulkActionName.RUN_NOW, BulkActionName.SEARCH):
+    if action in (BulkActionName.CANCEL, BulkActionName.RUN_NOW):
         return replace(which, until=made if which.until is None else min(which.until, made))
     ended = made if which.ended_until is None else min(which.ended_until, made)
     return replace(which, ended_until=ended)
@@ -147,9 +146,8 @@ def stop(key: int, *, by: str) -> bool:
     before = found.select_for_update().values_list("state", flat=True).first()
     if not found.update(state=BulkState.STOPPED, stopped_by=by, finished_at=Now()):
         return False
-    if not operations().filter(pk=key, action=BulkActionName.SEARCH).exists():
-        changes = {"state": (before, BulkState.STOPPED)}
-        audit_trail.record("bulk.stopped", key, object_type="bulk_operation", changes=changes)
+    changes = {"state": (before, BulkState.STOPPED)}
+    audit_trail.record("bulk.stopped", key, object_type="bulk_operation", changes=changes)
     return True
 
 
@@ -215,8 +213,8 @@ def prune(limit: int = database.BATCH) -> int:
 
 
 def prune_followed(limit: int = database.BATCH) -> int:
-    """Delete what is known of the jobs of the oldest retry or search, a week after it ended, as a
-    step of maintenance. Return how many.
+    """Delete what is known of the jobs of the oldest retry, a week after it ended, as a step of
+    maintenance. Return how many.
     """
     oldest = BulkOperationJob.primary.order_by("pk").values("operation_id")[:1]
     over = operations().filter(

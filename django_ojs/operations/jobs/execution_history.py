@@ -4,8 +4,8 @@ Nothing is recorded for it: a job has no row more. It lives as long as the job, 
 before.
 """
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -25,7 +25,7 @@ from django_ojs.storage import database, transitions
 #: The latest unsuccessful runs that are in a history, which keeps it below 1,000 events (§6).
 MAX_RUNS: Final = 400
 
-RETURNED: Final = frozenset({AttemptOutcome.RETURNED, AttemptOutcome.SHUTDOWN})
+_RETURNED: Final = frozenset({AttemptOutcome.RETURNED, AttemptOutcome.SHUTDOWN})
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -38,7 +38,6 @@ class HistoryEvent:
     time: datetime
     data: dict[str, Any]
     worker_id: str | None = None
-    is_rebuilt: bool = False
 
     @property
     def position(self) -> tuple[int, int]:
@@ -55,8 +54,6 @@ class HistoryEvent:
         }
         if self.worker_id is not None:
             out["actor"] = {"type": "worker", "id": self.worker_id}
-        if self.is_rebuilt:
-            out["metadata"] = {"reconstructed": True}
         return out
 
 
@@ -67,23 +64,13 @@ _START, _END, _JOB_END = range(3)
 def read(job: Job) -> list[HistoryEvent]:
     """Return the events of a job, oldest first."""
     newest = Attempt.primary.filter(job_id=job.pk).order_by("-run")[:MAX_RUNS]
-    found = events_of(job, list(newest)[::-1])
-    for event in found:
-        if event.type == "job.created":
-            event.data["args_size_bytes"] = len(json.dumps(job.args).encode())
-    return found
-
-
-def events_of(job: Job, attempts: Sequence[Attempt]) -> list[HistoryEvent]:
-    """Return the events of a job, given its attempts, without the size of its arguments."""
-    found = list(of_creation(job))
-    # What was rebuilt was stored later than the runs after it.
-    attempts = sorted(attempts, key=lambda each: each.run)
+    attempts = list(newest)[::-1]
+    found = [_creation(job)]
     for attempt in attempts:
-        found += of_attempt(job, attempt)
+        found += _of_attempt(job, attempt)
     if job.started_at is not None and job.run > (attempts[-1].run if attempts else 0):
-        found += of_latest_run(job)
-    found += of_end(job)
+        found += _of_latest_run(job)
+    found += _of_end(job)
     deleted = job.history_deleted_at
     return found if deleted is None else [event for event in found if event.time > deleted]
 
@@ -121,17 +108,18 @@ def _start(
     ]
 
 
-def of_creation(job: Job) -> Iterator[HistoryEvent]:
-    """Yield the creation of a job, without the size of its arguments."""
-    data = {"queue": job.queue, "type": job.type}
-    yield HistoryEvent(run=0, step=0, type="job.created", time=job.created_at, data=data)
+def _creation(job: Job) -> HistoryEvent:
+    data = {
+        "queue": job.queue,
+        "type": job.type,
+        "args_size_bytes": len(json.dumps(job.args).encode()),
+    }
+    return HistoryEvent(run=0, step=0, type="job.created", time=job.created_at, data=data)
 
 
-def of_attempt(job: Job, attempt: Attempt) -> Iterator[HistoryEvent]:
+def _of_attempt(job: Job, attempt: Attempt) -> Iterator[HistoryEvent]:
     """Yield the start and the end of an unsuccessful run."""
-    rebuilt = attempt.outcome == AttemptOutcome.REBUILT
-    for start in _start(attempt.run, attempt.attempt, attempt.started_at, attempt.worker_id):
-        yield replace(start, is_rebuilt=rebuilt)
+    yield from _start(attempt.run, attempt.attempt, attempt.started_at, attempt.worker_id)
     data: dict[str, Any] = {"attempt": attempt.attempt, "outcome": attempt.outcome}
     if attempt.started_at is not None:
         data["duration_ms"] = milliseconds_between(attempt.started_at, attempt.finished_at)
@@ -143,7 +131,7 @@ def of_attempt(job: Job, attempt: Attempt) -> Iterator[HistoryEvent]:
     type = "job.attempt_failed"
     if attempt.outcome == AttemptOutcome.CANCELLED:
         return  # The end of the job says so.
-    if attempt.outcome in RETURNED:
+    if attempt.outcome in _RETURNED:
         type = "job.state_changed"
         waits = attempt.retry_delay_ms is not None
         after = State.RETRYABLE if waits else State.AVAILABLE
@@ -157,11 +145,10 @@ def of_attempt(job: Job, attempt: Attempt) -> Iterator[HistoryEvent]:
         time=attempt.finished_at,
         data=data,
         worker_id=attempt.worker_id,
-        is_rebuilt=rebuilt,
     )
 
 
-def of_latest_run(job: Job) -> Iterator[HistoryEvent]:
+def _of_latest_run(job: Job) -> Iterator[HistoryEvent]:
     """Yield the start, and the end, of a run that has not been unsuccessful."""
     yield from _start(job.run, job.attempt, job.started_at, job.worker_id)
     if job.state == State.COMPLETED and job.started_at and job.finished_at:
@@ -176,7 +163,7 @@ def of_latest_run(job: Job) -> Iterator[HistoryEvent]:
         )
 
 
-def of_end(job: Job) -> Iterator[HistoryEvent]:
+def _of_end(job: Job) -> Iterator[HistoryEvent]:
     """Yield the end of a job that was cancelled or discarded."""
     if job.finished_at is None or job.state == State.COMPLETED:
         return

@@ -5,7 +5,6 @@ other conditions of a filter are checked along the scan, among `SCAN_LIMIT` jobs
 the page has the cursor at which the scan ended, and the next one begins there.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
@@ -14,13 +13,13 @@ from uuid import UUID
 from django.db.models import QuerySet, Value
 
 from django_ojs.models import Job
-from django_ojs.operations.jobs import cursor, search_index
+from django_ojs.operations.jobs import cursor
 from django_ojs.operations.jobs.cursor import Cursor, Order
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.rate_limit import Hold
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import database, queue_configs
-from django_ojs.storage.dialects.expressions import InWorkflow, Moment, OneOf, RetriedBy
+from django_ojs.storage.dialects.expressions import InWorkflow, Moment, RetriedBy
 from django_ojs.storage.figures import counts
 from django_ojs.storage.limit_then_filter import first_rows
 
@@ -81,8 +80,6 @@ class IndexScan:
     retried_by: int | None = None
     #: The workflow of which these rows are steps.
     workflow_id: UUID | None = None
-    #: The jobs that an index of what jobs carry found.
-    found: tuple[UUID, ...] | None = None
 
     def jobs_of(
         self, which: JobFilter, after: Cursor | None, scan_limit: int
@@ -95,9 +92,6 @@ class IndexScan:
             which = replace(which, workflow_id=None)
         if self.whole:
             return rest, None
-        if self.found is not None:
-            # These first: in the order of an index, it could read all jobs to find them.
-            return which.narrow(first_rows(rest, len(self.found) or 1)), None
         # An index-only scan of at most `scan_limit` entries, so its cost is bounded.
         scan_limit = min(scan_limit, self.limit)
         names = [name.removeprefix("-") for name in self.order]
@@ -107,18 +101,12 @@ class IndexScan:
         wanted = which.narrow(rest)
         return (wanted if end is None else cursor.until(wanted, end, self.order)), end
 
-    def rows_left(self, after: Cursor | None, limit: int) -> int:
-        """Return how many rows come after a cursor, up to a limit; an index-only scan."""
-        return self._rest(after).order_by()[:limit].count()
-
     def _rest(self, after: Cursor | None) -> QuerySet[Job]:
         rest = Job.primary.filter(**self.rows).order_by(*self.order)
         if self.retried_by is not None:
             rest = rest.filter(RetriedBy(self.retried_by))
         if self.workflow_id is not None:
             rest = rest.filter(InWorkflow(self.workflow_id))
-        if self.found is not None:
-            rest = rest.filter(OneOf("pk", self.found))
         return rest if after is None else cursor.beyond(rest, after, self.order)
 
 
@@ -127,18 +115,11 @@ class JobPage:
     """Jobs in the order of their index. `end`: the cursor of the next page; None: it is the last.
 
     `scanned`: the page is not full because the scan ended after so many jobs; there may be more.
-    `scans` found them.
     """
 
     jobs: list[Job]
     end: Cursor | None = None
     scanned: int | None = None
-    scans: tuple[IndexScan, ...] = ()
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether no scan ends before its last job."""
-        return all(scan.whole or scan.found is not None for scan in self.scans)
 
     @property
     def total(self) -> tuple[int, bool] | None:
@@ -213,16 +194,6 @@ def index_scans(which: JobFilter, *, in_steps: bool = False) -> list[IndexScan]:
     return [IndexScan(rows=newest, order=_NEWEST_FIRST, whole=_only(which))]
 
 
-def _scans(which: JobFilter) -> list[IndexScan]:
-    """Return the index scans of a page; one that has all jobs, where an index finds them."""
-    scans = index_scans(which)
-    found = search_index.find(which)
-    if found is None:
-        return scans
-    # In the same order, so that a cursor is valid with the index and without it.
-    return [IndexScan(rows={}, order=scans[0].order, found=tuple(found))]
-
-
 def _ended(which: JobFilter) -> dict[str, Any]:
     # It bounds the range of the index, and not only its rows.
     if which.ended_until is None:
@@ -253,7 +224,7 @@ def list_jobs(
 
     `backwards`: the page that ends at the cursor, in the same order.
     """
-    forwards = scans = _scans(which)
+    scans = index_scans(which)
     if backwards:
         scans = [replace(scan, order=_reversed(scan.order)) for scan in scans]
     order = scans[0].order
@@ -278,25 +249,18 @@ def list_jobs(
         jobs=page[::-1] if backwards else page,
         end=end,
         scanned=scanned,
-        scans=tuple(forwards),
     )
 
 
-def count(
-    which: JobFilter,
-    *,
-    scans: Sequence[IndexScan] | None = None,
-    scan_limit: int = SCAN_LIMIT,
-) -> tuple[int, bool]:
+def count(which: JobFilter, *, scan_limit: int = SCAN_LIMIT) -> tuple[int, bool]:
     """Return how many jobs match a filter, and whether there may be more.
 
     Exact where the counts have it, and otherwise those that the first scan finds, up to 10,000.
-    `scans`: those of a page of these jobs.
     """
     if which.counted:
         return which.number(), False
     seen, more = 0, False
-    for scan in _scans(which) if scans is None else scans:
+    for scan in index_scans(which):
         wanted, end = scan.jobs_of(which, None, scan_limit)
         found, capped = count_up_to(wanted)
         seen, more = seen + found, more or capped or end is not None

@@ -16,7 +16,7 @@ from django_ojs.models import Attempt, Job, Worker
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import dead_letter_queue
 from django_ojs.operations.events import publish
-from django_ojs.operations.fail import SPENDS_NONE, record
+from django_ojs.operations.fail import record
 from django_ojs.operations.maintenance import lease
 from django_ojs.operations.workers.removal import remove_all
 from django_ojs.spec.failure import Failure
@@ -121,7 +121,7 @@ def rescue(worker_ids: Collection[str], limit: int = BATCH, *, exit_code: int | 
             failure = Failure(
                 type="worker_death",
                 message=f"The worker died while it held {jobs} jobs, of which any may be the "
-                f"cause. This run {SPENDS_NONE}.",
+                "cause. This run spends no attempt.",
             )
             uncertain = theirs.filter(lost_with_others__lt=ISOLATED_AFTER)
             while found := _take_back(uncertain, failure, AttemptOutcome.LOST, limit, spends=False):
@@ -260,7 +260,7 @@ def _take_back_some(
     if not held:
         return 0
     error = failure.render()
-    record(held, outcome, error, spends=spends)
+    record(held, outcome, error)
     taken = transitions.take_back(held, error, spends=spends)
     again = {key: queue for key, queue, _, state in taken if state == State.AVAILABLE}
     spent = {key: (queue, type) for key, queue, type, _ in taken if key not in again}

@@ -560,13 +560,9 @@ class Dialect(Server):
         outcome: str,
         error: str | None,
         delay_ms: int | None,
-        spends: bool,
     ) -> None:
-        """Store how the latest runs of these jobs ended, the error as JSON.
-
-        `spends`: each counts as an attempt.
-        """
-        values = {"outcome": outcome, "error": error, "delay_ms": delay_ms, "spends": spends}
+        """Store how the latest runs of these jobs ended, the error as JSON."""
+        values = {"outcome": outcome, "error": error, "delay_ms": delay_ms}
         self._run(connection, "add_attempts", {"keys": self.ids(keys), **values})
 
     def take_back(

@@ -73,7 +73,7 @@ class JSONContains(Func):
         params: list[Any] = []
         for value in self._match.values:
             tests: list[str] = []
-            if self._match.is_containment:  # What an index of the column finds.
+            if self._match.is_containment:
                 tests.append(f"{column} @> %s::jsonb")
                 params += [*given, self._match.document(value)]
             if self._match.has_index:

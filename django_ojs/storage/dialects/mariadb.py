@@ -232,7 +232,6 @@ class MariaDB(GaleraLocks):
     can_notify = False
     has_one_writer = False
     keeps_subquery_order = False
-    has_json_indexes = False
 
     def _rows(
         self, connection: BaseDatabaseWrapper, name: str, values: Any = None, **parts: str

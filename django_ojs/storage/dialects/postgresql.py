@@ -24,9 +24,7 @@ from django_ojs.storage.dialects.job_row import is_plain, row_of
 from django_ojs.storage.dialects.rows import Difference, Stored, Turn, TurnJob
 from django_ojs.storage.dialects.server import (
     HorizonHolder,
-    IndexBuild,
     QueryLimit,
-    SearchIndex,
     Session,
     TableUse,
 )
@@ -245,7 +243,6 @@ class PostgreSQL(Dialect):
     inserts_uniform = True
     admits_by_ticket = True
     keeps_subquery_order = True
-    has_json_indexes = True
 
     def insert_jobs(
         self,
@@ -577,40 +574,6 @@ class PostgreSQL(Dialect):
 
     def invalid_indexes(self, connection: BaseDatabaseWrapper) -> list[str]:
         return [name for (name,) in self._rows(connection, "invalid_indexes")]
-
-    def search_indexes(
-        self, connection: BaseDatabaseWrapper, names: Collection[str]
-    ) -> dict[str, SearchIndex]:
-        rows = self._rows(connection, "search_indexes", [list(names)])
-        return {name: SearchIndex(is_valid, size) for name, is_valid, size in rows}
-
-    def index_builds(self, connection: BaseDatabaseWrapper) -> dict[str, IndexBuild]:
-        rows = self._rows(connection, "index_builds")
-        return {name: IndexBuild(phase, share) for name, phase, share in rows}
-
-    def create_search_index(self, connection: BaseDatabaseWrapper, name: str, column: str) -> None:
-        with self._without_timeout(connection):
-            self._run(connection, "create_search_index", index=name, column=column)
-
-    def drop_search_index(self, connection: BaseDatabaseWrapper, name: str) -> None:
-        with self._without_timeout(connection):
-            self._run(connection, "drop_search_index", index=name)
-
-    @contextmanager
-    def _without_timeout(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
-        former, _ = self._rows(connection, "set_session_timeout", ["0"])[0]
-        try:
-            yield
-        finally:
-            self._rows(connection, "set_session_timeout", [former])
-
-    @contextmanager
-    def by_index(self, connection: BaseDatabaseWrapper) -> Iterator[None]:
-        # What is left is a bitmap, for which only a condition on an indexed column is enough.
-        former = self._rows(connection, "set_scans", ["off", "off", "off"])[0][:3]
-        yield
-        # An error has ended the transaction or its savepoint, and the settings with it.
-        self._rows(connection, "set_scans", list(former))
 
     def table_use(self, connection: BaseDatabaseWrapper) -> list[TableUse]:
         return [TableUse(*row) for row in self._rows(connection, "table_use")]

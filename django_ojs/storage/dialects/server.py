@@ -21,22 +21,6 @@ Session = tuple[int, datetime | None]
 
 
 @dataclass(frozen=True, slots=True)
-class SearchIndex:
-    """An index of what jobs carry. One that is not valid was not built to its end."""
-
-    is_valid: bool
-    size: int
-
-
-@dataclass(frozen=True, slots=True)
-class IndexBuild:
-    """An index that is being created: the phase, and the share of it that is done, if known."""
-
-    phase: str
-    share: float | None
-
-
-@dataclass(frozen=True, slots=True)
 class TableUse:
     """The rows of a table, whether autovacuum removes the dead ones, and its size.
 
@@ -81,8 +65,6 @@ class Server(ABC):
     binary_collation: ClassVar[str]
     #: Is it a process of its own, with sessions of others, a clock, and VACUUM in the background?
     is_server: ClassVar[bool]
-    #: Can an index find the rows whose JSON contains a value?
-    has_json_indexes: ClassVar[bool]
     #: How does a statement begin that creates an index without locking out the writers?
     create_index: ClassVar[str]
     #: Can a session be notified of new work, so that idle workers need not poll for it?
@@ -266,36 +248,6 @@ class Server(ABC):
     def invalid_indexes(self, connection: BaseDatabaseWrapper) -> list[str]:
         """Return the indexes on tables of django_ojs that were not built to their end."""
         return []
-
-    def search_indexes(
-        self, connection: BaseDatabaseWrapper, names: Collection[str]
-    ) -> dict[str, SearchIndex]:
-        """Return those of these indexes on jobs that exist. None where not `has_json_indexes`."""
-        return {}
-
-    def index_builds(self, connection: BaseDatabaseWrapper) -> dict[str, IndexBuild]:
-        """Return the indexes on jobs that are being created now. Only where `has_json_indexes`."""
-        raise NotImplementedError
-
-    def create_search_index(self, connection: BaseDatabaseWrapper, name: str, column: str) -> None:
-        """Create an index of what a column of jobs contains, without locking out the writers.
-
-        Outside a transaction. A failure leaves an index that is not valid. Only where
-        `has_json_indexes`.
-        """
-        raise NotImplementedError
-
-    def drop_search_index(self, connection: BaseDatabaseWrapper, name: str) -> None:
-        """Drop such an index, if there is one, outside a transaction."""
-        raise NotImplementedError
-
-    def by_index(self, connection: BaseDatabaseWrapper) -> AbstractContextManager[None]:
-        """Open a block, in a transaction, whose queries find rows by the index of a condition.
-
-        PostgreSQL estimates how many rows contain a value, and reads the table instead where it
-        expects many. Only where `has_json_indexes`.
-        """
-        raise NotImplementedError
 
     def table_use(self, connection: BaseDatabaseWrapper) -> list[TableUse]:
         """Return the rows and the size of each table of django_ojs. Only where `is_server`."""

@@ -72,7 +72,6 @@ class SQLite(Dialect):
     can_notify = False
     has_one_writer = True
     keeps_subquery_order = False
-    has_json_indexes = False
 
     def insert_jobs(
         self,

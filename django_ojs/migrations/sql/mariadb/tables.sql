@@ -27,8 +27,7 @@ ALTER TABLE ojs_job CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
         (queue, state, priority DESC, tenant_id, enqueued_at, id),
     ADD INDEX IF NOT EXISTS ojs_job_tenant_waiting (queue, tenant_id, state);
 
-ALTER TABLE ojs_attempt CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
-    ADD INDEX IF NOT EXISTS ojs_attempt_finished (finished_at);
+ALTER TABLE ojs_attempt CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 
 ALTER TABLE ojs_audit_entry CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
     ADD INDEX IF NOT EXISTS ojs_audit_entry_actor (actor, id),
@@ -81,8 +80,6 @@ ALTER TABLE ojs_queue CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin
 ALTER TABLE ojs_rollup CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
     ADD INDEX IF NOT EXISTS ojs_rollup_key (minute, queue, type),
     ADD INDEX IF NOT EXISTS ojs_rollup_type (type, minute);
-
-ALTER TABLE ojs_saved_search CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 
 ALTER TABLE ojs_webhook CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
     ADD INDEX IF NOT EXISTS ojs_webhook_active (active, `cursor`);

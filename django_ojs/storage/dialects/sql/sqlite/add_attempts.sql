@@ -1,5 +1,5 @@
 -- Stores how the latest runs of these jobs ended; before their state is changed.
 INSERT INTO ojs_attempt (job_id, attempt, run, worker_id, outcome, started_at, finished_at, error,
-                         retry_delay_ms, spent_attempt)
-SELECT id, attempt, run, worker_id, %(outcome)s, started_at, {now}, %(error)s, %(delay_ms)s, %(spends)s
+                         retry_delay_ms)
+SELECT id, attempt, run, worker_id, %(outcome)s, started_at, {now}, %(error)s, %(delay_ms)s
 FROM ojs_job WHERE id IN (SELECT value FROM json_each(%(keys)s))
