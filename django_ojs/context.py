@@ -14,7 +14,6 @@ from asgiref.sync import sync_to_async
 from django_ojs.spec.errors import Conflict, InvalidRequest, JobNotFound, OJSError
 from django_ojs.spec.json import JSON
 from django_ojs.spec.progress import Report
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.spec.times import parse_seconds
 from django_ojs.storage.claims import Claimed, running
 
@@ -136,7 +135,7 @@ class JobContext:
         """
         by = None if extend is None else parse_seconds(extend, "extend")
         if by is not None and not by:
-            raise InvalidRequest.of("extend", _("must be longer than zero"))
+            raise InvalidRequest.of("extend", "must be longer than zero")
         held = True if self._heartbeat is None else self._heartbeat(self.job, by)
         if not held:
             self.cancel()

@@ -29,7 +29,6 @@ from django_ojs.spec import rate_limit_policy, unique_policy
 from django_ojs.spec.envelope import DEFAULT_LIMITS, check_type, validate
 from django_ojs.spec.errors import InvalidArgs, InvalidJobType, InvalidRequest
 from django_ojs.spec.json import JSON
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.unique_arguments import UniqueArguments
 
 P = ParamSpec("P")
@@ -181,12 +180,7 @@ class Handler(Enqueuer[P], Generic[P, R]):
             bound = self._signature.bind(*args, **kwargs)
         except TypeError as error:
             raise InvalidArgs(
-                _(
-                    "The arguments do not fit %(type)s%(signature)s: %(error)s.",
-                    type=self.type,
-                    signature=self._signature,
-                    error=error,
-                ),
+                f"The arguments do not fit {self.type}{self._signature}: {error}.",
                 details={"field": "args"},
             ) from None
         if kwargs:

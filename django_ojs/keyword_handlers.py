@@ -6,7 +6,6 @@ from typing import Any, Final
 from django_ojs.handlers import Handler
 from django_ojs.spec.errors import InvalidArgs
 from django_ojs.spec.json import JSON
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.unique_arguments import has_json_default
 
 _KEYWORDS: Final = (inspect.Parameter.KEYWORD_ONLY, inspect.Parameter.VAR_KEYWORD)
@@ -46,12 +45,7 @@ class KeywordHandler(Handler[..., Any]):
             bound = self.callable_signature.bind(*args, **kwargs)
         except TypeError as error:
             raise InvalidArgs(
-                _(
-                    "The arguments do not fit %(type)s%(callable_signature)s: %(error)s.",
-                    type=self.type,
-                    callable_signature=self.callable_signature,
-                    error=error,
-                ),
+                f"The arguments do not fit {self.type}{self.callable_signature}: {error}.",
                 details={"field": "args"},
             ) from None
         # With the defaults, so that a unique policy sees the same arguments however they are given.
@@ -69,11 +63,7 @@ class KeywordHandler(Handler[..., Any]):
         if not args or not isinstance(args[-1], dict):
             raise InvalidArgs.of(
                 "args",
-                _(
-                    "of %(type)s%(callable_signature)s must end with an object of its keywords",
-                    type=self.type,
-                    callable_signature=self.callable_signature,
-                ),
+                f"of {self.type}{self.callable_signature} must end with an object of its keywords",
             )
         return args[:-1], args[-1]
 

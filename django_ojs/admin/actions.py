@@ -15,7 +15,7 @@ from django.http import HttpRequest
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
 
-from django_ojs.formatting import StrOrPromise, error_message
+from django_ojs.admin.formatting import StrOrPromise
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.scopes import Scope
 
@@ -156,7 +156,7 @@ def perform(
         try:
             result.done.append((obj, action.run(request, obj, values)))
         except OJSError as error:
-            result.skipped.append((key, error_message(error)))
+            result.skipped.append((key, error.message))
         except Skipped as reason:
             result.skipped.append((key, str(reason)))
         except DatabaseError:

@@ -18,9 +18,9 @@ from django.utils.translation import gettext_lazy, ngettext, pgettext, pgettext_
 
 from django_ojs.admin.base import granted_scopes
 from django_ojs.admin.form_fields import NamesField
+from django_ojs.admin.formatting import absolute_time
 from django_ojs.admin.operator_views import with_operator
 from django_ojs.admin.secret_page import SecretPageAdmin
-from django_ojs.formatting import absolute_time, error_message
 from django_ojs.models import ApiKey
 from django_ojs.operations.access import api_keys, audit_trail, key_expiry
 from django_ojs.spec.errors import Conflict, InvalidRequest, OJSError
@@ -48,7 +48,7 @@ class QueueNamesField(NamesField):
         try:
             return api_keys.checked_queues(super().to_python(value))
         except InvalidRequest as error:
-            raise forms.ValidationError(error_message(error)) from None
+            raise forms.ValidationError(error.message) from None
 
 
 class ApiKeyForm(_Form):
@@ -254,7 +254,7 @@ class ApiKeyAdmin(SecretPageAdmin):
                 )
                 form.add_error(None, text % {"prefix": api_keys.latest_of(key).prefix})
             except OJSError as error:
-                form.add_error(None, error_message(error))
+                form.add_error(None, error.message)
         request.current_app = self.admin_site.name
         context = {
             **self.admin_site.each_context(request),

@@ -9,7 +9,7 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
-from django_ojs.formatting import StrOrPromise
+from django_ojs.admin.formatting import StrOrPromise
 from django_ojs.models import ActorKind, AuditEntry
 from django_ojs.operations.access import audit_trail
 from django_ojs.operations.jobs import search_query

@@ -29,10 +29,10 @@ from django.utils.translation import gettext as _
 from django_ojs.admin import current_findings, payloads
 from django_ojs.admin.actions import Action, perform
 from django_ojs.admin.confirmation import Confirmation
+from django_ojs.admin.formatting import StrOrPromise
 from django_ojs.admin.object_history import ObjectHistory
 from django_ojs.admin.operator_views import parsed_key, with_operator
 from django_ojs.admin.query_timeout import Unread
-from django_ojs.formatting import StrOrPromise
 from django_ojs.http.access import scopes_of
 from django_ojs.models import Overview
 from django_ojs.spec.scopes import Scope, complete

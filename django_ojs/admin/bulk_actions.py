@@ -9,7 +9,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext_lazy
 
 from django_ojs.admin.base import Button, OperatorModelAdmin
-from django_ojs.formatting import StrOrPromise
+from django_ojs.admin.formatting import StrOrPromise
 from django_ojs.models.bulk_operation import BulkActionName
 from django_ojs.operations.jobs import search_query
 from django_ojs.operations.jobs.job_filter import JobFilter

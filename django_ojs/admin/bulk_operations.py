@@ -19,7 +19,6 @@ from django_ojs.admin.bulk_actions import BULK_ACTIONS, BulkAction
 from django_ojs.admin.job_actions import ChangesForm, describe, overrides
 from django_ojs.admin.job_list import filter_query
 from django_ojs.admin.query_timeout import timed_queries
-from django_ojs.formatting import error_message, localized
 from django_ojs.models import BulkOperation
 from django_ojs.models.bulk_operation import BulkState
 from django_ojs.operations.jobs import bulk_operations, filter_json, listing, search_query
@@ -94,12 +93,10 @@ class BulkOperationAdmin(OperatorModelAdmin):
             "unread": query.unread,
             "buttons": self.buttons(request, operation),
             "reasons": [
-                (localized(reason(stored)), number)
+                (reason(stored), number)
                 for stored, number in sorted(operation.reasons.items(), key=lambda each: -each[1])
             ],
-            "unchanged": [
-                each | {"error": localized(reason(each["error"]))} for each in operation.errors
-            ],
+            "unchanged": [each | {"error": reason(each["error"])} for each in operation.errors],
         }
         return self.render(request, "bulk_operation", str(operation), context)
 
@@ -126,7 +123,7 @@ class BulkOperationAdmin(OperatorModelAdmin):
                     as_of=_read_at(request.POST.get("read_at", "")),
                 )
             except OJSError as error:
-                form.add_error(None, error_message(error))
+                form.add_error(None, error.message)
             except signing.BadSignature:
                 # Nothing is changed rather than jobs that the page did not count.
                 form.add_error(
@@ -144,7 +141,7 @@ class BulkOperationAdmin(OperatorModelAdmin):
             try:
                 bulk_operations.applicable(bulk_action.action, which)
             except OJSError as error:
-                which, errors = None, [error_message(error)]
+                which, errors = None, [error.message]
         for message in errors:
             self.message_user(request, message, "ERROR")
         return which

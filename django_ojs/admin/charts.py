@@ -11,7 +11,7 @@ from typing import Final
 
 from django.utils.translation import gettext as _
 
-from django_ojs.formatting import duration, number, short
+from django_ojs.admin.formatting import duration, number, short
 
 #: The view box of a chart; the page stretches it.
 WIDTH: Final = 600

@@ -11,8 +11,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext_lazy
 
 from django_ojs.admin.form_fields import LinesField, NamesField
+from django_ojs.admin.formatting import StrOrPromise, number
 from django_ojs.conf import settings
-from django_ojs.formatting import StrOrPromise, error_message, number
 from django_ojs.models import Queue
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.queue_config import STRATEGIES, check
@@ -142,7 +142,7 @@ class ConfigureForm(forms.Form):
             try:
                 check(_with({}, values), max_envelope_bytes=settings().limits.envelope_bytes)
             except OJSError as error:
-                self.add_error(_field_of(error), f"{error_message(error)}.")
+                self.add_error(_field_of(error), f"{error.message}.")
         return values
 
 

@@ -6,7 +6,6 @@ from django import forms
 from django.utils.translation import gettext_lazy
 
 from django_ojs.conf import settings
-from django_ojs.formatting import error_message, localized
 from django_ojs.models import CronJob
 from django_ojs.models.cron import OverlapPolicy
 from django_ojs.operations import cron
@@ -80,7 +79,7 @@ class CronJobForm(forms.Form):
         try:
             return json.loads(text, exact_integers=settings().exact_integers) if text else []
         except OJSError as error:
-            raise forms.ValidationError(error_message(error)) from None
+            raise forms.ValidationError(error.message) from None
 
     def clean(self) -> dict[str, Any]:
         """Check the cron job as its registration does."""
@@ -96,7 +95,7 @@ class CronJobForm(forms.Form):
         field = str(error.details.get("field", "")).removeprefix("options.")
         field = _FIELDS.get(field, field)
         # The name of the field stands above the message.
-        message = _problem(error) if field == "expression" else error_message(error)
+        message = _problem(error) if field == "expression" else error.message
         self.add_error(field if field in self.fields else None, message)
 
     def definition(self) -> Definition:
@@ -130,6 +129,6 @@ def _values(job: CronJob) -> dict[str, Any]:
 
 def _problem(error: OJSError) -> str:
     """Return what is wrong with the expression; the name of its field stands above the message."""
-    rule = getattr(error.text, "values", {}).get("rule")
+    rule = getattr(error.message, "values", {}).get("rule")
     problem = getattr(rule, "values", {}).get("problem")
-    return error_message(error) if problem is None else localized(problem)
+    return error.message if problem is None else problem

@@ -19,7 +19,6 @@ from django_ojs.admin.base import OperatorModelAdmin, page_of
 from django_ojs.admin.cron_form import CronJobForm
 from django_ojs.admin.job_list import Badge, badge
 from django_ojs.admin.query_timeout import timed_queries
-from django_ojs.formatting import localized
 from django_ojs.models import CronJob, CronRun, Job
 from django_ojs.models.cron import CronOwner
 from django_ojs.operations import cron
@@ -219,7 +218,7 @@ class CronJobAdmin(OperatorModelAdmin):
             "SUCCESS",
         )
         if warning := cron.warning_of(stored.expression):
-            self.message_user(request, localized(warning), "WARNING")
+            self.message_user(request, warning, "WARNING")
         return stored
 
     def _create_url(self, request: HttpRequest) -> str:
@@ -234,7 +233,7 @@ def _words(job: CronJob) -> str:
     try:
         return description.describe(schedule.parse_expression(job.expression), job.timezone)
     except CronExpressionError as error:
-        return _("invalid: %(error)s") % {"error": localized(error.text)}
+        return _("invalid: %(error)s") % {"error": str(error)}
 
 
 def _upcoming(job: CronJob) -> list[tuple[datetime, datetime]]:

@@ -9,9 +9,9 @@ from django.utils.translation import gettext_noop
 from django_ojs.admin import payloads
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.bulk_actions import bulk_buttons
+from django_ojs.admin.formatting import number
 from django_ojs.admin.job_list import filter_query
 from django_ojs.admin.query_timeout import timed_queries
-from django_ojs.formatting import number
 from django_ojs.operations.jobs import dead_letter_groups
 from django_ojs.operations.jobs.dead_letter_groups import Group, Groups
 from django_ojs.operations.jobs.job_filter import JobFilter

@@ -15,7 +15,6 @@ from django_ojs.admin import payloads
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.enqueue_form import EnqueueForm
 from django_ojs.conf import settings
-from django_ojs.formatting import error_message
 from django_ojs.handlers import job_types
 from django_ojs.models import Job
 from django_ojs.operations import run_again
@@ -66,7 +65,7 @@ def enqueue_view(page: OperatorModelAdmin, request: HttpRequest) -> HttpResponse
     try:
         check_type(type, settings().limits)
     except OJSError as error:
-        return _types_page(page, request, type, error_message(error) if type else "")
+        return _types_page(page, request, type, error.message if type else "")
     as_json = "json" in given
     form = EnqueueForm(data, type, as_json=as_json)
     context = {

@@ -13,8 +13,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext
 
 from django_ojs.admin.form_fields import PriorityField, QueueNameField
+from django_ojs.admin.formatting import error_message
 from django_ojs.conf import settings
-from django_ojs.formatting import error_message
 from django_ojs.handlers import Handler, get_handler
 from django_ojs.keyword_handlers import KeywordHandler
 from django_ojs.spec import json
@@ -52,7 +52,7 @@ class JSONArgumentField(forms.CharField):
         try:
             found = json.loads(text, exact_integers=settings().exact_integers)
         except OJSError as error:
-            raise forms.ValidationError(error_message(error)) from None
+            raise forms.ValidationError(error.message) from None
         if self.expected is not None and not isinstance(found, self.expected):
             raise forms.ValidationError(
                 _("Must be an array.") if self.expected is list else _("Must be an object.")

@@ -6,7 +6,6 @@ from django import forms
 from django.utils.translation import gettext_lazy
 
 from django_ojs.conf import settings
-from django_ojs.formatting import error_message
 from django_ojs.spec.envelope import MAX_PRIORITY, MIN_PRIORITY, check_queue
 from django_ojs.spec.errors import OJSError
 
@@ -52,5 +51,5 @@ class QueueNameField(forms.CharField):
             if name:
                 check_queue(name, settings().limits)
         except OJSError as error:
-            raise forms.ValidationError(error_message(error)) from None
+            raise forms.ValidationError(error.message) from None
         return name

@@ -10,8 +10,8 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, pgettext, pgettext_lazy
 
+from django_ojs.admin.formatting import StrOrPromise
 from django_ojs.admin.query_timeout import TimedQueries
-from django_ojs.formatting import StrOrPromise
 from django_ojs.models import Job
 from django_ojs.operations.figures import stats
 from django_ojs.operations.jobs import cursor, listing, search_query

@@ -29,12 +29,12 @@ from django_ojs.admin import (
 from django_ojs.admin.audit_rows import rows_about
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.bulk_actions import bulk_buttons
+from django_ojs.admin.formatting import grouped
 from django_ojs.admin.job_actions import JOB_ACTIONS
 from django_ojs.admin.not_running_remedies import remedies
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.admin.state_strip import state_strip
 from django_ojs.admin.timeline import timeline
-from django_ojs.formatting import grouped
 from django_ojs.handlers import job_types
 from django_ojs.models import Attempt, Job
 from django_ojs.operations.figures.not_running import why_not_running

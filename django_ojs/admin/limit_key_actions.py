@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_ojs.admin.actions import Action, Skipped
-from django_ojs.formatting import absolute_time, error_message
+from django_ojs.admin.formatting import absolute_time
 from django_ojs.models import LimitKey
 from django_ojs.operations import limit_keys
 from django_ojs.spec.errors import OJSError
@@ -33,7 +33,7 @@ class PauseForm(forms.Form):
             found = parse_duration(text, "duration")
             limit_keys.check_pause(found)
         except OJSError as error:
-            raise forms.ValidationError(f"{error_message(error)}.") from None
+            raise forms.ValidationError(f"{error.message}.") from None
         return found
 
 

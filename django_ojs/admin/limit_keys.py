@@ -18,17 +18,16 @@ from django.utils.translation import gettext_lazy, ngettext, pgettext
 
 from django_ojs.admin import limit_key_text
 from django_ojs.admin.base import OperatorModelAdmin, granted_scopes
-from django_ojs.admin.limit_key_actions import ACTIONS
-from django_ojs.admin.operator_views import OperatorViews
-from django_ojs.formatting import (
+from django_ojs.admin.formatting import (
     absolute_time,
     duration,
-    error_message,
     grouped,
     lazy_grouped,
     lazy_sentence,
     limits_in_words,
 )
+from django_ojs.admin.limit_key_actions import ACTIONS
+from django_ojs.admin.operator_views import OperatorViews
 from django_ojs.models import LimitKey
 from django_ojs.operations import limit_keys
 from django_ojs.spec.errors import OJSError
@@ -155,7 +154,7 @@ class OverrideForm(_Form):
                 if not found and "key" in self.fields:  # The form of a new override.
                     raise forms.ValidationError(_("Give one of the limits."))
             except OJSError as error:
-                text = error_message(error).replace("expires_at", _("override until"))
+                text = error.message.replace("expires_at", _("override until"))
                 raise forms.ValidationError(f"{text}.") from None
         return values
 

@@ -14,10 +14,10 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from django_ojs.admin import limit_key_text
+from django_ojs.admin.formatting import duration, lazy_grouped, lazy_sentence
 from django_ojs.admin.operator_views import OperatorViews
 from django_ojs.admin.payloads import may_see
 from django_ojs.conf import settings
-from django_ojs.formatting import duration, lazy_grouped, lazy_sentence
 from django_ojs.models import OutboxEntry
 from django_ojs.models.outbox import Delivery
 from django_ojs.operations.access import audit_trail

@@ -10,9 +10,9 @@ from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
 
 from django_ojs.admin import configure_form
 from django_ojs.admin.actions import Action, Skipped
+from django_ojs.admin.formatting import StrOrPromise, number
 from django_ojs.admin.job_list import STATE_WORDS
 from django_ojs.conf import settings
-from django_ojs.formatting import StrOrPromise, localized, number
 from django_ojs.models import Queue
 from django_ojs.operations import queues
 from django_ojs.operations.figures import stats
@@ -115,7 +115,7 @@ def _purge(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str
         "queue": queue.name,
         "states": ", ".join(values["states"]),
         "failed": number(done.failed),
-        "error": localized(done.errors[0].error).removesuffix(".") if done.failed else "",
+        "error": done.errors[0].error.removesuffix(".") if done.failed else "",
     }
 
 

@@ -11,16 +11,15 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, pgettext_lazy
 
-from django_ojs import formatting
-from django_ojs.admin import charts, job_list, payloads
+from django_ojs.admin import charts, formatting, job_list, payloads
 from django_ojs.admin.base import OperatorModelAdmin, page_of
 from django_ojs.admin.events import data_of
 from django_ojs.admin.finding_remedies import remedies
+from django_ojs.admin.formatting import StrOrPromise
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
 from django_ojs.admin.queue_actions import ACTIONS
 from django_ojs.admin.queue_figures import history_charts, queue_rows, release_markers
 from django_ojs.admin.workers import labels_of
-from django_ojs.formatting import StrOrPromise
 from django_ojs.models import Job, Queue
 from django_ojs.operations import queues
 from django_ojs.operations.figures import findings

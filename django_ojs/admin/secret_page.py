@@ -10,8 +10,8 @@ from django.urls import reverse
 from django.utils.cache import add_never_cache_headers
 from django.utils.translation import gettext as _
 
+from django_ojs.admin.formatting import StrOrPromise
 from django_ojs.admin.operator_views import OperatorViews
-from django_ojs.formatting import StrOrPromise
 
 if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[Any]

@@ -15,8 +15,8 @@ from django.utils.translation import gettext_lazy
 
 from django_ojs.admin.base import granted_scopes
 from django_ojs.admin.form_fields import NamesField
+from django_ojs.admin.formatting import absolute_time
 from django_ojs.admin.secret_page import SecretPageAdmin
-from django_ojs.formatting import absolute_time, error_message, localized
 from django_ojs.models import Webhook
 from django_ojs.operations.webhooks import deliveries, subscriptions
 from django_ojs.operations.webhooks.subscriptions import Subscription
@@ -64,8 +64,8 @@ class WebhookForm(_Form):
             try:
                 subscriptions.check(self.subscription())
             except OJSError as error:
-                hint = f" {localized(error.hint)}" if error.hint else ""
-                raise forms.ValidationError(f"{error_message(error)}.{hint}") from None
+                hint = f" {error.hint}" if error.hint else ""
+                raise forms.ValidationError(f"{error.message}.{hint}") from None
         return values
 
     def subscription(self) -> Subscription:
@@ -130,7 +130,7 @@ class WebhookAdmin(SecretPageAdmin):
             return super().changeform_view(request, object_id, form_url, extra_context)
         except OJSError as error:
             # Such as one that was removed since the form was checked.
-            self.message_user(request, error_message(error), messages.ERROR)
+            self.message_user(request, error.message, messages.ERROR)
             return HttpResponseRedirect(
                 reverse(f"{self.admin_site.name}:django_ojs_webhook_changelist")
             )

@@ -8,7 +8,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
 
 from django_ojs.admin.actions import Action
-from django_ojs.formatting import number
+from django_ojs.admin.formatting import number
 from django_ojs.models.worker import Directive
 from django_ojs.operations.workers import registry
 from django_ojs.spec.scopes import Scope

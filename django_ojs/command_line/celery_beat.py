@@ -6,13 +6,11 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from django.utils import timezone
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from django_ojs.command_line.console import NONE, Console
 from django_ojs.command_line.lists import ListColumn, column, write_list
 from django_ojs.command_line.subcommand import OK, Options, usage_error
-from django_ojs.formatting import error_message, grouped
+from django_ojs.formatting import grouped
 from django_ojs.job_type import job_type_of
 from django_ojs.models.cron import OverlapPolicy
 from django_ojs.operations import cron
@@ -28,8 +26,8 @@ from django_ojs.storage.celery_beat import BeatTables, Row
 #: How many of which unit of `@every` a period has.
 _PERIODS: Final = {"days": (24, "h"), "hours": (1, "h"), "minutes": (1, "m"), "seconds": (1, "s")}
 _NO_EQUIVALENT: Final = {
-    "solar": gettext_lazy("its schedule follows the sun"),
-    "clocked": gettext_lazy("it runs once, at a set time: enqueue a job with scheduled_at"),
+    "solar": "its schedule follows the sun",
+    "clocked": "it runs once, at a set time: enqueue a job with scheduled_at",
 }
 #: What brokers do with a task, by its column.
 _OF_BROKERS: Final = ("exchange", "routing_key", "headers", "priority")
@@ -54,12 +52,10 @@ class _Result:
 def run(console: Console, options: Options) -> int:
     """Show what the periodic tasks become; with --write, register those cron jobs."""
     if options["names"]:
-        raise usage_error(
-            _("`import-celery-beat` imports all periodic tasks: leave the names out.")
-        )
+        raise usage_error("`import-celery-beat` imports all periodic tasks: leave the names out.")
     tables = celery_beat.read()
     if tables is None:
-        raise usage_error(_("The default database has no tables of django_celery_beat."))
+        raise usage_error("The default database has no tables of django_celery_beat.")
     results = [_convert(row, tables) for row in tables.tasks]
     taken: set[str] = set()
     for result in results:
@@ -77,13 +73,13 @@ def _convert(row: Row, tables: BeatTables) -> _Result:
     try:
         expression, zone = _schedule(row, tables)
         if row.get("one_off"):
-            raise _Rejected(_("it runs once: enqueue a job with scheduled_at"))
+            raise _Rejected("it runs once: enqueue a job with scheduled_at")
         if _is_in_the_future(row.get("start_time")):
-            raise _Rejected(_("it starts at a set time: register it then"))
+            raise _Rejected("it starts at a set time: register it then")
         if row.get("expires"):
-            raise _Rejected(_("it ends at a set time"))
+            raise _Rejected("it ends at a set time")
         if _json(row, "kwargs", {}):
-            raise _Rejected(_("it has keyword arguments: declare it in code, with @ojs.cron"))
+            raise _Rejected("it has keyword arguments: declare it in code, with @ojs.cron")
         result.left_out = [name for name in _OF_BROKERS if row.get(name) not in (None, "", "{}")]
         # The names that the tasks and queues of Celery have in django_ojs.contrib.celery.
         task = str(row["task"])
@@ -119,22 +115,21 @@ def _schedule(row: Row, tables: BeatTables) -> tuple[str, str]:
             raise _Rejected(str(reason))
     if interval := tables.schedules["interval"].get(row["interval_id"]):
         if interval["period"] not in _PERIODS:
-            raise _Rejected(_("its interval is in %(period)s") % {"period": interval["period"]})
+            period = interval["period"]
+            raise _Rejected(f"its interval is in {period}")
         number, unit = _PERIODS[interval["period"]]
         return f"@every {interval['every'] * number}{unit}", "UTC"
     found = tables.schedules["crontab"].get(row["crontab_id"])
     if found is None:
-        raise _Rejected(_("it has no schedule"))
+        raise _Rejected("it has no schedule")
     fields = [
         "".join(str(found[name]).split())
         for name in ("minute", "hour", "day_of_month", "month_of_year", "day_of_week")
     ]
     if is_either_enough(fields[2], fields[4]):
         raise _Rejected(
-            _(
-                "it runs on days that both the day of the month and the day of the "
-                "week match; in a cron expression, one of them is enough"
-            )
+            "it runs on days that both the day of the month and the day of the "
+            "week match; in a cron expression, one of them is enough"
         )
     return " ".join(fields), str(found.get("timezone") or "UTC")
 
@@ -148,7 +143,7 @@ def _json(row: Row, name: str, default: Any) -> Any:
     try:
         return json.loads(row.get(name) or json.dumps(default))
     except OJSError:
-        raise _Rejected(_("its %(name)s are not JSON") % {"name": name}) from None
+        raise _Rejected(f"its {name} are not JSON") from None
 
 
 def _check(result: _Result, taken: set[str]) -> None:
@@ -159,37 +154,33 @@ def _check(result: _Result, taken: set[str]) -> None:
     try:
         cron.check(definition)
         if definition.name in taken:
-            result.reason = _("another periodic task becomes %(name)s as well") % {
-                "name": definition.name
-            }
+            result.reason = f"another periodic task becomes {definition.name} as well"
         else:
             cron.get(definition.name)
-            result.reason = _("there is a cron job %(name)s") % {"name": definition.name}
+            result.reason = f"there is a cron job {definition.name}"
     except NotFound:
         taken.add(definition.name)
     except OJSError as error:
-        result.reason = error_message(error).removesuffix(".")
+        result.reason = error.message.removesuffix(".")
     if result.reason:
         result.definition = None
 
 
 def _report(console: Console, results: list[_Result], *, written: bool) -> None:
     imported = [each for each in results if each.definition is not None]
-    none = _("There are no periodic tasks.")
+    none = "There are no periodic tasks."
     if not write_list(console, "periodic_tasks", _COLUMNS, results, none=none, written=written):
         return
     text = (
-        _("%(number)s of %(total)s periodic tasks are imported.")
+        f"{grouped(len(imported))} of {grouped(len(results))} periodic tasks are imported."
         if written
-        else _("%(number)s of %(total)s periodic tasks can be imported.")
+        else f"{grouped(len(imported))} of {grouped(len(results))} periodic tasks can be imported."
     )
-    console.line(text % {"number": grouped(len(imported)), "total": grouped(len(results))})
+    console.line(text)
     if not written:
-        console.note(_("Nothing was changed. Import them with --write."))
+        console.note("Nothing was changed. Import them with --write.")
     elif imported:
-        console.note(
-            _("Runs may overlap, as in Celery. Stop Celery's beat before a worker starts.")
-        )
+        console.note("Runs may overlap, as in Celery. Stop Celery's beat before a worker starts.")
 
 
 def _of_definition(name: str) -> Callable[[_Result], Any]:

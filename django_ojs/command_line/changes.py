@@ -10,9 +10,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final
 
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext, ngettext_lazy
-
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.job_ids import with_whole_ids
 from django_ojs.command_line.jobs import COLUMNS, first_of
@@ -27,7 +24,7 @@ from django_ojs.command_line.subcommand import (
     add_confirmation,
     usage_error,
 )
-from django_ojs.formatting import StrOrPromise, error_message, grouped, localized
+from django_ojs.formatting import grouped
 from django_ojs.models import BulkOperation
 from django_ojs.models.bulk_operation import BulkActionName, BulkState
 from django_ojs.operations.jobs import bulk, bulk_execution, bulk_operations, listing
@@ -45,8 +42,8 @@ _WAIT: Final = 0.1
 @dataclass(frozen=True, kw_only=True, slots=True)
 class _Change:
     action: BulkActionName
-    done: StrOrPromise
-    warning: StrOrPromise
+    done: str
+    warning: str
     by_ids: Callable[..., Summary]
 
     def run(self, console: Console, options: Options) -> int:
@@ -55,7 +52,7 @@ class _Change:
             try:
                 which = bulk_operations.applicable(self.action, which)
             except InvalidRequest as error:
-                raise usage_error(error_message(error)) from None
+                raise usage_error(error.message) from None
         number, more = listing.count(which)
         if options["dry_run"]:
             return _dry_run(console, self.action, which, number, more)
@@ -63,10 +60,7 @@ class _Change:
             return _nothing(console, self.action)
         touched = max(number, len(which.ids)) if has_only_ids(which) else number
         if touched > 1 or more:
-            what = _("%(action)s? %(warning)s") % {
-                "action": self.action.of(number_of_jobs(touched, more)),
-                "warning": self.warning,
-            }
+            what = f"{self.action.of(number_of_jobs(touched, more))}? {self.warning}"
             ask(console, what, yes=options["yes"])
         if has_only_ids(which):
             return self._named(console, which)
@@ -81,13 +75,10 @@ class _Change:
             errors = {str(each.job_id): each.error for each in summary.errors}
             _json(console, self.action, summary.succeeded, 0, summary.failed, errors=errors)
         else:
-            text = _("%(done)s, %(failed)s failed.") % {
-                "done": self._done(summary.succeeded),
-                "failed": grouped(summary.failed),
-            }
+            text = f"{self._done(summary.succeeded)}, {grouped(summary.failed)} failed."
             console.line(text)
             for each in summary.errors:
-                console.note(f"{each.job_id}: {localized(each.error)}")
+                console.note(f"{each.job_id}: {each.error}")
         return FAILED if summary.failed else OK
 
     def _matching(self, console: Console, which: JobFilter) -> int:
@@ -110,22 +101,15 @@ class _Change:
                 reasons=operation.reasons,
             )
         else:
-            text = _(
-                "%(done)s, %(skipped)s skipped, %(failed)s failed (bulk operation %(id)s)."
-            ) % {
-                "done": self._done(operation.done),
-                "skipped": grouped(operation.skipped),
-                "failed": grouped(operation.failed),
-                "id": operation.pk,
-            }
+            text = (
+                f"{self._done(operation.done)}, {grouped(operation.skipped)} skipped, "
+                f"{grouped(operation.failed)} failed (bulk operation {operation.pk})."
+            )
             console.line(text)
             for stored, number in operation.reasons.items():
-                console.note(f"{grouped(number)}: {localized(reason(stored))}")
+                console.note(f"{grouped(number)}: {reason(stored)}")
             if not is_done:
-                console.note(
-                    _("The operation was stopped by %(stopped_by)s.")
-                    % {"stopped_by": operation.stopper}
-                )
+                console.note(f"The operation was stopped by {operation.stopper}.")
         return OK if is_done and not operation.failed else FAILED
 
 
@@ -145,11 +129,9 @@ def ask(console: Console, question: str, *, yes: bool) -> None:
     """Go on only if the operator says so."""
     answer = console.confirmed(question, yes=yes)
     if answer is None:
-        raise usage_error(
-            _("%(question)s stdin is no terminal: confirm with --yes.") % {"question": question}
-        )
+        raise usage_error(f"{question} stdin is no terminal: confirm with --yes.")
     if not answer:
-        raise usage_error(_("Nothing was changed."))
+        raise usage_error("Nothing was changed.")
 
 
 def _dry_run(
@@ -166,10 +148,10 @@ def _dry_run(
 
 def _would(action: BulkActionName) -> str:
     return {
-        BulkActionName.RETRY: _("This would retry %(jobs)s; nothing was changed."),
-        BulkActionName.CANCEL: _("This would cancel %(jobs)s; nothing was changed."),
-        BulkActionName.DELETE: _("This would delete %(jobs)s; nothing was changed."),
-        BulkActionName.RUN_NOW: _("This would run %(jobs)s now; nothing was changed."),
+        BulkActionName.RETRY: "This would retry %(jobs)s; nothing was changed.",
+        BulkActionName.CANCEL: "This would cancel %(jobs)s; nothing was changed.",
+        BulkActionName.DELETE: "This would delete %(jobs)s; nothing was changed.",
+        BulkActionName.RUN_NOW: "This would run %(jobs)s now; nothing was changed.",
     }[action]
 
 
@@ -177,7 +159,7 @@ def _nothing(console: Console, action: str) -> int:
     if console.as_json:
         _json(console, action, 0, 0, 0)
     else:
-        console.line(_("No job matches."))
+        console.line("No job matches.")
     return OK
 
 
@@ -191,13 +173,12 @@ def number_of_jobs(number: int, more: bool) -> str:
     if not more:
         return counted_jobs(number)
     # In English "at least 1 jobs" too.
-    text = ngettext("at least %(number)s jobs", "at least %(number)s jobs", number)
-    return text % {"number": grouped(number)}
+    return f"at least {grouped(number)} jobs"
 
 
 def counted_jobs(number: int) -> str:
     """Return "1 job" or "7 jobs"."""
-    return ngettext("%(number)s job", "%(number)s jobs", number) % {"number": grouped(number)}
+    return f"{grouped(number)} job" if number == 1 else f"{grouped(number)} jobs"
 
 
 def _arguments(parser: ArgumentParser) -> None:
@@ -208,12 +189,9 @@ def _arguments(parser: ArgumentParser) -> None:
 SUBCOMMANDS: Final = (
     Subcommand(
         name="retry",
-        help=gettext_lazy("make discarded jobs available again"),
+        help="make discarded jobs available again",
         description=with_search_help(
-            gettext_lazy(
-                "Retry the discarded jobs of a search, dead letters included, with "
-                "all their attempts."
-            )
+            "Retry the discarded jobs of a search, dead letters included, with all their attempts."
         ),
         examples="""\
   manage.py ojs retry 019539a4-b68c-7def-8000-1a2b3c4d5e6f
@@ -222,19 +200,17 @@ SUBCOMMANDS: Final = (
         add_arguments=_arguments,
         run=_Change(
             action=BulkActionName.RETRY,
-            done=ngettext_lazy("%(number)s retried", "%(number)s retried", "count"),
-            warning=gettext_lazy("They become available again, with all their attempts."),
+            done="%(number)s retried",
+            warning="They become available again, with all their attempts.",
             by_ids=bulk.retry_all,
         ).run,
     ),
     Subcommand(
         name="run-now",
-        help=gettext_lazy("make scheduled and retryable jobs available before they are due"),
+        help="make scheduled and retryable jobs available before they are due",
         description=with_search_help(
-            gettext_lazy(
-                "Make the scheduled and retryable jobs of a search available now. "
-                "Their attempts stay as they are."
-            )
+            "Make the scheduled and retryable jobs of a search available now. "
+            "Their attempts stay as they are."
         ),
         examples="""\
   manage.py ojs run-now 019539a4-b68c-7def-8000-1a2b3c4d5e6f
@@ -243,20 +219,18 @@ SUBCOMMANDS: Final = (
         add_arguments=_arguments,
         run=_Change(
             action=BulkActionName.RUN_NOW,
-            done=ngettext_lazy("%(number)s made available", "%(number)s made available", "count"),
-            warning=gettext_lazy("They become available before they are due."),
+            done="%(number)s made available",
+            warning="They become available before they are due.",
             by_ids=bulk.run_all_now,
         ).run,
     ),
     Subcommand(
         name="cancel",
-        help=gettext_lazy("cancel jobs that have not ended"),
+        help="cancel jobs that have not ended",
         description=with_search_help(
-            gettext_lazy(
-                "Cancel the waiting jobs of a search. Running ones are cancelled "
-                "only if they are named by id, or by state:active: what the "
-                "handler has done is not undone."
-            )
+            "Cancel the waiting jobs of a search. Running ones are cancelled "
+            "only if they are named by id, or by state:active: what the "
+            "handler has done is not undone."
         ),
         examples="""\
   manage.py ojs cancel 019539a4-b68c-7def-8000-1a2b3c4d5e6f
@@ -265,8 +239,8 @@ SUBCOMMANDS: Final = (
         add_arguments=_arguments,
         run=_Change(
             action=BulkActionName.CANCEL,
-            done=ngettext_lazy("%(number)s cancelled", "%(number)s cancelled", "count"),
-            warning=gettext_lazy("A cancelled job does not run again and cannot be restored."),
+            done="%(number)s cancelled",
+            warning="A cancelled job does not run again and cannot be restored.",
             by_ids=bulk.cancel_all,
         ).run,
     ),

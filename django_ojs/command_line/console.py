@@ -14,9 +14,7 @@ from contextlib import contextmanager
 from typing import Any, Final, NamedTuple
 
 from django.core.management.base import BaseCommand, CommandError
-from django.utils.translation import gettext as _
 
-from django_ojs.formatting import StrOrPromise
 from django_ojs.spec import json
 
 #: Shown for no value.
@@ -46,7 +44,7 @@ class Cell(NamedTuple):
 class TableColumn(NamedTuple):
     """A column of a table. `shrinks`: its values are cut where the terminal is too narrow."""
 
-    title: StrOrPromise
+    title: str
     right: bool = False
     shrinks: bool = False
 
@@ -95,7 +93,7 @@ class Console:
 
     def table(self, columns: Sequence[TableColumn], rows: Sequence[Sequence[Cell | str]]) -> None:
         """Write rows under a head."""
-        titles = [Cell(str(column.title), "bold") for column in columns]
+        titles = [Cell(column.title, "bold") for column in columns]
         cells = [titles, *([_cell(value) for value in row] for row in rows)]
         widths = _widths(columns, cells, fit=self.is_terminal)
         for row in cells:
@@ -171,9 +169,7 @@ class Console:
         except OSError as error:
             # Such as a full disk.
             discard_output()
-            raise CommandError(
-                _("The output cannot be written: %(strerror)s.") % {"strerror": error.strerror}
-            ) from error
+            raise CommandError(f"The output cannot be written: {error.strerror}.") from error
 
 
 def _escaped(document: str) -> str:

@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
 
 from django_ojs import schedules
 from django_ojs.command_line import celery_beat
@@ -27,7 +26,7 @@ from django_ojs.command_line.subcommand import (
     unknown_name,
     usage_error,
 )
-from django_ojs.formatting import absolute_time, error_message, grouped
+from django_ojs.formatting import absolute_time, grouped
 from django_ojs.models import CronJob, Job
 from django_ojs.operations import cron
 from django_ojs.operations.cron.schedule import describe
@@ -52,7 +51,7 @@ def _all() -> Iterator[CronJob]:
 def _known(names: list[str]) -> list[CronJob]:
     """Return cron jobs. A name that is not known is an error: it is probably misspelt."""
     if not names:
-        raise usage_error(_("Name at least one cron job; `manage.py ojs cron list` has them."))
+        raise usage_error("Name at least one cron job; `manage.py ojs cron list` has them.")
     return [_get(name) for name in names]
 
 
@@ -63,15 +62,15 @@ def _get(name: str) -> CronJob:
         raise unknown_name(
             name,
             [job.name for job in cron.page(limit=_MOST_NAMES).cron_jobs],
-            none=_("There is no cron job %(name)r. None is registered."),
-            nothing_like_it=_("There is no cron job %(name)r. The names are %(known)s."),
-            near=_("There is no cron job %(name)r. Did you mean %(near)s?"),
+            none="There is no cron job %(name)r. None is registered.",
+            nothing_like_it="There is no cron job %(name)r. The names are %(known)s.",
+            near="There is no cron job %(name)r. Did you mean %(near)s?",
         ) from None
 
 
 def _list(console: Console, options: Options) -> int:
     jobs = _known(options["names"]) if options["names"] else list(_all())
-    write_list(console, "cron_jobs", _columns(jobs), jobs, none=_("No cron job is registered."))
+    write_list(console, "cron_jobs", _columns(jobs), jobs, none="No cron job is registered.")
     return OK
 
 
@@ -115,7 +114,7 @@ def _columns(jobs: list[CronJob]) -> list[ListColumn[CronJob]]:
 
 def _sync(console: Console, options: Options) -> int:
     if options["names"]:
-        raise usage_error(_("`sync` stores all schedules of the code: leave the names out."))
+        raise usage_error("`sync` stores all schedules of the code: leave the names out.")
     result = schedules.sync(dry_run=options["dry_run"])
     if console.as_json:
         console.json(
@@ -133,14 +132,14 @@ def _sync(console: Console, options: Options) -> int:
     for name, text in result.lines():
         console.line(f"{name}: {_(text)}.")
     number = len(result.unchanged)
-    unchanged = ngettext("%(number)s unchanged.", "%(number)s unchanged.", number)
+    unchanged = "%(number)s unchanged."
     console.line(
         unchanged % {"number": grouped(number)}
         if number or result.lines()
-        else _("The code has none.")
+        else "The code has none."
     )
     if options["dry_run"]:
-        console.note(_("Nothing was changed (--dry-run)."))
+        console.note("Nothing was changed (--dry-run).")
     return OK
 
 
@@ -151,15 +150,12 @@ def _run(console: Console, options: Options) -> int:
             enqueued = cron.trigger(job.name, by=operator())
         except Conflict as error:
             code = FAILED
-            results[job.name] = {"error": error_message(error), **error.details}
-            console.note(f"{job.name}: {error_message(error)}")
+            results[job.name] = {"error": error.message, **error.details}
+            console.note(f"{job.name}: {error.message}")
             continue
         results[job.name] = {"job_id": str(enqueued.id)}
         if not console.as_json:
-            console.line(
-                _("%(name)s: job %(id)s is %(state)s.")
-                % {"name": job.name, "id": enqueued.id, "state": enqueued.state}
-            )
+            console.line(f"{job.name}: job {enqueued.id} is {enqueued.state}.")
     if console.as_json:
         console.json({"cron_jobs": results})
     return code
@@ -177,11 +173,11 @@ def _enable(enabled: bool) -> Callable[[Console, Options], int]:
             return OK
         for job in changed:
             text = (
-                _("Cron job %(name)s runs next at %(time)s.")
+                f"Cron job {job.name} runs next at {absolute_time(job.next_run_at)}."
                 if enabled
-                else _("Cron job %(name)s is paused.")
+                else f"Cron job {job.name} is paused."
             )
-            console.line(text % {"name": job.name, "time": absolute_time(job.next_run_at)})
+            console.line(text)
         return OK
 
     return run
@@ -198,21 +194,19 @@ _ACTIONS: Final = {
 
 
 def _arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("action", choices=_ACTIONS, help=_("what to do"))
-    parser.add_argument("names", nargs="*", metavar="NAME", help=_("the name of a cron job"))
+    parser.add_argument("action", choices=_ACTIONS, help="what to do")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="the name of a cron job")
+    parser.add_argument("--dry-run", action="store_true", help="with sync: show what would change")
     parser.add_argument(
-        "--dry-run", action="store_true", help=_("with sync: show what would change")
-    )
-    parser.add_argument(
-        "--write", action="store_true", help=_("with import-celery-beat: register the cron jobs")
+        "--write", action="store_true", help="with import-celery-beat: register the cron jobs"
     )
 
 
 SUBCOMMANDS: Final = (
     Subcommand(
         name="cron",
-        help=gettext_lazy("list schedules, store those of the code, run, pause and resume them"),
-        description=gettext_lazy(
+        help="list schedules, store those of the code, run, pause and resume them",
+        description=(
             "list: the schedules, or the named ones, and when each runs next. "
             "sync: store the schedules that the code declares with @ojs.cron, "
             "and remove those that left it, as a worker does when it starts. "

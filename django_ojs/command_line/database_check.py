@@ -9,9 +9,7 @@ from typing import Final, TypeVar
 from django.core.management.base import CommandError
 from django.db import Error, NotSupportedError, OperationalError
 from django.db.migrations.executor import MigrationExecutor
-from django.utils.translation import gettext as _
 
-from django_ojs.formatting import error_message
 from django_ojs.spec.errors import OJSError
 from django_ojs.storage import database
 from django_ojs.storage.backoff import Backoff
@@ -30,7 +28,7 @@ def errors_in_words() -> Iterator[None]:
     try:
         yield
     except OJSError as error:
-        raise CommandError(error_message(error)) from error
+        raise CommandError(error.message) from error
     except NotSupportedError as error:
         raise CommandError(str(error)) from error
     except Error as error:
@@ -38,9 +36,7 @@ def errors_in_words() -> Iterator[None]:
         require_database()
         # Such as a role that may only read. The lines after the first may hold values of a row.
         reason = str(error).partition("\n")[0]
-        raise CommandError(
-            _("The database reported an error: %(reason)s.") % {"reason": reason}
-        ) from error
+        raise CommandError(f"The database reported an error: {reason}.") from error
 
 
 def unapplied_migrations() -> list[str]:
@@ -59,10 +55,10 @@ def require_database() -> None:
 def schema_problem() -> str | None:
     """Return what is wrong with the tables in the database, and what to do; None if nothing is."""
     if unapplied_migrations():
-        return _(
-            "The tables of django_ojs are missing or old in %(alias)r: run `manage.py migrate` "
-            "first."
-        ) % {"alias": database.alias()}
+        return (
+            f"The tables of django_ojs are missing or old in {database.alias()!r}: run `manage.py "
+            "migrate` first."
+        )
     return None
 
 
@@ -81,20 +77,14 @@ def with_retries(operation: Callable[[], T]) -> T:
             reason = database.unavailable_reason(error)
             if not _is_connected():
                 raise CommandError(
-                    _(
-                        "The database %(alias)r does not respond (%(reason)s). Check that "
-                        "it is running, and the settings of DATABASES."
-                    )
-                    % {"alias": database.alias(), "reason": reason}
+                    f"The database {database.alias()!r} does not respond ({reason}). Check that it "
+                    "is running, and the settings of DATABASES."
                 ) from error
             if not left or not isinstance(error, OperationalError):
                 raise CommandError(
-                    _(
-                        "The database %(alias)r rejected a statement (%(reason)s). Check that the "
-                        "migrations are applied, that no transaction holds a lock on the tables "
-                        "of django_ojs, and lock_timeout and statement_timeout of its role."
-                    )
-                    % {"alias": database.alias(), "reason": reason}
+                    f"The database {database.alias()!r} rejected a statement ({reason}). Check "
+                    "that the migrations are applied, that no transaction holds a lock on the "
+                    "tables of django_ojs, and lock_timeout and statement_timeout of its role."
                 ) from error
             logger.warning("A statement failed at the start (%s); trying again.", reason)
         time.sleep(backoff.pause())

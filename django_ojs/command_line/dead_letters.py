@@ -4,9 +4,6 @@ import shlex
 from argparse import ArgumentParser
 from typing import Final
 
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
-
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.lists import ListColumn, column, write_list
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, add_limit
@@ -24,7 +21,7 @@ def _dead_letters(console: Console, options: Options) -> int:
         "groups",
         _COLUMNS,
         found.groups,
-        none=_("There are no dead letters."),
+        none="There are no dead letters.",
         groups_total=found.found,
         jobs_total=found.seen,
         jobs_total_capped=found.more,
@@ -33,18 +30,20 @@ def _dead_letters(console: Console, options: Options) -> int:
         return OK
     console.line()
     total = grouped(found.seen) + "+" * found.more
-    console.line(_("Dead letters: %(number)s.") % {"number": total}, "bold")
+    console.line(f"Dead letters: {total}.", "bold")
     if found.found > len(found.groups):
         values = {"count": grouped(len(found.groups)), "total": grouped(found.found)}
-        console.line(_("The first %(count)s of %(total)s groups: --limit lists more.") % values)
+        console.line(
+            f"The first {values['count']} of {values['total']} groups: --limit lists more."
+        )
     if found.pruned_at is not None:
         values = {"time": absolute_time(found.pruned_at)}
-        console.line(_("The oldest is pruned at %(time)s.") % values)
+        console.line(f"The oldest is pruned at {values['time']}.")
     for group in found.groups:
         if search := _search(group):
             values = {"search": shlex.quote(search)}
             console.line(
-                _("To retry the largest group: manage.py ojs retry --search %(search)s") % values,
+                f"To retry the largest group: manage.py ojs retry --search {values['search']}",
                 "yellow",
             )
             break
@@ -66,14 +65,14 @@ _COLUMNS: Final[list[ListColumn[Group]]] = [
 
 
 def _arguments(parser: ArgumentParser) -> None:
-    add_limit(parser, 20, _("the number of groups (default: %(default)d)"))
+    add_limit(parser, 20, "the number of groups (default: %(default)d)")
 
 
 SUBCOMMANDS: Final = (
     Subcommand(
         name="dead-letters",
-        help=gettext_lazy("show the dead letters by queue, type and error"),
-        description=gettext_lazy(
+        help="show the dead letters by queue, type and error",
+        description=(
             "The dead letters by queue, type and type of error, the largest groups first, with the "
             "first and the last failure of each, and the search that retries them. With very many "
             "dead letters, the newest are grouped."

@@ -4,8 +4,6 @@ from argparse import ArgumentParser, ArgumentTypeError
 from typing import Final
 
 from django.utils import timezone
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
 
 from django_ojs.command_line.changes import ask, number_of_jobs
 from django_ojs.command_line.console import Console
@@ -19,7 +17,7 @@ from django_ojs.command_line.subcommand import (
     duration,
     usage_error,
 )
-from django_ojs.formatting import error_message, grouped, localized
+from django_ojs.formatting import grouped
 from django_ojs.operations.access import audit_trail
 from django_ojs.operations.jobs import bulk, listing
 from django_ojs.spec.errors import InvalidRequest
@@ -33,18 +31,18 @@ def _purge(console: Console, options: Options) -> int:
     try:
         which = bulk.purged(name, states, older_than)
     except InvalidRequest as error:
-        raise usage_error(error_message(error)) from None
+        raise usage_error(error.message) from None
     number, more = listing.count(which)
     what = {"jobs": number_of_jobs(number, more), "queue": name, "states": ", ".join(states)}
     if options["dry_run"]:
         if console.as_json:
             console.json({"queue": name, "dry_run": True, "matched": number, "more": more})
         else:
-            text = _("This would delete %(jobs)s of %(queue)s (%(states)s); nothing was changed.")
+            text = "This would delete %(jobs)s of %(queue)s (%(states)s); nothing was changed."
             console.line(text % what)
         return OK
     if number > 1 or more:
-        text = _("Delete %(jobs)s of %(queue)s (%(states)s), with their error histories?")
+        text = "Delete %(jobs)s of %(queue)s (%(states)s), with their error histories?"
         ask(console, text % what, yes=options["yes"])
     deleted, failed = 0, 0
     entry = audit_trail.record("queue.purged", name, states=states)
@@ -64,43 +62,39 @@ def _purge(console: Console, options: Options) -> int:
     if console.as_json:
         console.json({"queue": name, "deleted": deleted, "failed": failed})
     else:
-        text = ngettext(
-            "%(deleted)s deleted, %(failed)s failed.",
-            "%(deleted)s deleted, %(failed)s failed.",
-            deleted,
-        )
+        text = "%(deleted)s deleted, %(failed)s failed."
         console.line(text % {"deleted": grouped(deleted), "failed": grouped(failed)})
         for each in summary.errors:
-            console.note(f"{each.job_id}: {localized(each.error)}")
+            console.note(f"{each.job_id}: {each.error}")
     return FAILED if failed else OK
 
 
 def _deleted(number: int) -> str:
-    text = ngettext("%(number)s deleted", "%(number)s deleted", number)
-    return text % {"number": grouped(number)}
+    return f"{grouped(number)} deleted"
 
 
 def _states(text: str) -> tuple[State, ...]:
     names = [name for name in text.lower().split(",") if name]
     if not names or not {*names} <= {*State}:
-        raise ArgumentTypeError(_("must be one of %(states)s") % {"states": ", ".join(State)})
+        states = ", ".join(State)
+        raise ArgumentTypeError(f"must be one of {states}")
     return tuple(dict.fromkeys(State(name) for name in names))
 
 
 def _purge_arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("queue", metavar="QUEUE", help=_("the name of the queue"))
+    parser.add_argument("queue", metavar="QUEUE", help="the name of the queue")
     parser.add_argument(
         "--state",
         type=_states,
         required=True,
         metavar="A,B",
-        help=_("delete jobs in these states; active ones cannot be purged"),
+        help="delete jobs in these states; active ones cannot be purged",
     )
     parser.add_argument(
         "--older-than",
         type=duration,
         metavar="AGE",
-        help=_("only jobs that ended so long ago; for terminal states"),
+        help="only jobs that ended so long ago; for terminal states",
     )
     add_confirmation(parser)
 
@@ -108,8 +102,8 @@ def _purge_arguments(parser: ArgumentParser) -> None:
 SUBCOMMANDS: Final = (
     Subcommand(
         name="purge",
-        help=gettext_lazy("delete the jobs of a queue in some states"),
-        description=gettext_lazy(
+        help="delete the jobs of a queue in some states",
+        description=(
             "Delete jobs of a queue permanently, with their error histories. "
             "Running jobs continue, and\nthe queue and its configuration stay."
         ),

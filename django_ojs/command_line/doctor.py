@@ -4,14 +4,11 @@ from argparse import ArgumentParser, ArgumentTypeError
 from typing import Any, Final
 
 from django.db import ProgrammingError
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, pgettext
 
 from django_ojs.command_line.checks import jobs, queues, schema, server
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.subcommand import FAILED, OK, Options, Subcommand
-from django_ojs.formatting import lazy_sentence
 from django_ojs.operations.access import audit_trail
 from django_ojs.storage import database
 
@@ -57,8 +54,7 @@ def _doctor(console: Console, options: Options) -> int:
     else:
         console.line()
         console.line(
-            _("Findings: %(number)d, in %(checks)d checks.")
-            % {"number": number, "checks": len(results)},
+            f"Findings: {number}, in {len(results)} checks.",
             "bold red" if number else "green",
         )
     return FAILED if number else OK
@@ -84,9 +80,9 @@ def _findings(check: Check) -> list[DoctorFinding]:
         reason = str(error).partition("\n")[0]
         return [
             DoctorFinding(
-                found=_("The check could not run: %(reason)s.") % {"reason": reason},
-                why=_("What it would find is not known."),
-                cure=_(
+                found=f"The check could not run: {reason}.",
+                why="What it would find is not known.",
+                cure=(
                     "Run it as a role that may read the tables of django_ojs: "
                     "docs/how-to/database-roles.md."
                 ),
@@ -108,15 +104,15 @@ def _show(
     if console.as_json:
         return
     if not findings:
-        word = pgettext("a check", "ok")
+        word = "ok"
         console.line(f"{word:<9} {check.about} ({check.name})", "green")
     for each in findings:
-        word = pgettext("a check", "repaired") if repaired else pgettext("a check", "FINDING")
+        word = "repaired" if repaired else "FINDING"
         style = "green" if repaired else "bold red"
         console.line(f"{word:<9} {each.found} ({check.name})", style)
-        console.line(_("          Why: %(why)s") % {"why": each.why})
+        console.line(f"          Why: {each.why}")
         if not repaired:
-            console.line(_("          Do:  %(cure)s") % {"cure": each.cure})
+            console.line(f"          Do:  {each.cure}")
 
 
 def _as_json(name: str, findings: list[DoctorFinding], *, repaired: bool) -> dict[str, Any]:
@@ -132,44 +128,40 @@ def _as_json(name: str, findings: list[DoctorFinding], *, repaired: bool) -> dic
 def _names(text: str) -> frozenset[str]:
     names = frozenset(name for name in text.split(",") if name)
     if not names or not names <= CHECKS.keys():
-        raise ArgumentTypeError(_("must be some of %(checks)s") % {"checks": ", ".join(CHECKS)})
+        checks = ", ".join(CHECKS)
+        raise ArgumentTypeError(f"must be some of {checks}")
     return names
 
 
 def _arguments(parser: ArgumentParser) -> None:
     chosen = parser.add_mutually_exclusive_group()
-    chosen.add_argument("--only", type=_names, metavar="A,B", help=_("run these checks only"))
+    chosen.add_argument("--only", type=_names, metavar="A,B", help="run these checks only")
     chosen.add_argument(
-        "--skip", type=_names, default=frozenset(), metavar="A,B", help=_("leave these checks out")
+        "--skip", type=_names, default=frozenset(), metavar="A,B", help="leave these checks out"
     )
     parser.add_argument(
         "--repair",
         action="store_true",
-        help=_("create missing triggers again, and correct the counters"),
+        help="create missing triggers again, and correct the counters",
     )
 
 
 SUBCOMMANDS: Final = (
     Subcommand(
         name="doctor",
-        help=gettext_lazy("check the database, the queues and the workers"),
-        description=lazy_sentence(
-            gettext_lazy(
-                """\
+        help="check the database, the queues and the workers",
+        description=f"""\
 Check what slows down or stops the jobs: each finding has its cause and what to do. The exit code is
 1 if there is one.
 
-Checks: %(checks)s.
+Checks: {", ".join(CHECKS)}.
 That of the migrations is always made, because the others need the tables of this version.
 The check of the counters reads all jobs, and that of the types all waiting ones: on a large table,
-leave them out with --skip."""
-            ),
-            checks=", ".join(CHECKS),
-        ),
-        examples=gettext_lazy("""\
+leave them out with --skip.""",
+        examples="""\
   manage.py ojs doctor
   manage.py ojs doctor --skip counters,types --json     every few minutes, for monitoring
-  manage.py ojs doctor --only triggers,counters --repair"""),
+  manage.py ojs doctor --only triggers,counters --repair""",
         add_arguments=_arguments,
         run=_doctor,
     ),

@@ -10,8 +10,6 @@ from typing import Final, TypeVar
 
 from django.db import DatabaseError, connections
 from django.utils import timezone
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from django_ojs import formatting
 from django_ojs.command_line.console import NONE, Console
@@ -94,10 +92,7 @@ def _stats(console: Console, options: Options) -> int:
                     if not database.is_unavailable(error):
                         raise
                     reason = database.unavailable_reason(error)
-                    console.note(
-                        _("The database does not respond (%(reason)s); trying again.")
-                        % {"reason": reason}
-                    )
+                    console.note(f"The database does not respond ({reason}); trying again.")
                     connections.close_all()
             if stop.wait(options["watch"].total_seconds()):
                 return OK
@@ -112,7 +107,7 @@ def _show(console: Console, figures: _Figures) -> None:
             "queues",
             _queue_columns(figures),
             figures.rows,
-            none=_("No queue has had a job yet."),
+            none="No queue has had a job yet.",
             at=format_timestamp(figures.at),
             jobs={state.value: figures.jobs.get(state, 0) for state in State},
             workers={"total": figures.listeners.total, "stale": figures.listeners.stale},
@@ -122,23 +117,21 @@ def _show(console: Console, figures: _Figures) -> None:
         and figures.more
     ):
         console.line(
-            _("Queues that are not shown: %(more)s (--limit, or --queue NAME).")
-            % {"more": grouped(figures.more)}
+            f"Queues that are not shown: {grouped(figures.more)} (--limit, or --queue NAME)."
         )
 
 
 def _show_totals(console: Console, figures: _Figures) -> None:
     jobs = ", ".join(f"{grouped(figures.jobs.get(state, 0))} {state}" for state in State)
     workers = figures.listeners
-    counted = _("Workers: %(total)d, %(stale)d stale") if workers.stale else _("Workers: %(total)d")
+    counted = "Workers: %(total)d, %(stale)d stale" if workers.stale else "Workers: %(total)d"
     counted %= {"total": workers.total, "stale": workers.stale}
     console.line(formatting.absolute_time(figures.at), "bold")
-    console.line(_("Jobs: %(counts)s") % {"counts": jobs})
+    console.line(f"Jobs: {jobs}")
     console.line(counted, "bold red" if workers.stale else "")
     if figures.maintenance.enabled:
         console.line(
-            _("Maintenance mode is on: %(reason)s")
-            % {"reason": figures.maintenance.reason or NONE},
+            f"Maintenance mode is on: {figures.maintenance.reason or NONE}",
             "bold red",
         )
     console.line()
@@ -203,7 +196,7 @@ def _workers(console: Console, options: Options) -> int:
             "workers",
             _WORKER_COLUMNS,
             found.workers,
-            none=_("No worker is running. Start one: manage.py ojs_worker --queues default"),
+            none="No worker is running. Start one: manage.py ojs_worker --queues default",
             total=found.total,
             running=found.running,
             quiet=found.quiet,
@@ -211,7 +204,7 @@ def _workers(console: Console, options: Options) -> int:
         )
         and more
     ):
-        console.line(_("Workers that are not shown: %(more)s (--limit).") % {"more": grouped(more)})
+        console.line(f"Workers that are not shown: {grouped(more)} (--limit).")
     return OK
 
 
@@ -222,45 +215,42 @@ def _stats_arguments(parser: ArgumentParser) -> None:
         type=duration,
         const=duration("2s"),
         metavar="INTERVAL",
-        help=_("show it again every two seconds, or at this interval, until Ctrl-C"),
+        help="show it again every two seconds, or at this interval, until Ctrl-C",
     )
     parser.add_argument(
         "--queue",
         action="append",
         default=[],
         metavar="NAME",
-        help=_("this queue; may be repeated"),
+        help="this queue; may be repeated",
     )
     add_limit(
         parser,
         20,
-        _(
-            "the number of queues; those with a configuration are always shown "
-            "(default: %(default)d)"
-        ),
+        "the number of queues; those with a configuration are always shown (default: %(default)d)",
     )
 
 
 SUBCOMMANDS: Final = (
     Subcommand(
         name="stats",
-        help=gettext_lazy("jobs by queue and state, rates, pressure and workers"),
-        description=gettext_lazy(
+        help="jobs by queue and state, rates, pressure and workers",
+        description=(
             "Show the queues, the fullest first. The numbers are stored "
             "counts: reading them costs the same with any number of jobs. "
             "Rates are means of the last five minutes."
         ),
-        examples=gettext_lazy("""\
+        examples="""\
   manage.py ojs stats                          once
   manage.py ojs stats --watch                  again every two seconds, until Ctrl-C
-  manage.py ojs stats --queue email --json     for a script"""),
+  manage.py ojs stats --queue email --json     for a script""",
         add_arguments=_stats_arguments,
         run=_stats,
     ),
     Subcommand(
         name="workers",
-        help=gettext_lazy("the registered workers, and what they do"),
-        description=gettext_lazy(
+        help="the registered workers, and what they do",
+        description=(
             "Show the workers. A stale one has sent no heartbeat in time; "
             "workers rescue its jobs and remove it."
         ),
@@ -268,7 +258,7 @@ SUBCOMMANDS: Final = (
   manage.py ojs workers
   manage.py ojs workers --json""",
         add_arguments=lambda parser: add_limit(
-            parser, 100, _("the number of workers (default: %(default)d)")
+            parser, 100, "the number of workers (default: %(default)d)"
         ),
         run=_workers,
     ),

@@ -4,8 +4,6 @@ from argparse import ArgumentParser
 from typing import Any, Final
 
 from django.utils import timezone
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext, pgettext, pgettext_lazy
 
 from django_ojs.command_line.console import NONE, Console
 from django_ojs.command_line.job_ids import whole_id
@@ -38,14 +36,14 @@ from django_ojs.spec.times import elapsed
 
 #: The time that matters in each state: a word, and a field.
 _TIMES: Final = {
-    State.SCHEDULED: (pgettext_lazy("before a time", "due"), "due_at"),
-    State.PENDING: (pgettext_lazy("before a duration", "pending"), "created_at"),
-    State.AVAILABLE: (pgettext_lazy("before a duration", "waiting"), "enqueued_at"),
-    State.ACTIVE: (pgettext_lazy("before a duration", "running"), "started_at"),
-    State.RETRYABLE: (pgettext_lazy("before a time", "due"), "due_at"),
-    State.COMPLETED: (pgettext_lazy("before a time", "finished"), "finished_at"),
-    State.CANCELLED: (pgettext_lazy("before a time", "cancelled"), "finished_at"),
-    State.DISCARDED: (pgettext_lazy("before a time", "discarded"), "finished_at"),
+    State.SCHEDULED: ("due", "due_at"),
+    State.PENDING: ("pending", "created_at"),
+    State.AVAILABLE: ("waiting", "enqueued_at"),
+    State.ACTIVE: ("running", "started_at"),
+    State.RETRYABLE: ("due", "due_at"),
+    State.COMPLETED: ("finished", "finished_at"),
+    State.CANCELLED: ("cancelled", "finished_at"),
+    State.DISCARDED: ("discarded", "finished_at"),
 }
 #: Children of a job in its JSON.
 _MAX_CHILDREN: Final = 100
@@ -58,7 +56,7 @@ _PAYLOAD: Final = (
 
 def state_of(job: Job) -> str:
     """Return the state of a job for a person."""
-    return _("dead letter") if job.dead_letter else str(job.state)
+    return "dead letter" if job.dead_letter else str(job.state)
 
 
 def _time(job: Job) -> str:
@@ -108,9 +106,8 @@ def first_of(
 
 
 def _show_progress(console: Console, read: int, whole: int, found: int) -> None:
-    text = _("%(read)s of about %(whole)s jobs read, %(found)s found")
-    values = {"read": grouped(read), "whole": grouped(whole), "found": grouped(found)}
-    console.progress(text % values)
+    text = f"{grouped(read)} of about {grouped(whole)} jobs read, {grouped(found)} found"
+    console.progress(text)
 
 
 def _jobs(console: Console, options: Options) -> int:
@@ -120,28 +117,20 @@ def _jobs(console: Console, options: Options) -> int:
         try:
             after = cursor.read(options["after"], listing.order_of(which))
         except OJSError:
-            raise usage_error(_("--after must be the `next` of the same search.")) from None
+            raise usage_error("--after must be the `next` of the same search.") from None
     page = first_of(console, which, options["limit"], after)
     end = None if page.end is None else cursor.write(page.end)
     if (
-        write_list(console, "jobs", COLUMNS, page.jobs, none=_("No job matches."), next=end)
+        write_list(console, "jobs", COLUMNS, page.jobs, none="No job matches.", next=end)
         and end is not None
     ):
         number, more = listing.count(which)
         text = (
-            ngettext(
-                "There are at least %(number)s jobs. The next ones: --after '%(end)s'",
-                "There are at least %(number)s jobs. The next ones: --after '%(end)s'",
-                number,
-            )
+            f"There are at least {grouped(number)} jobs. The next ones: --after '{end}'"
             if more
-            else ngettext(
-                "There are %(number)s jobs. The next ones: --after '%(end)s'",
-                "There are %(number)s jobs. The next ones: --after '%(end)s'",
-                number,
-            )
+            else f"There are {grouped(number)} jobs. The next ones: --after '{end}'"
         )
-        console.line(text % {"number": grouped(number), "end": end})
+        console.line(text)
     return OK
 
 
@@ -153,11 +142,8 @@ def _show(console: Console, options: Options) -> int:
         if not Workflow.primary.filter(pk=job_id).exists():
             raise
         raise usage_error(
-            _(
-                "This is the id of a workflow: `manage.py ojs workflows show %(id)s` shows its "
-                "steps."
-            )
-            % {"id": job_id}
+            f"This is the id of a workflow: `manage.py ojs workflows show {job_id}` shows its "
+            "steps."
         ) from None
     key = job.limit_key and shown_key(job.limit_key, with_arguments=options["payload"])
     if console.as_json:
@@ -173,30 +159,30 @@ def _show(console: Console, options: Options) -> int:
     word, field = _TIMES[state]
     console.line(f"{job.type} {job.pk}", "bold")
     lines = [
-        (_("state"), _("%(state)s (dead letter)") % {"state": state} if job.dead_letter else state),
+        ("state", f"{state} (dead letter)" if job.dead_letter else state),
         (str(word), age(getattr(job, field), now)),
         (
-            _("queue"),
-            _("%(queue)s, priority %(priority)d") % {"queue": job.queue, "priority": job.priority},
+            "queue",
+            f"{job.queue}, priority {job.priority}",
         ),
         (
-            _("attempts"),
-            _("%(spent)d of %(most)d") % {"spent": job.spent, "most": job.max_attempts},
+            "attempts",
+            f"{job.spent} of {job.max_attempts}",
         ),
-        (pgettext("before a time", "discarded"), job.discard_reason),
-        (_("worker"), job.worker_id),
-        (_("progress"), "" if reported.progress is None else f"{reported.progress:.0%}"),
-        (_("checkpoint"), _("the next run continues there") if job.has_checkpoint else ""),
-        (_("tags"), ", ".join(job.tags)),
-        (_("workflow"), job.workflow_id),
-        (pgettext("the job that enqueued this one", "parent"), job.parent_id),
-        (_("children"), _children(job)),
-        (pgettext("before a time", "created"), absolute_time(job.created_at)),
-        (pgettext("before a time", "enqueued"), absolute_time(job.enqueued_at)),
-        (pgettext("before a time", "due"), absolute_time(job.due_at)),
-        (pgettext("before a time", "expires"), absolute_time(job.expires_at)),
-        (pgettext("before a time", "started"), absolute_time(job.started_at)),
-        (pgettext("before a time", "finished"), absolute_time(job.finished_at)),
+        ("discarded", job.discard_reason),
+        ("worker", job.worker_id),
+        ("progress", "" if reported.progress is None else f"{reported.progress:.0%}"),
+        ("checkpoint", "the next run continues there" if job.has_checkpoint else ""),
+        ("tags", ", ".join(job.tags)),
+        ("workflow", job.workflow_id),
+        ("parent", job.parent_id),
+        ("children", _children(job)),
+        ("created", absolute_time(job.created_at)),
+        ("enqueued", absolute_time(job.enqueued_at)),
+        ("due", absolute_time(job.due_at)),
+        ("expires", absolute_time(job.expires_at)),
+        ("started", absolute_time(job.started_at)),
+        ("finished", absolute_time(job.finished_at)),
     ]
     write_details(console, lines)
     if reason := why_not_running(job, key=key):
@@ -221,7 +207,7 @@ def _show(console: Console, options: Options) -> int:
                 console.line(line)
     elif job.args or job.meta or reported.data or job.result or _carries_more(job):
         console.line()
-        console.line(_("Arguments, metadata and result: --args."))
+        console.line("Arguments, metadata and result: --args.")
     return OK
 
 
@@ -229,12 +215,11 @@ def _children(job: Job) -> str:
     number, more = listing.count(JobFilter(parent_id=job.pk))
     if not number:
         return ""
-    text = ngettext(
-        "%(number)s job: manage.py ojs jobs parent:%(id)s",
-        "%(number)s jobs: manage.py ojs jobs parent:%(id)s",
-        number,
+    return (
+        f"{grouped(number) + '+' * more} job: manage.py ojs jobs parent:{job.pk}"
+        if number == 1
+        else f"{grouped(number) + '+' * more} jobs: manage.py ojs jobs parent:{job.pk}"
     )
-    return text % {"number": grouped(number) + "+" * more, "id": job.pk}
 
 
 def _show_attempts(console: Console, job: Job, *, with_payload: bool) -> None:
@@ -308,8 +293,8 @@ def _without_payload(error: Any) -> dict[str, Any]:
 
 def _jobs_arguments(parser: ArgumentParser) -> None:
     add_search(parser)
-    add_limit(parser, 50, _("the number of jobs (default: %(default)d)"))
-    parser.add_argument("--after", metavar="NEXT", help=_("continue after an earlier page"))
+    add_limit(parser, 50, "the number of jobs (default: %(default)d)")
+    parser.add_argument("--after", metavar="NEXT", help="continue after an earlier page")
 
 
 def _show_arguments(parser: ArgumentParser) -> None:
@@ -318,22 +303,18 @@ def _show_arguments(parser: ArgumentParser) -> None:
         "--args",
         dest="payload",
         action="store_true",
-        help=_(
-            "show arguments, metadata, result and errors as well, without what ADMIN_REDACT hides"
-        ),
+        help="show arguments, metadata, result and errors as well, without what ADMIN_REDACT hides",
     )
 
 
 SUBCOMMANDS: Final = (
     Subcommand(
         name="jobs",
-        help=gettext_lazy("find jobs"),
+        help="find jobs",
         description=with_search_help(
-            gettext_lazy(
-                "List jobs, the newest or the most urgent first, without their arguments.\n"
-                "It reads all jobs until it has found as many as --limit; on a terminal it shows "
-                "how many\nit has read."
-            )
+            "List jobs, the newest or the most urgent first, without their arguments.\n"
+            "It reads all jobs until it has found as many as --limit; on a terminal it shows "
+            "how many\nit has read."
         ),
         examples="""\
   manage.py ojs jobs state:discarded queue:email
@@ -344,8 +325,8 @@ SUBCOMMANDS: Final = (
     ),
     Subcommand(
         name="show",
-        help=gettext_lazy("one job, with the history of its runs"),
-        description=gettext_lazy(
+        help="one job, with the history of its runs",
+        description=(
             "Show a job. Its arguments, metadata, result and the messages of "
             "its errors are shown with --args only."
         ),

@@ -6,8 +6,6 @@ from datetime import datetime
 from typing import Any, Final
 
 from django.utils import timezone
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, pgettext
 
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.lists import ListColumn, as_json, column, write_details, write_list
@@ -20,7 +18,7 @@ from django_ojs.command_line.subcommand import (
     unknown_name,
     usage_error,
 )
-from django_ojs.formatting import absolute_time, error_message, grouped, limits_in_words
+from django_ojs.formatting import absolute_time, grouped, limits_in_words
 from django_ojs.handlers import limit_key_templates
 from django_ojs.operations import limit_keys
 from django_ojs.operations.jobs.redaction import redacted_key
@@ -39,7 +37,7 @@ def shown_key(key: str, *, with_arguments: bool = True) -> str:
 def _known(options: Options) -> list[KeyStatus]:
     """Return the named keys. One that is not known is an error: it is probably misspelt."""
     if not options["keys"]:
-        raise usage_error(_("Name a limit key; `manage.py ojs limits list --all` has them."))
+        raise usage_error("Name a limit key; `manage.py ojs limits list --all` has them.")
     return [_get(key) for key in dict.fromkeys(options["keys"])]
 
 
@@ -52,37 +50,38 @@ def _get(key: str) -> KeyStatus:
         raise unknown_name(
             key,
             [each.key for each in found if shown_key(each.key) == each.key],
-            none=_("No job has the limit key %(name)r. There are no limit keys."),
-            nothing_like_it=_("No job has the limit key %(name)r. The keys are %(known)s."),
-            near=_("No job has the limit key %(name)r. Did you mean %(near)s?"),
+            none="No job has the limit key %(name)r. There are no limit keys.",
+            nothing_like_it="No job has the limit key %(name)r. The keys are %(known)s.",
+            near="No job has the limit key %(name)r. Did you mean %(near)s?",
         ) from None
     except OJSError as error:
-        raise usage_error(error_message(error)) from None
+        raise usage_error(error.message) from None
 
 
 def _list(console: Console, options: Options) -> int:
     if options["keys"]:
-        raise usage_error(_("`list` has no keys: `manage.py ojs limits show KEY` shows one."))
+        raise usage_error("`list` has no keys: `manage.py ojs limits show KEY` shows one.")
     page = (limit_keys.listing if options["all"] else limit_keys.restricted)(
         offset=0, limit=options["limit"]
     )
     none = (
-        _("There are no limit keys.")
+        "There are no limit keys."
         if options["all"]
-        else _("No limit key is at its limit, paused or overridden; --all lists the others.")
+        else "No limit key is at its limit, paused or overridden; --all lists the others."
     )
     total = {"total": page.total, "total_capped": page.capped}
     is_table = write_list(console, "limits", _COLUMNS, page.keys, none=none, **total)
     if is_table and page.total > len(page.keys):
-        values = {"count": grouped(len(page.keys)), "total": grouped(page.total)}
-        console.line(_("The first %(count)s of %(total)s: --limit lists more.") % values)
+        console.line(
+            f"The first {grouped(len(page.keys))} of {grouped(page.total)}: --limit lists more."
+        )
     return OK
 
 
 def _waiting(status: KeyStatus) -> str:
     most = limit_keys.MOST_WAITING
     if status.waiting > most:
-        return _("more than %(count)s") % {"count": grouped(most)}
+        return f"more than {grouped(most)}"
     return grouped(status.waiting)
 
 
@@ -140,33 +139,30 @@ def _show_one(console: Console, status: KeyStatus) -> None:
     row, until = status.row, _paused_until(status)
     console.line(shown_key(status.key), "bold")
     lines = [
-        (_("limits"), limits_in_words(status.policy) or pgettext("limits", "none")),
-        (_("active"), grouped(status.use.active)),
-        (_("waiting"), _waiting(status)),
+        ("limits", limits_in_words(status.policy) or "none"),
+        ("active", grouped(status.use.active)),
+        ("waiting", _waiting(status)),
     ]
     if row is not None:
         if row.limited_since is not None:
             values = {"limit": row.limited_by, "time": absolute_time(row.limited_since)}
-            lines.append((_("held by"), _("%(limit)s, since %(time)s") % values))
+            lines.append(("held by", f"{values['limit']}, since {values['time']}"))
         if row.is_in_force:
             text = limits_in_words(row.override)
             if row.override_until is not None:
-                text = _("%(limits)s, until %(time)s") % {
-                    "limits": text,
-                    "time": absolute_time(row.override_until),
-                }
-            lines.append((_("override"), text))
+                text = f"{text}, until {absolute_time(row.override_until)}"
+            lines.append(("override", text))
         if row.rescheduled_until is not None and row.rescheduled_until > timezone.now():
-            lines.append((_("rescheduled until"), absolute_time(row.rescheduled_until)))
+            lines.append(("rescheduled until", absolute_time(row.rescheduled_until)))
         if row.dropped_at is not None:
             values = {"number": grouped(row.dropped), "time": absolute_time(row.dropped_at)}
-            lines.append((_("dropped"), _("%(number)s, the last at %(time)s") % values))
+            lines.append(("dropped", f"{values['number']}, the last at {values['time']}"))
     if until is not None:
-        lines.append((_("paused until"), absolute_time(until)))
+        lines.append(("paused until", absolute_time(until)))
     write_details(console, lines)
     if until is not None and shown_key(status.key) == status.key:
         console.line(
-            _("To end the pause: manage.py ojs limits resume %(key)s") % {"key": status.key},
+            f"To end the pause: manage.py ojs limits resume {status.key}",
             "yellow",
         )
 
@@ -176,7 +172,7 @@ def _pause(console: Console, options: Options) -> int:
     try:
         limit_keys.pause(keys, options["for"])
     except OJSError as error:
-        raise usage_error(error_message(error)) from None
+        raise usage_error(error.message) from None
     found = [limit_keys.get(key) for key in keys]
     if console.as_json:
         console.json({"limits": [as_json(_COLUMNS, each) for each in found]})
@@ -185,11 +181,11 @@ def _pause(console: Console, options: Options) -> int:
         # A pause that lasts longer has stayed, and a very short one is over.
         until = _paused_until(status)
         text = (
-            _("%(key)s is not paused.")
+            f"{shown_key(status.key)} is not paused."
             if until is None
-            else _("No job of %(key)s starts before %(time)s.")
+            else f"No job of {shown_key(status.key)} starts before {absolute_time(until)}."
         )
-        console.line(text % {"key": shown_key(status.key), "time": absolute_time(until)})
+        console.line(text)
     return OK
 
 
@@ -202,11 +198,11 @@ def _resume(console: Console, options: Options) -> int:
         return OK
     for before in found:
         text = (
-            _("The pause of %(key)s is over: its jobs start as its limits allow.")
+            f"The pause of {shown_key(before.key)} is over: its jobs start as its limits allow."
             if before.use.is_paused
-            else _("%(key)s is not paused.")
+            else f"{shown_key(before.key)} is not paused."
         )
-        console.line(text % {"key": shown_key(before.key)})
+        console.line(text)
     return OK
 
 
@@ -214,28 +210,28 @@ _ACTIONS: Final = {"list": _list, "show": _show, "pause": _pause, "resume": _res
 
 
 def _arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("action", choices=_ACTIONS, help=_("what to do"))
-    parser.add_argument("keys", nargs="*", metavar="KEY", help=_("a limit key"))
+    parser.add_argument("action", choices=_ACTIONS, help="what to do")
+    parser.add_argument("keys", nargs="*", metavar="KEY", help="a limit key")
     parser.add_argument(
         "--all",
         action="store_true",
-        help=_("with list: all keys that have jobs, not only those that hold some back"),
+        help="with list: all keys that have jobs, not only those that hold some back",
     )
-    add_limit(parser, 50, _("with list: the number of keys (default: %(default)d)"))
+    add_limit(parser, 50, "with list: the number of keys (default: %(default)d)")
     parser.add_argument(
         "--for",
         type=duration,
         default=limit_keys.DEFAULT_PAUSE,
         metavar="DURATION",
-        help=_("with pause: how long, such as 30m or PT2H (default: 1h)"),
+        help="with pause: how long, such as 30m or PT2H (default: 1h)",
     )
 
 
 SUBCOMMANDS: Final = (
     Subcommand(
         name="limits",
-        help=gettext_lazy("list limit keys and what they use, show, pause and resume them"),
-        description=gettext_lazy(
+        help="list limit keys and what they use, show, pause and resume them",
+        description=(
             "list: the limit keys at their limit, paused, overridden or with dropped jobs: their "
             "limits, running and waiting jobs. show: one key, with its override and what became of "
             "its jobs. pause: no job of these keys starts for a time, in no queue; running ones "

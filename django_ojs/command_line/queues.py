@@ -4,13 +4,9 @@ from argparse import ArgumentParser
 from collections.abc import Callable
 from typing import Any, Final
 
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
-
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, unknown_name, usage_error
-from django_ojs.formatting import StrOrPromise, error_message
 from django_ojs.operations import queues
 from django_ojs.spec.errors import NotFound, OJSError
 from django_ojs.storage.figures import known_queues
@@ -28,20 +24,20 @@ def known_queue(name: str) -> queues.QueueStatus:
         raise unknown_name(
             name,
             found.names,
-            none=_("There is no queue %(name)r. No queue has had a job yet."),
-            nothing_like_it=_("There is no queue %(name)r. The names are %(known)s."),
-            of_many=_(
+            none="There is no queue %(name)r. No queue has had a job yet.",
+            nothing_like_it="There is no queue %(name)r. The names are %(known)s.",
+            of_many=(
                 "There is no queue %(name)r, nor one with a similar name. There are %(number)s "
                 "queues, such as %(known)s."
             ),
-            near=_("There is no queue %(name)r. Did you mean %(near)s?"),
+            near="There is no queue %(name)r. Did you mean %(near)s?",
             total=found.total,
         ) from None
     except OJSError as error:
-        raise usage_error(error_message(error)) from None
+        raise usage_error(error.message) from None
 
 
-def _each(change: Callable[..., Any], text: StrOrPromise) -> Callable[[Console, Options], int]:
+def _each(change: Callable[..., Any], text: str) -> Callable[[Console, Options], int]:
     def run(console: Console, options: Options) -> int:
         # All names are checked before the first queue changes.
         for name in options["queues"]:
@@ -59,14 +55,14 @@ def _each(change: Callable[..., Any], text: StrOrPromise) -> Callable[[Console, 
 
 
 def _arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("queues", nargs="+", metavar="QUEUE", help=_("the name of a queue"))
+    parser.add_argument("queues", nargs="+", metavar="QUEUE", help="the name of a queue")
 
 
 SUBCOMMANDS: Final = (
     Subcommand(
         name="pause",
-        help=gettext_lazy("stop workers from fetching the jobs of a queue"),
-        description=gettext_lazy(
+        help="stop workers from fetching the jobs of a queue",
+        description=(
             "Pause queues: they accept jobs, and workers fetch none. Running "
             "jobs continue. To pause a paused queue changes nothing."
         ),
@@ -74,13 +70,13 @@ SUBCOMMANDS: Final = (
         add_arguments=_arguments,
         run=_each(
             queues.pause,
-            gettext_lazy("Queue %(queue)s is paused: it accepts jobs, and workers fetch none."),
+            "Queue %(queue)s is paused: it accepts jobs, and workers fetch none.",
         ),
     ),
     Subcommand(
         name="drain",
-        help=gettext_lazy("let a queue accept no jobs"),
-        description=gettext_lazy(
+        help="let a queue accept no jobs",
+        description=(
             "Drain queues: they accept no jobs, and workers finish those that are in them. "
             "`resume` ends it."
         ),
@@ -88,22 +84,20 @@ SUBCOMMANDS: Final = (
         add_arguments=_arguments,
         run=_each(
             queues.drain,
-            gettext_lazy(
-                "Queue %(queue)s is draining: it accepts no jobs, and workers finish those in it."
-            ),
+            "Queue %(queue)s is draining: it accepts no jobs, and workers finish those in it.",
         ),
     ),
     Subcommand(
         name="resume",
-        help=gettext_lazy("end the pause and the draining of a queue"),
-        description=gettext_lazy(
+        help="end the pause and the draining of a queue",
+        description=(
             "Resume queues that are paused or draining: they accept jobs, and workers fetch them."
         ),
         examples="  manage.py ojs resume email",
         add_arguments=_arguments,
         run=_each(
             queues.resume,
-            gettext_lazy("Queue %(queue)s is resumed: it accepts jobs, and workers fetch them."),
+            "Queue %(queue)s is resumed: it accepts jobs, and workers fetch them.",
         ),
     ),
 )

@@ -6,12 +6,9 @@ from typing import Final
 
 from django.utils.functional import lazy
 from django.utils.text import format_lazy
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.subcommand import Options, usage_error
-from django_ojs.formatting import StrOrPromise, error_message, lazy_sentence
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.search_access import permitted
 from django_ojs.operations.jobs.search_hints import unknown_name
@@ -24,36 +21,30 @@ def _words() -> str:
     return "\n".join(f"  {example}" for example in QUALIFIERS.values())
 
 
-_SEARCH_HELP: Final = lazy_sentence(
-    gettext_lazy(
-        """\
+_SEARCH_HELP: Final = f"""\
 SEARCH is the search of the admin: the id of a job, the beginning of a type, or words such as
 
-%(words)s
+{lazy(_words, str)()}
 
 Quote a search that has spaces, < or > for the shell: 'error:"card was declined" created:<2h'.
 """
-    ),
-    words=lazy(_words, str)(),
-)
 
 
-def with_search_help(description: StrOrPromise) -> StrOrPromise:
+def with_search_help(description: str) -> str:
     """Return the description of a subcommand with the help about searches."""
     return format_lazy("{}\n\n{}", description, _SEARCH_HELP)
 
 
 def add_search(parser: ArgumentParser) -> None:
     """Add the arguments that select jobs."""
-    parser.add_argument(
-        "words", nargs="*", metavar="SEARCH", help=_("words of a search; see below")
-    )
-    parser.add_argument("--search", metavar="SEARCH", help=_("the same, as one argument"))
-    parser.add_argument("--queue", metavar="NAME", help=_("only jobs of this queue"))
+    parser.add_argument("words", nargs="*", metavar="SEARCH", help="words of a search; see below")
+    parser.add_argument("--search", metavar="SEARCH", help="the same, as one argument")
+    parser.add_argument("--queue", metavar="NAME", help="only jobs of this queue")
+    states = ", ".join(State)
     parser.add_argument(
         "--state",
         metavar="A,B",
-        help=_("only jobs in these states: %(states)s") % {"states": ", ".join(State)},
+        help=f"only jobs in these states: {states}",
     )
 
 
@@ -72,17 +63,15 @@ def filter_of(console: Console, options: Options, *, required: bool = False) -> 
         which = replace(which, states=_states(options["state"], which), states_excluded=None)
     if options["queue"] is not None:
         if which.queue not in (None, options["queue"]):
-            raise usage_error(_("The queue is given twice: in the search, and by --queue."))
+            raise usage_error("The queue is given twice: in the search, and by --queue.")
         try:
             which = replace(which, queue=options["queue"])
         except OJSError as error:
-            raise usage_error(error_message(error)) from None
+            raise usage_error(error.message) from None
     if required and which.empty:
         raise usage_error(
-            _(
-                "Name the jobs: by id, or by a search such as state:discarded "
-                "queue:email. A state alone selects all jobs in it."
-            )
+            "Name the jobs: by id, or by a search such as state:discarded "
+            "queue:email. A state alone selects all jobs in it."
         )
     if hint := unknown_name(which):
         console.note(hint)
@@ -98,7 +87,7 @@ def _states(text: str, which: JobFilter) -> tuple[State, ...]:
     try:
         states = parse_states(text)
     except ValueError as error:
-        raise usage_error(_("--state: %(error)s") % {"error": error}) from None
+        raise usage_error(f"--state: {error}") from None
     if which.states and which.states != states:
-        raise usage_error(_("The state is given twice: in the search, and by --state."))
+        raise usage_error("The state is given twice: in the search, and by --state.")
     return states

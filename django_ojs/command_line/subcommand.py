@@ -9,10 +9,9 @@ from itertools import islice
 from typing import Any, Final
 
 from django.core.management.base import CommandError
-from django.utils.translation import gettext as _
 
 from django_ojs.command_line.console import Console
-from django_ojs.formatting import StrOrPromise, grouped
+from django_ojs.formatting import grouped
 from django_ojs.spec import times
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.suggestions import nearest
@@ -39,9 +38,9 @@ class Subcommand:
     """
 
     name: str
-    help: StrOrPromise
-    description: StrOrPromise
-    examples: StrOrPromise
+    help: str
+    description: str
+    examples: str
     add_arguments: Callable[[ArgumentParser], None]
     run: Callable[[Console, Options], int]
 
@@ -60,10 +59,7 @@ def check_texts(options: Options) -> None:
         texts = value if isinstance(value, list) else [value]
         for text in texts:
             if name not in _PATHS and isinstance(text, str) and _LONE_SURROGATE(text):
-                raise usage_error(
-                    _("An argument is no text in the encoding of this shell: %(name)s.")
-                    % {"name": name}
-                )
+                raise usage_error(f"An argument is no text in the encoding of this shell: {name}.")
 
 
 def unknown_name(
@@ -98,12 +94,12 @@ def unknown_name(
 def add_confirmation(parser: ArgumentParser) -> None:
     """Add the arguments of a subcommand that changes several jobs."""
     parser.add_argument(
-        "--dry-run", action="store_true", help=_("show what would change, and change nothing")
+        "--dry-run", action="store_true", help="show what would change, and change nothing"
     )
     parser.add_argument(
         "--yes",
         action="store_true",
-        help=_("do not ask; needed for more than one job where stdin is not a terminal"),
+        help="do not ask; needed for more than one job where stdin is not a terminal",
     )
 
 
@@ -117,7 +113,7 @@ def add_limit(parser: ArgumentParser, default: int, text: str) -> None:
 def whole_number(text: str) -> int:
     """Parse a whole number of at least 1."""
     if not (text.isascii() and text.isdecimal() and 1 <= int(text[:10]) <= 1_000_000):
-        raise ArgumentTypeError(_("must be a whole number from 1 to 1000000"))
+        raise ArgumentTypeError("must be a whole number from 1 to 1000000")
     return int(text)
 
 
@@ -128,5 +124,5 @@ def duration(text: str) -> timedelta:
     except OJSError:
         found = timedelta(0)
     if not found:
-        raise ArgumentTypeError(_("must be a duration such as 90s, 12h, 7d or P30D"))
+        raise ArgumentTypeError("must be a duration such as 90s, 12h, 7d or P30D")
     return found

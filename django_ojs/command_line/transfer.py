@@ -13,15 +13,13 @@ from typing import Any, BinaryIO, Final
 from uuid import UUID
 
 from django.core.management.base import CommandError
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
 
 from django_ojs.command_line.changes import counted_jobs
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.searching import add_search, filter_of, with_search_help
 from django_ojs.command_line.subcommand import FAILED, OK, USAGE, Options, Subcommand
 from django_ojs.conf import settings
-from django_ojs.formatting import error_message, grouped
+from django_ojs.formatting import grouped
 from django_ojs.models import Job
 from django_ojs.operations.access import audit_trail
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
@@ -61,24 +59,16 @@ def _export(console: Console, options: Options) -> int:
         # Also when its reader ends early: it has these jobs.
         audit_trail.complete(entry, jobs=number)
     console.progress("")
-    console.note(
-        _("Exported jobs: %(number)s, with their arguments.") % {"number": grouped(number)}
-    )
+    console.note(f"Exported jobs: {grouped(number)}, with their arguments.")
     if offloaded:
         console.note(
-            _(
-                "Jobs with arguments in the bucket of OFFLOAD: %(offloaded)s. They "
-                "are not in the export, and are deleted with the jobs."
-            )
-            % {"offloaded": grouped(offloaded)}
+            f"Jobs with arguments in the bucket of OFFLOAD: {grouped(offloaded)}. They are not in "
+            "the export, and are deleted with the jobs."
         )
     if steps:
         console.note(
-            _(
-                "Jobs that are steps of workflows: %(steps)s. Their workflows and the steps that "
-                "wait are not in the export: an import makes each a job of its own."
-            )
-            % {"steps": grouped(steps)}
+            f"Jobs that are steps of workflows: {grouped(steps)}. Their workflows and the steps "
+            "that wait are not in the export: an import makes each a job of its own."
         )
     return OK
 
@@ -101,28 +91,25 @@ class _Import:
         for number, line in _lines(lines, longest):
             try:
                 if line is None:
-                    raise InvalidRequest(
-                        _("The line has more than %(longest)s bytes.")
-                        % {"longest": grouped(longest)}
-                    )
+                    raise InvalidRequest(f"The line has more than {grouped(longest)} bytes.")
                 if line.strip():
                     self._add(number, line)
             except OJSError as error:
-                self._reject(number, error_message(error))
+                self._reject(number, error.message)
             if number % PROGRESS == 0:
-                text = ngettext("%(number)s line", "%(number)s lines", number)
-                self._console.progress(text % {"number": grouped(number)})
+                text = f"{grouped(number)} line" if number == 1 else f"{grouped(number)} lines"
+                self._console.progress(text)
         self._flush()
         self._console.progress("")
 
     def _add(self, number: int, line: bytes) -> None:
         data = json.loads(line, exact_integers=settings().limits.exact_integers)
         if not isinstance(data, dict):
-            raise InvalidRequest(_("The line must be a JSON object: the envelope of a job."))
+            raise InvalidRequest("The line must be a JSON object: the envelope of a job.")
         state = data.get("state")
         if state is not None and state not in [*State]:
             # It would be enqueued, although a job of another state may have run already.
-            raise InvalidRequest(_("state must be one of %(state)s.") % {"state": ", ".join(State)})
+            raise InvalidRequest(f"state must be one of {', '.join(State)}.")
         if state == State.RETRYABLE and data.get("next_attempt_at") is not None:
             data["scheduled_at"] = data["next_attempt_at"]
         elif state == State.PENDING:
@@ -146,13 +133,11 @@ class _Import:
                 self._exists(number, key)
                 continue
             if data.get("state") in _RUNS_AGAIN and not self._rerun:
+                state = data["state"]
                 self._reject(
                     number,
-                    _(
-                        "The job was %(state)s when it was exported, and would run again. "
-                        "--rerun imports such jobs."
-                    )
-                    % {"state": data["state"]},
+                    f"The job was {state} when it was exported, and would run again. --rerun "
+                    "imports such jobs.",
                 )
                 continue
             if key is not None:
@@ -180,7 +165,7 @@ class _Import:
                 if isinstance(error, DuplicateJob) and existing == data.get("id"):
                     self._exists(number, existing)
                 else:
-                    self._reject(number, error_message(error))
+                    self._reject(number, error.message)
             else:
                 for result in results:
                     self.counts[result.outcome.value] += 1
@@ -192,18 +177,13 @@ class _Import:
 
     def _exists(self, number: int, key: object) -> None:
         self.counts["existing"] += 1
-        self._console.note(
-            _("line %(number)s: the job %(key)s exists already, and is left as it is.")
-            % {"number": number, "key": key}
-        )
+        self._console.note(f"line {number}: the job {key} exists already, and is left as it is.")
 
     def _reject(self, number: int, message: str) -> None:
         self.counts["rejected"] += 1
         if len(self.errors) < MAX_ERRORS:
             self.errors.append({"line": number, "error": message})
-        self._console.note(
-            _("line %(number)s: %(message)s") % {"number": number, "message": message}
-        )
+        self._console.note(f"line {number}: {message}")
 
 
 def _read(data: dict[str, Any]) -> Envelope:
@@ -253,9 +233,8 @@ def _opened(name: str) -> AbstractContextManager[BinaryIO]:
 
 
 def _unreadable(name: str, error: OSError, *, returncode: int) -> CommandError:
-    text = _("%(name)s cannot be read: %(strerror)s.")
-    values = {"name": name, "strerror": error.strerror}
-    return CommandError(text % values, returncode=returncode)
+    text = f"{name} cannot be read: {error.strerror}."
+    return CommandError(text, returncode=returncode)
 
 
 def _counts(found: _Import, names: Iterable[str]) -> dict[str, int]:
@@ -279,11 +258,8 @@ def _import(console: Console, options: Options) -> int:
                 audit_trail.complete(entry, **counts)
     if found.steps:
         console.note(
-            _(
-                "Jobs that were steps of workflows: %(steps)s. Each is imported as a job of its "
-                "own, which no later step follows."
-            )
-            % {"steps": grouped(found.steps)}
+            f"Jobs that were steps of workflows: {grouped(found.steps)}. Each is imported as a job "
+            "of its own, which no later step follows."
         )
     counts = _counts(found, ["valid"] if options["dry_run"] else Outcome)
     if console.as_json:
@@ -297,31 +273,29 @@ def _import(console: Console, options: Options) -> int:
 
 def _import_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
-        "file", nargs="?", default="-", metavar="FILE", help=_("JSON lines (default: stdin)")
+        "file", nargs="?", default="-", metavar="FILE", help="JSON lines (default: stdin)"
     )
     parser.add_argument(
         "--dry-run",
         action="store_true",
-        help=_("check each line and whether its id exists, and store nothing"),
+        help="check each line and whether its id exists, and store nothing",
     )
     parser.add_argument(
         "--rerun",
         action="store_true",
-        help=_("also import jobs that were running or had ended: they run again"),
+        help="also import jobs that were running or had ended: they run again",
     )
 
 
 SUBCOMMANDS: Final = (
     Subcommand(
         name="export",
-        help=gettext_lazy("write jobs as JSON lines"),
+        help="write jobs as JSON lines",
         description=with_search_help(
-            gettext_lazy(
-                "Write the envelopes of jobs to stdout, one in a line, with their "
-                "arguments, metadata and\nresults: ADMIN_REDACT hides nothing here. "
-                "Jobs that change meanwhile are written as they are when\nthey are "
-                "read."
-            )
+            "Write the envelopes of jobs to stdout, one in a line, with their "
+            "arguments, metadata and\nresults: ADMIN_REDACT hides nothing here. "
+            "Jobs that change meanwhile are written as they are when\nthey are "
+            "read."
         ),
         examples="""\
   manage.py ojs export > jobs.jsonl
@@ -332,12 +306,12 @@ SUBCOMMANDS: Final = (
     ),
     Subcommand(
         name="import",
-        help=gettext_lazy("enqueue the jobs of an export"),
-        description=gettext_lazy("""\
+        help="enqueue the jobs of an export",
+        description="""\
 Enqueue the job of each line, as PUSH does: with the same checks, middleware, unique policies and
 bounds. An id that exists is reported and left as it is, so an import can be repeated. Attempts
 start anew; a retryable job waits until its next attempt was due. Rejected lines are named on
-stderr, and make the exit code 1."""),
+stderr, and make the exit code 1.""",
         examples="""\
   manage.py ojs import jobs.jsonl --dry-run
   manage.py ojs import jobs.jsonl

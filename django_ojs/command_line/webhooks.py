@@ -5,9 +5,6 @@ from collections.abc import Callable
 from typing import Any, Final, NamedTuple, TypeVar
 from uuid import UUID
 
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext, pgettext
-
 from django_ojs.command_line.console import NONE, Console
 from django_ojs.command_line.lists import (
     ListColumn,
@@ -26,7 +23,7 @@ from django_ojs.command_line.subcommand import (
     add_limit,
     usage_error,
 )
-from django_ojs.formatting import StrOrPromise, absolute_time, error_message, grouped
+from django_ojs.formatting import absolute_time, grouped
 from django_ojs.models import Webhook
 from django_ojs.operations.webhooks import deliveries, subscriptions
 from django_ojs.operations.webhooks.deliveries import DeliveryStatus, DeliveryWithJob
@@ -46,10 +43,10 @@ class _Listed(NamedTuple):
 
 def _state(webhook: Webhook) -> str:
     if webhook.active:
-        return pgettext("webhook", "active")
+        return "active"
     if webhook.disabled_at is None:
-        return pgettext("webhook", "disabled")
-    return _("disabled by failures at %(time)s") % {"time": absolute_time(webhook.disabled_at)}
+        return "disabled"
+    return f"disabled by failures at {absolute_time(webhook.disabled_at)}"
 
 
 def _error(delivery: DeliveryWithJob) -> str | None:
@@ -95,12 +92,12 @@ def _keys(options: Options, prefix: str, unnamed: str) -> list[UUID]:
         texts = (text.removeprefix(prefix) for text in options["targets"])
         return list(dict.fromkeys(parse_id(text) for text in texts))
     except OJSError as error:
-        raise usage_error(error_message(error)) from None
+        raise usage_error(error.message) from None
 
 
 def _named(options: Options) -> list[Webhook]:
     """Return the webhooks that are named by id."""
-    unnamed = _("Name the webhook by its id; `manage.py ojs webhooks list` has them.")
+    unnamed = "Name the webhook by its id; `manage.py ojs webhooks list` has them."
     return [_known(subscriptions.get, key) for key in _keys(options, SUBSCRIPTION_PREFIX, unnamed)]
 
 
@@ -108,7 +105,7 @@ def _known(get: Callable[[UUID], T], key: UUID) -> T:
     try:
         return get(key)
     except NotFound as error:
-        raise usage_error(f"{key}: {error_message(error)}") from None
+        raise usage_error(f"{key}: {error.message}") from None
 
 
 def _find(options: Options, target: str) -> object:
@@ -121,9 +118,9 @@ def _find(options: Options, target: str) -> object:
 
 def _list(console: Console, options: Options) -> int:
     if options["targets"]:
-        raise usage_error(_("`list` has no ids: `manage.py ojs webhooks show ID` shows one."))
+        raise usage_error("`list` has no ids: `manage.py ojs webhooks show ID` shows one.")
     found = [_with_last(each) for each in subscriptions.all_webhooks()]
-    write_list(console, "webhooks", _COLUMNS, found, none=_("There are no webhooks."))
+    write_list(console, "webhooks", _COLUMNS, found, none="There are no webhooks.")
     return OK
 
 
@@ -134,7 +131,7 @@ def _with_last(webhook: Webhook) -> _Listed:
 def _show(console: Console, options: Options) -> int:
     found = _named(options)
     if len(found) > 1:
-        raise usage_error(_("Name one webhook: its deliveries are shown."))
+        raise usage_error("Name one webhook: its deliveries are shown.")
     (webhook,) = found
     latest = deliveries.latest(webhook.pk, limit=options["limit"])
     if console.as_json:
@@ -144,16 +141,16 @@ def _show(console: Console, options: Options) -> int:
         return OK
     console.line(f"{webhook} {webhook.pk}", "bold")
     lines = (
-        (_("state"), _state(webhook)),
-        (_("failed in a row"), grouped(webhook.failures)),
-        (_("events"), ", ".join(webhook.events)),
-        (_("queues"), ", ".join(webhook.queues)),
-        (_("job types"), ", ".join(webhook.job_types)),
+        ("state", _state(webhook)),
+        ("failed in a row", grouped(webhook.failures)),
+        ("events", ", ".join(webhook.events)),
+        ("queues", ", ".join(webhook.queues)),
+        ("job types", ", ".join(webhook.job_types)),
     )
     write_details(console, lines)
     console.line()
     if not latest:
-        console.line(_("No delivery yet."))
+        console.line("No delivery yet.")
     else:
         write_table(console, _DELIVERY_COLUMNS, latest)
     for hint in _hints(webhook, latest):
@@ -166,22 +163,18 @@ def _hints(webhook: Webhook, latest: list[DeliveryWithJob]) -> list[str]:
     hints = []
     if not webhook.active:
         hints.append(
-            _(
-                "It gets no events. When the receiver works again (manage.py ojs webhooks test "
-                "%(id)s): manage.py ojs webhooks enable %(id)s"
-            )
-            % {"id": webhook.pk}
+            "It gets no events. When the receiver works again (manage.py ojs webhooks test "
+            f"{webhook.pk}): manage.py ojs webhooks enable {webhook.pk}"
         )
     dead = [each for each in latest if each.status is DeliveryStatus.DEAD]
     if dead:
         hints.append(
-            _("To send a dead delivery again: manage.py ojs webhooks retry %(id)s")
-            % {"id": dead[0].row.pk}
+            f"To send a dead delivery again: manage.py ojs webhooks retry {dead[0].row.pk}"
         )
     return hints
 
 
-def _set_active(active: bool, text: StrOrPromise) -> Callable[[Console, Options], int]:
+def _set_active(active: bool, text: str) -> Callable[[Console, Options], int]:
     def run(console: Console, options: Options) -> int:
         # All ids are checked before the first webhook changes.
         changed = [
@@ -210,25 +203,22 @@ def _test(console: Console, options: Options) -> int:
             "response_time_ms": outcome.milliseconds,
         }
         text = (
-            _("%(receiver)s took the test event: status %(status)s (%(milliseconds)s ms).")
+            f"{webhook} took the test event: status {outcome.status} ({outcome.milliseconds} ms)."
             if outcome.success
-            else _("%(receiver)s did not take the test event: %(reason)s (%(milliseconds)s ms).")
+            else (
+                f"{webhook} did not take the test event: {outcome.reason} ({outcome.milliseconds} "
+                "ms)."
+            )
         )
         if not console.as_json:
-            values = {
-                "receiver": webhook,
-                "status": outcome.status,
-                "reason": outcome.reason,
-                "milliseconds": outcome.milliseconds,
-            }
-            console.line(text % values)
+            console.line(text)
     if console.as_json:
         console.json({"webhooks": results})
     return code
 
 
 def _retry(console: Console, options: Options) -> int:
-    unnamed = _("Name the delivery by its id; `manage.py ojs webhooks show ID` has the latest.")
+    unnamed = "Name the delivery by its id; `manage.py ojs webhooks show ID` has the latest."
     results: dict[str, dict[str, Any]] = {}
     sent = 0
     keys = _keys(options, DELIVERY_PREFIX, unnamed)
@@ -240,20 +230,22 @@ def _retry(console: Console, options: Options) -> int:
         try:
             found = deliveries.retry(key)
         except OJSError as error:
-            results[name] = {"error": error_message(error)}
-            console.note(f"{key}: {error_message(error)}")
+            results[name] = {"error": error.message}
+            console.note(f"{key}: {error.message}")
             continue
         sent += 1
         results[name] = {"status": found.status}
     if console.as_json:
         console.json({"deliveries": results})
     elif sent:
-        text = ngettext(
-            "%(number)s delivery is sent again, by a worker of the queue ojs-webhooks.",
-            "%(number)s deliveries are sent again, by a worker of the queue ojs-webhooks.",
-            sent,
+        text = (
+            f"{grouped(sent)} delivery is sent again, by a worker of the queue ojs-webhooks."
+            if sent == 1
+            else (
+                f"{grouped(sent)} deliveries are sent again, by a worker of the queue ojs-webhooks."
+            )
         )
-        console.line(text % {"number": grouped(sent)})
+        console.line(text)
     return OK if sent == len(results) else FAILED
 
 
@@ -262,14 +254,12 @@ _ACTIONS: Final = {
     "show": _show,
     "enable": _set_active(
         True,
-        gettext_lazy("%(receiver)s is enabled: it gets the events from now on."),
+        "%(receiver)s is enabled: it gets the events from now on.",
     ),
     "disable": _set_active(
         False,
-        gettext_lazy(
-            "%(receiver)s is disabled: it gets no events, and those until it is enabled are not "
-            "sent later."
-        ),
+        "%(receiver)s is disabled: it gets no events, and those until it is enabled are not "
+        "sent later.",
     ),
     "test": _test,
     "retry": _retry,
@@ -277,21 +267,21 @@ _ACTIONS: Final = {
 
 
 def _arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("action", choices=_ACTIONS, help=_("what to do"))
+    parser.add_argument("action", choices=_ACTIONS, help="what to do")
     parser.add_argument(
         "targets",
         nargs="*",
         metavar="ID",
-        help=_("the id of a webhook; with retry, of a delivery"),
+        help="the id of a webhook; with retry, of a delivery",
     )
-    add_limit(parser, 20, _("with show: the number of deliveries (default: %(default)d)"))
+    add_limit(parser, 20, "with show: the number of deliveries (default: %(default)d)")
 
 
 SUBCOMMANDS: Final = (
     Subcommand(
         name="webhooks",
-        help=gettext_lazy("list webhooks and their deliveries, enable, disable and test them"),
-        description=gettext_lazy(
+        help="list webhooks and their deliveries, enable, disable and test them",
+        description=(
             "list: the webhooks, whether each is active, how many deliveries in a row have failed, "
             "and the last one. show: one webhook with its latest deliveries and their errors. "
             "enable, disable: a webhook that is disabled gets no events, and after it is enabled "

@@ -5,9 +5,6 @@ from collections import Counter
 from typing import Any, Final
 from uuid import UUID
 
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext, pgettext
-
 from django_ojs.command_line.changes import ask
 from django_ojs.command_line.console import NONE, Console
 from django_ojs.command_line.lists import (
@@ -27,7 +24,7 @@ from django_ojs.command_line.subcommand import (
     add_limit,
     usage_error,
 )
-from django_ojs.formatting import absolute_time, error_message, grouped
+from django_ojs.formatting import absolute_time, grouped
 from django_ojs.models import Workflow
 from django_ojs.models.workflow import StepState, WorkflowState
 from django_ojs.operations import workflows
@@ -53,31 +50,31 @@ _WITHOUT_JOB: Final = (StepState.WAITING, StepState.READY, StepState.SKIPPED)
 def _ids(texts: list[str]) -> list[UUID]:
     if not texts:
         raise usage_error(
-            _("Name the workflow by its id; `manage.py ojs workflows list` has those there are.")
+            "Name the workflow by its id; `manage.py ojs workflows list` has those there are."
         )
     try:
         return list(dict.fromkeys(parse_id(text) for text in texts))
     except OJSError as error:
-        raise usage_error(error_message(error)) from None
+        raise usage_error(error.message) from None
 
 
 def _list(console: Console, options: Options) -> int:
     if options["ids"]:
-        raise usage_error(_("`list` has no ids: `manage.py ojs workflows show ID` shows one."))
+        raise usage_error("`list` has no ids: `manage.py ojs workflows show ID` shows one.")
     after = None if options["after"] is None else _ids([options["after"]])[0]
     page = workflows.page(before=after, limit=options["limit"], state=options["state"])
     end = str(page.workflows[-1].pk) if page.has_more else None
-    none = _("There is no such workflow.") if options["state"] else _("No workflows.")
+    none = "There is no such workflow." if options["state"] else "No workflows."
     is_table = write_list(console, "workflows", _COLUMNS, page.workflows, none=none, next=end)
     if is_table and end is not None:
-        console.line(_("There are more: --after %(end)s") % {"end": end})
+        console.line(f"There are more: --after {end}")
     return OK
 
 
 def _show(console: Console, options: Options) -> int:
     keys = _ids(options["ids"])
     if len(keys) > 1:
-        raise usage_error(_("Name one workflow: its steps are shown."))
+        raise usage_error("Name one workflow: its steps are shown.")
     workflow = workflows.get(keys[0])
     steps = workflows.details(workflow)
     columns = _step_columns(steps)
@@ -87,12 +84,12 @@ def _show(console: Console, options: Options) -> int:
         return OK
     console.line(f"{workflow.type} {workflow.name or ''} {workflow.pk}".replace("  ", " "), "bold")
     lines = (
-        (_("state"), workflow.state),
-        (_("jobs"), _counted(workflow)),
-        (_("queues"), ", ".join(workflow.queues)),
-        (pgettext("before a time", "created"), absolute_time(workflow.created_at)),
-        (pgettext("before a time", "started"), absolute_time(workflow.started_at)),
-        (pgettext("before a time", "finished"), absolute_time(workflow.finished_at)),
+        ("state", workflow.state),
+        ("jobs", _counted(workflow)),
+        ("queues", ", ".join(workflow.queues)),
+        ("created", absolute_time(workflow.created_at)),
+        ("started", absolute_time(workflow.started_at)),
+        ("finished", absolute_time(workflow.finished_at)),
     )
     write_details(console, lines)
     console.line()
@@ -105,11 +102,10 @@ def _show(console: Console, options: Options) -> int:
 
 
 def _counted(workflow: Workflow) -> str:
-    return _("%(completed)s of %(total)s completed, %(failed)s failed") % {
-        "completed": grouped(workflow.jobs_completed),
-        "total": grouped(workflow.jobs_total),
-        "failed": grouped(workflow.jobs_failed),
-    }
+    return (
+        f"{grouped(workflow.jobs_completed)} of {grouped(workflow.jobs_total)} completed, "
+        f"{grouped(workflow.jobs_failed)} failed"
+    )
 
 
 def _error_type(detail: StepDetail) -> Any:
@@ -157,27 +153,33 @@ def _hints(steps: list[StepDetail]) -> list[str]:
     hints = []
     if found[StepState.ENQUEUED]:
         first = next(each for each in steps if each.step.state == StepState.ENQUEUED)
-        hints.append(_("What a job waits for: manage.py ojs show %(id)s") % {"id": first.step.pk})
+        hints.append(f"What a job waits for: manage.py ojs show {first.step.pk}")
     if found[StepState.READY]:
-        text = ngettext(
-            "%(number)s step may start and is enqueued when its queue has room.",
-            "%(number)s steps may start and are enqueued when their queues have room.",
-            found[StepState.READY],
+        text = (
+            f"{grouped(found[StepState.READY])} step may start and is enqueued when its queue has "
+            "room."
+            if found[StepState.READY] == 1
+            else (
+                f"{grouped(found[StepState.READY])} steps may start and are enqueued when their "
+                "queues have room."
+            )
         )
-        hints.append(text % {"number": grouped(found[StepState.READY])})
+        hints.append(text)
     return hints
 
 
 def _cancel(console: Console, options: Options) -> int:
     keys = _ids(options["ids"])
-    question = ngettext(
-        "Cancel %(number)s workflow? Its jobs that have not ended are cancelled, those that are "
-        "running included.",
-        "Cancel %(number)s workflows? Their jobs that have not ended are cancelled, those that "
-        "are running included.",
-        len(keys),
+    question = (
+        f"Cancel {grouped(len(keys))} workflow? Its jobs that have not ended are cancelled, those "
+        "that are running included."
+        if len(keys) == 1
+        else (
+            f"Cancel {grouped(len(keys))} workflows? Their jobs that have not ended are "
+            "cancelled, those that are running included."
+        )
     )
-    ask(console, question % {"number": grouped(len(keys))}, yes=options["yes"])
+    ask(console, question, yes=options["yes"])
     results: dict[str, dict[str, Any]] = {}
     code = OK
     for key in keys:
@@ -185,13 +187,13 @@ def _cancel(console: Console, options: Options) -> int:
             workflow = workflows.cancel(key)
         except OJSError as error:
             code = FAILED
-            results[str(key)] = {"error": error_message(error)}
-            console.note(f"{key}: {error_message(error)}")
+            results[str(key)] = {"error": error.message}
+            console.note(f"{key}: {error.message}")
             continue
         results[str(key)] = {"state": workflow.state}
         if not console.as_json:
             name = workflow.name or workflow.pk
-            console.line(_("Workflow %(name)s is cancelled.") % {"name": name})
+            console.line(f"Workflow {name} is cancelled.")
     if console.as_json:
         console.json({"workflows": results})
     return code
@@ -201,25 +203,23 @@ _ACTIONS: Final = {"list": _list, "show": _show, "cancel": _cancel}
 
 
 def _arguments(parser: ArgumentParser) -> None:
-    parser.add_argument("action", choices=_ACTIONS, help=_("what to do"))
-    parser.add_argument("ids", nargs="*", metavar="ID", help=_("the id of a workflow"))
+    parser.add_argument("action", choices=_ACTIONS, help="what to do")
+    parser.add_argument("ids", nargs="*", metavar="ID", help="the id of a workflow")
     parser.add_argument(
         "--state",
         choices=[str(each.value) for each in WorkflowState],
-        help=_("with list: only those in this state"),
+        help="with list: only those in this state",
     )
-    add_limit(parser, 50, _("with list: the number of workflows (default: %(default)d)"))
-    parser.add_argument(
-        "--after", metavar="NEXT", help=_("with list: continue after an earlier page")
-    )
-    parser.add_argument("--yes", action="store_true", help=_("with cancel: do not ask"))
+    add_limit(parser, 50, "with list: the number of workflows (default: %(default)d)")
+    parser.add_argument("--after", metavar="NEXT", help="with list: continue after an earlier page")
+    parser.add_argument("--yes", action="store_true", help="with cancel: do not ask")
 
 
 SUBCOMMANDS: Final = (
     Subcommand(
         name="workflows",
-        help=gettext_lazy("list workflows, show the steps of one, cancel them"),
-        description=gettext_lazy(
+        help="list workflows, show the steps of one, cancel them",
+        description=(
             "list: the workflows, the latest first, and how far each is. show: the steps of one, "
             "their states, which jobs they are and what the others wait for. cancel: cancel "
             "workflows with their jobs that have not ended; the steps that wait never start, and "

@@ -10,7 +10,6 @@ from uuid import UUID
 
 from django_ojs.models import Job
 from django_ojs.spec.errors import InvalidRequest
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database, queue_configs
 
 
@@ -60,10 +59,7 @@ def check(name: str, target: object) -> None:
         if following in seen:
             raise InvalidRequest.of(
                 "dead_letter_queue",
-                _(
-                    "must be another queue, whose own dead_letter_queue does not lead back to this "
-                    "one"
-                ),
+                "must be another queue, whose own dead_letter_queue does not lead back to this one",
             )
         seen.add(following)
         further = queue_configs.config_of(following).dead_letter_queue

@@ -8,7 +8,6 @@ from django_ojs.operations.access import audit_trail
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.spec.suggestions import one_of
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database, transitions
 
 #: Called with the keys of jobs that are about to be deleted, in the transaction that deletes them.
@@ -33,11 +32,7 @@ def not_ended(job: Job) -> Conflict:
     """Return the error for a job that has not ended and may not be deleted."""
     expected = sorted(state.value for state in TERMINAL)
     return Conflict(
-        _(
-            "The job is %(state)s; delete needs it %(names)s.",
-            state=job.state,
-            names=one_of(expected),
-        ),
+        f"The job is {job.state}; delete needs it {one_of(expected)}.",
         details={
             "job_id": str(job.pk),
             "current_state": job.state,

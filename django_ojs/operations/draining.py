@@ -3,7 +3,6 @@
 from collections.abc import Iterable
 
 from django_ojs.spec.errors import QueuePaused
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import queue_configs
 
 
@@ -19,7 +18,7 @@ def check(queues: Iterable[str]) -> None:
 def rejection(queue: str) -> QueuePaused:
     """Return the error of a queue that accepts no jobs."""
     return QueuePaused(
-        _("queue %(queue)s is draining: it accepts no jobs", queue=queue),
+        f"queue {queue} is draining: it accepts no jobs",
         details={"queue": queue},
-        hint=_("Enqueue to another queue, or resume this one."),
+        hint="Enqueue to another queue, or resume this one.",
     )

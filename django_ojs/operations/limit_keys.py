@@ -14,7 +14,6 @@ from django_ojs.operations.access import audit_trail
 from django_ojs.spec import times
 from django_ojs.spec.errors import InvalidRequest, NotFound
 from django_ojs.spec.rate_limit_policy import LIMITS, check_key, parse_override
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import (
     database,
     key_limits,
@@ -46,9 +45,9 @@ def get(key: str) -> KeyStatus:
     (found,) = limit_key_use.status_of([key], most=MOST_WAITING + 1)
     if not (found.waiting or found.use.active or found.row):
         raise NotFound(
-            _("No job with this limit key waits or runs."),
+            "No job with this limit key waits or runs.",
             details={"resource_type": "rate_limit", "resource_id": key},
-            hint=_("GET /ojs/v1/rate-limits lists the keys. PUT sets limits before the first job."),
+            hint="GET /ojs/v1/rate-limits lists the keys. PUT sets limits before the first job.",
         )
     return found
 
@@ -120,10 +119,10 @@ def check_override(
     check_key(key, "key")
     found = parse_override(limits)
     if until is not None and not found:
-        rule = _("needs a limit that holds until then: one of %(names)s", names=", ".join(LIMITS))
+        rule = f"needs a limit that holds until then: one of {', '.join(LIMITS)}"
         raise InvalidRequest.of("expires_at", rule)
     if until is not None and until <= timezone.now():
-        raise InvalidRequest.of("expires_at", _("must be in the future"))
+        raise InvalidRequest.of("expires_at", "must be in the future")
     return found
 
 
@@ -171,7 +170,7 @@ def pause(keys: Collection[str], duration: timedelta) -> None:
 def check_pause(duration: timedelta) -> None:
     """Raise InvalidRequest for a duration that no pause may have."""
     if not timedelta(0) < duration <= LONGEST_PAUSE:
-        rule = _("must be more than 0 and at most %(days)s days", days=LONGEST_PAUSE.days)
+        rule = f"must be more than 0 and at most {LONGEST_PAUSE.days} days"
         raise InvalidRequest.of("duration", rule)
 
 

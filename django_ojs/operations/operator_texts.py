@@ -1,7 +1,6 @@
 """Validation of operators' texts, which are compared or stored."""
 
 from django_ojs.spec.errors import InvalidRequest
-from django_ojs.spec.texts import Translatable as _
 
 
 def check_text(value: object, field: str, *, longest: int = 255) -> str:
@@ -10,7 +9,5 @@ def check_text(value: object, field: str, *, longest: int = 255) -> str:
     NUL and lone surrogates are not printable; no database could store or compare them.
     """
     if not isinstance(value, str) or not 1 <= len(value) <= longest or not value.isprintable():
-        raise InvalidRequest.of(
-            field, _("must be a string of 1 to %(most)s printable characters.", most=longest)
-        )
+        raise InvalidRequest.of(field, f"must be a string of 1 to {longest} printable characters.")
     return value

@@ -37,7 +37,6 @@ from django_ojs.spec.destinations import LOCAL
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import DuplicateJob, InvalidRequest, OJSError, QueueFull, QueuePaused
 from django_ojs.spec.states import State
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database, key_limits, queue_configs, tenants, testing_hook
 from django_ojs.storage.dialects.rows import Stored
 
@@ -103,7 +102,7 @@ def push(envelope: Envelope, options: PushOptions = ONE) -> EnqueuedJob:
 def push_batch(envelopes: Sequence[Envelope], options: PushOptions = BATCH) -> list[EnqueuedJob]:
     """Store jobs in order, in one statement: all or none. Raises as `push` does."""
     if not envelopes:
-        raise InvalidRequest(_("jobs must hold at least one job."), details={"field": "jobs"})
+        raise InvalidRequest("jobs must hold at least one job.", details={"field": "jobs"})
     if options.admitted:
         return _route(envelopes, options)
     lineage.fill_in(envelopes)
@@ -307,7 +306,7 @@ def _duplicate(envelopes: Sequence[Envelope], stored: Sequence[Stored]) -> Dupli
     for index, envelope in enumerate(envelopes):
         if envelope.id not in new:
             return DuplicateJob(
-                _("A job with this id exists already."),
+                "A job with this id exists already.",
                 details={"existing_job_id": str(envelope.id), "index": index},
             )
         # The same id twice in one call: the second is the duplicate.

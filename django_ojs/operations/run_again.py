@@ -11,7 +11,6 @@ from django_ojs.operations.operator_push import push_by_operator
 from django_ojs.spec.envelope import Envelope, parse, render
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.states import TERMINAL, State
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import transitions
 
 #: What belonged to the first run.
@@ -34,7 +33,7 @@ def ended(job_id: UUID) -> Job:
     job = transitions.get(job_id)
     if State(job.state) not in TERMINAL:
         raise Conflict(
-            _("The job is %(state)s; only a job that has ended can be run again.", state=job.state),
+            f"The job is {job.state}; only a job that has ended can be run again.",
             details={
                 "job_id": str(job_id),
                 "current_state": job.state,
@@ -45,10 +44,8 @@ def ended(job_id: UUID) -> Job:
         # The objects belong to that job: a worker reads them for no other, and they are removed
         # with it.
         raise Conflict(
-            _(
-                "The job has arguments in the bucket of OFFLOAD, which only this job can read; "
-                "enqueue it anew from your code."
-            ),
+            "The job has arguments in the bucket of OFFLOAD, which only this job can read; "
+            "enqueue it anew from your code.",
             details={"job_id": str(job_id), "current_state": job.state},
         )
     return job

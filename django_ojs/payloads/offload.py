@@ -21,7 +21,6 @@ from django_ojs.payloads.reference import Reference, is_reference
 from django_ojs.spec import json
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import ConnectionError, PayloadRejected, PayloadTooLarge, size_details
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database
 from django_ojs.storage.dialects.expressions import OneOf
 
@@ -80,7 +79,7 @@ class ArgumentOffloader:
                 )
             except s3_client.errors():
                 raise ConnectionError(
-                    _("An argument over OJS['OFFLOAD']['over'] could not be put into S3.")
+                    "An argument over OJS['OFFLOAD']['over'] could not be put into S3."
                 ) from None
         self._taken = []
 
@@ -103,7 +102,7 @@ def bucket() -> str:
     """Return the bucket of OFFLOAD. Raises PayloadRejected when there is none."""
     config = settings().offload
     if config is None:
-        raise PayloadRejected(_("OJS['OFFLOAD'] is not set"))
+        raise PayloadRejected("OJS['OFFLOAD'] is not set")
     return config.bucket
 
 
@@ -153,7 +152,7 @@ def _check_size(size: int, index: int) -> None:
     if size > limit:
         raise PayloadTooLarge.of(
             f"args[{index}]",
-            _("must be at most %(limit)s bytes of JSON", limit=limit),
+            f"must be at most {limit} bytes of JSON",
             **size_details(size, limit),
         )
 

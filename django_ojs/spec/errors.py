@@ -67,7 +67,7 @@ class OJSError(Exception):
     @classmethod
     def of(cls, field: str, rule: str, *, hint: str | None = None, **details: Any) -> Self:
         """Return the error of a field that breaks a rule: `of("args", "must be an array")`."""
-        text = _("%(field)s %(rule)s", field=field, rule=rule)
+        text = f"{field} {rule}"
         return cls(text, details={"field": field, **details}, hint=hint)
 
     def __str__(self) -> str:
@@ -333,7 +333,7 @@ class JobNotFound(NotFound):
         """Return the error for this id."""
         key = str(job_id)
         details = {"job_id": key, "resource_type": "job", "resource_id": key}
-        return cls(_("There is no job with this id."), details=details)
+        return cls("There is no job with this id.", details=details)
 
 
 class DuplicateJob(OJSError):

@@ -12,7 +12,6 @@ from typing import Final
 from uuid import UUID
 
 from django_ojs.spec.errors import InvalidRequest
-from django_ojs.spec.texts import Translatable as _
 
 _PATTERN: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}")
 
@@ -90,9 +89,9 @@ def parse_id(value: object, field: str = "id") -> UUID:
         return UUID(value)
     raise InvalidRequest.of(
         field,
-        _("must be a UUIDv7 in lowercase with hyphens"),
+        "must be a UUIDv7 in lowercase with hyphens",
         hint=(
-            _(
+            (
                 "An enqueue returns the id of its job. For one of your own, use ojs.new_id(); "
                 "uuid.uuid4() makes none."
             )

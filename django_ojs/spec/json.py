@@ -19,7 +19,6 @@ from typing import Any, Final, TypeAlias
 from uuid import UUID
 
 from django_ojs.spec.errors import InvalidArgs, InvalidPayload, OJSError
-from django_ojs.spec.texts import Translatable as _
 
 JSON: TypeAlias = "bool | int | float | str | list[JSON] | dict[str, JSON] | None"
 
@@ -40,7 +39,7 @@ _NUMBER: Final = 26
 _WORD: Final = 6
 _BRACKETS: Final = 3
 
-_DOCUMENT: Final = _("the document")
+_DOCUMENT: Final = "the document"
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_\-]{1,64}")
 
 #: The limit for a whole request: `args` of MAX_DEPTH levels are three levels deeper in
@@ -184,16 +183,12 @@ def _explain(
             rule = _large(largest)
     elif isinstance(value, float):
         if value - value != 0.0:
-            rule = _("is NaN, infinite or too large for a number")
+            rule = "is NaN, infinite or too large for a number"
     elif isinstance(value, list | tuple | dict):
         if id(value) in above:
-            rule = _("contains itself")
+            rule = "contains itself"
         elif levels <= 0:
-            return _(
-                "%(path)s is nested more than %(limit)s levels deep",
-                path=_outermost(path),
-                limit=depth,
-            )
+            return f"{_outermost(path)} is nested more than {depth} levels deep"
         elif isinstance(value, dict):
             return _explain_object(value, path, levels, largest, depth, (*above, id(value)))
         else:
@@ -207,7 +202,7 @@ def _explain(
         rule = _large(largest)
     else:
         rule = _foreign(value)
-    return _("%(field)s %(rule)s", field=path or _DOCUMENT, rule=rule) if rule else None
+    return f"{path or _DOCUMENT} {rule}" if rule else None
 
 
 def _explain_object(
@@ -221,16 +216,12 @@ def _explain_object(
     for name, item in value.items():
         if not issubclass(type(name), str):
             kind = type(name).__name__
-            return _(
-                "%(path)s has a name that is a %(kind)s: names are strings",
-                path=path or _DOCUMENT,
-                kind=kind,
-            )
+            return f"{path or _DOCUMENT} has a name that is a {kind}: names are strings"
         rule = _text_rule(name)
         if rule is None and len(name) > MAX_NAME:
-            rule = _("is longer than %(limit)s characters", limit=MAX_NAME)
+            rule = f"is longer than {MAX_NAME} characters"
         if rule:
-            return _("%(path)s has a name that %(rule)s", path=path or _DOCUMENT, rule=rule)
+            return f"{path or _DOCUMENT} has a name that {rule}"
         # A name is the client's text: only one that looks like an identifier is repeated.
         shown = name if _PLAIN_NAME.fullmatch(name) else "*"
         found = _explain(
@@ -248,38 +239,38 @@ def _outermost(path: str) -> str:
 
 def _text_rule(text: str) -> str | None:
     if "\0" in text:
-        return _("contains a NUL character")
+        return "contains a NUL character"
     try:
         text.encode()
     except UnicodeEncodeError:
-        return _("contains a lone surrogate")
+        return "contains a lone surrogate"
     return None
 
 
 def _large(largest: int) -> str:
     bits = largest.bit_length()
-    return _("is an integer beyond ±(2**%(bits)s-1): send it as a string", bits=bits)
+    return f"is an integer beyond ±(2**{bits}-1): send it as a string"
 
 
 def _foreign(value: object) -> str:
     """Return what to send instead of a value that is not JSON."""
     kind = value.__class__.__name__
     if isinstance(value, Enum):
-        return _("is a %(kind)s: send its value", kind=kind)
+        return f"is a {kind}: send its value"
     if isinstance(value, Decimal | UUID):
-        return _("is a %(kind)s: send a string", kind=kind)
+        return f"is a {kind}: send a string"
     if isinstance(value, date | time):  # datetime is a date
-        return _("is a %(kind)s: send an ISO 8601 string", kind=kind)
+        return f"is a {kind}: send an ISO 8601 string"
     if isinstance(value, timedelta):
-        return _("is a %(kind)s: send an ISO 8601 duration such as PT30S", kind=kind)
+        return f"is a {kind}: send an ISO 8601 duration such as PT30S"
     if isinstance(value, set | frozenset):
-        return _("is a %(kind)s: send a list", kind=kind)
+        return f"is a {kind}: send a list"
     if isinstance(value, bytes | bytearray | memoryview):
-        return _("is a %(kind)s: send base64url text", kind=kind)
+        return f"is a {kind}: send base64url text"
     if hasattr(value, "_meta") and hasattr(value, "pk"):
-        return _("is a %(kind)s: send its primary key", kind=kind)
+        return f"is a {kind}: send its primary key"
     kind = type(value).__name__  # "is a str: send a string" would be no help.
-    return _("is a %(kind)s: send a string, a number, a boolean, None, a list or a dict", kind=kind)
+    return f"is a {kind}: send a string, a number, a boolean, None, a list or a dict"
 
 
 def dumps(value: Any) -> str:
@@ -298,9 +289,7 @@ def dumps(value: Any) -> str:
             if "\\u0000" not in text:
                 return text
     except (TypeError, ValueError, RecursionError):
-        raise InvalidPayload(
-            explain(value, "") or _("the value cannot be written as JSON")
-        ) from None
+        raise InvalidPayload(explain(value, "") or "the value cannot be written as JSON") from None
     # An escaped backslash before "u0000" looks the same in the text.
     found = explain(value, "", exact_integers=True)
     if found is not None and "NUL" in found:
@@ -317,13 +306,13 @@ def dumps_lists(lists: Sequence[list[Any]], *, exact_integers: bool) -> tuple[st
     try:
         text = _encode(lists)
     except (TypeError, ValueError, RecursionError):
-        raise InvalidPayload(_("a value cannot be written as JSON")) from None
+        raise InvalidPayload("a value cannot be written as JSON") from None
     is_flat = text.count("[") == len(lists) + 1 and "{" not in text
     if not (is_flat and text.isascii() and "\\u0000" not in text and not has_long_integer(text)):
         try:
             measure(lists, exact_integers=exact_integers, depth=MAX_DEPTH + 1)
         except Rejected:
-            raise InvalidPayload(_("a value cannot be stored as JSON")) from None
+            raise InvalidPayload("a value cannot be stored as JSON") from None
     # Where no list contains what separates two of them, there is one part for each.
     parts = text[2:-2].split("],[")
     if len(parts) != len(lists):
@@ -352,7 +341,7 @@ def loads(
     """
     text = _decode(data) if isinstance(data, bytes) else data
     if text.startswith("\ufeff"):
-        raise InvalidPayload(_("the document must not begin with a byte order mark"))
+        raise InvalidPayload("the document must not begin with a byte order mark")
     repeated = 0
 
     def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -370,17 +359,10 @@ def loads(
     except json.JSONDecodeError as error:
         # Its message is about the grammar and quotes nothing.
         raise InvalidPayload(
-            _(
-                "the document is not JSON: %(msg)s at line %(lineno)s column %(colno)s",
-                msg=error.msg,
-                lineno=error.lineno,
-                colno=error.colno,
-            )
+            f"the document is not JSON: {error.msg} at line {error.lineno} column {error.colno}"
         ) from None
     except RecursionError:
-        raise InvalidPayload(
-            _("the document is nested more than %(limit)s levels deep", limit=max_depth)
-        ) from None
+        raise InvalidPayload(f"the document is nested more than {max_depth} levels deep") from None
     if repeated:
         logger.warning("JSON with %d repeated names: the last value of each was taken", repeated)
     if _is_harmless(text, max_depth):
@@ -389,7 +371,7 @@ def loads(
         measure(value, exact_integers=exact_integers, depth=max_depth)
     except Rejected:
         found = explain(value, path, exact_integers=exact_integers, depth=max_depth)
-        raise InvalidPayload(found or _("the document cannot be stored")) from None
+        raise InvalidPayload(found or "the document cannot be stored") from None
     return value  # type: ignore[no-any-return]  # as above
 
 
@@ -434,7 +416,7 @@ def _decode(data: bytes) -> str:
     try:
         return data.decode("utf-8")
     except UnicodeDecodeError:
-        raise InvalidPayload(_("the document must be encoded as UTF-8")) from None
+        raise InvalidPayload("the document must be encoded as UTF-8") from None
 
 
 def has_long_integer(text: str) -> bool:

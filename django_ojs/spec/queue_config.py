@@ -24,7 +24,6 @@ from django_ojs.spec.tenants import (
     is_tenant_id,
 )
 from django_ojs.spec.tenants import STRATEGIES as FAIRNESS_STRATEGIES
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.spec.times import parse_duration
 
 Strategy = Literal["reject", "block", "drop_oldest"]
@@ -162,27 +161,25 @@ def check(
     """
     prefix, whole = f"{path}." if path else "", path or "the configuration"
     if not isinstance(given, dict):
-        raise InvalidRequest(_("%(whole)s must be an object", whole=whole), details={"field": path})
+        raise InvalidRequest(f"{whole} must be an object", details={"field": path})
     json.check(given, whole, error=InvalidRequest)
     if len(json.dumps(given).encode()) > MAX_BYTES:
-        raise InvalidRequest.of(
-            whole, _("must be at most %(limit)s bytes of JSON", limit=MAX_BYTES)
-        )
+        raise InvalidRequest.of(whole, f"must be at most {MAX_BYTES} bytes of JSON")
     for name, value in given.items():
         if name.startswith("_"):
-            raise InvalidRequest.of(whole, _("must not have names that begin with an underscore"))
+            raise InvalidRequest.of(whole, "must not have names that begin with an underscore")
         # It would be stored as a field of a later version, and have no effect.
         _check_names({name: value}, _CHECKS, prefix, if_misspelt=True)
         if value is not None and name in _CHECKS:
             _CHECKS[name](value, f"{prefix}{name}")
             _check_supported(name, value, prefix)
     if (given.get("max_envelope_bytes") or 0) > max_envelope_bytes:
-        rule = _("must be at most %(limit)s, the limit of the server", limit=max_envelope_bytes)
+        rule = f"must be at most {max_envelope_bytes}, the limit of the server"
         raise InvalidRequest.of(f"{prefix}max_envelope_bytes", rule)
     bounds = merge({}, given).get("backpressure", {})
     if default_policy and bounds.get("strategy") == "drop_oldest":
         # It discards jobs, so it must be set for a named queue (backpressure §5.3).
-        rule = _("must not be drop_oldest in the default policy")
+        rule = "must not be drop_oldest in the default policy"
         raise InvalidRequest.of(f"{prefix}backpressure.strategy", rule)
     return given
 
@@ -190,7 +187,7 @@ def check(
 def _check_supported(name: str, value: object, prefix: str) -> None:
     # A limit that is accepted and not enforced would be taken for one that holds.
     if name in UNSUPPORTED and value not in UNSUPPORTED[name]:
-        rule = _("is not supported: this server does not act on it")
+        rule = "is not supported: this server does not act on it"
         raise UnsupportedFeature.of(f"{prefix}{name}", rule)
     if isinstance(value, Mapping):
         for member, inner in value.items():
@@ -220,9 +217,7 @@ def _check_names(
             if if_misspelt and not is_misspelt(name, tuple(known)):
                 continue
             suggestion = did_you_mean(name, tuple(known))
-            raise InvalidRequest.of(
-                field_path, _("is not a field of a queue. %(suggestion)s", suggestion=suggestion)
-            )
+            raise InvalidRequest.of(field_path, f"is not a field of a queue. {suggestion}")
         if not isinstance(value, Mapping):
             continue
         check_member = known[name]
@@ -304,17 +299,17 @@ def _or(value: Any, default: float) -> float:
 
 def _count(value: object, path: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InvalidRequest.of(path, _("must be an integer of at least 0, which means unbounded"))
+        raise InvalidRequest.of(path, "must be an integer of at least 0, which means unbounded")
 
 
 def _strategy(value: object, path: str) -> None:
     if value not in STRATEGIES:
-        raise InvalidRequest.of(path, _("must be one of %(names)s", names=", ".join(STRATEGIES)))
+        raise InvalidRequest.of(path, f"must be one of {', '.join(STRATEGIES)}")
 
 
 def _share(value: object, path: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise InvalidRequest.of(path, _("must be a number from 0.0 to 1.0"))
+        raise InvalidRequest.of(path, "must be a number from 0.0 to 1.0")
 
 
 def _duration(value: object, path: str) -> None:
@@ -324,7 +319,7 @@ def _duration(value: object, path: str) -> None:
         raise error.with_details(field=path) from None
     if found <= timedelta(0):
         raise InvalidRequest.of(
-            path, _('must be an ISO 8601 duration longer than zero, such as "P7D"')
+            path, 'must be an ISO 8601 duration longer than zero, such as "P7D"'
         )
 
 
@@ -332,12 +327,10 @@ def _seconds(value: object, path: str) -> None:
     if isinstance(value, str):
         _duration(value, path)
     elif isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InvalidRequest.of(path, _("must be an integer of seconds, or an ISO 8601 duration"))
+        raise InvalidRequest.of(path, "must be an integer of seconds, or an ISO 8601 duration")
     assert isinstance(value, str | int)
     if (_milliseconds(value) or 0) > MAX_TIMEOUT_MS:
-        raise InvalidRequest.of(
-            path, _("must be at most %(limit)s seconds", limit=MAX_TIMEOUT_MS // 1000)
-        )
+        raise InvalidRequest.of(path, f"must be at most {MAX_TIMEOUT_MS // 1000} seconds")
 
 
 def _milliseconds(value: str | int) -> int | None:
@@ -364,17 +357,17 @@ def _name(value: object, path: str) -> None:
 
 def _boolean(value: object, path: str) -> None:
     if not isinstance(value, bool):
-        raise InvalidRequest.of(path, _("must be true or false"))
+        raise InvalidRequest.of(path, "must be true or false")
 
 
 def _weight(value: object, path: str) -> None:
     if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_WEIGHT:
-        raise InvalidRequest.of(path, _("must be an integer from 1 to %(most)s", most=MAX_WEIGHT))
+        raise InvalidRequest.of(path, f"must be an integer from 1 to {MAX_WEIGHT}")
 
 
 def _fairness_strategy(value: object, path: str) -> None:
     if value not in FAIRNESS_STRATEGIES:
-        raise InvalidRequest.of(path, _("must be %(names)s", names=one_of(FAIRNESS_STRATEGIES)))
+        raise InvalidRequest.of(path, f"must be {one_of(FAIRNESS_STRATEGIES)}")
 
 
 class _ByTenant:
@@ -385,17 +378,14 @@ class _ByTenant:
 
     def __call__(self, value: object, path: str) -> None:
         if not isinstance(value, dict):
-            raise InvalidRequest.of(path, _("must be an object with a member for each tenant"))
+            raise InvalidRequest.of(path, "must be an object with a member for each tenant")
         for tenant, inner in value.items():
             if tenant != DEFAULT_TENANT and not is_tenant_id(tenant):
                 raise InvalidRequest.of(
                     path,
-                    _(
-                        "must have the ids of tenants as names: letters, digits and . _ : "
-                        "-, of which the first is a letter or a digit, or "
-                        "%(default_tenant)s for jobs without one",
-                        default_tenant=DEFAULT_TENANT,
-                    ),
+                    "must have the ids of tenants as names: letters, digits and . _ : -, of "
+                    f"which the first is a letter or a digit, or {DEFAULT_TENANT} for jobs "
+                    "without one",
                 )
             if inner is not None:
                 self.check_value(inner, f"{path}.{tenant}")
@@ -403,7 +393,7 @@ class _ByTenant:
 
 def _names(value: object, path: str) -> None:
     if not isinstance(value, list) or not all(isinstance(name, str) and name for name in value):
-        raise InvalidRequest.of(path, _("must be an array of non-empty strings"))
+        raise InvalidRequest.of(path, "must be an array of non-empty strings")
 
 
 class _Object:
@@ -414,7 +404,7 @@ class _Object:
 
     def __call__(self, value: object, path: str) -> None:
         if not isinstance(value, dict):
-            raise InvalidRequest.of(path, _("must be an object"))
+            raise InvalidRequest.of(path, "must be an object")
         for name, check_member in self.members.items():
             if value.get(name) is not None:
                 check_member(value[name], f"{path}.{name}")
@@ -428,9 +418,7 @@ class _Rate(_Object):
         assert isinstance(value, dict)
         for name, other in (("limit", "period"), ("period", "limit")):
             if value.get(name) is not None and value.get(other) is None:
-                raise InvalidRequest.of(
-                    f"{path}.{other}", _("is required beside %(name)s", name=name)
-                )
+                raise InvalidRequest.of(f"{path}.{other}", f"is required beside {name}")
 
 
 class _Fairness(_Object):
@@ -441,9 +429,7 @@ class _Fairness(_Object):
         assert isinstance(value, dict)
         for name in self.members:
             if value.get(name) is not None and value.get("enabled") is None:
-                raise InvalidRequest.of(
-                    f"{path}.enabled", _("is required beside %(name)s", name=name)
-                )
+                raise InvalidRequest.of(f"{path}.enabled", f"is required beside {name}")
 
 
 _RATE: Final[dict[str, Callable[[object, str], None]]] = {

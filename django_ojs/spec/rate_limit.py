@@ -15,7 +15,6 @@ from math import ceil
 from typing import Any, Final, Self
 
 from django_ojs.spec.errors import InvalidRequest
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.spec.times import parse_duration
 
 #: No limit, as a number of jobs.
@@ -47,15 +46,13 @@ TOLERANCE_MS: Final = 100
 def check_number(value: object, field: str, *, least: int = 1) -> None:
     """Check a number of jobs or of starts. Raises InvalidRequest."""
     if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MAX_STARTS:
-        raise InvalidRequest.of(
-            field, _("must be an integer from %(least)s to %(most)s", least=least, most=MAX_STARTS)
-        )
+        raise InvalidRequest.of(field, f"must be an integer from {least} to {MAX_STARTS}")
 
 
 def check_on_limit(value: object, field: str) -> None:
     """Check the name of an action. Raises InvalidRequest."""
     if value not in list(OnLimit):
-        raise InvalidRequest.of(field, _("must be one of %(names)s", names=", ".join(OnLimit)))
+        raise InvalidRequest.of(field, f"must be one of {', '.join(OnLimit)}")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

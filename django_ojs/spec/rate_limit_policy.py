@@ -12,7 +12,6 @@ from typing import Any, Final, Literal
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.rate_limit import check_number, check_on_limit
 from django_ojs.spec.suggestions import did_you_mean
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.spec.times import format_duration, parse_duration, parse_seconds
 
 _KEY: Final = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._:\-]*").fullmatch
@@ -69,17 +68,14 @@ def parse_python(data: object) -> dict[str, Any]:
     if isinstance(data, Mapping):
         for name in data:
             if name not in _FIELDS:
-                rule = _(
-                    "is not a field of a rate limit. %(suggestion)s",
-                    suggestion=did_you_mean(str(name), _FIELDS),
-                )
+                rule = f"is not a field of a rate limit. {did_you_mean(str(name), _FIELDS)}"
                 raise InvalidRequest.of(f"rate_limit.{name}", rule)
         if data.get("key") is None:
-            rule = _('is required, such as "customer:{customer_id}" or "type:{type}"')
+            rule = 'is required, such as "customer:{customer_id}" or "type:{type}"'
             raise InvalidRequest.of("rate_limit.key", rule)
         data = RateLimitPolicy(**data)
     if not isinstance(data, RateLimitPolicy):
-        raise InvalidRequest.of("rate_limit", _("must be a RateLimitPolicy or a mapping"))
+        raise InvalidRequest.of("rate_limit", "must be a RateLimitPolicy or a mapping")
     found = data.render()
     # With a key in place of its template.
     check({**found, "key": "key"}, "rate_limit")
@@ -93,24 +89,18 @@ def check_template(template: object, parameters: Collection[str] | None) -> None
     Raises InvalidRequest.
     """
     if not isinstance(template, str) or not template:
-        raise InvalidRequest.of("rate_limit.key", _("must be a non-empty string"))
+        raise InvalidRequest.of("rate_limit.key", "must be a non-empty string")
     try:
         parts = list(string.Formatter().parse(template))
     except ValueError as error:
-        raise InvalidRequest.of(
-            "rate_limit.key", _("is not a template: %(error)s", error=error)
-        ) from None
+        raise InvalidRequest.of("rate_limit.key", f"is not a template: {error}") from None
     known = None if parameters is None else (*parameters, *_NAMES)
     for _literal, name, *_rest in parts:
         if name is None:
             continue
         first = re.split(r"[.\[]", name)[0]
         if not first.isidentifier() or (known is not None and first not in known):
-            rule = _(
-                "names %(first)r, which is not a parameter. %(suggestion)s",
-                first=first,
-                suggestion=did_you_mean(first, known or ()),
-            )
+            rule = f"names {first!r}, which is not a parameter. {did_you_mean(first, known or ())}"
             raise InvalidRequest.of("rate_limit.key", rule)
 
 
@@ -124,11 +114,7 @@ def key_of(template: str, *, type: str, queue: str, arguments: Mapping[str, Any]
     try:
         key = _formatted(template, {"type": type, "queue": queue, **arguments})
     except (LookupError, AttributeError, ValueError, TypeError) as error:
-        rule = _(
-            "cannot be made of %(template)r and the arguments: %(error)s",
-            template=template,
-            error=repr(error),
-        )
+        rule = f"cannot be made of {template!r} and the arguments: {error!r}"
         raise InvalidRequest.of("rate_limit.key", rule) from None
     check_key(key, "rate_limit.key")
     return key
@@ -264,7 +250,7 @@ def parse_override(data: Mapping[str, Any]) -> dict[str, Any]:
         if name not in LIMITS:
             raise InvalidRequest.of(
                 str(name),
-                _("is not a limit. %(suggestion)s", suggestion=did_you_mean(name, LIMITS)),
+                f"is not a limit. {did_you_mean(name, LIMITS)}",
             )
     found = {name: value for name, value in data.items() if value is not None}
     for name, value in found.items():
@@ -285,19 +271,15 @@ def _hash(text: str) -> str:
 def check_key(value: object, field: str) -> None:
     """Check a key. Raises InvalidRequest."""
     if not isinstance(value, str) or _KEY(value) is None:
-        rule = _(
-            "must be letters, digits, dots, colons, _ and -, beginning with a letter or a digit"
-        )
+        rule = "must be letters, digits, dots, colons, _ and -, beginning with a letter or a digit"
         raise InvalidRequest.of(field, rule)
     if len(value) > MAX_KEY:
-        raise InvalidRequest.of(
-            field, _("must be at most %(limit)s characters long", limit=MAX_KEY)
-        )
+        raise InvalidRequest.of(field, f"must be at most {MAX_KEY} characters long")
 
 
 def _check_rate(value: object, field: str) -> None:
     if not isinstance(value, Mapping):
-        raise InvalidRequest.of(field, _("must be an object"))
+        raise InvalidRequest.of(field, "must be an object")
     check_number(value.get("limit"), f"{field}.limit")
     period = value.get("period")
     try:
@@ -305,7 +287,7 @@ def _check_rate(value: object, field: str) -> None:
     except InvalidRequest as error:
         raise error.with_details(field=f"{field}.period") from None
     if found <= timedelta(0):
-        rule = _('must be an ISO 8601 duration longer than zero, such as "PT1M"')
+        rule = 'must be an ISO 8601 duration longer than zero, such as "PT1M"'
         raise InvalidRequest.of(f"{field}.period", rule)
 
 
@@ -325,9 +307,7 @@ def _render_rate(value: object, field: str) -> dict[str, Any] | None:
     if isinstance(value, Mapping):
         return dict(value)
     if not isinstance(value, tuple) or len(value) != 2:
-        raise InvalidRequest.of(
-            field, _("must be a number and a period: (100, timedelta(minutes=1))")
-        )
+        raise InvalidRequest.of(field, "must be a number and a period: (100, timedelta(minutes=1))")
     limit, period = value
     if not isinstance(period, str):
         period = format_duration(parse_seconds(period, f"{field}.period"))

@@ -8,7 +8,6 @@ from typing import Any, Final, Literal
 
 from django_ojs.spec.errors import InvalidRequest, InvalidRetryPolicy
 from django_ojs.spec.suggestions import did_you_mean, is_misspelt
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.spec.times import format_duration, parse_milliseconds, parse_seconds
 
 Exhaustion = Literal["dead_letter", "discard"]
@@ -75,15 +74,15 @@ class RetryPolicy:
         strategy = "constant" if backoff_strategy == "none" else backoff_strategy
         put(self, "backoff_strategy", _one_of(strategy, "backoff_strategy", *_STRATEGIES))
         if extra is not None and not isinstance(extra, Mapping):
-            raise InvalidRetryPolicy.of("retry.extra", _("must be a mapping"))
+            raise InvalidRetryPolicy.of("retry.extra", "must be a mapping")
         put(self, "extra", dict(extra) if extra else {})
         if self.initial_interval <= timedelta(0):
-            raise InvalidRetryPolicy.of("retry.initial_interval", _("must be greater than zero"))
+            raise InvalidRetryPolicy.of("retry.initial_interval", "must be greater than zero")
         if self.max_interval < self.initial_interval:
             raise InvalidRetryPolicy.of(
                 "retry.max_interval",
-                _("must not be less than retry.initial_interval"),
-                hint=_("Where only one of the two is given, the other one has its default."),
+                "must not be less than retry.initial_interval",
+                hint="Where only one of the two is given, the other one has its default.",
             )
 
     def delay(self, attempt: int, random: Callable[[], float]) -> timedelta:
@@ -191,11 +190,8 @@ def check_names(data: Mapping[str, Any], path: str = "retry") -> None:
         if isinstance(name, str) and name not in _NAMES and not name.startswith("x_"):
             raise InvalidRetryPolicy.of(
                 f"{path}.{name}",
-                _(
-                    "is not a field of a retry policy. %(suggestion)s",
-                    suggestion=did_you_mean(name, _FIELDS),
-                ),
-                hint=_("The names of your own fields begin with x_."),
+                f"is not a field of a retry policy. {did_you_mean(name, _FIELDS)}",
+                hint="The names of your own fields begin with x_.",
             )
 
 
@@ -219,7 +215,7 @@ def parse(data: object, *, default: RetryPolicy) -> RetryPolicy:
     if isinstance(data, int) and not isinstance(data, bool):
         data = {"max_attempts": data}
     if not isinstance(data, Mapping):
-        raise InvalidRetryPolicy.of("retry", _("must be an object"))
+        raise InvalidRetryPolicy.of("retry", "must be an object")
     given = {key: value for key, value in data.items() if value is not None}
     values: dict[str, Any] = {name: getattr(default, name) for name in _FIELDS}
     for name in _INTERVALS:
@@ -229,7 +225,7 @@ def parse(data: object, *, default: RetryPolicy) -> RetryPolicy:
         elif isinstance(given.get(name), int | float):
             # Seconds in Python, but on the wire a bare number could be either.
             raise InvalidRetryPolicy.of(
-                f"retry.{name}", _("must be an ISO 8601 duration such as PT30S")
+                f"retry.{name}", "must be an ISO 8601 duration such as PT30S"
             )
     values.update((name, given.pop(name)) for name in _FIELDS if name in given)
     return RetryPolicy(**values, extra={**default.extra, **given})
@@ -237,11 +233,9 @@ def parse(data: object, *, default: RetryPolicy) -> RetryPolicy:
 
 def _attempts(value: object) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise InvalidRetryPolicy.of("retry.max_attempts", _("must be a non-negative integer"))
+        raise InvalidRetryPolicy.of("retry.max_attempts", "must be a non-negative integer")
     if value > MAX_ATTEMPTS_LIMIT:
-        raise InvalidRetryPolicy.of(
-            "retry.max_attempts", _("must be at most %(limit)s", limit=MAX_ATTEMPTS_LIMIT)
-        )
+        raise InvalidRetryPolicy.of("retry.max_attempts", f"must be at most {MAX_ATTEMPTS_LIMIT}")
     return value
 
 
@@ -251,7 +245,7 @@ def _interval(
     try:
         return parse(value, f"retry.{name}")
     except InvalidRequest as error:
-        raise InvalidRetryPolicy(error.text, details=error.details) from None
+        raise InvalidRetryPolicy(error.message, details=error.details) from None
 
 
 def _coefficient(value: object) -> float:
@@ -262,12 +256,12 @@ def _coefficient(value: object) -> float:
             number = math.inf
         if 1.0 <= number < math.inf:
             return number
-    raise InvalidRetryPolicy.of("retry.backoff_coefficient", _("must be a number, 1.0 or more"))
+    raise InvalidRetryPolicy.of("retry.backoff_coefficient", "must be a number, 1.0 or more")
 
 
 def _boolean(value: object) -> bool:
     if not isinstance(value, bool):
-        raise InvalidRetryPolicy.of("retry.jitter", _("must be a boolean"))
+        raise InvalidRetryPolicy.of("retry.jitter", "must be a boolean")
     return value
 
 
@@ -275,15 +269,13 @@ def _errors(value: object) -> tuple[str, ...]:
     if isinstance(value, list | tuple) and all(isinstance(entry, str) and entry for entry in value):
         return tuple(value)
     raise InvalidRetryPolicy.of(
-        "retry.non_retryable_errors", _("must be an array of non-empty strings")
+        "retry.non_retryable_errors", "must be an array of non-empty strings"
     )
 
 
 def _one_of(value: object, name: str, *allowed: str) -> str:
     if not isinstance(value, str) or value not in allowed:
-        raise InvalidRetryPolicy.of(
-            f"retry.{name}", _("must be one of %(names)s", names=", ".join(allowed))
-        )
+        raise InvalidRetryPolicy.of(f"retry.{name}", f"must be one of {', '.join(allowed)}")
     return value
 
 

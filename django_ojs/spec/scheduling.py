@@ -13,7 +13,6 @@ from typing import Any, Final, Self
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.suggestions import did_you_mean
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.spec.times import parse_seconds
 
 STRICT: Final = "strict"
@@ -165,7 +164,7 @@ def parse_queues(value: object, field: str) -> tuple[tuple[str, ...], tuple[tupl
 def check_weight(value: object, field: str) -> None:
     """Check a weight. Raises InvalidRequest."""
     if not (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_WEIGHT):
-        raise InvalidRequest.of(field, _("must be an integer from 1 to %(most)s", most=MAX_WEIGHT))
+        raise InvalidRequest.of(field, f"must be an integer from 1 to {MAX_WEIGHT}")
 
 
 def parse_order(
@@ -184,26 +183,17 @@ def parse_order(
     if strategy == "least-loaded":
         raise InvalidRequest.of(
             field,
-            _(
-                "least-loaded is not supported; it must be one of %(names)s",
-                names=", ".join(STRATEGIES),
-            ),
+            f"least-loaded is not supported; it must be one of {', '.join(STRATEGIES)}",
         )
     if not isinstance(strategy, str) or strategy not in STRATEGIES:
-        raise InvalidRequest.of(field, _("must be one of %(names)s", names=", ".join(STRATEGIES)))
+        raise InvalidRequest.of(field, f"must be one of {', '.join(STRATEGIES)}")
     if weights and strategy != WEIGHTED:
         raise InvalidRequest.of(
             field,
-            _(
-                "%(strategy)s has no weights: leave the weights out, or use %(weighted)s",
-                strategy=strategy,
-                weighted=WEIGHTED,
-            ),
+            f"{strategy} has no weights: leave the weights out, or use {WEIGHTED}",
         )
     if strategy == WEIGHTED and not weights:
-        raise InvalidRequest.of(
-            field, _("%(weighted)s needs weights of the queues", weighted=WEIGHTED)
-        )
+        raise InvalidRequest.of(field, f"{WEIGHTED} needs weights of the queues")
     return QueueOrder(strategy=strategy, weights=weights)
 
 

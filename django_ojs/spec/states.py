@@ -12,7 +12,6 @@ from enum import StrEnum
 from functools import cache
 
 from django_ojs.spec.errors import Conflict
-from django_ojs.spec.texts import Translatable as _
 
 
 class State(StrEnum):
@@ -123,13 +122,7 @@ def sources(trigger: Trigger, target: State) -> tuple[State, ...]:
         if t.trigger is trigger and t.target is target and t.source is not None
     )
     if not found:
-        raise Conflict(
-            _(
-                "No transition of the state machine leads by %(trigger)s to %(target)s.",
-                trigger=trigger,
-                target=target,
-            )
-        )
+        raise Conflict(f"No transition of the state machine leads by {trigger} to {target}.")
     return found
 
 
@@ -137,7 +130,7 @@ def sources(trigger: Trigger, target: State) -> tuple[State, ...]:
 def initial(target: State) -> State:
     """Return `target` if PUSH may store a job in it. Raises Conflict otherwise."""
     if not any(t.source is None and t.target is target for t in TRANSITIONS):
-        raise Conflict(_("A job cannot be stored as %(target)s.", target=target))
+        raise Conflict(f"A job cannot be stored as {target}.")
     return target
 
 

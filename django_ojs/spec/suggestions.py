@@ -4,8 +4,6 @@ import difflib
 import re
 from collections.abc import Collection, Iterable
 
-from django_ojs.spec.texts import Translatable as _
-
 
 def nearest(name: object, known: Collection[str]) -> str | None:
     """Return the known name that is most like a name; None where none is."""
@@ -30,8 +28,8 @@ def did_you_mean(name: object, known: Collection[str]) -> str:
     """Return "Did you mean …?" for the nearest known name; without one, list them all."""
     near = nearest(name, known)
     if near is None:
-        return _("The names are %(names)s.", names=", ".join(known))
-    return _("Did you mean %(name)s?", name=near)
+        return f"The names are {', '.join(known)}."
+    return f"Did you mean {near}?"
 
 
 def allowed_name(text: object) -> str:
@@ -44,5 +42,5 @@ def one_of(names: Iterable[str]) -> str:
     first, *rest = names
     text: str = first
     for name in rest:
-        text = _("%(first)s or %(second)s", first=text, second=name)
+        text = f"{text} or {name}"
     return text

@@ -9,7 +9,6 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from django_ojs.spec.errors import InvalidRequest
-from django_ojs.spec.texts import Translatable as _
 
 # A day inside the range of datetime, so that no offset (at most a day) leaves the range.
 EARLIEST: Final = datetime(1, 1, 2, tzinfo=UTC)
@@ -25,7 +24,7 @@ _TIMESTAMP: Final = re.compile(
 
 _MILLISECOND: Final = timedelta(milliseconds=1)
 
-_RANGE: Final = _("must be a number between zero and 1000 years")
+_RANGE: Final = "must be a number between zero and 1000 years"
 _SECOND: Final = 1_000_000
 # Years and months have no fixed length: they are taken as 365 and 30 days, as the reference
 # documents.
@@ -60,20 +59,18 @@ def parse_timestamp(text: str, field: str) -> datetime:
     """
     found = _TIMESTAMP.fullmatch(text) if isinstance(text, str) else None
     if found is None:
-        raise InvalidRequest.of(
-            field, _("must be an RFC 3339 timestamp such as 2030-01-31T09:30:00Z")
-        )
+        raise InvalidRequest.of(field, "must be an RFC 3339 timestamp such as 2030-01-31T09:30:00Z")
     date, minute, second, fraction, utc, sign, hours, minutes = found.groups()
     if utc is None and sign is None:
-        raise InvalidRequest.of(field, _("must end with Z or an offset such as +02:00"))
+        raise InvalidRequest.of(field, "must end with Z or an offset such as +02:00")
     if sign is not None and (int(hours) > 23 or int(minutes) > 59):
-        raise InvalidRequest.of(field, _("must have an offset between -23:59 and +23:59"))
+        raise InvalidRequest.of(field, "must have an offset between -23:59 and +23:59")
     # RFC 3339 has leap seconds, datetime does not: 23:59:60 is the first moment of the next minute.
     leap = second == "60"
     try:
         moment = datetime.fromisoformat(f"{date}T{minute}:{'59' if leap else second}+00:00")
     except ValueError:
-        raise InvalidRequest.of(field, _("must be a date and a time that exist")) from None
+        raise InvalidRequest.of(field, "must be a date and a time that exist") from None
     shift = timedelta(seconds=leap)
     if fraction:
         shift += timedelta(microseconds=int(fraction[:6].ljust(6, "0")))
@@ -133,7 +130,7 @@ def parse_duration(value: object, field: str) -> timedelta:
             ]
             if all(number.isdigit() for number, _ in parts[:-1]):
                 return _from_microseconds(sum(_microseconds(n, unit) for n, unit in parts), field)
-    raise InvalidRequest.of(field, _("must be an ISO 8601 duration such as PT30S"))
+    raise InvalidRequest.of(field, "must be an ISO 8601 duration such as PT30S")
 
 
 def parse_seconds(value: object, field: str) -> timedelta:
@@ -189,7 +186,7 @@ def parse_when(value: object, field: str) -> datetime | timedelta:
         if value.utcoffset() is None:
             raise InvalidRequest.of(
                 field,
-                _("is a naive datetime: use django.utils.timezone.now() or make_aware()"),
+                "is a naive datetime: use django.utils.timezone.now() or make_aware()",
             )
         if not EARLIEST <= value <= LATEST:
             raise _out_of_range(field)
@@ -202,7 +199,7 @@ def parse_when(value: object, field: str) -> datetime | timedelta:
         return parse_timestamp(value, field)
     raise InvalidRequest.of(
         field,
-        _("must be an RFC 3339 timestamp with an offset, or relative such as +PT5M"),
+        "must be an RFC 3339 timestamp with an offset, or relative such as +PT5M",
     )
 
 
@@ -216,17 +213,17 @@ def _microseconds(number: str, unit: int) -> int:
 
 def _from_microseconds(total: int, field: str) -> timedelta:
     if total > MAX_DURATION // timedelta(microseconds=1):
-        raise InvalidRequest.of(field, _("must be at most 1000 years"))
+        raise InvalidRequest.of(field, "must be at most 1000 years")
     return timedelta(microseconds=total)
 
 
 def _bounded(value: timedelta, field: str) -> timedelta:
     if value < timedelta(0):
-        raise InvalidRequest.of(field, _("must not be negative"))
+        raise InvalidRequest.of(field, "must not be negative")
     if value > MAX_DURATION:
-        raise InvalidRequest.of(field, _("must be at most 1000 years"))
+        raise InvalidRequest.of(field, "must be at most 1000 years")
     return value
 
 
 def _out_of_range(field: str) -> InvalidRequest:
-    return InvalidRequest.of(field, _("must lie between the years 1 and 9999"))
+    return InvalidRequest.of(field, "must lie between the years 1 and 9999")

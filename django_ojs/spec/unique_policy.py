@@ -10,7 +10,6 @@ from django_ojs.spec.canonical import canonical
 from django_ojs.spec.errors import InvalidRequest, UniqueKeyInvalid
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.spec.suggestions import did_you_mean
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.spec.times import format_duration, parse_milliseconds, parse_seconds
 
 OnConflict = Literal["reject", "replace", "replace_except_schedule", "ignore"]
@@ -62,14 +61,10 @@ class UniquePolicy:
         put(self, "on_conflict", _strategy(on_conflict))
         put(self, "extra", dict(extra) if extra else {})
         if "meta" in self.keys and self.meta_keys is None:
-            raise UniqueKeyInvalid.of(
-                "unique.meta_keys", _("is required where unique.keys has meta")
-            )
+            raise UniqueKeyInvalid.of("unique.meta_keys", "is required where unique.keys has meta")
         for name in ("args", "meta"):
             if getattr(self, f"{name}_keys") is not None and name not in self.keys:
-                raise UniqueKeyInvalid.of(
-                    f"unique.{name}_keys", _("needs %(name)s in unique.keys", name=name)
-                )
+                raise UniqueKeyInvalid.of(f"unique.{name}_keys", f"needs {name} in unique.keys")
 
     def key(self, *, type: str, queue: str, args: Sequence[Any], meta: Mapping[str, Any]) -> str:
         """Return a job's unique key: the SHA-256 of its dimensions in 64 hexadecimal digits (§4).
@@ -94,8 +89,8 @@ class UniquePolicy:
             missing = next(name for name in names if select(args, [name]) is None)
             raise UniqueKeyInvalid.of(
                 "unique.args_keys",
-                _("names %(missing)r, which is not in args", missing=missing[:64]),
-                hint=_("A name is a member of the first object in args, or a position such as 0."),
+                f"names {missing[:64]!r}, which is not in args",
+                hint="A name is a member of the first object in args, or a position such as 0.",
             )
         return selected
 
@@ -133,11 +128,11 @@ def parse(data: object, *, args: Sequence[Any] | None = None) -> UniquePolicy:
     if isinstance(data, UniquePolicy):
         return data
     if not isinstance(data, Mapping):
-        raise UniqueKeyInvalid.of("unique", _("must be an object"))
+        raise UniqueKeyInvalid.of("unique", "must be an object")
     for name in data:
         if name not in _KNOWN:
             # A misspelt name that is ignored would silently change the policy (§2.2).
-            rule = _("may have the fields %(names)s, and no other", names=", ".join(_FIELDS))
+            rule = f"may have the fields {', '.join(_FIELDS)}, and no other"
             raise UniqueKeyInvalid.of("unique", rule, hint=did_you_mean(name, _FIELDS))
     given = {name: value for name, value in data.items() if value is not None}
     milliseconds = given.pop("period_ms", None)
@@ -145,7 +140,7 @@ def parse(data: object, *, args: Sequence[Any] | None = None) -> UniquePolicy:
         given["period"] = _period(milliseconds, parse_milliseconds)
     elif "period" in given and not isinstance(given["period"], str | timedelta):
         # Seconds in Python, but on the wire a bare number could be either.
-        raise UniqueKeyInvalid.of("unique.period", _("must be an ISO 8601 duration such as PT1H"))
+        raise UniqueKeyInvalid.of("unique.period", "must be an ISO 8601 duration such as PT1H")
     if "key" in given:
         key = given.pop("key")
         names = _names(key, "key", positions=True)
@@ -185,7 +180,7 @@ def _list(value: object, name: str) -> list[Any] | None:
     if value is None:
         return None
     if not isinstance(value, list | tuple):
-        raise UniqueKeyInvalid.of(f"unique.{name}", _("must be an array of strings"))
+        raise UniqueKeyInvalid.of(f"unique.{name}", "must be an array of strings")
     return list(value) or None
 
 
@@ -198,9 +193,9 @@ def _names(value: object, name: str, *, positions: bool = False) -> tuple[str, .
             str(entry) if type(entry) is int and 0 <= entry < 10**7 else entry for entry in entries
         ]
     if not all(isinstance(entry, str) for entry in entries):
-        raise UniqueKeyInvalid.of(f"unique.{name}", _("must be an array of strings"))
+        raise UniqueKeyInvalid.of(f"unique.{name}", "must be an array of strings")
     if len(set(entries)) < len(entries):
-        raise UniqueKeyInvalid.of(f"unique.{name}", _("must name nothing twice"))
+        raise UniqueKeyInvalid.of(f"unique.{name}", "must name nothing twice")
     return tuple(entries)
 
 
@@ -213,7 +208,7 @@ def _dimensions(
         return ("type", *inferred)
     if not set(names) <= set(DIMENSIONS):
         raise UniqueKeyInvalid.of(
-            "unique.keys", _("may hold %(names)s, and nothing else", names=", ".join(DIMENSIONS))
+            "unique.keys", f"may hold {', '.join(DIMENSIONS)}, and nothing else"
         )
     return names
 
@@ -227,7 +222,7 @@ def _states(value: object) -> tuple[State, ...]:
     except ValueError:
         raise UniqueKeyInvalid.of(
             "unique.states",
-            _("may hold %(names)s, and nothing else", names=", ".join(State)),
+            f"may hold {', '.join(State)}, and nothing else",
         ) from None
 
 
@@ -235,9 +230,7 @@ def _strategy(value: object) -> str:
     if value == "use_existing":
         return "ignore"
     if not isinstance(value, str) or value not in STRATEGIES:
-        raise UniqueKeyInvalid.of(
-            "unique.on_conflict", _("must be one of %(names)s", names=", ".join(STRATEGIES))
-        )
+        raise UniqueKeyInvalid.of("unique.on_conflict", f"must be one of {', '.join(STRATEGIES)}")
     return value
 
 
@@ -249,7 +242,7 @@ def _period(
     try:
         period = parse(value, "unique.period")
     except InvalidRequest as error:
-        raise UniqueKeyInvalid(error.text, details=error.details) from None
+        raise UniqueKeyInvalid(error.message, details=error.details) from None
     if not period:
-        raise UniqueKeyInvalid.of("unique.period", _("must be greater than zero"))
+        raise UniqueKeyInvalid.of("unique.period", "must be greater than zero")
     return period

@@ -20,7 +20,6 @@ from django_ojs.models.outbox import Delivery, HoldsBack
 from django_ojs.spec.destinations import LOCAL
 from django_ojs.spec.errors import WrongDatabase
 from django_ojs.spec.failure import clean
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import commit_order, database, raw_queries
 
 #: Rows that get their positions in one transaction.
@@ -50,12 +49,8 @@ def add(new: Sequence[OutboxEntry], using: str, *, generated_ids: bool) -> UUID 
         if not _NO_TABLE.search(str(error)):
             raise
         raise WrongDatabase(
-            _(
-                "The database %(using)r has no outbox for the job: run `manage.py "
-                "migrate django_ojs --database %(using)s`, and let the database "
-                "router allow it.",
-                using=using,
-            )
+            f"The database {using!r} has no outbox for the job: run `manage.py migrate django_ojs "
+            f"--database {using}`, and let the database router allow it."
         ) from error
 
 

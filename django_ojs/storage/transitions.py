@@ -21,7 +21,6 @@ from django_ojs.spec.errors import ClaimLost, Conflict, JobNotFound
 from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.spec.suggestions import one_of
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database, raw_queries, testing_hook
 from django_ojs.storage.claim_floors import floors
 from django_ojs.storage.claims import Claimed
@@ -252,19 +251,11 @@ def reject(trigger: Trigger, target: State, job: Job, claim: Claim = ANY_CLAIM) 
     }
     if State(job.state) in expected and not claim.holds(job):
         raise ClaimLost(
-            _(
-                "The job is active under another claim; %(trigger)s changed nothing.",
-                trigger=trigger,
-            ),
+            f"The job is active under another claim; {trigger} changed nothing.",
             details=details,
         )
     raise Conflict(
-        _(
-            "The job is %(state)s; %(trigger)s needs it %(names)s.",
-            state=job.state,
-            trigger=trigger,
-            names=one_of(expected),
-        ),
+        f"The job is {job.state}; {trigger} needs it {one_of(expected)}.",
         details=details,
     )
 

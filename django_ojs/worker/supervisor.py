@@ -301,8 +301,7 @@ class Supervisor:
             if not self._stopping:
                 logger.info("%s has ended, and is replaced.", child.worker_id)
         else:
-            with formatting.in_english():
-                ended = formatting.exit_code(code)
+            ended = formatting.exit_code(code)
             logger.error(
                 "%s (pid %d) died: %s. Its jobs become available again.",
                 child.worker_id,

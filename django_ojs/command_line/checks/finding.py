@@ -3,8 +3,6 @@
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from django_ojs.formatting import StrOrPromise
-
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DoctorFinding:
@@ -24,7 +22,7 @@ class Check:
     """
 
     name: str
-    about: StrOrPromise
+    about: str
     run: Callable[[], Iterable[DoctorFinding]]
     repair: tuple[Callable[[], object], ...] = ()
     applies: Callable[[], bool] = lambda: True

@@ -6,8 +6,6 @@ from typing import Final
 
 from django.db.models import Count
 from django.db.models.functions import Now
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.formatting import grouped
@@ -32,27 +30,20 @@ KEPT_FOREVER: Final = timedelta(days=3650)
 
 def _counters() -> Iterator[DoctorFinding]:
     for queue, state, counted, actual, counted_bytes, size in counts.differences():
-        text = _("Queue %(queue)s, %(state)s: counted %(counted)s, there are %(actual)s.")
+        text = f"Queue {queue}, {state}: counted {grouped(counted)}, there are {grouped(actual)}."
         if counted_bytes != size:
-            text = _(
-                "Queue %(queue)s, %(state)s: counted %(counted)s, there are %(actual)s; counted "
-                "%(counted_bytes)s bytes, there are %(size)s."
+            text = (
+                f"Queue {queue}, {state}: counted {grouped(counted)}, there are "
+                f"{grouped(actual)}; counted {grouped(counted_bytes)} bytes, there are "
+                f"{grouped(size)}."
             )
-        values = {
-            "queue": queue,
-            "state": state,
-            "counted": grouped(counted),
-            "actual": grouped(actual),
-            "counted_bytes": grouped(counted_bytes),
-            "size": grouped(size),
-        }
         yield DoctorFinding(
-            found=text % values,
-            why=_(
+            found=text,
+            why=(
                 "Figures and alerts are wrong, and a bounded queue accepts too "
                 "many jobs or too few."
             ),
-            cure=_(
+            cure=(
                 "Run `manage.py ojs doctor --repair`; workers and producers can go "
                 "on meanwhile. If it comes back, see the triggers."
             ),
@@ -70,20 +61,17 @@ def _types() -> Iterator[DoctorFinding]:
         if row["type"] in known or row["queue"] in foreign:
             continue
         yield DoctorFinding(
-            found=_(
-                "The type %(type)s has no handler here; its jobs that wait in the "
-                "queue %(queue)s: %(number)s."
-            )
-            % {"type": row["type"], "queue": row["queue"], "number": grouped(row["number"])},
-            why=_("Workers of this project hold them back again and again, and never run them."),
-            cure=_(
-                "Deploy their handler, put its app into INSTALLED_APPS, or import "
-                "its module in the jobs.py of its app; for a "
-                "task of django.tasks outside of a tasks.py, its module into "
-                "OPTIONS['modules'] of the backend. If the type was renamed or "
-                "removed: `manage.py ojs cancel type:%(type)s queue:%(queue)s`."
-            )
-            % {"type": row["type"], "queue": row["queue"]},
+            found=(
+                f"The type {row['type']} has no handler here; its jobs that wait in the queue "
+                f"{row['queue']}: {grouped(row['number'])}."
+            ),
+            why="Workers of this project hold them back again and again, and never run them.",
+            cure=(
+                "Deploy their handler, put its app into INSTALLED_APPS, or import its module in "
+                "the jobs.py of its app; for a task of django.tasks outside of a tasks.py, its "
+                "module into OPTIONS['modules'] of the backend. If the type was renamed or "
+                f"removed: `manage.py ojs cancel type:{row['type']} queue:{row['queue']}`."
+            ),
         )
 
 
@@ -93,40 +81,36 @@ def _retention() -> Iterator[DoctorFinding]:
             setting = "KEEP_DEAD_LETTERS" if dead_letter else f"KEEP_{state.upper()}"
             yield DoctorFinding(
                 found=(
-                    _("The dead letters are kept for %(days)s days.")
+                    f"The dead letters are kept for {grouped(kept.longest.days)} days."
                     if dead_letter
-                    else _("The %(state)s jobs are kept for %(days)s days.")
-                )
-                % {"state": state, "days": grouped(kept.longest.days)},
-                why=_(
-                    "They are never deleted in practice: the table and its backups grow forever."
+                    else f"The {state} jobs are kept for {grouped(kept.longest.days)} days."
                 ),
-                cure=_(
-                    "Set OJS['%(setting)s'], such as 'P30D', or the retention of the "
-                    "queue. `manage.py ojs export` archives jobs first."
-                )
-                % {"setting": setting},
+                why="They are never deleted in practice: the table and its backups grow forever.",
+                cure=(
+                    f"Set OJS['{setting}'], such as 'P30D', or the retention of the queue. "
+                    "`manage.py ojs export` archives jobs first."
+                ),
             )
     for (state, dead_letter), number in pruning.overdue(PRUNING_LATE).items():
         values = {"state": state.capitalize(), "number": grouped(number)}
         yield DoctorFinding(
             found=_overdue(dead_letter, number >= pruning.COUNTED) % values,
-            why=_("Pruning is behind, or no worker does it: the table grows."),
-            cure=_("Start a worker: it deletes them."),
+            why="Pruning is behind, or no worker does it: the table grows.",
+            cure="Start a worker: it deletes them.",
         )
 
 
 def _overdue(dead_letter: bool, is_capped: bool) -> str:
     if dead_letter:
         return (
-            _("Dead letters past their retention: at least %(number)s.")
+            "Dead letters past their retention: at least %(number)s."
             if is_capped
-            else _("Dead letters past their retention: %(number)s.")
+            else "Dead letters past their retention: %(number)s."
         )
     return (
-        _("%(state)s jobs past their retention: at least %(number)s.")
+        "%(state)s jobs past their retention: at least %(number)s."
         if is_capped
-        else _("%(state)s jobs past their retention: %(number)s.")
+        else "%(state)s jobs past their retention: %(number)s."
     )
 
 
@@ -137,42 +121,40 @@ def _maintenance() -> Iterator[DoctorFinding]:
     alive = Worker.primary.filter(owner="", beat_at__gt=Now() - LATE)
     if unfinished and not held.exists() and not alive.exists():
         yield DoctorFinding(
-            found=_("No worker does the maintenance."),
-            why=_(
+            found="No worker does the maintenance.",
+            why=(
                 "Scheduled and retryable jobs do not become available, and the "
                 "jobs of dead workers are not rescued."
             ),
-            cure=_("Start a worker: `manage.py ojs_worker`."),
+            cure="Start a worker: `manage.py ojs_worker`.",
         )
     due, expired = raw_queries.which_hold(
         [promotion.due_condition(LATE), expiry.expired_condition(LATE)]
     )
     for is_late, text in (
-        (due, _("Jobs that became due over a minute ago are still waiting.")),
-        (expired, _("Jobs that expired over a minute ago are still waiting.")),
+        (due, "Jobs that became due over a minute ago are still waiting."),
+        (expired, "Jobs that expired over a minute ago are still waiting."),
     ):
         if is_late:
             yield DoctorFinding(
                 found=text,
-                why=_("Maintenance is behind: jobs start late."),
-                cure=_(
+                why="Maintenance is behind: jobs start late.",
+                cure=(
                     "See whether a worker is running, whether maintenance mode is on, "
                     "and what the workers log."
                 ),
             )
     if CronJob.primary.filter(due_at__lt=Now() - LATE).exists():
         yield DoctorFinding(
-            found=_("Cron jobs that were due over a minute ago have not run."),
-            why=_("No process enqueues their jobs."),
-            cure=_("Start a worker: `manage.py ojs_worker`. If one is running, see what it logs."),
+            found="Cron jobs that were due over a minute ago have not run.",
+            why="No process enqueues their jobs.",
+            cure="Start a worker: `manage.py ojs_worker`. If one is running, see what it logs.",
         )
 
 
 CHECKS: Final = (
-    Check(
-        name="counters", about=gettext_lazy("The counters"), run=_counters, repair=(counts.repair,)
-    ),
-    Check(name="types", about=gettext_lazy("The types of waiting jobs"), run=_types),
-    Check(name="retention", about=gettext_lazy("Retention and pruning"), run=_retention),
-    Check(name="maintenance", about=gettext_lazy("Maintenance"), run=_maintenance),
+    Check(name="counters", about="The counters", run=_counters, repair=(counts.repair,)),
+    Check(name="types", about="The types of waiting jobs", run=_types),
+    Check(name="retention", about="Retention and pruning", run=_retention),
+    Check(name="maintenance", about="Maintenance", run=_maintenance),
 )

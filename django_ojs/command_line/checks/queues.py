@@ -5,13 +5,11 @@ from typing import Any, Final
 
 from django.conf import settings as django_settings
 from django.utils import timezone
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, ngettext
 
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.command_line.limits import shown_key
 from django_ojs.command_line.lists import age
-from django_ojs.formatting import absolute_time, grouped, localized
+from django_ojs.formatting import absolute_time, grouped
 from django_ojs.operations import queues
 from django_ojs.operations.access import key_expiry
 from django_ojs.operations.figures import findings, health_queries, queue_overview
@@ -24,9 +22,9 @@ from django_ojs.storage.figures import oldest_available, rollup_queries
 MOST_QUEUES: Final = 500
 
 _WHEN_FULL: Final = {
-    "reject": gettext_lazy("Enqueues are rejected."),
-    "block": gettext_lazy("Enqueues wait for room, then fail."),
-    "drop_oldest": gettext_lazy("Its oldest jobs are dropped for new ones."),
+    "reject": "Enqueues are rejected.",
+    "block": "Enqueues wait for room, then fail.",
+    "drop_oldest": "Its oldest jobs are dropped for new ones.",
 }
 
 
@@ -37,24 +35,20 @@ def _bounds() -> Iterator[DoctorFinding]:
         more = len(names) - SHOWN
         values = {"queues": ", ".join(names[:SHOWN]), "more": more}
         if more > 0:
-            found = ngettext(
-                "The queues %(queues)s and %(more)d more have no limit.",
-                "The queues %(queues)s and %(more)d more have no limit.",
-                more,
-            )
+            found = "The queues %(queues)s and %(more)d more have no limit."
         else:
-            found = ngettext(
-                "The queue %(queues)s has no limit.",
-                "The queues %(queues)s have no limit.",
-                len(names),
+            found = (
+                "The queue %(queues)s has no limit."
+                if len(names) == 1
+                else "The queues %(queues)s have no limit."
             )
         yield DoctorFinding(
             found=found % values,
-            why=_(
+            why=(
                 "If jobs are enqueued faster than workers run them, they fill the disk of the "
                 "database."
             ),
-            cure=localized(BOUND_HINT),
+            cure=BOUND_HINT,
         )
 
 
@@ -102,163 +96,146 @@ def _texts(each: Finding) -> tuple[str, str, str]:
         case "maintenance":
             return (
                 _maintenance(each) % values,
-                _("Workers fetch no job of any queue."),
-                _("End it on the overview of the admin, or over HTTP."),
+                "Workers fetch no job of any queue.",
+                "End it on the overview of the admin, or over HTTP.",
             )
         case "full" | "near":
-            why = str(_WHEN_FULL[str(each.text)])
+            why = _WHEN_FULL[str(each.text)]
             if each.kind == "near" or each.has_room:
-                why = _("When it is full: %(consequence)s") % {"consequence": why}
-            cure = _(
-                "Start more workers with --queues %(queue)s, see which jobs wait "
-                "(`manage.py ojs jobs queue:%(queue)s state:available`), or raise its bound."
+                why = f"When it is full: {why}"
+            cure = (
+                f"Start more workers with --queues {each.queue}, see which jobs wait (`manage.py "
+                f"ojs jobs queue:{each.queue} state:available`), or raise its bound."
             )
-            return _full(each, values), why, cure % values
+            return _full(each, values), why, cure
         case "rejected":
             return (
-                _with_rejected(each, _("Queue %(queue)s was full in the last hour") % values),
-                _("Those jobs did not run."),
-                _("Start more workers with --queues %(queue)s, or raise its bound.") % values,
+                _with_rejected(each, f"Queue {each.queue} was full in the last hour"),
+                "Those jobs did not run.",
+                f"Start more workers with --queues {each.queue}, or raise its bound.",
             )
         case "rejected_tenants":
             return (
                 _with_rejected(
                     each,
-                    _("Tenants of queue %(queue)s were at their bounds in the last hour") % values,
+                    f"Tenants of queue {each.queue} were at their bounds in the last hour",
                 ),
-                _("Those jobs did not run."),
-                _(
-                    "See which of them have how many jobs on the page of the queue in the admin, "
-                    "start more workers with --queues %(queue)s, or raise the bounds in its "
-                    "tenant_limits."
-                )
-                % values,
+                "Those jobs did not run.",
+                "See which of them have how many jobs on the page of the queue in the admin, "
+                f"start more workers with --queues {each.queue}, or raise the bounds in its "
+                "tenant_limits.",
             )
         case "late":
             return (
-                _("The oldest available job of %(queue)s has waited %(age)s; %(number)s wait.")
-                % values,
-                _("Jobs run later than OJS['WARN_OLDEST_AVAILABLE'] allows."),
-                _(
-                    "Start more workers with --queues %(queue)s, or see what their jobs do "
-                    "(`manage.py ojs jobs queue:%(queue)s state:active`), and whether a limit "
-                    "holds them (`manage.py ojs limits list`)."
-                )
-                % values,
+                f"The oldest available job of {each.queue} has waited "
+                f"{age(each.since, timezone.now())}; {grouped(each.number)} wait.",
+                "Jobs run later than OJS['WARN_OLDEST_AVAILABLE'] allows.",
+                f"Start more workers with --queues {each.queue}, or see what their jobs do "
+                f"(`manage.py ojs jobs queue:{each.queue} state:active`), and whether a limit "
+                "holds them (`manage.py ojs limits list`).",
             )
         case "failing":
             return (
-                _(
-                    "Runs of %(type)s that failed in the last %(minutes)d minutes, in the queue "
-                    "%(queue)s: %(number)s of %(of)s."
-                )
-                % {**values, "minutes": health_queries.FAILURE_MINUTES},
-                _("More fail than OJS['WARN_FAILURE_RATE'] allows."),
-                _("See their errors: `manage.py ojs jobs type:%(type)s state:retryable,discarded`.")
-                % values,
+                f"Runs of {each.type} that failed in the last {health_queries.FAILURE_MINUTES} "
+                f"minutes, in the queue {each.queue}: {grouped(each.number)} of "
+                f"{grouped(each.of)}.",
+                "More fail than OJS['WARN_FAILURE_RATE'] allows.",
+                f"See their errors: `manage.py ojs jobs type:{each.type} "
+                "state:retryable,discarded`.",
             )
         case "unworked":
             return (
-                _("No worker fetches the available jobs of %(queue)s: %(number)s.") % values,
-                _("They never run."),
-                _("Start a worker: `manage.py ojs_worker %(arguments)s`.")
-                % {"arguments": each.text},
+                f"No worker fetches the available jobs of {each.queue}: {grouped(each.number)}.",
+                "They never run.",
+                f"Start a worker: `manage.py ojs_worker {each.text}`.",
             )
         case "stale":
             return (
-                _("Workers that have sent no heartbeat in time: %(number)s.") % values,
-                _("Their jobs do not run until another worker rescues them."),
-                _("See `manage.py ojs workers`. Maintenance of any running worker removes them."),
+                f"Workers that have sent no heartbeat in time: {grouped(each.number)}.",
+                "Their jobs do not run until another worker rescues them.",
+                "See `manage.py ojs workers`. Maintenance of any running worker removes them.",
             )
         case "dead_letters":
             found = (
-                _("Jobs that became dead letters in the last hour: at least %(number)s.")
+                "Jobs that became dead letters in the last hour: at least %(number)s."
                 if each.capped
-                else _("Jobs that became dead letters in the last hour: %(number)s.")
+                else "Jobs that became dead letters in the last hour: %(number)s."
             )
             return (
                 found % values,
-                _("They have spent their attempts, and do not run again by themselves."),
-                _(
-                    "`manage.py ojs dead-letters` has them by type and error; once the cause is "
-                    "removed, `manage.py ojs retry is:dead 'ended:<1h'`."
-                ),
+                "They have spent their attempts, and do not run again by themselves.",
+                "`manage.py ojs dead-letters` has them by type and error; once the cause is "
+                "removed, `manage.py ojs retry is:dead 'ended:<1h'`.",
             )
         case "limit_drops":
             return (
-                _(
-                    "Jobs dropped at their rate limits: %(number)s; limit keys with a drop in the "
-                    "last hour: %(of)s."
-                )
-                % values,
-                _("They are discarded, because on_limit of their limits is drop."),
-                _("See `manage.py ojs limits list`. Raise the limits, or let jobs wait."),
+                f"Jobs dropped at their rate limits: {grouped(each.number)}; limit keys with a "
+                f"drop in the last hour: {grouped(each.of)}.",
+                "They are discarded, because on_limit of their limits is drop.",
+                "See `manage.py ojs limits list`. Raise the limits, or let jobs wait.",
             )
         case "limit_key_paused":
             found = (
-                _(
+                (
                     "Limit key %(key)s is paused for %(age)s, until %(until)s; waiting jobs: at "
                     "least %(number)s."
                 )
                 if each.capped
-                else _(
+                else (
                     "Limit key %(key)s is paused for %(age)s, until %(until)s; waiting jobs: "
                     "%(number)s."
                 )
             )
+            key = each.limit_key and shown_key(each.limit_key)
             return (
                 found % values,
-                _("None of them starts before, in no queue."),
-                _("`manage.py ojs limits resume %(key)s`, when its cause is over.") % values,
+                "None of them starts before, in no queue.",
+                f"`manage.py ojs limits resume {key}`, when its cause is over.",
             )
         case "limit_keys_paused":
             return (
-                _("More limit keys that are paused: %(number)s.") % values,
-                _("None of their jobs starts before the ends of their pauses."),
-                _("`manage.py ojs limits list` has them."),
+                f"More limit keys that are paused: {grouped(each.number)}.",
+                "None of their jobs starts before the ends of their pauses.",
+                "`manage.py ojs limits list` has them.",
             )
         case "webhooks":
             return (
-                _("Webhooks that are disabled because their deliveries failed: %(number)s.")
-                % values,
-                _("Their receivers get no events."),
-                _(
-                    "`manage.py ojs webhooks list` has them, and `webhooks show ID` the errors; "
-                    "when the receiver works again, `webhooks enable ID`."
-                ),
+                "Webhooks that are disabled because their deliveries failed: "
+                f"{grouped(each.number)}.",
+                "Their receivers get no events.",
+                "`manage.py ojs webhooks list` has them, and `webhooks show ID` the errors; "
+                "when the receiver works again, `webhooks enable ID`.",
             )
         case "outbox":
             found = (
-                _("Rejected jobs of the outbox: at least %(number)s; the first is %(age)s old.")
+                "Rejected jobs of the outbox: at least %(number)s; the first is %(age)s old."
                 if each.capped
-                else _("Rejected jobs of the outbox: %(number)s; the first is %(age)s old.")
+                else "Rejected jobs of the outbox: %(number)s; the first is %(age)s old."
             )
-            where = _("It is the outbox of the database %(alias)s.") % {"alias": each.text}
+            where = f"It is the outbox of the database {each.text}."
             return (
                 f"{found % values} {where}" if each.text else found % values,
-                _("They are not sent again by themselves, and deleted after KEEP_DEAD_LETTERS."),
-                _(
-                    "The outbox in the admin has their errors; once the cause is removed, requeue "
-                    "them there, or delete them."
-                ),
+                "They are not sent again by themselves, and deleted after KEEP_DEAD_LETTERS.",
+                "The outbox in the admin has their errors; once the cause is removed, requeue "
+                "them there, or delete them.",
             )
         case "paused":
             found = (
-                _("Queue %(queue)s is paused for %(age)s; waiting jobs: %(number)s.")
+                "Queue %(queue)s is paused for %(age)s; waiting jobs: %(number)s."
                 if each.since
-                else _("Queue %(queue)s is paused; waiting jobs: %(number)s.")
+                else "Queue %(queue)s is paused; waiting jobs: %(number)s."
             )
             return (
                 found % values,
-                _("Workers fetch none of them."),
-                _("`manage.py ojs resume %(queue)s`, when its cause is over.") % values,
+                "Workers fetch none of them.",
+                f"`manage.py ojs resume {each.queue}`, when its cause is over.",
             )
         case "draining":
             return (
-                _("Queue %(queue)s is draining for %(age)s; waiting jobs: %(number)s.") % values,
-                _("Enqueues are rejected."),
-                _("`manage.py ojs resume %(queue)s`, or delete the queue when it is empty.")
-                % values,
+                f"Queue {each.queue} is draining for {age(each.since, timezone.now())}; waiting "
+                f"jobs: {grouped(each.number)}.",
+                "Enqueues are rejected.",
+                f"`manage.py ojs resume {each.queue}`, or delete the queue when it is empty.",
             )
         case _other:
             raise AssertionError(f"It has a check of its own: {each.kind}.")
@@ -266,28 +243,28 @@ def _texts(each: Finding) -> tuple[str, str, str]:
 
 def _maintenance(each: Finding) -> str:
     if each.since and each.text:
-        return _("Maintenance mode is on for %(age)s: %(text)s.")
+        return "Maintenance mode is on for %(age)s: %(text)s."
     if each.since:
-        return _("Maintenance mode is on for %(age)s: no reason was given.")
+        return "Maintenance mode is on for %(age)s: no reason was given."
     if each.text:
-        return _("Maintenance mode is on: %(text)s.")
-    return _("Maintenance mode is on: no reason was given.")
+        return "Maintenance mode is on: %(text)s."
+    return "Maintenance mode is on: no reason was given."
 
 
 def _full(each: Finding, values: Mapping[str, Any]) -> str:
     if each.kind == "full" and each.has_room:
-        text = _("Queue %(queue)s, found full %(age)s ago, has room again: %(number)s of %(of)s")
+        text = "Queue %(queue)s, found full %(age)s ago, has room again: %(number)s of %(of)s"
     elif each.kind == "full":
         text = (
-            _("Queue %(queue)s is full for %(age)s: %(number)s of %(of)s")
+            "Queue %(queue)s is full for %(age)s: %(number)s of %(of)s"
             if each.since
-            else _("Queue %(queue)s is full: %(number)s of %(of)s")
+            else "Queue %(queue)s is full: %(number)s of %(of)s"
         )
     else:
         text = (
-            _("Queue %(queue)s is nearly full for %(age)s: %(number)s of %(of)s")
+            "Queue %(queue)s is nearly full for %(age)s: %(number)s of %(of)s"
             if each.since
-            else _("Queue %(queue)s is nearly full: %(number)s of %(of)s")
+            else "Queue %(queue)s is nearly full: %(number)s of %(of)s"
         )
     return _with_rejected(each, text % values)
 
@@ -296,11 +273,11 @@ def _with_rejected(each: Finding, found: str) -> str:
     """Return a sentence with the numbers of the jobs that the queue rejected and dropped."""
     text = "%(found)s."
     if each.rejected and each.dropped:
-        text = _("%(found)s, %(rejected)s rejected and %(dropped)s dropped.")
+        text = "%(found)s, %(rejected)s rejected and %(dropped)s dropped."
     elif each.rejected:
-        text = _("%(found)s, %(rejected)s rejected.")
+        text = "%(found)s, %(rejected)s rejected."
     elif each.dropped:
-        text = _("%(found)s, %(dropped)s dropped.")
+        text = "%(found)s, %(dropped)s dropped."
     return text % {
         "found": found,
         "rejected": grouped(each.rejected),
@@ -316,16 +293,16 @@ def _lost() -> Iterator[DoctorFinding]:
         yield DoctorFinding(
             found=_died(lost)
             % {
-                "worker": worker_id or _("without an id"),
+                "worker": worker_id or "without an id",
                 "number": grouped(jobs),
                 "job": lost.job,
                 "type": lost.type,
             },
-            why=_(
+            why=(
                 "They run again, unless their attempts are spent; what their handlers had done may "
                 "be done twice."
             ),
-            cure=_(
+            cure=(
                 "See the log of the worker and of the system (out of memory, kill, a reboot). "
                 "`manage.py ojs jobs 'error_type:worker_death'` shows jobs that end their workers."
             ),
@@ -334,16 +311,16 @@ def _lost() -> Iterator[DoctorFinding]:
 
 def _died(lost: health_queries.LostWorkers) -> str:
     if len(lost.jobs_of) > 1 and lost.job:
-        return _(
+        return (
             "The worker %(worker)s died, or stopped reporting, in the last hour; jobs that it "
             "held: %(number)s; each worker that died held the job %(job)s."
         )
     if len(lost.jobs_of) > 1 and lost.type:
-        return _(
+        return (
             "The worker %(worker)s died, or stopped reporting, in the last hour; jobs that it "
             "held: %(number)s; each worker that died held jobs of the type %(type)s."
         )
-    return _(
+    return (
         "The worker %(worker)s died, or stopped reporting, in the last hour; jobs that it held: "
         "%(number)s."
     )
@@ -352,35 +329,30 @@ def _died(lost: health_queries.LostWorkers) -> str:
 def _keys() -> Iterator[DoctorFinding]:
     for key in key_expiry.problems():
         if key.rejected_at is not None:
-            found = _("The API key %(name)s is rejected, the last time %(age)s ago.") % {
-                "name": key.name,
-                "age": age(key.rejected_at, timezone.now()),
-            }
-            why = _("The requests of a program fail with 401.")
-            cure = _("Give the program a valid key: `manage.py ojs_apikey list`, or create one.")
+            found = (
+                f"The API key {key.name} is rejected, the last time "
+                f"{age(key.rejected_at, timezone.now())} ago."
+            )
+            why = "The requests of a program fail with 401."
+            cure = "Give the program a valid key: `manage.py ojs_apikey list`, or create one."
         else:
-            found = _("The API key %(name)s expires %(age)s.") % {
-                "name": key.name,
-                "age": age(key.expires_at, timezone.now()),
-            }
-            why = _("From then on the requests of its programs fail with 401.")
+            found = f"The API key {key.name} expires {age(key.expires_at, timezone.now())}."
+            why = "From then on the requests of its programs fail with 401."
             cure = (
-                _("Give its programs the key %(replaced_by)s.") % {"replaced_by": key.replaced_by}
+                f"Give its programs the key {key.replaced_by}."
                 if key.replaced_by
-                else _("`manage.py ojs_apikey replace %(prefix)s`; give its programs the new key.")
-                % {"prefix": key.prefix}
+                else f"`manage.py ojs_apikey replace {key.prefix}`; give its programs the new key."
             )
         yield DoctorFinding(
-            found=_("%(found)s %(sentence)s")
-            % {"found": found, "sentence": key_expiry.sentence(key)},
+            found=f"{found} {key_expiry.sentence(key)}",
             why=why,
             cure=cure,
         )
 
 
 CHECKS: Final = (
-    Check(name="bounds", about=gettext_lazy("The bounds of the queues"), run=_bounds),
-    Check(name="queues", about=gettext_lazy("The queues and their workers"), run=_queues),
-    Check(name="lost-workers", about=gettext_lazy("Workers that died lately"), run=_lost),
-    Check(name="api-keys", about=gettext_lazy("The API keys in use"), run=_keys),
+    Check(name="bounds", about="The bounds of the queues", run=_bounds),
+    Check(name="queues", about="The queues and their workers", run=_queues),
+    Check(name="lost-workers", about="Workers that died lately", run=_lost),
+    Check(name="api-keys", about="The API keys in use", run=_keys),
 )

@@ -7,8 +7,6 @@ from typing import Any, Final
 from django.apps import apps
 from django.core import checks as system_checks
 from django.db.models import CheckConstraint, Index
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.command_line.database_check import unapplied_migrations
@@ -29,17 +27,17 @@ def _settings() -> Iterator[DoctorFinding]:
         if not problem.is_silenced():
             yield DoctorFinding(
                 found=f"{problem.msg} ({problem.id})",
-                why=_("It is a system check of django_ojs, as `manage.py check` shows it."),
-                cure=problem.hint or _("See docs/reference/settings.md."),
+                why="It is a system check of django_ojs, as `manage.py check` shows it.",
+                cure=problem.hint or "See docs/reference/settings.md.",
             )
 
 
 def _migrations() -> Iterator[DoctorFinding]:
     for name in unapplied_migrations():
         yield DoctorFinding(
-            found=_("The migration %(name)s is not applied.") % {"name": name},
-            why=_("Workers do not start, and enqueues fail where a table or column is missing."),
-            cure=_("Run `manage.py migrate`."),
+            found=f"The migration {name} is not applied.",
+            why="Workers do not start, and enqueues fail where a table or column is missing.",
+            cure="Run `manage.py migrate`.",
         )
 
 
@@ -55,9 +53,9 @@ def _routines() -> Iterator[DoctorFinding]:
     declared = {routine[1] for routine in found if routine}
     for name in sorted(declared - database.dialect().routines(database.connection())):
         yield DoctorFinding(
-            found=_("The function or procedure %(name)s is missing.") % {"name": name},
-            why=_("Enqueues fail, or jobs are not counted."),
-            cure=_("Run `manage.py ojs doctor --repair`. It creates it again."),
+            found=f"The function or procedure {name} is missing.",
+            why="Enqueues fail, or jobs are not counted.",
+            cure="Run `manage.py ojs doctor --repair`. It creates it again.",
         )
 
 
@@ -69,16 +67,15 @@ def _triggers() -> Iterator[DoctorFinding]:
         if not fires:
             yield DoctorFinding(
                 found=(
-                    _("The trigger %(trigger)s of %(table)s is missing.")
+                    f"The trigger {trigger} of {table} is missing."
                     if fires is None
-                    else _("The trigger %(trigger)s of %(table)s is disabled.")
-                )
-                % {"trigger": trigger, "table": table},
-                why=_(
+                    else f"The trigger {trigger} of {table} is disabled."
+                ),
+                why=(
                     "Jobs that change meanwhile are not counted: the figures are "
                     "wrong, and bounded queues accept too many jobs or too few."
                 ),
-                cure=_(
+                cure=(
                     "Run `manage.py ojs doctor --repair`. It creates the triggers again, and "
                     "corrects the counts."
                 ),
@@ -94,9 +91,8 @@ def _indexes() -> Iterator[DoctorFinding]:
     combined = schema_files.combined_constraints(connection)
     for name in database.dialect().invalid_indexes(connection):
         yield DoctorFinding(
-            found=_("The index %(name)s is not valid: it was not built to its end.")
-            % {"name": name},
-            why=_("No query uses it, and every write still pays for it."),
+            found=f"The index {name} is not valid: it was not built to its end.",
+            why="No query uses it, and every write still pays for it.",
             cure=f"REINDEX INDEX CONCURRENTLY {name};",
         )
     for model in apps.get_app_config("django_ojs").get_models():
@@ -108,9 +104,8 @@ def _indexes() -> Iterator[DoctorFinding]:
         for index in model._meta.indexes:
             if index.name not in present and _is_made(index):
                 yield DoctorFinding(
-                    found=_("The index %(index)s of %(table)s is missing.")
-                    % {"index": index.name, "table": table},
-                    why=_(
+                    found=f"The index {index.name} of {table} is missing.",
+                    why=(
                         "Queries that need it read the whole table: claims, promotion or "
                         "pages get slower with every job."
                     ),
@@ -118,10 +113,9 @@ def _indexes() -> Iterator[DoctorFinding]:
                 )
         for name in _missing_constraints(model, present, combined):
             yield DoctorFinding(
-                found=_("The constraint %(constraint)s of %(table)s is missing.")
-                % {"constraint": name, "table": table},
-                why=_("Rows that no version of django_ojs writes could be stored."),
-                cure=_(
+                found=f"The constraint {name} of {table} is missing.",
+                why="Rows that no version of django_ojs writes could be stored.",
+                cure=(
                     "Create it again, as the migration 0001_initial does: `manage.py "
                     "sqlmigrate django_ojs 0001` prints its statement."
                 ),
@@ -161,17 +155,17 @@ def _creation(model: Any, index: Index) -> str:
 CHECKS: Final = (
     Check(
         name="settings",
-        about=gettext_lazy("The settings and the database's options"),
+        about="The settings and the database's options",
         run=_settings,
     ),
     Check(
         name="triggers",
-        about=gettext_lazy("The triggers and functions of the schema"),
+        about="The triggers and functions of the schema",
         run=_triggers,
         # What changed while there were no triggers was not counted. In a transaction of its own: to
         # count all jobs takes long, and new triggers lock the table until they are committed.
         repair=(_create_triggers, counts.repair),
     ),
-    Check(name="indexes", about=gettext_lazy("The indexes and constraints"), run=_indexes),
+    Check(name="indexes", about="The indexes and constraints", run=_indexes),
 )
-MIGRATIONS: Final = Check(name="migrations", about=gettext_lazy("The migrations"), run=_migrations)
+MIGRATIONS: Final = Check(name="migrations", about="The migrations", run=_migrations)

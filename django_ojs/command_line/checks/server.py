@@ -5,8 +5,6 @@ from datetime import timedelta
 from typing import Final
 
 from django.utils import timezone
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.command_line.lists import short_duration
@@ -27,7 +25,7 @@ TRANSACTIONS: Final = 1_000_000
 #: The difference of the clocks that is left out.
 CLOCK: Final = timedelta(seconds=1)
 
-_SLOWER: Final = gettext_lazy(
+_SLOWER: Final = (
     "VACUUM cannot remove rows that were changed since: tables grow, "
     "and claims read more and more dead rows."
 )
@@ -37,28 +35,27 @@ def _bloat() -> Iterator[DoctorFinding]:
     for table in database.dialect().table_use(database.connection()):
         if not table.autovacuum:
             yield DoctorFinding(
-                found=_("Autovacuum is off for %(table)s.") % {"table": table.name},
-                why=_("Dead rows stay: the table grows, and claims get slower with each job."),
-                cure=_(
-                    "ALTER TABLE %(table)s RESET (autovacuum_enabled); and autovacuum "
-                    "= on in postgresql.conf."
-                )
-                % {"table": table.name},
+                found=f"Autovacuum is off for {table.name}.",
+                why="Dead rows stay: the table grows, and claims get slower with each job.",
+                cure=(
+                    f"ALTER TABLE {table.name} RESET (autovacuum_enabled); and autovacuum = on in "
+                    "postgresql.conf."
+                ),
             )
         if table.dead > DEAD_ROWS and table.dead > table.live * DEAD_SHARE:
             yield DoctorFinding(
-                found=_("%(table)s has %(dead)s dead rows and %(live)s live ones.")
-                % {"table": table.name, "dead": grouped(table.dead), "live": grouped(table.live)},
-                why=_(
+                found=(
+                    f"{table.name} has {grouped(table.dead)} dead rows and {grouped(table.live)} "
+                    "live ones."
+                ),
+                why=(
                     "Claims and pages read the dead rows too, and the table stays "
                     "larger than its jobs."
                 ),
-                cure=_(
-                    "VACUUM (ANALYZE) %(table)s; If they stay: see what holds the "
-                    "horizon. If they come back: make autovacuum run more often on "
-                    "this table."
-                )
-                % {"table": table.name},
+                cure=(
+                    f"VACUUM (ANALYZE) {table.name}; If they stay: see what holds the horizon. If "
+                    "they come back: make autovacuum run more often on this table."
+                ),
             )
         if (
             table.needed is not None
@@ -66,21 +63,18 @@ def _bloat() -> Iterator[DoctorFinding]:
             and table.needed < table.size * NEEDED_SHARE
         ):
             yield DoctorFinding(
-                found=_("%(table)s has %(size)s MiB, and its rows need about %(needed)s MiB.")
-                % {
-                    "table": table.name,
-                    "size": grouped(table.size >> 20),
-                    "needed": grouped(table.needed >> 20),
-                },
-                why=_(
+                found=(
+                    f"{table.name} has {grouped(table.size >> 20)} MiB, and its rows need about "
+                    f"{grouped(table.needed >> 20)} MiB."
+                ),
+                why=(
                     "The empty space is used again, but never given back: scans, "
                     "backups and the cache pay for it."
                 ),
-                cure=_(
-                    "VACUUM (FULL, ANALYZE) %(table)s; It locks the table until it is "
-                    "done: stop the workers and the site, or use pg_repack."
-                )
-                % {"table": table.name},
+                cure=(
+                    f"VACUUM (FULL, ANALYZE) {table.name}; It locks the table until it is done: "
+                    "stop the workers and the site, or use pg_repack."
+                ),
             )
 
 
@@ -89,66 +83,53 @@ def _horizon() -> Iterator[DoctorFinding]:
         match holder.kind:
             case "transaction" if _is_old(holder):
                 yield DoctorFinding(
-                    found=_(
-                        "A transaction has been open for %(age)s: session %(name)s (%(detail)s)."
-                    )
-                    % {"age": _age(holder), "name": holder.name, "detail": holder.detail},
-                    why=str(_SLOWER),
-                    cure=_(
+                    found=(
+                        f"A transaction has been open for {_age(holder)}: session {holder.name} "
+                        f"({holder.detail})."
+                    ),
+                    why=_SLOWER,
+                    cure=(
                         "See what it does (SELECT query FROM pg_stat_activity WHERE pid = "
-                        "%(name)s;), and end it: SELECT pg_terminate_backend(%(name)s);"
-                    )
-                    % {"name": holder.name},
+                        f"{holder.name};), and end it: SELECT pg_terminate_backend({holder.name});"
+                    ),
                 )
             case "prepared" if _is_old(holder):
                 yield DoctorFinding(
-                    found=_(
-                        "The prepared transaction %(name)r of %(detail)s has been open for %(age)s."
-                    )
-                    % {"name": holder.name, "detail": holder.detail, "age": _age(holder)},
-                    why=" ".join((str(_SLOWER), _("It keeps its locks, also over a restart."))),
+                    found=(
+                        f"The prepared transaction {holder.name!r} of {holder.detail} has been "
+                        f"open for {_age(holder)}."
+                    ),
+                    why=" ".join((_SLOWER, "It keeps its locks, also over a restart.")),
                     cure=f"COMMIT PREPARED '{holder.name}'; or ROLLBACK PREPARED '{holder.name}';",
                 )
             case "slot" if not holder.active or (holder.transactions or 0) >= TRANSACTIONS:
                 text = (
-                    _(
-                        "The replication slot %(name)s (%(detail)s) is behind; it keeps "
-                        "%(transactions)s transactions and %(size)s MiB of WAL."
-                    )
+                    f"The replication slot {holder.name} ({holder.detail}) is behind; it keeps "
+                    f"{grouped(holder.transactions or 0)} transactions and "
+                    f"{grouped((holder.wal_bytes or 0) >> 20)} MiB of WAL."
                     if holder.active
-                    else _(
-                        "The replication slot %(name)s (%(detail)s) is not used; it keeps "
-                        "%(transactions)s transactions and %(size)s MiB of WAL."
+                    else (
+                        f"The replication slot {holder.name} ({holder.detail}) is not used; it "
+                        f"keeps {grouped(holder.transactions or 0)} transactions and "
+                        f"{grouped((holder.wal_bytes or 0) >> 20)} MiB of WAL."
                     )
                 )
                 yield DoctorFinding(
-                    found=text
-                    % {
-                        "name": holder.name,
-                        "detail": holder.detail,
-                        "transactions": grouped(holder.transactions or 0),
-                        "size": grouped((holder.wal_bytes or 0) >> 20),
-                    },
-                    why=" ".join((_("The disk fills with WAL that nothing reads."), str(_SLOWER))),
-                    cure=_(
+                    found=text,
+                    why=" ".join(("The disk fills with WAL that nothing reads.", _SLOWER)),
+                    cure=(
                         "Start its subscriber; or, if there is none any more: SELECT "
-                        "pg_drop_replication_slot('%(name)s');"
-                    )
-                    % {"name": holder.name},
+                        f"pg_drop_replication_slot('{holder.name}');"
+                    ),
                 )
             case "replica" if (holder.transactions or 0) >= TRANSACTIONS:
                 yield DoctorFinding(
-                    found=_(
-                        "The replica %(name)s (%(detail)s) holds the horizon "
-                        "%(transactions)s transactions back."
-                    )
-                    % {
-                        "name": holder.name,
-                        "detail": holder.detail,
-                        "transactions": grouped(holder.transactions or 0),
-                    },
-                    why=str(_SLOWER),
-                    cure=_("End its long queries, or set hot_standby_feedback = off on it."),
+                    found=(
+                        f"The replica {holder.name} ({holder.detail}) holds the horizon "
+                        f"{grouped(holder.transactions or 0)} transactions back."
+                    ),
+                    why=_SLOWER,
+                    cure="End its long queries, or set hot_standby_feedback = off on it.",
                 )
 
 
@@ -166,20 +147,19 @@ def _pooler() -> Iterator[DoctorFinding]:
         return
     if not connection.settings_dict.get("DISABLE_SERVER_SIDE_CURSORS"):
         yield DoctorFinding(
-            found=_(
+            found=(
                 "The connection goes through a pooler (such as PgBouncer in transaction mode), "
                 "and server-side cursors are not disabled."
             ),
-            why=_(
+            why=(
                 "The cursor of an iterator() is on another connection than its next fetch, which "
                 "fails. LISTEN does not work there either: workers that connect through the pooler "
                 "find jobs by polling, and one that died is noticed by its missed heartbeats only."
             ),
-            cure=_(
-                "DATABASES[%(alias)r]['DISABLE_SERVER_SIDE_CURSORS'] = True. Connect the workers "
-                "to PostgreSQL directly, or accept polling."
-            )
-            % {"alias": connection.alias},
+            cure=(
+                f"DATABASES[{connection.alias!r}]['DISABLE_SERVER_SIDE_CURSORS'] = True. Connect "
+                "the workers to PostgreSQL directly, or accept polling."
+            ),
         )
 
 
@@ -191,18 +171,22 @@ def _clock() -> Iterator[DoctorFinding]:
     away = max(there - after, before - there)
     if away > CLOCK:
         text = (
-            _("The database's clock is %(duration)s ahead of the clock of this machine.")
+            f"The database's clock is {short_duration(away.total_seconds())} ahead of the clock of "
+            "this machine."
             if there > after
-            else _("The database's clock is %(duration)s behind the clock of this machine.")
+            else (
+                f"The database's clock is {short_duration(away.total_seconds())} behind the clock "
+                "of this machine."
+            )
         )
         yield DoctorFinding(
-            found=text % {"duration": short_duration(away.total_seconds())},
-            why=_(
+            found=text,
+            why=(
                 "The database decides what is due. Times that this machine "
                 "computes, such as scheduled_at and the times of ids, are early or "
                 "late by as much."
             ),
-            cure=_(
+            cure=(
                 "Synchronize both clocks: `chronyc tracking` or `timedatectl` "
                 "shows whether they are."
             ),
@@ -216,9 +200,9 @@ def _is_server() -> bool:
 CHECKS: Final = tuple(
     Check(name=name, about=about, run=run, applies=_is_server)
     for name, about, run in (
-        ("bloat", gettext_lazy("Dead rows, empty space and autovacuum"), _bloat),
-        ("horizon", gettext_lazy("Open transactions and replication slots"), _horizon),
-        ("pooler", gettext_lazy("The pooler"), _pooler),
-        ("clock", gettext_lazy("The clock"), _clock),
+        ("bloat", "Dead rows, empty space and autovacuum", _bloat),
+        ("horizon", "Open transactions and replication slots", _horizon),
+        ("pooler", "The pooler", _pooler),
+        ("clock", "The clock", _clock),
     )
 )

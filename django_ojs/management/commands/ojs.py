@@ -5,8 +5,6 @@ from contextlib import nullcontext
 from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from django_ojs.command_line import (
     changes,
@@ -36,7 +34,7 @@ from django_ojs.models import ActorKind
 from django_ojs.operations.access import audit_trail
 from django_ojs.operations.access.audit_trail import Actor
 
-DESCRIPTION = gettext_lazy("""\
+DESCRIPTION = """\
 Operate background jobs from a shell: what the admin does, and a check of the whole system.
 
   manage.py ojs stats --watch                       queues and workers, live
@@ -50,15 +48,15 @@ Operate background jobs from a shell: what the admin does, and a check of the wh
   manage.py ojs doctor                              what is wrong, why it matters, what to do
 
 `manage.py ojs SUBCOMMAND --help` has the arguments and examples of each.
-""")
+"""
 
-EPILOG = gettext_lazy("""\
+EPILOG = """\
 With --json, a subcommand writes JSON to the standard output, for programs. Progress and errors go
 to the standard error. A terminal gets colours; NO_COLOR turns them off.
 
 Exit codes: 0 success; 1 a finding of `doctor`, or something failed; 2 wrong arguments, or a
 question that was not answered with yes.
-""")
+"""
 
 SUBCOMMANDS: Final[dict[str, Subcommand]] = {
     each.name: each
@@ -93,13 +91,15 @@ class Command(BaseCommand):
         for each in SUBCOMMANDS.values():
             sub = actions.add_parser(
                 each.name,
-                help=str(each.help),
-                description=str(each.description),
-                epilog=_("examples:\n%(examples)s") % {"examples": each.examples},
+                help=each.help,
+                description=each.description,
+                epilog=f"""\
+examples:
+{each.examples}""",
                 formatter_class=RawDescriptionHelpFormatter,
             )
             each.add_arguments(sub)
-            sub.add_argument("--json", action="store_true", help=_("write JSON, for programs"))
+            sub.add_argument("--json", action="store_true", help="write JSON, for programs")
             # Django's arguments, after the subcommand as well as before it.
             for flag in ("--no-color", "--force-color", "--traceback"):
                 sub.add_argument(flag, action="store_true", default=SUPPRESS, help=SUPPRESS)
@@ -129,6 +129,6 @@ class Command(BaseCommand):
             discard_output()
             code = FAILED
         except KeyboardInterrupt:
-            raise CommandError(_("Interrupted.")) from None
+            raise CommandError("Interrupted.") from None
         if code:
             raise SystemExit(code)

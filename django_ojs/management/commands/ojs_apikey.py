@@ -5,8 +5,6 @@ from datetime import datetime
 from typing import Any
 
 from django.core.management.base import BaseCommand
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, pgettext
 
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.database_check import errors_in_words
@@ -19,7 +17,7 @@ from django_ojs.operations.access.audit_trail import Actor
 from django_ojs.spec import times
 from django_ojs.spec.scopes import Scope
 
-DESCRIPTION = gettext_lazy("""\
+DESCRIPTION = """\
 Create, list, replace and revoke the keys with which programs use the HTTP API.
 
   manage.py ojs_apikey create --name "billing service" --scope producer --queue invoices
@@ -36,12 +34,12 @@ and its secret is not stored: replace a key that is lost. A program sends the ke
 Scopes: read (read jobs and queues), producer (enqueue), worker (fetch jobs, report their outcome),
 operator (read, enqueue, cancel, retry), admin (everything). Use different keys for producers and
 workers.
-""")
+"""
 
-EPILOG = gettext_lazy("""\
+EPILOG = """\
 The key is written to the standard output, everything else to the standard error, so that
 KEY=$(manage.py ojs_apikey create ...) works. Exit codes: 0 success, 1 failure, 2 wrong arguments.
-""")
+"""
 
 
 class Command(BaseCommand):
@@ -56,9 +54,9 @@ class Command(BaseCommand):
     def add_arguments(self, parser: ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="action", required=True, metavar="ACTION")
 
-        create = actions.add_parser("create", help=_("create a key and print it, once"))
+        create = actions.add_parser("create", help="create a key and print it, once")
         create.add_argument(
-            "--name", required=True, help=_("the program that uses the key, and its purpose")
+            "--name", required=True, help="the program that uses the key, and its purpose"
         )
         create.add_argument(
             "--scope",
@@ -66,7 +64,7 @@ class Command(BaseCommand):
             action="append",
             required=True,
             choices=[scope.value for scope in Scope],
-            help=_("what the key may do; may be repeated"),
+            help="what the key may do; may be repeated",
         )
         create.add_argument(
             "--queue",
@@ -74,27 +72,27 @@ class Command(BaseCommand):
             action="append",
             default=[],
             metavar="NAME",
-            help=_("a queue that the key may use; may be repeated (default: all)"),
+            help="a queue that the key may use; may be repeated (default: all)",
         )
         _add_expires(create)
 
-        actions.add_parser("list", help=_("show all keys, without their secrets"))
+        actions.add_parser("list", help="show all keys, without their secrets")
 
         replace = actions.add_parser(
-            "replace", help=_("create a key with the rights of another one, which then expires")
+            "replace", help="create a key with the rights of another one, which then expires"
         )
-        replace.add_argument("prefix", help=_("the prefix of the old key"))
+        replace.add_argument("prefix", help="the prefix of the old key")
         replace.add_argument(
             "--grace",
             type=duration,
             default=api_keys.GRACE,
             metavar="DURATION",
-            help=_("how long the old key stays valid (default: 24h)"),
+            help="how long the old key stays valid (default: 24h)",
         )
         _add_expires(replace)
 
-        revoke = actions.add_parser("revoke", help=_("make a key invalid"))
-        revoke.add_argument("prefix", help=_("the prefix of the key"))
+        revoke = actions.add_parser("revoke", help="make a key invalid")
+        revoke.add_argument("prefix", help="the prefix of the key")
 
     def handle(self, *, action: str, **options: Any) -> None:
         check_texts(options)
@@ -116,31 +114,24 @@ class Command(BaseCommand):
         prefix, grace = options["prefix"], options["grace"]
         self._show(*api_keys.replace(prefix, grace=grace, expires=options["expires"]))
         old = api_keys.keys().get(prefix=prefix)
-        self.stderr.write(
-            _("The old key is valid until %(expires_at)s.")
-            % {"expires_at": _moment(old.expires_at)}
-        )
+        self.stderr.write(f"The old key is valid until {_moment(old.expires_at)}.")
 
     def _revoke(self, options: dict[str, Any]) -> None:
         key = api_keys.revoke(options["prefix"])
-        self.stderr.write(_("%(key)s is revoked.") % {"key": key})
+        self.stderr.write(f"{key} is revoked.")
 
     def _list(self, options: dict[str, Any]) -> None:
         keys = key_expiry.with_replacement(api_keys.keys()).order_by("name", "pk")
         if keys:
             write_table(Console(self), _COLUMNS, keys)
         else:
-            self.stderr.write(_("There are no API keys."))
+            self.stderr.write("There are no API keys.")
 
     def _show(self, key: ApiKey, text: str) -> None:
         self.stdout.write(text)
-        self.stderr.write(
-            _("This is the key of %(key)s. Store it now: it is not shown again.") % {"key": key}
-        )
+        self.stderr.write(f"This is the key of {key}. Store it now: it is not shown again.")
         if key.expires_at is not None:
-            self.stderr.write(
-                _("It expires on %(expires_at)s.") % {"expires_at": _moment(key.expires_at)}
-            )
+            self.stderr.write(f"It expires on {_moment(key.expires_at)}.")
 
 
 def _add_expires(parser: ArgumentParser) -> None:
@@ -148,7 +139,7 @@ def _add_expires(parser: ArgumentParser) -> None:
         "--expires",
         type=duration,
         metavar="DURATION",
-        help=_("how long the key is valid, such as 90d or P1Y (default: until it is revoked)"),
+        help="how long the key is valid, such as 90d or P1Y (default: until it is revoked)",
     )
 
 
@@ -157,11 +148,11 @@ _COLUMNS = [
     column("name"),
     ListColumn(name="status", value=key_expiry.status_text, kind="state"),
     column("scopes"),
-    column("queues", words=lambda key: ", ".join(key.queues) or pgettext("queues", "all")),
+    column("queues", words=lambda key: ", ".join(key.queues) or "all"),
     column("expires_at", words=lambda key: _moment(key.expires_at)),
     column("last_used_at", words=lambda key: _moment(key.last_used_at)),
 ]
 
 
 def _moment(moment: datetime | None) -> str:
-    return times.format_timestamp(moment) if moment else pgettext("a time", "never")
+    return times.format_timestamp(moment) if moment else "never"

@@ -10,8 +10,6 @@ from typing import Any
 from django.core.exceptions import ImproperlyConfigured
 from django.core.management.base import BaseCommand, CommandError
 from django.db import Error, connections
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from django_ojs.command_line.database_check import errors_in_words, schema_problem
 from django_ojs.conf import settings
@@ -27,7 +25,7 @@ from django_ojs.storage.backoff import Backoff
 from django_ojs.worker.signal_handlers import signal_handlers
 from django_ojs.worker.wake_event import WakeEvent
 
-DESCRIPTION = gettext_lazy("""\
+DESCRIPTION = """\
 Send the jobs of the outbox to their servers until a signal stops it.
 
   manage.py ojs_relay                        to all destinations of OJS["OUTBOX"]
@@ -42,7 +40,7 @@ time sends to a destination, another one takes over two seconds after it died.
 Jobs are sent in the order of their commits. While a server is unreachable or full, its jobs wait:
 1, 2, 4, 8 seconds, then 10 seconds between two tries; Retry-After is honoured. A job that the
 server rejects for good stays in the outbox; the admin shows it with the reason.
-""")
+"""
 
 
 class Command(BaseCommand):
@@ -56,13 +54,13 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument(
-            "--once", action="store_true", help=_("send the jobs that can be sent now, then exit")
+            "--once", action="store_true", help="send the jobs that can be sent now, then exit"
         )
         parser.add_argument(
             "--destination",
             action="append",
             metavar="NAME",
-            help=_("send to this destination only; may be repeated (default: all)"),
+            help="send to this destination only; may be repeated (default: all)",
         )
 
     def handle(self, **options: Any) -> None:
@@ -76,8 +74,7 @@ class Command(BaseCommand):
         for name in names or ():
             if name not in known:
                 raise CommandError(
-                    _("There is no destination %(name)r; there are %(known)s.")
-                    % {"name": name, "known": ", ".join(sorted(known))}
+                    f"There is no destination {name!r}; there are {', '.join(sorted(known))}."
                 )
         try:
             found = relays(f"relay_{ids.uuid7()}", names)
@@ -98,17 +95,11 @@ class Command(BaseCommand):
             finally:
                 relay.close()
             self.stdout.write(
-                _("%(name)s: %(sent)s sent, %(rejected)s rejected")
-                % {
-                    "name": relay.destination.name,
-                    "sent": relay.sent_count,
-                    "rejected": relay.rejected_count,
-                }
+                f"{relay.destination.name}: {relay.sent_count} sent, {relay.rejected_count} "
+                "rejected"
             )
         if here:
-            self.stdout.write(
-                _("%(name)s: %(stored)s stored") % {"name": LOCAL, "stored": local.deliver_all()}
-            )
+            self.stdout.write(f"{LOCAL}: {local.deliver_all()} stored")
         outbox.prune()
 
     def _work(self, found: list[Relay], here: bool) -> None:
@@ -143,7 +134,7 @@ def _problem(error: Error) -> str:
         if (problem := schema_problem()) is not None:
             return problem
     reason = database.unavailable_reason(error)
-    return _("The database does not respond (%(reason)s); trying again.") % {"reason": reason}
+    return f"The database does not respond ({reason}); trying again."
 
 
 def _stop(stop: WakeEvent, number: int, frame: FrameType | None) -> None:

@@ -16,8 +16,6 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import connections
 from django.db.backends.signals import connection_created
 from django.utils.autoreload import get_child_arguments
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy
 
 from django_ojs import schedules
 from django_ojs.command_line.database_check import (
@@ -25,7 +23,6 @@ from django_ojs.command_line.database_check import (
     with_retries,
 )
 from django_ojs.conf import settings
-from django_ojs.formatting import error_message
 from django_ojs.logging import component
 from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, message, unbounded
 from django_ojs.spec import webhooks
@@ -47,7 +44,7 @@ logger = logging.getLogger("django_ojs")
 _CHECK_START: Final = "--check-start"
 DEFAULT_QUEUES: dict[str, int | None] = {"default": None}
 
-DESCRIPTION = gettext_lazy("""\
+DESCRIPTION = """\
 Run background jobs until a signal stops it.
 
   manage.py ojs_worker                             jobs of the queue "default", 10 at a time
@@ -64,13 +61,13 @@ Signals: TERM or INT stops the worker. It claims no more jobs and waits for the 
 the grace period at most; then they become available again, without spending an attempt. A second
 TERM or INT ends the grace period at once. TSTP stops claiming, running jobs continue; CONT resumes.
 A worker process that dies is replaced, and its jobs become available again.
-""")
+"""
 
-EPILOG = gettext_lazy("""\
+EPILOG = """\
 The setting OJS has the defaults (GRACE_PERIOD, POLL_INTERVAL, HEARTBEAT_INTERVAL). In a
 container, use the exec form of CMD, so that the worker receives the signals, and a stop timeout
 longer than the grace period.
-""")
+"""
 
 
 def _queues(text: str) -> dict[str, int | None]:
@@ -84,20 +81,18 @@ def _queues(text: str) -> dict[str, int | None]:
             queues[name] = None
             if colon:
                 queues[name] = int(weight) if weight.isdecimal() else 0
-                check_weight(queues[name], _("the weight of %(queue)s") % {"queue": name})
+                check_weight(queues[name], f"the weight of {name}")
         except (OJSError, ValueError) as error:
-            message = (
-                error_message(error) if isinstance(error, OJSError) else _("a weight is a number")
-            )
+            message = error.message if isinstance(error, OJSError) else "a weight is a number"
             raise ArgumentTypeError(message) from None
     if not queues:
-        raise ArgumentTypeError(_("name at least one queue, such as default"))
+        raise ArgumentTypeError("name at least one queue, such as default")
     return queues
 
 
 def _count(text: str) -> int:
     if not text.isdecimal() or not 1 <= int(text) <= 100_000:
-        raise ArgumentTypeError(_("must be a whole number of at least 1"))
+        raise ArgumentTypeError("must be a whole number of at least 1")
     return int(text)
 
 
@@ -107,14 +102,14 @@ def _seconds(text: str) -> timedelta:
     except ValueError:
         value = -1.0
     if not 0 <= value <= 86_400:
-        raise ArgumentTypeError(_("must be a number of seconds"))
+        raise ArgumentTypeError("must be a number of seconds")
     return timedelta(seconds=value)
 
 
 def _pause(text: str) -> timedelta:
     pause = _seconds(text)
     if not pause:
-        raise ArgumentTypeError(_("must be longer than zero"))
+        raise ArgumentTypeError("must be longer than zero")
     return pause
 
 
@@ -140,7 +135,7 @@ class Command(BaseCommand):
             type=_queues,
             default=DEFAULT_QUEUES,
             metavar="A,B",
-            help=_(
+            help=(
                 "queues in order of precedence, or with weights (A:5,B:1); * is every other queue "
                 "(default: default)"
             ),
@@ -148,7 +143,7 @@ class Command(BaseCommand):
         add(
             "--strategy",
             choices=STRATEGIES,
-            help=_(
+            help=(
                 "how queues share the worker: strict claims from a queue only when those before "
                 "it have no jobs (default: strict, with weights: weighted)"
             ),
@@ -156,9 +151,7 @@ class Command(BaseCommand):
         add(
             "--pool",
             metavar="NAME",
-            help=_(
-                "run jobs for this pool of OJS['POOLS'], which says the queues and the strategy"
-            ),
+            help="run jobs for this pool of OJS['POOLS'], which says the queues and the strategy",
         )
         add(
             "-p",
@@ -166,7 +159,7 @@ class Command(BaseCommand):
             type=_count,
             default=1,
             metavar="N",
-            help=_("number of worker processes (default: 1)"),
+            help="number of worker processes (default: 1)",
         )
         add(
             "-t",
@@ -174,41 +167,39 @@ class Command(BaseCommand):
             type=_count,
             default=10,
             metavar="N",
-            help=_("jobs that a process runs at a time, async ones included (default: 10)"),
+            help="jobs that a process runs at a time, async ones included (default: 10)",
         )
         add(
             "--grace",
             type=_seconds,
             metavar="SECONDS",
-            help=_("time for running jobs to end after a stop signal (default: GRACE_PERIOD, 25)"),
+            help="time for running jobs to end after a stop signal (default: GRACE_PERIOD, 25)",
         )
         add(
             "--poll-interval",
             type=_pause,
             metavar="SECONDS",
-            help=_(
-                "time between two polls when no notification comes (default: POLL_INTERVAL, 0.5)"
-            ),
+            help="time between two polls when no notification comes (default: POLL_INTERVAL, 0.5)",
         )
         add(
             "--label",
             action="append",
             default=[],
             metavar="TEXT",
-            help=_("a label shown with this worker in the admin and the API; may be repeated"),
+            help="a label shown with this worker in the admin and the API; may be repeated",
         )
-        add("--once", action="store_true", help=_("run the jobs that are available now, then exit"))
-        add("--max-jobs", type=_count, metavar="N", help=_("replace a process after N jobs"))
+        add("--once", action="store_true", help="run the jobs that are available now, then exit")
+        add("--max-jobs", type=_count, metavar="N", help="replace a process after N jobs")
         add(
             "--max-rss",
             type=_count,
             metavar="MB",
-            help=_("replace a process whose memory has exceeded this size"),
+            help="replace a process whose memory has exceeded this size",
         )
         add(
             "--health-file",
             metavar="FILE",
-            help=_(
+            help=(
                 "a file that the worker keeps up to date, for a probe: python -m "
                 "django_ojs.worker.health FILE"
             ),
@@ -216,7 +207,7 @@ class Command(BaseCommand):
         add(
             "--no-reload",
             action="store_true",
-            help=_("with DEBUG, do not restart when the code changes"),
+            help="with DEBUG, do not restart when the code changes",
         )
         # Of the worker that asks whether it may restart.
         add(_CHECK_START, action="store_true", help=SUPPRESS)
@@ -245,10 +236,8 @@ class Command(BaseCommand):
         # Beside the one of the package itself.
         if not handler_queues().keys() - {webhooks.QUEUE}:
             self.stderr.write(
-                _(
-                    "No handlers were found: is the app with your jobs.py or tasks.py "
-                    "in INSTALLED_APPS? Until then all jobs are held back."
-                )
+                "No handlers were found: is the app with your jobs.py or tasks.py "
+                "in INSTALLED_APPS? Until then all jobs are held back."
             )
         self._log_start(config)
         self._warn_of_unbounded(config)
@@ -315,34 +304,26 @@ def _which_jobs(
     if pool is not None:
         if queues is not DEFAULT_QUEUES or strategy is not None:
             raise CommandError(
-                _(
-                    "--pool says the queues and the strategy: leave --queues and --strategy out, "
-                    "or change the pool in OJS['POOLS']."
-                )
+                "--pool says the queues and the strategy: leave --queues and --strategy out, "
+                "or change the pool in OJS['POOLS']."
             )
         found = settings().pool(pool)
         if found is None:
             known = [each.name for each in settings().pools]
-            hint = did_you_mean(pool, known) if known else _("OJS['POOLS'] has none.")
-            raise CommandError(
-                _("There is no pool %(pool)r in OJS['POOLS']. %(hint)s")
-                % {"pool": pool, "hint": hint}
-            )
+            hint = did_you_mean(pool, known) if known else "OJS['POOLS'] has none."
+            raise CommandError(f"There is no pool {pool!r} in OJS['POOLS']. {hint}")
         return {"pool": found.name, "queues": found.queues, "order": found.order}
     for name in queues:
         if (owner := settings().pool_of_queue.get(name)) is not None:
             raise CommandError(
-                _(
-                    "Only workers of the pool %(pool)s get jobs of the queue %(queue)s: use --pool "
-                    "%(pool)s, or leave out exclusive in OJS['POOLS'][%(pool)r]."
-                )
-                % {"pool": owner, "queue": name}
+                f"Only workers of the pool {owner} get jobs of the queue {name}: use --pool "
+                f"{owner}, or leave out exclusive in OJS['POOLS'][{owner!r}]."
             )
     weights = tuple((name, weight) for name, weight in queues.items() if weight is not None)
     try:
         order = parse_order(weights, strategy, default=STRICT, field="--strategy")
     except OJSError as error:
-        raise CommandError(error_message(error)) from None
+        raise CommandError(error.message) from None
     return {"queues": tuple(queues), "order": order}
 
 
@@ -358,10 +339,7 @@ def _store_schedules() -> None:
     try:
         result = schedules.sync()
     except OJSError as error:
-        raise CommandError(
-            _("A schedule of the code cannot be stored: %(message)s")
-            % {"message": error_message(error)}
-        ) from error
+        raise CommandError(f"A schedule of the code cannot be stored: {error.message}") from error
     for name, text in result.lines():
         logger.info("Cron job %s: %s", name, text)
 
@@ -373,8 +351,7 @@ def _check_health_file(config: WorkerConfig) -> None:
         HealthFile(config.health_file).write(is_ready=False)
     except OSError as error:
         raise CommandError(
-            _("The health file %(file)s cannot be written (%(error)s).")
-            % {"file": config.health_file, "error": type(error).__name__}
+            f"The health file {config.health_file} cannot be written ({type(error).__name__})."
         ) from None
 
 
@@ -397,13 +374,11 @@ def _check_no_transaction() -> None:
     # transaction; on SQLite they would wait for its lock.
     if any(connection.in_atomic_block for connection in connections.all(initialized_only=True)):
         raise CommandError(
-            _(
-                "ojs_worker cannot run inside a transaction: its threads have "
-                "their own connections and see only rows that are committed. In a "
-                "test, run the jobs by drain() of django_ojs.testing: OJSTestMixin "
-                "for TestCase, the fixture ojs for pytest. For the command itself "
-                "use TransactionTestCase (pytest: django_db(transaction=True))."
-            )
+            "ojs_worker cannot run inside a transaction: its threads have "
+            "their own connections and see only rows that are committed. In a "
+            "test, run the jobs by drain() of django_ojs.testing: OJSTestMixin "
+            "for TestCase, the fixture ojs for pytest. For the command itself "
+            "use TransactionTestCase (pytest: django_db(transaction=True))."
         )
 
 

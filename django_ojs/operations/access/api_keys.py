@@ -16,7 +16,6 @@ from typing import Any, Final
 
 from django.db.models import Q, QuerySet
 from django.db.models.functions import Coalesce, Least, Now
-from django.utils.translation import pgettext
 
 from django_ojs.conf import settings
 from django_ojs.models import ApiKey
@@ -31,7 +30,6 @@ from django_ojs.spec.errors import (
     Unauthenticated,
 )
 from django_ojs.spec.scopes import Scope
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.spec.times import elapsed
 from django_ojs.storage import api_keys as stored
 from django_ojs.storage import database
@@ -78,7 +76,7 @@ def create(
     """
     if not name.strip() or len(name) > _NAME_LENGTH or not name.isprintable():
         raise InvalidRequest(
-            _("name: must be 1 to %(most)s printable characters.", most=_NAME_LENGTH),
+            f"name: must be 1 to {_NAME_LENGTH} printable characters.",
             details={"field": "name"},
         )
     with database.atomic():
@@ -146,9 +144,9 @@ def status(key: Any) -> str:
 def status_label(key: Any) -> str:
     """Return the status of a key of `keys()` for a reader."""
     labels = {
-        "revoked": pgettext("API key", "revoked"),
-        "expired": pgettext("API key", "expired"),
-        ACTIVE: pgettext("API key", "active"),
+        "revoked": "revoked",
+        "expired": "expired",
+        ACTIVE: "active",
     }
     return labels[status(key)]
 
@@ -198,13 +196,13 @@ def replace(
     old = keys().filter(prefix=prefix).select_for_update().first() or _get(prefix)
     if status(old) != ACTIVE:
         raise InvalidRequest(
-            _("prefix: the key has expired or was revoked."), details={"field": "prefix"}
+            "prefix: the key has expired or was revoked.", details={"field": "prefix"}
         )
     # An old key that was replaced before has the end of its grace, and not of its lifetime.
     latest = latest_of(old)
     if latest_known is not None and latest_known != latest.prefix:
         raise Conflict(
-            _("The key was replaced by %(prefix)s meanwhile.", prefix=latest.prefix),
+            f"The key was replaced by {latest.prefix} meanwhile.",
             details={"resource_type": "api_key"},
         )
     if expires is None and latest.expires_at is not None:
@@ -263,7 +261,7 @@ def _checked_scopes(scopes: Iterable[str]) -> list[str]:
     given = set(scopes)
     if not given or not given <= set(Scope):
         raise InvalidRequest(
-            _("scopes: must be at least one of %(names)s.", names=", ".join(Scope)),
+            f"scopes: must be at least one of {', '.join(Scope)}.",
             details={"field": "scopes"},
         )
     return [scope.value for scope in Scope if scope in given]
@@ -272,7 +270,7 @@ def _checked_scopes(scopes: Iterable[str]) -> list[str]:
 def _get(prefix: str) -> ApiKey:
     key = keys().filter(prefix=prefix).first()
     if key is None:
-        raise NotFound(_("There is no API key with this prefix."))
+        raise NotFound("There is no API key with this prefix.")
     return key
 
 

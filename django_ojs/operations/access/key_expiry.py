@@ -6,7 +6,6 @@ from typing import Any, Final
 
 from django.db.models import F, OuterRef, Q, QuerySet, Subquery
 from django.db.models.functions import Now
-from django.utils.translation import gettext as _
 
 from django_ojs.models import ApiKey
 from django_ojs.operations.access import api_keys
@@ -53,7 +52,7 @@ def status_text(key: Any) -> str:
     status = api_keys.status_label(key)
     if not key.replaced_by:
         return status
-    return _("%(status)s, replaced by %(prefix)s") % {"status": status, "prefix": key.replaced_by}
+    return f"{status}, replaced by {key.replaced_by}"
 
 
 def problems() -> list[KeyProblem]:
@@ -100,25 +99,24 @@ def sentence(problem: KeyProblem) -> str:
     if problem.rejected_at is not None:
         return _rejected(problem)
     if problem.replaced_by:
-        return _("It was replaced by %(prefix)s, and a program still uses it.") % {
-            "prefix": problem.replaced_by
-        }
-    return _("It is in use, and nothing has replaced it.")
+        return f"It was replaced by {problem.replaced_by}, and a program still uses it."
+    return "It is in use, and nothing has replaced it."
 
 
 def _rejected(problem: KeyProblem) -> str:
     is_revoked = problem.status == "revoked"
     if not problem.replaced_by:
         return (
-            _("It was revoked, and a program still sends it.")
+            "It was revoked, and a program still sends it."
             if is_revoked
-            else _("It has expired, and a program still sends it.")
+            else "It has expired, and a program still sends it."
         )
-    text = (
-        _("It was revoked, and a program still sends it; its programs need the key %(prefix)s.")
+    return (
+        "It was revoked, and a program still sends it; its programs need the key "
+        f"{problem.replaced_by}."
         if is_revoked
-        else _(
-            "It has expired, and a program still sends it; its programs need the key %(prefix)s."
+        else (
+            "It has expired, and a program still sends it; its programs need the key "
+            f"{problem.replaced_by}."
         )
     )
-    return text % {"prefix": problem.replaced_by}

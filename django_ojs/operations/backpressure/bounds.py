@@ -18,7 +18,6 @@ from django_ojs.operations.backpressure.drop_oldest import drop_oldest
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.queue_config import Backpressure
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import bounds, database, queue_configs
 from django_ojs.storage.bounds import Load
 from django_ojs.storage.dialects import job_row
@@ -262,12 +261,10 @@ def _note_needs(error: QueueFull, added: Load, bound: Backpressure) -> None:
     error.needs = added.jobs, added.size
     if not added.fits(bound):
         error.can_never_fit, error.retryable = True, False
-        error.message = _(
-            "queue %(queue)s never holds so much at once: its bound is %(bound)s",
-            queue=error.queue,
-            bound=error.bound,
+        error.message = (
+            f"queue {error.queue} never holds so much at once: its bound is {error.bound}"
         )
-        error.hint = _("Waiting does not help: send fewer or smaller jobs at a time.")
+        error.hint = "Waiting does not help: send fewer or smaller jobs at a time."
 
 
 def _added(envelopes: Sequence[Envelope]) -> dict[str, Load]:

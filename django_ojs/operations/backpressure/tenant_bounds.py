@@ -12,7 +12,6 @@ from django_ojs.models import Job
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.tenants import tenant_of
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database, queue_configs, tenants
 
 #: Jobs by queue and tenant.
@@ -99,14 +98,10 @@ def _full(queue: str, tenant: str, depth: int | None, bound: int, jobs: int) -> 
     )
     if jobs > bound:
         error.can_never_fit, error.retryable = True, False
-        error.message = _(
-            "tenant %(tenant)s never has so many jobs at once in queue %(queue)s: its bound is "
-            "%(bound)s",
-            tenant=tenant,
-            queue=queue,
-            bound=bound,
+        error.message = (
+            f"tenant {tenant} never has so many jobs at once in queue {queue}: its bound is {bound}"
         )
-        error.hint = _("Waiting does not help: send fewer jobs at a time.")
+        error.hint = "Waiting does not help: send fewer jobs at a time."
     error.needs = jobs, 0
     return error
 

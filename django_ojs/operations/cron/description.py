@@ -6,8 +6,6 @@ from datetime import timedelta
 from typing import Final
 
 from django.utils.dates import MONTHS, WEEKDAYS
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext, npgettext, pgettext
 
 from django_ojs.formatting import decimal
 from django_ojs.spec.cron import CronExpression
@@ -34,7 +32,7 @@ def describe(expression: CronExpression, timezone_name: str | None = None) -> st
     words = _words(expression)
     if not timezone_name:
         return words
-    return _("%(schedule)s (%(timezone)s)") % {"schedule": words, "timezone": timezone_name}
+    return f"{words} ({timezone_name})"
 
 
 def _words(expression: CronExpression) -> str:
@@ -45,12 +43,9 @@ def _words(expression: CronExpression) -> str:
     is_any_day = _is_any_day(days) and _is_any_weekday(days) and len(days.months) == 12
     if is_any_day and (time.hourly or not time.is_at):
         return time.words
-    values = {"day": _day(days), "time": time.words}
     if time.is_at:
-        # Translators: `day` is such as "every weekday", `time` such as "at 09:00 and 17:30".
-        return _("%(day)s %(time)s") % values
-    # Translators: `time` is such as "every 15 minutes", `day` such as "every weekday".
-    return _("%(time)s, %(day)s") % values
+        return f"{_day(days)} {time.words}"
+    return f"{time.words}, {_day(days)}"
 
 
 def _interval(interval: timedelta) -> str:
@@ -63,27 +58,26 @@ def _interval(interval: timedelta) -> str:
     ]
     if len(given) == 1:
         ((number, unit),) = given
-        plural, values = _plural(number), {"number": _number(number)}
+        plural, _values = _plural(number), {"number": _number(number)}
         if unit == "hour":
             return _every_hour(number)
         if unit == "minute":
-            return ngettext("every minute", "every %(number)s minutes", plural) % values
-        return ngettext("every second", "every %(number)s seconds", plural) % values
-    return _("every %(duration)s") % {"duration": _joined(_count(*each) for each in given)}
+            return "every minute" if plural == 1 else f"every {_number(number)} minutes"
+        return "every second" if plural == 1 else f"every {_number(number)} seconds"
+    return f"every {_joined(_count(*each) for each in given)}"
 
 
 def _every_hour(number: float) -> str:
-    text = ngettext("every hour", "every %(number)s hours", _plural(number))
-    return text % {"number": _number(number)}
+    return "every hour" if _plural(number) == 1 else f"every {_number(number)} hours"
 
 
 def _count(number: float, unit: str) -> str:
-    plural, values = _plural(number), {"number": _number(number)}
+    plural, _values = _plural(number), {"number": _number(number)}
     if unit == "hour":
-        return npgettext("every", "%(number)s hour", "%(number)s hours", plural) % values
+        return f"{_number(number)} hour" if plural == 1 else f"{_number(number)} hours"
     if unit == "minute":
-        return npgettext("every", "%(number)s minute", "%(number)s minutes", plural) % values
-    return npgettext("every", "%(number)s second", "%(number)s seconds", plural) % values
+        return f"{_number(number)} minute" if plural == 1 else f"{_number(number)} minutes"
+    return f"{_number(number)} second" if plural == 1 else f"{_number(number)} seconds"
 
 
 def _plural(number: float) -> int:
@@ -105,7 +99,7 @@ def _time(seconds: Sequence[int], minutes: Sequence[int], hours: Sequence[int]) 
             for m in minutes
             for s in seconds
         )
-        return _Time(words=_("at %(times)s") % {"times": times}, is_at=True)
+        return _Time(words=f"at {times}", is_at=True)
     if not exact:
         return _with_seconds(seconds, minutes, hours)
     often = _every(minutes, 60, "minute")
@@ -115,7 +109,7 @@ def _time(seconds: Sequence[int], minutes: Sequence[int], hours: Sequence[int]) 
         return _Time(words=_between(often, hours, minutes))
     if often:
         values = {"time": often, "hours": _of_hours(hours)}
-        return _Time(words=_("%(time)s of %(hours)s") % values)
+        return _Time(words=f"{values['time']} of {values['hours']}")
     if len(minutes) > 1:
         return _at_minutes(minutes, hours)
     hourly = _every(hours, 24, "hour")
@@ -126,29 +120,32 @@ def _time(seconds: Sequence[int], minutes: Sequence[int], hours: Sequence[int]) 
     if not minutes[0]:
         return _Time(words=hourly)
     values = {"time": hourly, "minute": str(minutes[0])}
-    return _Time(words=_("%(time)s at minute %(minute)s") % values)
+    return _Time(words=f"{values['time']} at minute {values['minute']}")
 
 
 def _with_seconds(seconds: Sequence[int], minutes: Sequence[int], hours: Sequence[int]) -> _Time:
     often = _every(seconds, 60, "second")
-    text = ngettext("at second %(numbers)s", "at seconds %(numbers)s", len(seconds))
-    words = often or text % {"numbers": _numbers(seconds)}
+    text = (
+        f"at second {_numbers(seconds)}" if len(seconds) == 1 else f"at seconds {_numbers(seconds)}"
+    )
+    words = often or text
     if len(hours) == 24 and len(minutes) == 60:
         return _Time(words=words, is_at=not often)
-    values = {"time": words, "minutes": _of_minutes(minutes), "hours": _of_hours(hours)}
     return _Time(
-        words=_("%(time)s of %(minutes)s of %(hours)s") % values,
+        words=f"{words} of {_of_minutes(minutes)} of {_of_hours(hours)}",
         is_at=not often,
         hourly=len(hours) == 24,
     )
 
 
 def _at_minutes(minutes: Sequence[int], hours: Sequence[int]) -> _Time:
-    text = ngettext(
-        "at minute %(numbers)s of %(hours)s", "at minutes %(numbers)s of %(hours)s", len(minutes)
+    text = (
+        f"at minute {_numbers(minutes)} of {_of_hours(hours)}"
+        if len(minutes) == 1
+        else f"at minutes {_numbers(minutes)} of {_of_hours(hours)}"
     )
     return _Time(
-        words=text % {"numbers": _numbers(minutes), "hours": _of_hours(hours)},
+        words=text,
         is_at=True,
         hourly=len(hours) == 24,
     )
@@ -162,32 +159,28 @@ def _every(values: Sequence[int], size: int, unit: str) -> str:
     if unit == "hour":
         return _every_hour(step)
     if unit == "minute":
-        text = ngettext("every minute", "every %(number)s minutes", step)
+        text = "every minute" if step == 1 else f"every {step} minutes"
     else:
-        text = ngettext("every second", "every %(number)s seconds", step)
-    return text % {"number": step}
+        text = "every second" if step == 1 else f"every {step} seconds"
+    return text
 
 
 def _between(often: str, hours: Sequence[int], minutes: Sequence[int]) -> str:
-    return _("%(time)s from %(start)s to %(end)s") % {
-        "time": often,
-        "start": f"{hours[0]:02}:{minutes[0]:02}",
-        "end": f"{hours[-1]:02}:{minutes[-1]:02}",
-    }
+    start = f"{hours[0]:02}:{minutes[0]:02}"
+    end = f"{hours[-1]:02}:{minutes[-1]:02}"
+    return f"{often} from {start} to {end}"
 
 
 def _of_hours(hours: Sequence[int]) -> str:
     if len(hours) == 24:
-        return pgettext('after "of"', "every hour")
-    text = npgettext('after "of"', "hour %(numbers)s", "hours %(numbers)s", len(hours))
-    return text % {"numbers": _numbers(hours)}
+        return "every hour"
+    return f"hour {_numbers(hours)}" if len(hours) == 1 else f"hours {_numbers(hours)}"
 
 
 def _of_minutes(minutes: Sequence[int]) -> str:
     if len(minutes) == 60:
-        return pgettext('after "of"', "every minute")
-    text = npgettext('after "of"', "minute %(numbers)s", "minutes %(numbers)s", len(minutes))
-    return text % {"numbers": _numbers(minutes)}
+        return "every minute"
+    return f"minute {_numbers(minutes)}" if len(minutes) == 1 else f"minutes {_numbers(minutes)}"
 
 
 def _is_any_day(days: Days) -> bool:
@@ -207,69 +200,67 @@ def _day(days: Days) -> str:
         if needs_month and len(days.of_month) == len(days.months) == 1:
             only = days.of_month[0]
             if only.kind is DayKind.DAY:
-                values = {"day": only.value, "month": months}
-                return _("every year on %(day)s %(month)s") % values
-        return _("%(day)s in %(months)s") % {"day": words, "months": months}
-    return _("%(day)s of the month") % {"day": words} if needs_month else words
+                return f"every year on {only.value} {months}"
+        return f"{words} in {months}"
+    return f"{words} of the month" if needs_month else words
 
 
 def _day_words(days: Days) -> tuple[str, bool]:
     """Return the days without the months, and whether they are days of a month alone."""
     if _is_any_weekday(days):
         if _is_any_day(days):
-            return _("every day"), False
+            return "every day", False
         return _of_month(days.of_month), True
     if _is_any_day(days):
         return _of_week(days.of_week), False
-    values = {"days": _of_month(days.of_month), "weekdays": _of_week(days.of_week)}
     if days.either:
-        return _("%(days)s of the month and %(weekdays)s") % values, False
-    return _("%(weekdays)s that falls %(days)s of the month") % values, False
+        return f"{_of_month(days.of_month)} of the month and {_of_week(days.of_week)}", False
+    return f"{_of_week(days.of_week)} that falls {_of_month(days.of_month)} of the month", False
 
 
 def _of_month(rules: Sequence[DayRule]) -> str:
     numbers = sorted({rule.value for rule in rules if rule.kind is DayKind.DAY})
     parts = []
     if numbers:
-        text = npgettext('after "on"', "day %(numbers)s", "days %(numbers)s", len(numbers))
+        text = "day %(numbers)s" if len(numbers) == 1 else "days %(numbers)s"
         parts.append(text % {"numbers": _numbers(numbers)})
     for rule in rules:
         if rule.kind is DayKind.LAST_DAY:
-            parts.append(pgettext('after "on"', "the last day"))
+            parts.append("the last day")
         elif rule.kind is DayKind.LAST_WORKDAY:
-            parts.append(pgettext('after "on"', "the last weekday"))
+            parts.append("the last weekday")
         elif rule.kind is DayKind.NEAREST_WORKDAY:
-            text = pgettext('after "on"', "the weekday nearest to day %(day)d")
+            text = "the weekday nearest to day %(day)d"
             parts.append(text % {"day": rule.value})
-    return _("on %(days)s") % {"days": _joined(parts)}
+    return f"on {_joined(parts)}"
 
 
 def _of_week(rules: Sequence[DayRule]) -> str:
     plain = {rule.value for rule in rules if rule.kind is DayKind.WEEKDAY}
     parts = []
     if plain == {1, 2, 3, 4, 5}:
-        parts.append(_("every weekday"))
+        parts.append("every weekday")
     elif plain:
         # The week begins on Monday.
         ordered = sorted(plain, key=lambda weekday: weekday or 7)
         names = _joined(_weekday(weekday) for weekday in ordered)
-        parts.append(_("every %(weekdays)s") % {"weekdays": names})
+        parts.append(f"every {names}")
     for rule in rules:
         values = {"weekday": _weekday(rule.value)}
         if rule.kind is DayKind.NTH_WEEKDAY:
             parts.append(_nth_weekday(rule.nth) % values)
         elif rule.kind is DayKind.LAST_WEEKDAY:
-            parts.append(_("on the last %(weekday)s of the month") % values)
+            parts.append(f"on the last {_weekday(rule.value)} of the month")
     return _joined(parts)
 
 
 def _nth_weekday(nth: int) -> str:
     return (
-        _("on the first %(weekday)s of the month"),
-        _("on the second %(weekday)s of the month"),
-        _("on the third %(weekday)s of the month"),
-        _("on the fourth %(weekday)s of the month"),
-        _("on the fifth %(weekday)s of the month"),
+        "on the first %(weekday)s of the month",
+        "on the second %(weekday)s of the month",
+        "on the third %(weekday)s of the month",
+        "on the fourth %(weekday)s of the month",
+        "on the fifth %(weekday)s of the month",
     )[nth - 1]
 
 
@@ -280,7 +271,7 @@ def _weekday(number: int) -> str:
 
 def _numbers(values: Sequence[int]) -> str:
     if len(values) > 2 and _is_run(values):
-        return _("%(first)s to %(last)s") % {"first": values[0], "last": values[-1]}
+        return f"{values[0]} to {values[-1]}"
     return _joined(str(value) for value in values)
 
 
@@ -292,4 +283,5 @@ def _joined(parts: Iterable[str]) -> str:
     *most, last = parts
     if not most:
         return last
-    return _("%(first)s and %(last)s") % {"first": ", ".join(most), "last": last}
+    first = ", ".join(most)
+    return f"{first} and {last}"

@@ -25,7 +25,6 @@ from django_ojs.spec.cron_events import SkipReason
 from django_ojs.spec.envelope import Envelope, parse
 from django_ojs.spec.errors import Conflict, DuplicateJob, JobNotFound, OJSError, QueueFull
 from django_ojs.spec.events import NewEvent
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.spec.times import format_timestamp
 from django_ojs.storage import cron_jobs, database
 
@@ -203,7 +202,7 @@ def _envelope(run: Firing) -> Envelope:
 def _outcome(result: EnqueuedJob) -> EnqueuedJob | SkippedRun:
     match result.outcome:
         case Outcome.DROPPED:
-            return SkippedRun(reason=SkipReason.DROPPED, message=_("A middleware dropped the job."))
+            return SkippedRun(reason=SkipReason.DROPPED, message="A middleware dropped the job.")
         case Outcome.DUPLICATE:
             return SkippedRun(reason=SkipReason.DUPLICATE, job_id=result.id)
     return result
@@ -216,7 +215,7 @@ def _rejected(run: Firing, error: Exception) -> SkippedRun:
     name = run.occurrence.cron_job.name
     if isinstance(error, OJSError):
         logger.error("The job of the cron job %s was rejected: %s", name, error.message)
-        return SkippedRun(reason=SkipReason.REJECTED, message=error.text)
+        return SkippedRun(reason=SkipReason.REJECTED, message=error.message)
     logger.error("The job of the cron job %s was not enqueued.", name, exc_info=error)
     return SkippedRun(reason=SkipReason.REJECTED, message=type(error).__name__)
 

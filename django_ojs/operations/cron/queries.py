@@ -12,7 +12,6 @@ from django_ojs.models import CronJob, CronRun, Job
 from django_ojs.models.cron import CronRunPhase
 from django_ojs.spec.errors import NotFound
 from django_ojs.spec.states import TERMINAL, State
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import outbox
 from django_ojs.storage.dialects.expressions import OneOf
 
@@ -72,7 +71,7 @@ def not_found(name: str) -> NotFound:
     details = {"resource_type": "cron_job"}
     if name.isprintable():
         details["resource_id"] = name
-    return NotFound(_("There is no cron job with this name."), details=details)
+    return NotFound("There is no cron job with this name.", details=details)
 
 
 def runs(name: str) -> QuerySet[CronRun]:

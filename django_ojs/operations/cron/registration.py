@@ -24,7 +24,6 @@ from django_ojs.spec import envelope
 from django_ojs.spec.cron import CronExpressionError, check_timezone
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import Conflict, InvalidCronExpression, InvalidRequest
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database
 
 logger = logging.getLogger("django_ojs.cron")
@@ -74,14 +73,12 @@ def check(definition: Definition) -> Checked:
     """Check a definition. Raises InvalidRequest and its subclasses, which name the field."""
     if not isinstance(definition.name, str) or not _NAME(definition.name):
         raise InvalidRequest.of(
-            "name", _("must consist of a-z, 0-9, - and dots, beginning with a letter or a digit.")
+            "name", "must consist of a-z, 0-9, - and dots, beginning with a letter or a digit."
         )
     if len(definition.name) > MAX_NAME:
-        raise InvalidRequest.of(
-            "name", _("must be at most %(limit)s characters long.", limit=MAX_NAME)
-        )
+        raise InvalidRequest.of("name", f"must be at most {MAX_NAME} characters long.")
     if definition.enabled is not None and not isinstance(definition.enabled, bool):
-        raise InvalidRequest.of("enabled", _("must be a boolean."))
+        raise InvalidRequest.of("enabled", "must be a boolean.")
     _check_schedule(definition.expression, definition.timezone)
     template = {"args": [], **definition.template}
     wanted = _envelope(template)
@@ -239,31 +236,25 @@ def _save(job: CronJob, now: datetime) -> None:
 
 def _owned_by_code(job: CronJob) -> Conflict:
     return Conflict(
-        _(
-            "The cron job %(name)s is declared in code (%(defined_in)s).",
-            name=job.name,
-            defined_in=job.defined_in,
-        ),
+        f"The cron job {job.name} is declared in code ({job.defined_in}).",
         details={"name": job.name, "owner": job.owner},
-        hint=_("Change it there. It can be disabled and enabled here."),
+        hint="Change it there. It can be disabled and enabled here.",
     )
 
 
 def _check_schedule(expression: object, timezone: object) -> None:
     for name, value in (("cron", expression), ("timezone", timezone)):
         if not isinstance(value, str):
-            raise InvalidRequest.of(name, _("must be a string."))
+            raise InvalidRequest.of(name, "must be a string.")
     try:
         check_timezone(str(timezone))
     except CronExpressionError as error:
-        raise InvalidRequest.of(
-            "timezone", _("is invalid: %(problem)s", problem=error.message)
-        ) from None
+        raise InvalidRequest.of("timezone", f"is invalid: {error.message}") from None
     try:
         schedule.parse_expression(str(expression))
     except CronExpressionError as error:
         raise InvalidCronExpression.of(
-            "cron", _("is invalid: %(problem)s", problem=error.text), expression_field=error.field
+            "cron", f"is invalid: {error}", expression_field=error.field
         ) from None
 
 
@@ -274,10 +265,10 @@ def _envelope(template: Mapping[str, Any]) -> Envelope:
     for name in ("scheduled_at", "expires_at"):
         if isinstance(getattr(wanted, name), datetime):
             raise InvalidRequest.of(
-                f"options.{name}", _("must be relative, such as +PT5M: each job has its own time.")
+                f"options.{name}", "must be relative, such as +PT5M: each job has its own time."
             )
     if wanted.pending:
-        raise InvalidRequest.of("options.pending", _("cannot be set for the jobs of a cron job."))
+        raise InvalidRequest.of("options.pending", "cannot be set for the jobs of a cron job.")
     envelope.validate(wanted, values.limits)
     return wanted
 
@@ -290,7 +281,7 @@ def _overlap_policy(given: object) -> OverlapPolicy:
             return SYNONYMS[given]
     raise InvalidRequest.of(
         "overlap_policy",
-        _("must be one of %(names)s.", names=", ".join([*OverlapPolicy.values, *SYNONYMS])),
+        f"must be one of {', '.join([*OverlapPolicy.values, *SYNONYMS])}.",
     )
 
 
@@ -300,6 +291,6 @@ def _description(given: object) -> str | None:
     if not isinstance(given, str) or len(given) > MAX_DESCRIPTION or "\0" in given:
         raise InvalidRequest.of(
             "description",
-            _("must be a string of at most %(limit)s characters.", limit=MAX_DESCRIPTION),
+            f"must be a string of at most {MAX_DESCRIPTION} characters.",
         )
     return given

@@ -4,7 +4,6 @@ from collections.abc import Collection
 from dataclasses import dataclass, field
 
 from django.db.models import Q
-from django.utils.translation import gettext_noop
 
 from django_ojs.models import CronJob
 from django_ojs.models.cron import CronOwner
@@ -32,11 +31,11 @@ class SyncResult:
         The texts are English, for logs; gettext has them for a reader.
         """
         texts = {
-            gettext_noop("registered"): self.created,
-            gettext_noop("changed"): self.changed,
-            gettext_noop("taken over: something else had registered it"): self.taken_over,
-            gettext_noop("removed: the code declares it no more"): self.removed,
-            gettext_noop("kept, as it is paused: the code declares it no more"): self.kept,
+            "registered": self.created,
+            "changed": self.changed,
+            "taken over: something else had registered it": self.taken_over,
+            "removed: the code declares it no more": self.removed,
+            "kept, as it is paused: the code declares it no more": self.kept,
         }
         return sorted((name, text) for text, names in texts.items() for name in names)
 

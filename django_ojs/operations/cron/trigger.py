@@ -6,7 +6,6 @@ from django_ojs.operations.cron.queries import lock
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.spec.cron_events import SkipReason
 from django_ojs.spec.errors import Conflict
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database
 
 
@@ -33,14 +32,10 @@ def _conflict(name: str, skipped: SkippedRun) -> Conflict:
     if skipped.job_id is not None:
         details["active_job_id"] = str(skipped.job_id)
     if skipped.reason is SkipReason.OVERLAP:
-        return Conflict(_("A run of the cron job has not ended."), details=details)
+        return Conflict("A run of the cron job has not ended.", details=details)
     return Conflict(
-        _(
-            "The cron job enqueued no job (%(reason)s). %(message)s",
-            reason=skipped.reason.value,
-            message=skipped.message,
-        )
+        f"The cron job enqueued no job ({skipped.reason.value}). {skipped.message}"
         if skipped.message
-        else _("The cron job enqueued no job (%(reason)s).", reason=skipped.reason.value),
+        else f"The cron job enqueued no job ({skipped.reason.value}).",
         details=details,
     )

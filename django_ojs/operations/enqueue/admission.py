@@ -13,7 +13,6 @@ from django_ojs.operations.enqueue.result import as_stored
 from django_ojs.spec.envelope import Envelope, Limits, check_size, sized, validate, when_text
 from django_ojs.spec.errors import InvalidRequest, JobTypeNotAllowed, OJSError
 from django_ojs.spec.tenants import MAX_LENGTH, is_tenant_id
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import queue_configs
 from django_ojs.storage.queue_configs import Snapshot
 
@@ -105,7 +104,7 @@ def _admit(
         return None
     if passed.id != key:
         raise InvalidRequest(
-            _("id must not be changed by an enqueue middleware."), details={"field": "id"}
+            "id must not be changed by an enqueue middleware.", details={"field": "id"}
         )
     # A middleware may change anything else; its envelope is validated as a client's is.
     passed.document = None
@@ -125,7 +124,7 @@ def check(envelope: Envelope, limits: Limits, configs: Snapshot | None) -> None:
     if configs is not None:
         check_queue_size(envelope, limits, configs)
     if configs is not None and not configs.of(envelope.queue).allows_type(envelope.type):
-        raise JobTypeNotAllowed.of("type", _("is not among the allowed_job_types of its queue"))
+        raise JobTypeNotAllowed.of("type", "is not among the allowed_job_types of its queue")
     if configs is not None and configs.of(envelope.queue).has_tenants:
         _check_tenant(envelope)
 
@@ -134,12 +133,8 @@ def _check_tenant(envelope: Envelope) -> None:
     if "tenant_id" in envelope.meta and not is_tenant_id(envelope.meta["tenant_id"]):
         raise InvalidRequest.of(
             "meta.tenant_id",
-            _(
-                "must be a string of 1 to %(most)s letters, digits and . _ : "
-                "-, which begins with a letter or a digit: the queue has limits or "
-                "turns by tenant",
-                most=MAX_LENGTH,
-            ),
+            f"must be a string of 1 to {MAX_LENGTH} letters, digits and . _ : -, which begins "
+            "with a letter or a digit: the queue has limits or turns by tenant",
         )
 
 

@@ -20,7 +20,6 @@ from django_ojs.spec.envelope.wire import wire
 from django_ojs.spec.errors import DuplicateJob
 from django_ojs.spec.states import State
 from django_ojs.spec.tenants import tenant_of
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database, in_memory_state
 from django_ojs.storage import outbox as stored
 from django_ojs.storage.dialects.rows import Stored
@@ -96,7 +95,7 @@ def add(
     taken = stored.add(rows, using, generated_ids=generated_ids)
     if taken is not None:
         raise DuplicateJob(
-            _("A job with this id is in the outbox already."),
+            "A job with this id is in the outbox already.",
             details={"existing_job_id": str(taken)},
         )
     return [

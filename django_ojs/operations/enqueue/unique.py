@@ -20,7 +20,6 @@ from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, of_row
 from django_ojs.spec.envelope import Envelope, when_text
 from django_ojs.spec.errors import BackendError, DuplicateJob, InvalidRequest, QueueFull
 from django_ojs.spec.states import State, Trigger, sources
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.spec.unique_policy import UniquePolicy
 from django_ojs.storage import database, unique
 from django_ojs.storage.bounds import Load
@@ -48,14 +47,12 @@ def store(envelopes: Sequence[Envelope], insert: Insert, *, wait: bool = True) -
     """
     keys = {str(item.unique_key) for item in envelopes if item.unique is not None}
     if len(keys) > MAX_KEYS:
-        raise InvalidRequest(
-            _("jobs may have at most %(limit)s different unique keys at once", limit=MAX_KEYS)
-        )
+        raise InvalidRequest(f"jobs may have at most {MAX_KEYS} different unique keys at once")
 
     def operation() -> list[EnqueuedJob]:
         fresh = unique.lock(keys, wait=wait)
         if fresh is None:
-            raise UniqueKeyLocked(_("Another transaction holds the unique key of the job."))
+            raise UniqueKeyLocked("Another transaction holds the unique key of the job.")
         done: list[EnqueuedJob] = []
         cancelled: set[UUID] = set()
         # Jobs of the results, which a full queue must not drop for the others.
@@ -177,7 +174,7 @@ def _duplicate(envelope: Envelope, job: Job, index: int) -> DuplicateJob:
         "unique_key": envelope.unique_key,
         "index": index,
     }
-    return DuplicateJob(_("A job with the same unique key exists already."), details=details)
+    return DuplicateJob("A job with the same unique key exists already.", details=details)
 
 
 def _cancel(replaced: Sequence[Holder]) -> dict[UUID, Job]:

@@ -14,7 +14,6 @@ from uuid import UUID
 from django.utils import timezone
 
 from django_ojs.conf import settings
-from django_ojs.formatting import StrOrPromise
 from django_ojs.operations.access import key_expiry
 from django_ojs.operations.access.key_expiry import KeyProblem
 from django_ojs.operations.figures import health_queries
@@ -82,7 +81,7 @@ class Finding:
     since: datetime | None = None
     until: datetime | None = None
     lasts: timedelta | None = None
-    text: StrOrPromise = ""
+    text: str = ""
     key: KeyProblem | None = None
 
 

@@ -9,8 +9,6 @@ from typing import Final, Literal
 
 from django.db.models import Q
 from django.utils import timezone
-from django.utils.translation import gettext as _
-from django.utils.translation import ngettext
 
 from django_ojs import formatting
 from django_ojs.conf import settings
@@ -64,7 +62,7 @@ def why_not_running(job: Job, *, key: str | None = None) -> NotRunning | None:
     if state is State.ACTIVE or state in TERMINAL:
         return None
     if state is State.PENDING:
-        return NotRunning(kind="pending", sentence=_("It waits until it is activated."))
+        return NotRunning(kind="pending", sentence="It waits until it is activated.")
     if state is State.AVAILABLE:
         return _blocked(job) or _in_line(job, key or job.limit_key)
     return _not_due(job)
@@ -77,21 +75,21 @@ def _not_due(job: Job) -> NotRunning:
     values = {"duration": _duration(abs(late or 0)), "time": _time(job.due_at)}
     if late is None or late <= 0:
         is_rescheduled = job.state == State.SCHEDULED and job.enqueued_at is not None
-        text, due = _("It is due in %(duration)s, at %(time)s."), _("It is due in %(duration)s.")
+        text, due = "It is due in %(duration)s, at %(time)s.", "It is due in %(duration)s."
         if is_rescheduled:
-            text = _("At its limit it was rescheduled. It is due in %(duration)s, at %(time)s.")
-            due = _("At its limit it was rescheduled. It is due in %(duration)s.")
+            text = "At its limit it was rescheduled. It is due in %(duration)s, at %(time)s."
+            due = "At its limit it was rescheduled. It is due in %(duration)s."
         if blocked is None:
             return NotRunning(kind="due", sentence=text % values)
         due %= values
     else:
         if blocked is None:
-            text = _(
+            text = (
                 "It was due %(duration)s ago, and waits for the maintenance of a worker to make "
                 "it available."
             )
             return NotRunning(kind="overdue", sentence=text % values)
-        due = _("It was due %(duration)s ago.") % values
+        due = f"It was due {_duration(abs(late or 0))} ago."
     return NotRunning(kind=blocked.kind, sentence=f"{due} {blocked.sentence}")
 
 
@@ -104,26 +102,24 @@ def _blocked(job: Job) -> NotRunning | None:
     if paused_at is not None:
         values = {**_since(paused_at), "queue": job.queue, "user": _paused_by(job.queue)}
         sentence = (
-            _("The queue %(queue)s is paused since %(time)s, for %(duration)s, by %(user)s.")
+            "The queue %(queue)s is paused since %(time)s, for %(duration)s, by %(user)s."
             if values["user"]
-            else _("The queue %(queue)s is paused since %(time)s, for %(duration)s.")
+            else "The queue %(queue)s is paused since %(time)s, for %(duration)s."
         ) % values
         return NotRunning(kind="paused", sentence=sentence)
     if isinstance(job.error, dict) and job.error.get("type") == UNKNOWN_JOB_TYPE:
-        sentence = _(
-            "The last worker that took it has no handler for %(type)s, and postponed it."
-        ) % {"type": job.type}
+        sentence = f"The last worker that took it has no handler for {job.type}, and postponed it."
         return NotRunning(kind="unknown_type", sentence=sentence)
     if not queue_overview.is_worked(job.queue):
         if (pool := settings().pool_of_queue.get(job.queue)) is not None:
-            sentence = _(
-                "Only workers of the pool %(pool)s get jobs of the queue %(queue)s, and none is "
-                "running. Start one: manage.py ojs_worker --pool %(pool)s."
-            ) % {"pool": pool, "queue": job.queue}
+            sentence = (
+                f"Only workers of the pool {pool} get jobs of the queue {job.queue}, and none is "
+                f"running. Start one: manage.py ojs_worker --pool {pool}."
+            )
             return NotRunning(kind="unworked_pool", sentence=sentence)
         return NotRunning(
             kind="unworked",
-            sentence=_("No worker takes jobs from the queue %(queue)s.") % {"queue": job.queue},
+            sentence=f"No worker takes jobs from the queue {job.queue}.",
         )
     return None
 
@@ -131,12 +127,12 @@ def _blocked(job: Job) -> NotRunning | None:
 def _in_maintenance(maintenance: MaintenanceStatus) -> str:
     reason = (maintenance.reason or "").rstrip(".")
     if maintenance.enabled_at is None:
-        text = _("Maintenance mode is on: %(reason)s.") if reason else _("Maintenance mode is on.")
+        text = "Maintenance mode is on: %(reason)s." if reason else "Maintenance mode is on."
         return text % {"reason": reason}
     text = (
-        _("Maintenance mode is on since %(time)s, for %(duration)s: %(reason)s.")
+        "Maintenance mode is on since %(time)s, for %(duration)s: %(reason)s."
         if reason
-        else _("Maintenance mode is on since %(time)s, for %(duration)s.")
+        else "Maintenance mode is on since %(time)s, for %(duration)s."
     )
     return text % {**_since(maintenance.enabled_at), "reason": reason}
 
@@ -146,7 +142,7 @@ def _in_line(job: Job, key: str | None) -> NotRunning:
     if job.lost_with_others >= ISOLATED_AFTER:
         return NotRunning(
             kind="alone",
-            sentence=_(
+            sentence=(
                 "It was lost with several workers that died, so it waits for a process of its "
                 "own: a worker with a supervisor starts one."
             ),
@@ -159,7 +155,7 @@ def _in_line(job: Job, key: str | None) -> NotRunning:
     if not before:
         return NotRunning(
             kind="waits",
-            sentence=_(
+            sentence=(
                 "It is the next job of its queue: a worker takes it as soon as a slot is free."
             ),
         )
@@ -174,34 +170,38 @@ def _place(before: int, minutes: float) -> str:
     """Return how many jobs are before one, and how long they take, if that is known."""
     is_capped = before > MOST_BEFORE
     number = min(before, MOST_BEFORE)
-    values = {"count": formatting.grouped(number), "duration": _duration(minutes * 60)}
     if minutes and is_capped:
-        text = ngettext(
-            "More than %(count)s job of its queue is before it, which takes more than "
-            "≈ %(duration)s.",
-            "More than %(count)s jobs of its queue are before it, which take more than "
-            "≈ %(duration)s.",
-            number,
+        text = (
+            f"More than {formatting.grouped(number)} job of its queue is before it, which takes "
+            f"more than ≈ {_duration(minutes * 60)}."
+            if number == 1
+            else (
+                f"More than {formatting.grouped(number)} jobs of its queue are before it, which "
+                f"take more than ≈ {_duration(minutes * 60)}."
+            )
         )
     elif minutes:
-        text = ngettext(
-            "One job of its queue is before it, which takes ≈ %(duration)s.",
-            "%(count)s jobs of its queue are before it, which take ≈ %(duration)s.",
-            number,
+        text = (
+            f"One job of its queue is before it, which takes ≈ {_duration(minutes * 60)}."
+            if number == 1
+            else (
+                f"{formatting.grouped(number)} jobs of its queue are before it, which take ≈ "
+                f"{_duration(minutes * 60)}."
+            )
         )
     elif is_capped:
-        text = ngettext(
-            "More than %(count)s job of its queue is before it.",
-            "More than %(count)s jobs of its queue are before it.",
-            number,
+        text = (
+            f"More than {formatting.grouped(number)} job of its queue is before it."
+            if number == 1
+            else f"More than {formatting.grouped(number)} jobs of its queue are before it."
         )
     else:
-        text = ngettext(
-            "One job of its queue is before it.",
-            "%(count)s jobs of its queue are before it.",
-            number,
+        text = (
+            "One job of its queue is before it."
+            if number == 1
+            else f"{formatting.grouped(number)} jobs of its queue are before it."
         )
-    return text % values
+    return text
 
 
 def _limited(queue: str) -> str | None:
@@ -211,19 +211,13 @@ def _limited(queue: str) -> str | None:
         return None
     used = queue_limits.use(queue, limit)
     if limit.concurrency is not None and used.active >= limit.concurrency:
-        return _(
-            "The queue %(queue)s is at its limit: %(running)s of its jobs run, and %(limit)s may."
-        ) % {
-            "queue": queue,
-            "running": formatting.grouped(used.active),
-            "limit": formatting.grouped(limit.concurrency),
-        }
+        return (
+            f"The queue {queue} is at its limit: {formatting.grouped(used.active)} of its jobs "
+            f"run, and {formatting.grouped(limit.concurrency)} may."
+        )
     seconds = used.seconds_to_rate
     if seconds > 0:
-        return _("The rate limit of the queue %(queue)s allows the next start in %(duration)s.") % {
-            "queue": queue,
-            "duration": _duration(seconds),
-        }
+        return f"The rate limit of the queue {queue} allows the next start in {_duration(seconds)}."
     return None
 
 
@@ -234,23 +228,18 @@ def _limited_by_key(job: Job, key: str | None) -> str | None:
     used = limit_key_use.use_of(job)
     limit = used.limit
     if used.is_paused:
-        return _("Its key %(key)s is paused, and jobs of it start in %(duration)s.") % {
-            "key": key,
-            "duration": _duration((used.paused_until - used.now) / 1000),
-        }
+        duration = _duration((used.paused_until - used.now) / 1000)
+        return f"Its key {key} is paused, and jobs of it start in {duration}."
     if limit.concurrency is not None and used.active >= limit.concurrency:
-        return _(
-            "It waits for its limit: of the key %(key)s, %(running)s of %(limit)s jobs run."
-        ) % {
-            "key": key,
-            "running": formatting.grouped(used.active),
-            "limit": formatting.grouped(limit.concurrency),
-        }
+        return (
+            f"It waits for its limit: of the key {key}, {formatting.grouped(used.active)} of "
+            f"{formatting.grouped(limit.concurrency)} jobs run."
+        )
     if used.seconds_to_rate > 0:
-        return _(
-            "It waits for its limit: the rate of the key %(key)s allows the next start in "
-            "%(duration)s."
-        ) % {"key": key, "duration": _duration(used.seconds_to_rate)}
+        return (
+            f"It waits for its limit: the rate of the key {key} allows the next start in "
+            f"{_duration(used.seconds_to_rate)}."
+        )
     return None
 
 

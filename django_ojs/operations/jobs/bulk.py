@@ -30,7 +30,6 @@ from django_ojs.operations.jobs.bulk_step import (
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import InvalidRequest, PayloadTooLarge
 from django_ojs.spec.states import TERMINAL, State
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database
 
 #: Jobs of one call, which takes a few seconds. For more, the caller calls again.
@@ -139,15 +138,15 @@ def purged(queue: str, states: Sequence[State], older_than: datetime | None) -> 
     for the state active, and for `older_than` with a state that is not terminal.
     """
     if not states:
-        raise InvalidRequest(_("states must name at least one."), details={"field": "states"})
+        raise InvalidRequest("states must name at least one.", details={"field": "states"})
     if State.ACTIVE in states:
         raise InvalidRequest(
-            _("states must not hold active: a running job is cancelled, not purged."),
+            "states must not hold active: a running job is cancelled, not purged.",
             details={"field": "states"},
         )
     if older_than is not None and not TERMINAL.issuperset(states):
         raise InvalidRequest(
-            _("older_than is about jobs that have ended; the states hold another."),
+            "older_than is about jobs that have ended; the states hold another.",
             details={"field": "older_than"},
         )
     return JobFilter(
@@ -163,7 +162,7 @@ def _run(action: StepAction, which: Which, within: frozenset[str] | None, limit:
     if isinstance(which, JobFilter):
         if which.empty:
             raise InvalidRequest(
-                _("filter must name something; a state alone selects all jobs in it."),
+                "filter must name something; a state alone selects all jobs in it.",
                 details={"field": "filter"},
             )
         named = which if which.states else replace(which, states=action.default)
@@ -180,7 +179,7 @@ def _run(action: StepAction, which: Which, within: frozenset[str] | None, limit:
         keys, expected = sorted(set(which)), frozenset(State)
         if len(keys) > limit:
             raise PayloadTooLarge(
-                _("job_ids must hold at most %(limit)s ids.", limit=limit),
+                f"job_ids must hold at most {limit} ids.",
                 details={"field": "job_ids", "max_batch_size": limit},
             )
     tally = _Tally(BulkStep(action, expected, within))

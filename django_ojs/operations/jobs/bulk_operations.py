@@ -22,7 +22,6 @@ from django_ojs.operations.jobs.listing import count
 from django_ojs.spec.errors import InvalidRequest, NotFound
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.spec.suggestions import one_of
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database
 from django_ojs.storage.dialects.expressions import RetriedBy
 
@@ -70,7 +69,7 @@ def order(
     Raises InvalidRequest for a filter that matches all jobs, or names no state the action allows.
     """
     if changes and action != BulkActionName.RETRY:
-        raise InvalidRequest(_("Only a retry changes jobs."), details={"field": "changes"})
+        raise InvalidRequest("Only a retry changes jobs.", details={"field": "changes"})
     wanted = applicable(action, which)
     if changes:
         wanted = replace(wanted, dead_letter=True)
@@ -104,7 +103,7 @@ def applicable(action: BulkActionName, which: JobFilter) -> JobFilter:
     bulk_action = ACTIONS[action]
     if which.empty:
         raise InvalidRequest(
-            _("filter must name something; a state alone selects all jobs in it."),
+            "filter must name something; a state alone selects all jobs in it.",
             details={"field": "filter"},
         )
     # What an exclusion leaves is not named: such a search does not cancel active jobs.
@@ -113,7 +112,7 @@ def applicable(action: BulkActionName, which: JobFilter) -> JobFilter:
     if not states:
         wanted = one_of(sorted(bulk_action.allowed))
         raise InvalidRequest(
-            _("%(action)s needs jobs that are %(wanted)s.", action=action, wanted=wanted),
+            f"{action} needs jobs that are {wanted}.",
             details={"field": "state"},
         )
     return replace(which, states=states, states_excluded=None)
@@ -134,7 +133,7 @@ def get(key: int) -> BulkOperation:
     found = operations().filter(pk=key).first()
     if found is None:
         raise NotFound(
-            _("There is no such bulk operation."), details={"resource_type": "bulk_operation"}
+            "There is no such bulk operation.", details={"resource_type": "bulk_operation"}
         )
     return found
 

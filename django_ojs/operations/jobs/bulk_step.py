@@ -31,15 +31,15 @@ ActionName = Literal["retry", "cancel", "delete", "run_now", "purge"]
 #: Jobs of one transaction, which holds their locks for some ten milliseconds.
 CHUNK = 500
 
-BUSY: Final = _("Others were changing the job again and again; try it once more.")
+BUSY: Final = "Others were changing the job again and again; try it once more."
 #: Stands for the reasons beyond the first twenty of an operation.
-OTHER: Final = _("Another reason.")
-_GONE: Final = _("There is no job with this id.")
-_ELSEWHERE: Final = _("The job is in a queue that these credentials are not for.")
-_NOT_DEAD: Final = _("The job is no dead letter.")
-_CHANGED: Final = _("The job has become %(state)s, and is no longer what the filter means.")
-_WRONG_STATE: Final = _("The job is %(state)s; %(trigger)s needs it %(names)s.")
-_FULL: Final = _("queue %(queue)s is full")
+OTHER: Final = "Another reason."
+_GONE: Final = "There is no job with this id."
+_ELSEWHERE: Final = "The job is in a queue that these credentials are not for."
+_NOT_DEAD: Final = "The job is no dead letter."
+_CHANGED: Final = "The job has become %(state)s, and is no longer what the filter means."
+_WRONG_STATE: Final = "The job is %(state)s; %(trigger)s needs it %(names)s."
+_FULL: Final = "queue %(queue)s is full"
 _REASONS: Final = (BUSY, OTHER, _GONE, _ELSEWHERE, _NOT_DEAD, _CHANGED, _WRONG_STATE, _FULL)
 
 
@@ -187,7 +187,7 @@ class BulkStep:
                 full = isinstance(error, QueueFull)
                 # The one that it would go to: a retry may move it.
                 queue = error.details.get("queue", allowed[key].queue)
-                failed[key] = _(_FULL.template, queue=queue) if full else error.text
+                failed[key] = _(_FULL.template, queue=queue) if full else error.message
             except OperationalError as error:
                 # In a caller's transaction the caller decides; otherwise the other jobs change.
                 own = not database.connection().in_atomic_block

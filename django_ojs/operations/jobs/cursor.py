@@ -16,7 +16,6 @@ from django.db.models.lookups import Exact, GreaterThan, LessThan
 
 from django_ojs.models import Job
 from django_ojs.spec.errors import InvalidRequest
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage.dialects.expressions import Microseconds, Shortest
 
 Order = tuple[str, ...]
@@ -107,7 +106,7 @@ def read(text: str, order: Order) -> Cursor:
         return tuple(_read(part, name) for part, name in zip(parts, order, strict=True))
     except (ValueError, OverflowError):
         raise InvalidRequest(
-            _("after must be the cursor of an earlier page."), details={"field": "after"}
+            "after must be the cursor of an earlier page.", details={"field": "after"}
         ) from None
 
 

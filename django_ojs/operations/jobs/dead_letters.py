@@ -26,7 +26,6 @@ from django_ojs.spec import retry_policy as retries
 from django_ojs.spec import unique_policy
 from django_ojs.spec.envelope import Envelope, validate
 from django_ojs.spec.errors import InvalidRequest, JobNotFound, NotFound
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database, queue_configs, transitions
 from django_ojs.storage.dialects import job_row
 from django_ojs.storage.figures.all_time import OTHERS
@@ -190,7 +189,7 @@ def _read(job_id: UUID, read: Callable[[UUID], Job]) -> Job:
         if job.dead_letter:
             return job
     raise NotFound(
-        _("There is no dead letter with this id."),
+        "There is no dead letter with this id.",
         details={"resource_type": "dead_letter_job", "resource_id": str(job_id)},
     )
 
@@ -203,7 +202,7 @@ def change(job: Job, override: Mapping[str, Any]) -> None:
     given = {name: value for name, value in override.items() if value is not None}
     if not given.keys() <= set(OVERRIDES):
         raise InvalidRequest(
-            _("override takes %(names)s only", names=", ".join(OVERRIDES)),
+            f"override takes {', '.join(OVERRIDES)} only",
             details={"field": "override"},
         )
     put_back([job])

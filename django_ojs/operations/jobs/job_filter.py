@@ -21,7 +21,6 @@ from django_ojs.operations.operator_texts import check_text
 from django_ojs.spec.envelope import check_queue, check_type
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import TERMINAL, State
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage.dialects.expressions import (
     ElapsedMilliseconds,
     InWorkflow,
@@ -102,7 +101,7 @@ class JobFilter:
             check_type(self.type, limits)
         elif self.type is not None and not is_type_prefix(self.type):
             raise InvalidRequest(
-                _("type must be a job type, or the beginning of one followed by *"),
+                "type must be a job type, or the beginning of one followed by *",
                 details={"field": "type"},
             )
         for queue in (*self.queues, *self.not_queues):

@@ -4,18 +4,12 @@ So a user without the permission to see payloads cannot search in them, and no u
 `OJS["ADMIN_REDACT"]` hides.
 """
 
-from django.utils.translation import gettext_lazy
-
 from django_ojs.conf import settings
 from django_ojs.operations.jobs.search_query import Search
 from django_ojs.storage.dialects.json_contains import JSONMatch
 
-_NO_PERMISSION = gettext_lazy(
-    "You need the permission to see payloads to search in args, meta or error."
-)
-_REDACTED = gettext_lazy(
-    "This site hides what args, meta or error name here, so it cannot be searched."
-)
+_NO_PERMISSION = "You need the permission to see payloads to search in args, meta or error."
+_REDACTED = "This site hides what args, meta or error name here, so it cannot be searched."
 
 
 def permitted(search: Search, *, payload: bool) -> Search:
@@ -28,11 +22,11 @@ def permitted(search: Search, *, payload: bool) -> Search:
         return search
     errors = []
     if not payload and (which.held or which.error is not None):
-        errors.append(str(_NO_PERMISSION))
+        errors.append(_NO_PERMISSION)
     names = frozenset(name.casefold() for name in settings().admin_redact)
     is_error_redacted = which.error is not None and bool(names & {"*", "message"})
     if is_error_redacted or any(_is_redacted(held, names) for held in which.held):
-        errors.append(str(_REDACTED))
+        errors.append(_REDACTED)
     return Search(filter=None, errors=errors) if errors else search
 
 

@@ -2,8 +2,6 @@
 
 from typing import Final
 
-from django.utils.translation import gettext as _
-
 from django_ojs.conf import settings
 from django_ojs.models import Worker
 from django_ojs.operations.jobs.job_filter import JobFilter
@@ -28,19 +26,16 @@ def _unknown_host(which: JobFilter) -> str | None:
     hosts = Worker.primary.exclude(hostname="").order_by("hostname")
     names = list(hosts.values_list("hostname", flat=True).distinct()[:_COMPARED])
     if not names:
-        return _("No worker on the host %(host)s is registered, and none on another host.") % {
-            "host": which.host
-        }
+        return f"No worker on the host {which.host} is registered, and none on another host."
     near = nearest(which.host, names)
-    text = (
-        _("No worker on the host %(name)s is registered. The hosts are %(known)s.")
+    return (
+        f"No worker on the host {which.host} is registered. The hosts are {_listed(names)}."
         if near is None
-        else _(
-            "No worker on the host %(name)s is registered. Did you mean %(near)s? The hosts are "
-            "%(known)s."
+        else (
+            f"No worker on the host {which.host} is registered. Did you mean {near}? The hosts "
+            f"are {_listed(names)}."
         )
     )
-    return text % {"name": which.host, "near": near, "known": _listed(names)}
 
 
 def _unknown_queue(which: JobFilter, queue: str) -> str | None:
@@ -51,14 +46,16 @@ def _unknown_queue(which: JobFilter, queue: str) -> str | None:
     found = known_queues.by_load(limit=_COMPARED, emptied=True)
     names = list(dict.fromkeys([*settings().queues, *found.names]))
     if not names:
-        return _("There is no queue %(queue)s, and no other one yet.") % {"queue": queue}
+        return f"There is no queue {queue}, and no other one yet."
     near = nearest(queue, names)
-    text = (
-        _("There is no queue %(name)s. The queues are %(known)s.")
+    return (
+        f"There is no queue {queue}. The queues are {_listed(names, found.total)}."
         if near is None
-        else _("There is no queue %(name)s. Did you mean %(near)s? The queues are %(known)s.")
+        else (
+            f"There is no queue {queue}. Did you mean {near}? The queues are "
+            f"{_listed(names, found.total)}."
+        )
     )
-    return text % {"name": queue, "near": near, "known": _listed(names, found.total)}
 
 
 def _listed(names: list[str], total: int = 0) -> str:

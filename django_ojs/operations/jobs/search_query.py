@@ -13,10 +13,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from django.utils import timezone
-from django.utils.translation import gettext as _
-from django.utils.translation import gettext_lazy, pgettext
 
-from django_ojs.formatting import StrOrPromise, error_message
 from django_ojs.operations.jobs.job_filter import JobFilter, is_type_prefix
 from django_ojs.spec import json
 from django_ojs.spec.envelope import MAX_PRIORITY, MIN_PRIORITY
@@ -26,33 +23,31 @@ from django_ojs.spec.suggestions import nearest
 from django_ojs.storage.dialects.json_contains import JSONMatch, Scalar
 
 #: The qualifiers, with examples.
-QUALIFIERS: Final[dict[str, StrOrPromise]] = {
-    "state": gettext_lazy(
-        "state:retryable, state:available,scheduled or -state:completed (in another state)"
-    ),
-    "queue": gettext_lazy("queue:email, queue:email,sms or -queue:email (in another queue)"),
-    "type": gettext_lazy("type:email.send, type:email.* or -type:email.send (of another type)"),
+QUALIFIERS: Final[dict[str, str]] = {
+    "state": "state:retryable, state:available,scheduled or -state:completed (in another state)",
+    "queue": "queue:email, queue:email,sms or -queue:email (in another queue)",
+    "type": "type:email.send, type:email.* or -type:email.send (of another type)",
     "tag": "tag:vip",
     "id": "id:0192…",
-    "parent": gettext_lazy("parent:0192… (enqueued by this job)"),
-    "workflow": gettext_lazy("workflow:0192… (a step of this workflow)"),
-    "error": gettext_lazy('error:Timeout or error:"card was declined"'),
-    "error_type": gettext_lazy("error_type:Timeout (the exact type)"),
-    "args": gettext_lazy("args.user_id:42, args.0:42 or args:42"),
+    "parent": "parent:0192… (enqueued by this job)",
+    "workflow": "workflow:0192… (a step of this workflow)",
+    "error": 'error:Timeout or error:"card was declined"',
+    "error_type": "error_type:Timeout (the exact type)",
+    "args": "args.user_id:42, args.0:42 or args:42",
     "meta": "meta.tenant_id:acme",
-    "created": gettext_lazy(
+    "created": (
         "created:<2h (in the last two hours), created:>2h, "
         "created:2026-01-31 (that day), created:>2026-01-31"
     ),
     "ended": "ended:<1d",
     "priority": "priority:10",
     "worker": "worker:web-1",
-    "host": gettext_lazy("host:web-1.example.com (of its worker, while that is registered)"),
-    "attempt": gettext_lazy("attempt:2, attempt:>1 or attempt:<=3"),
-    "ran": gettext_lazy("ran:>10s or ran:<500ms (its last run; an active job so far)"),
-    "waited": gettext_lazy("waited:>1m (before its last run; an available job so far)"),
+    "host": "host:web-1.example.com (of its worker, while that is registered)",
+    "attempt": "attempt:2, attempt:>1 or attempt:<=3",
+    "ran": "ran:>10s or ran:<500ms (its last run; an active job so far)",
+    "waited": "waited:>1m (before its last run; an available job so far)",
     "is": "is:dead",
-    "retried_by": gettext_lazy("retried_by:12 (by the bulk operation 12, in the last week)"),
+    "retried_by": "retried_by:12 (by the bulk operation 12, in the last week)",
 }
 
 #: Characters of a search, and ids of one word.
@@ -121,7 +116,7 @@ def parse(text: str, *, now: datetime | None = None) -> Search:
     if len(text) > MAX_LENGTH:
         return Search(
             filter=None,
-            errors=[_("A search has at most %(limit)s characters.") % {"limit": MAX_LENGTH}],
+            errors=[f"A search has at most {MAX_LENGTH} characters."],
         )
     values: dict[str, Any] = {}
     errors: list[str] = []
@@ -131,7 +126,7 @@ def parse(text: str, *, now: datetime | None = None) -> Search:
         except _Invalid as reason:
             errors.append(str(reason))
     if "queue" in values and "queues" in values:
-        errors.append(_("queue is given twice, with two values."))
+        errors.append("queue is given twice, with two values.")
     errors += _rejected(values)
     return Search(filter=None if errors else JobFilter(**values), errors=errors)
 
@@ -149,14 +144,14 @@ def parse_states(text: str) -> tuple[State, ...]:
         if name not in set(State):
             meant = _STATE_SYNONYMS.get(name) or nearest(name, tuple(State))
             text = (
-                _("There is no state %(name)s. Did you mean %(meant)s? The states are %(known)s.")
+                "There is no state %(name)s. Did you mean %(meant)s? The states are %(known)s."
                 if meant
-                else _("There is no state %(name)s. The states are %(known)s.")
+                else "There is no state %(name)s. The states are %(known)s."
             )
             known = ", ".join(State)
             raise ValueError(text % {"name": name[:40], "meant": meant, "known": known})
     if not names:
-        raise ValueError(_("state must be one of %(known)s.") % {"known": ", ".join(State)})
+        raise ValueError(f"state must be one of {', '.join(State)}.")
     return tuple(dict.fromkeys(State(name) for name in names))
 
 
@@ -170,7 +165,7 @@ def _unquoted(raw: str) -> tuple[str, bool]:
 def _parsed(name: str, value: str, quoted: bool, now: datetime) -> dict[str, Any]:
     """Return the fields of a filter that one word sets."""
     if not (name + value).isprintable():
-        raise _Invalid(_("Use printable characters only."))
+        raise _Invalid("Use printable characters only.")
     if name.startswith("-"):
         return _excluded(name[1:], value)
     base, _dot, path = name.partition(".")
@@ -192,19 +187,16 @@ def _excluded(name: str, value: str) -> dict[str, Any]:
     if name == "state":
         excluded = _states(value)
         if len(excluded) == len(State):
-            raise _Invalid(_("-state excludes every state."))
+            raise _Invalid("-state excludes every state.")
         left = tuple(state for state in State if state not in excluded)
         return {"states": left, "states_excluded": True}
     if name not in ("queue", "type"):
         raise _Invalid(
-            _(
-                "Only queue, state and type can be excluded, as in -queue:email: "
-                "-%(name)s is not one of them."
-            )
-            % {"name": name[:40]}
+            f"Only queue, state and type can be excluded, as in -queue:email: -{name[:40]} is not "
+            "one of them."
         )
     if not names:
-        raise _Invalid(_("-%(name)s needs a name, as in -%(name)s:email.") % {"name": name})
+        raise _Invalid(f"-{name} needs a name, as in -{name}:email.")
     return {f"not_{name}s": names}
 
 
@@ -213,27 +205,24 @@ def _merge(values: dict[str, Any], added: dict[str, Any]) -> None:
         if name in _SEVERAL:
             values[name] = (*values.get(name, ()), *value)
         elif values.setdefault(name, value) != value:
-            raise _Invalid(
-                _("%(name)s is given twice, with two values.")
-                % {"name": _QUALIFIER_OF.get(name, name)}
-            )
+            raise _Invalid(f"{_QUALIFIER_OF.get(name, name)} is given twice, with two values.")
 
 
 def _unknown_qualifier(name: str, value: str) -> str:
-    shown = name if len(name) <= 40 else pgettext("a name", "this")
+    shown = name if len(name) <= 40 else "this"
     near = nearest(name, QUALIFIERS)
     meant = f"{near}:{value}"
     if near is None:
-        meant = _("%(first)s or %(second)s") % {
-            "first": f"meta.{name}:{value}",
-            "second": f"args.{name}:{value}",
-        }
-    text = _("There is no qualifier %(name)s. The qualifiers are %(known)s.")
+        first = f"meta.{name}:{value}"
+        second = f"args.{name}:{value}"
+        meant = f"{first} or {second}"
+    text = f"There is no qualifier {shown}. The qualifiers are {', '.join(QUALIFIERS)}."
     if len(meant) <= 200:
-        text = _(
-            "There is no qualifier %(name)s. Did you mean %(meant)s? The qualifiers are %(known)s."
+        text = (
+            f"There is no qualifier {shown}. Did you mean {meant}? The qualifiers are "
+            f"{', '.join(QUALIFIERS)}."
         )
-    return text % {"name": shown, "meant": meant, "known": ", ".join(QUALIFIERS)}
+    return text
 
 
 def _bare(value: str) -> tuple[str, str]:
@@ -247,14 +236,11 @@ def _bare(value: str) -> tuple[str, str]:
     if not is_type_prefix(prefix):
         quoted = as_value(value)
         raise _Invalid(
-            _(
-                "%(quoted)s is neither an id nor the beginning of a type. To "
-                "search in errors: error:%(quoted)s; in arguments or metadata, "
-                "name the member: args.NAME:%(quoted)s or meta.NAME:%(quoted)s."
-            )
-            % {"quoted": quoted}
+            f"{quoted} is neither an id nor the beginning of a type. To search in errors: "
+            f"error:{quoted}; in arguments or metadata, name the member: args.NAME:{quoted} or "
+            f"meta.NAME:{quoted}."
             if len(value) <= 200
-            else _("A word without a qualifier must be an id or the beginning of a type.")
+            else "A word without a qualifier must be an id or the beginning of a type."
         )
     return "type", prefix
 
@@ -281,7 +267,7 @@ def _queue(values: dict[str, Any], value: str, now: datetime) -> None:
 def _attempt(values: dict[str, Any], value: str, now: datetime) -> None:
     found = _COMPARED_NUMBER(value)
     if not found:
-        raise _Invalid(_("attempt must be a number such as attempt:2, attempt:>1 or attempt:<=3."))
+        raise _Invalid("attempt must be a number such as attempt:2, attempt:>1 or attempt:<=3.")
     sign, number = found[1], int(found[2])
     if not sign.startswith("<"):
         values["attempts_from"] = number + (sign == ">")
@@ -294,18 +280,11 @@ def _elapsed(name: str) -> _Parser:
         found = _DURATION(value)
         if not found:
             raise _Invalid(
-                _(
-                    "%(name)s must be a duration such as %(name)s:>10s or "
-                    "%(name)s:<500ms (ms, s, m, h, d)."
-                )
-                % {"name": name}
+                f"{name} must be a duration such as {name}:>10s or {name}:<500ms (ms, s, m, h, d)."
             )
         milliseconds = round(float(found[2]) * _DURATION_UNITS[found[3]])
         if milliseconds > MAX_DURATION // timedelta(milliseconds=1):
-            raise _Invalid(
-                _("%(name)s takes at most %(days)s days.")
-                % {"name": name, "days": MAX_DURATION.days}
-            )
+            raise _Invalid(f"{name} takes at most {MAX_DURATION.days} days.")
         end = "over" if found[1] == ">" else "under"
         values[f"{name}_{end}"] = timedelta(milliseconds=milliseconds)
 
@@ -316,9 +295,9 @@ def _id(values: dict[str, Any], value: str, now: datetime) -> None:
     try:
         keys = tuple(UUID(key) for key in value.split(",") if key)
     except ValueError:
-        raise _Invalid(_("id must be the complete id of a job.")) from None
+        raise _Invalid("id must be the complete id of a job.") from None
     if not 1 <= len(keys) <= MAX_IDS:
-        raise _Invalid(_("id takes 1 to %(limit)s ids, separated by commas.") % {"limit": MAX_IDS})
+        raise _Invalid(f"id takes 1 to {MAX_IDS} ids, separated by commas.")
     values["ids"] = keys
 
 
@@ -326,29 +305,26 @@ def _parent(values: dict[str, Any], value: str, now: datetime) -> None:
     try:
         values["parent_id"] = UUID(value)
     except ValueError:
-        raise _Invalid(_("parent must be the complete id of a job.")) from None
+        raise _Invalid("parent must be the complete id of a job.") from None
 
 
 def _workflow(values: dict[str, Any], value: str, now: datetime) -> None:
     try:
         values["workflow_id"] = UUID(value)
     except ValueError:
-        raise _Invalid(_("workflow must be the complete id of a workflow.")) from None
+        raise _Invalid("workflow must be the complete id of a workflow.") from None
 
 
 def _priority(values: dict[str, Any], value: str, now: datetime) -> None:
     is_short = re.fullmatch(r"-?\d{1,3}", value)
     if not is_short or not MIN_PRIORITY <= int(value) <= MAX_PRIORITY:
-        raise _Invalid(
-            _("priority must be an integer from %(least)s to %(most)s.")
-            % {"least": MIN_PRIORITY, "most": MAX_PRIORITY}
-        )
+        raise _Invalid(f"priority must be an integer from {MIN_PRIORITY} to {MAX_PRIORITY}.")
     values["priority"] = int(value)
 
 
 def _retried_by(values: dict[str, Any], value: str, now: datetime) -> None:
     if not re.fullmatch(r"\d{1,18}", value):
-        raise _Invalid(_("retried_by must be the number of a bulk operation."))
+        raise _Invalid("retried_by must be the number of a bulk operation.")
     values["retried_by"] = int(value)
 
 
@@ -358,7 +334,7 @@ def _tag(values: dict[str, Any], value: str, now: datetime) -> None:
 
 def _is(values: dict[str, Any], value: str, now: datetime) -> None:
     if value not in ("dead", "alive"):
-        raise _Invalid(_("is must be dead or alive, as in is:dead for dead letters."))
+        raise _Invalid("is must be dead or alive, as in is:dead for dead letters.")
     values["dead_letter"] = value == "dead"
 
 
@@ -381,17 +357,12 @@ def _time(name: str, since: str, until: str) -> _Parser:
                     values[until] = first if found[1] == "<" else after
             else:
                 raise _Invalid(
-                    _(
-                        "%(name)s must be an age such as %(name)s:<2h or %(name)s:>7d (s, "
-                        "m, h, d, w), a day such as %(name)s:2026-01-31, or since or "
-                        "before one: %(name)s:>2026-01-31, %(name)s:<2026-01-31."
-                    )
-                    % {"name": name}
+                    f"{name} must be an age such as {name}:<2h or {name}:>7d (s, m, h, d, w), a "
+                    f"day such as {name}:2026-01-31, or since or before one: {name}:>2026-01-31, "
+                    f"{name}:<2026-01-31."
                 )
         except (ValueError, OverflowError):
-            raise _Invalid(
-                _("%(name)s: there is no such time as %(value)s.") % {"name": name, "value": value}
-            ) from None
+            raise _Invalid(f"{name}: there is no such time as {value}.") from None
 
     return add
 
@@ -467,12 +438,9 @@ _PARSERS: Final[dict[str, _Parser]] = {
 def _held(column: Any, path: str, value: str, quoted: bool) -> JSONMatch:
     keys = tuple(path.split(".")) if path else ()
     if '"' in path or "\\" in path or not all(keys) or len(keys) > 10:
-        raise _Invalid(
-            _("%(column)s needs a path and a value, as in %(example)s.")
-            % {"column": column, "example": QUALIFIERS[column]}
-        )
+        raise _Invalid(f"{column} needs a path and a value, as in {QUALIFIERS[column]}.")
     if column == "meta" and not keys:
-        raise _Invalid(_("meta needs a path, as in meta.tenant_id:acme."))
+        raise _Invalid("meta needs a path, as in meta.tenant_id:acme.")
     return JSONMatch(column=column, path=keys, values=_scalars(value, quoted))
 
 
@@ -495,7 +463,7 @@ def _rejected(values: dict[str, Any]) -> list[str]:
         try:
             JobFilter(**{name: value})
         except OJSError as error:
-            errors.append(error_message(error))
+            errors.append(error.message)
     return errors
 
 

@@ -18,7 +18,6 @@ from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.events import EventType
 from django_ojs.spec.queue_config import DEFAULT_POLICY, QueueConfig, check, merge
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import bounds, database, queue_configs, tenants
 from django_ojs.storage.figures import counts
 
@@ -88,7 +87,7 @@ def default_policy() -> QueueConfig:
 
 
 def _exists(name: str) -> Conflict:
-    return Conflict(_("A queue with this name exists already."), details={"queue": name})
+    return Conflict("A queue with this name exists already.", details={"queue": name})
 
 
 @database.write_transaction

@@ -26,7 +26,6 @@ from django_ojs.spec.events import EventType
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import WAITING, State, Trigger
 from django_ojs.spec.tenants import DEFAULT_TENANT, tenant_of
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import (
     database,
     key_limits,
@@ -126,7 +125,7 @@ def _check(name: str, strategy: Strategy, target: str | None) -> None:
     check_queue(name, limits)
     if strategy not in STRATEGIES:
         raise InvalidRequest(
-            _("strategy must be one of %(names)s", names=", ".join(STRATEGIES)),
+            f"strategy must be one of {', '.join(STRATEGIES)}",
             details={"field": "strategy"},
         )
     if strategy == "move":
@@ -134,9 +133,7 @@ def _check(name: str, strategy: Strategy, target: str | None) -> None:
     if target is not None and (strategy != "move" or target == name):
         raise InvalidRequest.of(
             "target_queue",
-            _("must be another queue")
-            if strategy == "move"
-            else _("goes with the strategy move only"),
+            "must be another queue" if strategy == "move" else "goes with the strategy move only",
         )
 
 
@@ -144,10 +141,7 @@ def _reject_unfinished(name: str, numbers: ByState) -> None:
     unfinished = sum(numbers.get(state, 0) for state in (*_LEFT, State.ACTIVE))
     if unfinished:
         raise Conflict(
-            _(
-                "The queue has jobs that have not ended; discard them, or move them to another "
-                "queue."
-            ),
+            "The queue has jobs that have not ended; discard them, or move them to another queue.",
             details={"queue": name, "jobs": unfinished},
         )
 
@@ -169,28 +163,19 @@ def _stopped(error: QueueFull, source: str, moved: int, tenants: Collection[str]
     never_fits = error.can_never_fit and not tenants
     if tenants:
         error.can_never_fit, error.retryable = False, True
-        error.message = _(
-            "queue %(queue)s has no room for more jobs of these tenants: %(tenants)s; jobs moved: "
-            "%(moved)s, the others still wait in queue %(source)s",
-            queue=error.queue,
-            tenants=", ".join(tenants),
-            moved=moved,
-            source=source,
+        error.message = (
+            f"queue {error.queue} has no room for more jobs of these tenants: "
+            f"{', '.join(tenants)}; jobs moved: {moved}, the others still wait in queue {source}"
         )
     else:
-        error.message = _(
-            "queue %(queue)s has no room for the next jobs: %(depth)s of %(bound)s; jobs moved: "
-            "%(moved)s, the others still wait in queue %(source)s",
-            queue=error.queue,
-            depth=error.depth,
-            bound=error.bound,
-            moved=moved,
-            source=source,
+        error.message = (
+            f"queue {error.queue} has no room for the next jobs: {error.depth} of {error.bound}; "
+            f"jobs moved: {moved}, the others still wait in queue {source}"
         )
     error.hint = (
-        _("Raise the bound of the target, or delete the queue again with another target.")
+        "Raise the bound of the target, or delete the queue again with another target."
         if never_fits
-        else _("Raise the bound of the target, or delete the queue again when the target has room.")
+        else "Raise the bound of the target, or delete the queue again when the target has room."
     )
     return error.with_details(jobs_affected=moved)
 

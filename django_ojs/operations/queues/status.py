@@ -17,7 +17,6 @@ from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import NotFound
 from django_ojs.spec.queue_config import QueueConfig
 from django_ojs.spec.states import WAITING, State
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database, queue_configs
 from django_ojs.storage.database import BATCH
 from django_ojs.storage.figures import counts, known_queues
@@ -110,7 +109,7 @@ def get(name: str) -> QueueStatus:
 def not_found(name: str) -> NotFound:
     """Return the error for an unknown queue."""
     return NotFound(
-        _("There is no queue with this name."),
+        "There is no queue with this name.",
         details={"resource_type": "queue", "resource_id": name},
     )
 

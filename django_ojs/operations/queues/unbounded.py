@@ -6,13 +6,12 @@ from typing import Final
 from django_ojs.conf import settings
 from django_ojs.models import Queue
 from django_ojs.spec.queue_config import DEFAULT_POLICY
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage.figures import counts
 from django_ojs.storage.queue_configs import DELETED
 
 #: The id of the system check; silencing it also silences the warning of the worker.
 CHECK_ID: Final = "django_ojs.W003"
-BOUND_HINT: Final = _(
+BOUND_HINT: Final = (
     "Set how many jobs may wait, for all queues: OJS = {'QUEUES': {'_default': {'backpressure': "
     "{'max_depth': 100_000}}}}, or under the name of a queue; 0 means no limit. A full queue "
     "rejects new jobs. To keep queues without a limit and without this warning: "

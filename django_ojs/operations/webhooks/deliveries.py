@@ -16,7 +16,6 @@ from django_ojs.operations.webhooks import subscriptions
 from django_ojs.spec import webhooks
 from django_ojs.spec.errors import NotFound
 from django_ojs.spec.states import State
-from django_ojs.spec.texts import Translatable as _
 
 logger = logging.getLogger("django_ojs")
 
@@ -122,4 +121,4 @@ def _with_jobs(rows: list[WebhookDelivery]) -> list[DeliveryWithJob]:
 
 
 def _not_found() -> NotFound:
-    return NotFound(_("There is no delivery with this id."), details={"resource_type": "delivery"})
+    return NotFound("There is no delivery with this id.", details={"resource_type": "delivery"})

@@ -22,7 +22,6 @@ from django_ojs.operations.events import log
 from django_ojs.spec import addresses, times, webhooks
 from django_ojs.spec.envelope import check_queue, check_type
 from django_ojs.spec.errors import InvalidRequest, NotFound, UnsupportedFeature
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.spec.urls import locate, without_path
 from django_ojs.storage import database
 
@@ -54,7 +53,7 @@ def get(key: UUID, within: Collection[str] | None = None) -> Webhook:
     """Return a webhook. Raises NotFound, also for one that the caller may not see."""
     found = _rows().filter(pk=key).first()
     if found is None or not _is_within(found, within):
-        raise NotFound(_("There is no webhook with this id."), details={"resource_type": "webhook"})
+        raise NotFound("There is no webhook with this id.", details={"resource_type": "webhook"})
     return found
 
 
@@ -65,7 +64,7 @@ def create(given: Subscription) -> tuple[Webhook, str]:
     """
     if given.url is None or given.events is None:
         name = "url" if given.url is None else "events"
-        raise InvalidRequest.of(name, _("is required"))
+        raise InvalidRequest.of(name, "is required")
     values = _checked(given)
     webhook = Webhook(salt=_new_salt(), cursor=log.latest(), **values)
     with database.atomic():
@@ -226,18 +225,13 @@ def _checked_url(url: str) -> str:
     if not webhooks.is_url(url):
         raise InvalidRequest.of(
             "url",
-            _(
-                "must be a URL with a host and no user, of at most %(limit)s characters",
-                limit=webhooks.MAX_URL,
-            ),
+            f"must be a URL with a host and no user, of at most {webhooks.MAX_URL} characters",
         )
     if not url.startswith("https://") and not settings().webhook_http:
         raise InvalidRequest.of(
             "url",
-            _("must begin with https://"),
-            hint=_(
-                "The setting WEBHOOK_HTTP allows http://, for development and private networks."
-            ),
+            "must begin with https://",
+            hint="The setting WEBHOOK_HTTP allows http://, for development and private networks.",
         )
     location = locate(url)
     address = addresses.literal(location.host) if location is not None else None
@@ -247,8 +241,8 @@ def _checked_url(url: str) -> str:
     ):
         raise InvalidRequest.of(
             "url",
-            _("must not have an address that is not public"),
-            hint=_(
+            "must not have an address that is not public",
+            hint=(
                 "The setting WEBHOOK_PRIVATE_NETWORKS names networks that are not public and to "
                 "which webhooks may be sent."
             ),
@@ -259,23 +253,23 @@ def _checked_url(url: str) -> str:
 def _names(given: Collection[str], field: str) -> list[str]:
     names = list(dict.fromkeys(given))
     if len(names) > MAX_NAMES:
-        raise InvalidRequest.of(field, _("must hold at most %(limit)s names", limit=MAX_NAMES))
+        raise InvalidRequest.of(field, f"must hold at most {MAX_NAMES} names")
     return names
 
 
 def _checked_events(patterns: list[str]) -> list[str]:
     if not patterns:
-        raise InvalidRequest.of("events", _("must hold at least one type"))
+        raise InvalidRequest.of("events", "must hold at least one type")
     for pattern in patterns:
         try:
             types = set(log.matching_types([pattern]))
         except InvalidRequest:
-            rule = _("must hold types of events such as job.failed, or patterns: job.*, or *")
+            rule = "must hold types of events such as job.failed, or patterns: job.*, or *"
             raise InvalidRequest.of("events", rule) from None
         if not types & settings().keep_events:
             raise UnsupportedFeature(
-                _("events: no event that %(pattern)s matches is recorded", pattern=pattern),
+                f"events: no event that {pattern} matches is recorded",
                 details={"field": "events"},
-                hint=_("The setting KEEP_EVENTS names the events that are recorded."),
+                hint="The setting KEEP_EVENTS names the events that are recorded.",
             )
     return patterns

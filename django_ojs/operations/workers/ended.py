@@ -10,7 +10,6 @@ from uuid import UUID
 
 from django.db.models import Max, QuerySet, Subquery
 from django.db.models.functions import Now
-from django.utils.translation import gettext as _
 
 from django_ojs import formatting
 from django_ojs.models import Attempt, Event, Worker
@@ -46,7 +45,7 @@ class EndedWorker:
     def how(self) -> str:
         """How it ended, in a few words."""
         if self.exit_code is None:
-            return _("died") if self.died else _("shut down")
+            return "died" if self.died else "shut down"
         return formatting.exit_code(self.exit_code)
 
 

@@ -16,7 +16,6 @@ from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict, NotFound
 from django_ojs.spec.scheduling import ALL
 from django_ojs.spec.states import State
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database
 from django_ojs.storage.dialects.expressions import Milliseconds
 
@@ -183,7 +182,7 @@ def _direct(worker_id: str, directive: Directive) -> WorkerStatus:
         raise _unknown(worker_id)
     if current == Directive.TERMINATE and directive is not Directive.TERMINATE:
         raise Conflict(
-            _("The worker has the directive terminate, which is final."),
+            "The worker has the directive terminate, which is final.",
             details={"worker_id": worker_id, "current_state": current},
         )
     beat.direct(worker_id, directive)
@@ -204,7 +203,7 @@ def deregister(worker_id: str) -> int:
     status = get(worker_id)
     if status.condition != STALE:
         raise Conflict(
-            _("The worker still sends its beats; quiet or terminate it instead."),
+            "The worker still sends its beats; quiet or terminate it instead.",
             details={
                 "worker_id": worker_id,
                 "current_state": status.condition,
@@ -262,5 +261,5 @@ def _unknown(worker_id: str) -> NotFound:
     # A text that cannot be a worker's id may have characters that a response cannot contain.
     known = {"resource_id": worker_id} if is_possible(worker_id) else {}
     return NotFound(
-        _("There is no worker with this id."), details={"resource_type": "worker", **known}
+        "There is no worker with this id.", details={"resource_type": "worker", **known}
     )

@@ -14,7 +14,6 @@ from django_ojs.operations.workflows.queries import lock
 from django_ojs.spec import workflow_events
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.states import State, Trigger, sources
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database, testing_hook
 from django_ojs.storage.dialects.expressions import OneOf
 
@@ -44,7 +43,7 @@ def check_running(workflow: Workflow) -> None:
     """Raise Conflict when a workflow has ended."""
     if workflow.state != WorkflowState.RUNNING:
         raise Conflict(
-            _("The workflow has ended: it is %(state)s.", state=workflow.state),
+            f"The workflow has ended: it is {workflow.state}.",
             details={
                 "workflow_id": str(workflow.pk),
                 "current_state": workflow.state,
@@ -74,12 +73,10 @@ def _cancel(workflow_id: UUID, completes: UUID | None) -> Workflow:
     if completes in cancelled:
         # Its completion would fail, and roll back all that its handler has done, at each attempt.
         raise Conflict(
-            _(
-                "A job of the workflow cancels it, and its handler is atomic: the job could not "
-                "complete after that."
-            ),
+            "A job of the workflow cancels it, and its handler is atomic: the job could not "
+            "complete after that.",
             details={"workflow_id": str(workflow_id), "job_id": str(completes)},
-            hint=_("Cancel the workflow with transaction.on_commit(...)."),
+            hint="Cancel the workflow with transaction.on_commit(...).",
         )
     # None can end from here on.
     count_ended(workflow, cancelled)

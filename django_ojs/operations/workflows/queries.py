@@ -12,7 +12,6 @@ from django_ojs.models import Job, Workflow, WorkflowStep
 from django_ojs.models.workflow import StepState
 from django_ojs.spec.errors import WorkflowNotFound
 from django_ojs.spec.json import JSON
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.spec.workflow import CALLBACKS
 from django_ojs.storage import testing_hook
 from django_ojs.storage.dialects.expressions import OneOf
@@ -111,7 +110,7 @@ def lock(workflow_id: UUID) -> Workflow:
 def not_found(workflow_id: object) -> WorkflowNotFound:
     """Return the error for an unknown workflow."""
     details = {"resource_type": "workflow", "resource_id": str(workflow_id)}
-    return WorkflowNotFound(_("There is no workflow with this id."), details=details)
+    return WorkflowNotFound("There is no workflow with this id.", details=details)
 
 
 def step_ids(workflow_id: UUID) -> list[UUID]:

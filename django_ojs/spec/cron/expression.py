@@ -15,7 +15,6 @@ from zoneinfo import ZoneInfo
 
 from django_ojs.spec.cron.fields import HOUR, MINUTE, SECOND, CronExpressionError, Days
 from django_ojs.spec.suggestions import did_you_mean
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.spec.times import LATEST, MAX_DURATION
 
 ALIASES: Final = {
@@ -82,12 +81,10 @@ class CronExpression:
         text = text.strip()
         if not text:
             raise CronExpressionError(
-                "expression", _("is missing. Write five fields: 0 9 * * MON-FRI.")
+                "expression", "is missing. Write five fields: 0 9 * * MON-FRI."
             )
         if len(text) > MAX_LENGTH:
-            raise CronExpressionError(
-                "expression", _("use at most %(limit)s characters.", limit=MAX_LENGTH)
-            )
+            raise CronExpressionError("expression", f"use at most {MAX_LENGTH} characters.")
         if text.startswith("@"):
             word, *rest = text.split()
             if word.lower() == "@every":
@@ -95,21 +92,14 @@ class CronExpression:
             if rest or word.lower() not in ALIASES:
                 raise CronExpressionError(
                     "expression",
-                    _(
-                        "%(word)s is no alias. %(suggestion)s",
-                        word=word[:20],
-                        suggestion=did_you_mean(word, [*ALIASES, "@every"]),
-                    ),
+                    f"{word[:20]} is no alias. {did_you_mean(word, [*ALIASES, '@every'])}",
                 )
         fields = ALIASES.get(text.lower(), text).split()
         if len(fields) not in (5, 6):
             raise CronExpressionError(
                 "expression",
-                _(
-                    "the number of fields is %(count)s. Write five (minute, hour, day of "
-                    "month, month, day of week), or six with the second first.",
-                    count=len(fields),
-                ),
+                f"the number of fields is {len(fields)}. Write five (minute, hour, day of month, "
+                "month, day of week), or six with the second first.",
             )
         *second, minute, hour, day_of_month, month, day_of_week = fields
         return cls(
@@ -128,10 +118,9 @@ class CronExpression:
         """What the author of a valid expression may not expect (ojs-cron §3.5)."""
         if self.days is None or not self.days.rare:
             return None
-        return _(
-            "Not every chosen month has the day %(day)s, and it does not fire on another day "
-            "instead. L is the last day of each month.",
-            day=self.days.rare,
+        return (
+            f"Not every chosen month has the day {self.days.rare}, and it does not fire on "
+            "another day instead. L is the last day of each month."
         )
 
     def next_after(self, after: datetime, timezone: ZoneInfo) -> datetime | None:
@@ -210,15 +199,15 @@ class CronExpression:
 def _parse_interval(text: str) -> timedelta:
     if not _DURATION.fullmatch(text):
         raise CronExpressionError(
-            "interval", _("write a duration of hours, minutes and seconds: @every 1h30m.")
+            "interval", "write a duration of hours, minutes and seconds: @every 1h30m."
         )
     interval = timedelta()
     for number, unit in _COMPONENT.findall(text):
         interval += float(number) * _UNITS[unit]
         if interval > MAX_DURATION:
-            raise CronExpressionError("interval", _("use at most 1000 years."))
+            raise CronExpressionError("interval", "use at most 1000 years.")
     if not interval:
-        raise CronExpressionError("interval", _("use a duration above zero: @every 30s."))
+        raise CronExpressionError("interval", "use a duration above zero: @every 30s.")
     return max(interval, timedelta(seconds=1))
 
 

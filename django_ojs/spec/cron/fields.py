@@ -25,15 +25,15 @@ WEEKDAYS: Final = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Frid
 
 
 _LABELS: Final = {
-    "expression": _("expression"),
-    "interval": _("interval"),
-    "timezone": _("timezone"),
-    "second": _("second"),
-    "minute": _("minute"),
-    "hour": _("hour"),
-    "day_of_month": _("day of month"),
-    "month": _("month"),
-    "day_of_week": _("day of week"),
+    "expression": "expression",
+    "interval": "interval",
+    "timezone": "timezone",
+    "second": "second",
+    "minute": "minute",
+    "hour": "hour",
+    "day_of_month": "day of month",
+    "month": "month",
+    "day_of_week": "day of week",
 }
 
 
@@ -44,7 +44,7 @@ class CronExpressionError(ValueError):
     """
 
     def __init__(self, field: str, message: str) -> None:
-        self.text = _("%(field)s: %(problem)s", field=_LABELS[field], problem=message)
+        self.text = f"{_LABELS[field]}: {message}"
         super().__init__(str(self.text))
         self.field = field
         self.message = message
@@ -67,7 +67,7 @@ class CronField:
         """Return the parts of a list."""
         found = text.split(",")
         if "" in found:
-            raise self.error(_("a value of the list is missing. Write a list as 1,15."))
+            raise self.error("a value of the list is missing. Write a list as 1,15.")
         return found
 
     def item_values(self, item: str) -> Iterable[int]:
@@ -82,15 +82,8 @@ class CronField:
             high = self._last_value(last, low) if dash else self.high if slash else low
         if low > high:
             raise self.error(
-                _(
-                    "the range %(body)s ends before it begins. To go on from the start "
-                    "of the field, write %(first)s-%(end)s,%(start)s-%(last)s.",
-                    body=body,
-                    first=low,
-                    end=self.high,
-                    start=self.low,
-                    last=high,
-                )
+                f"the range {body} ends before it begins. To go on from the start of the field, "
+                f"write {low}-{self.high},{self.low}-{high}."
             )
         return range(low, high + 1, self._step(step) if slash else 1)
 
@@ -100,21 +93,9 @@ class CronField:
         if number is None and text.isascii() and text.isdigit():
             number = int(text[:9])
         if number is None:
-            raise self.error(
-                _(
-                    "%(shown)s is no value. Use %(allowed)s.",
-                    shown=_shown(text),
-                    allowed=self._allowed(),
-                )
-            )
+            raise self.error(f"{_shown(text)} is no value. Use {self._allowed()}.")
         if not self.low <= number <= self._largest():
-            raise self.error(
-                _(
-                    "%(shown)s is out of range. Use %(allowed)s.",
-                    shown=_shown(text),
-                    allowed=self._allowed(),
-                )
-            )
+            raise self.error(f"{_shown(text)} is out of range. Use {self._allowed()}.")
         return number
 
     def error(self, message: str) -> CronExpressionError:
@@ -128,19 +109,13 @@ class CronField:
 
     def _step(self, text: str) -> int:
         if not (text.isascii() and text.isdigit()):
-            raise self.error(
-                _("%(shown)s is not a step. Write a step as */15.", shown=_shown(text))
-            )
+            raise self.error(f"{_shown(text)} is not a step. Write a step as */15.")
         step = int(text[:9])
         size = self.high - self.low + 1
         if not 1 <= step <= size:
             raise self.error(
-                _(
-                    "the step %(shown)s is out of range. Use 1 to %(size)s, or @every "
-                    "for an interval that does not fit into this field.",
-                    shown=_shown(text),
-                    size=size,
-                )
+                f"the step {_shown(text)} is out of range. Use 1 to {size}, or @every for an "
+                "interval that does not fit into this field."
             )
         return step
 
@@ -254,10 +229,8 @@ class Days:
             for first in range(7)
         ):
             raise DAY_OF_MONTH.error(
-                _(
-                    "no chosen month has such a day, so this would never fire. Choose a day that "
-                    "exists, or L for the last day of the month."
-                )
+                "no chosen month has such a day, so this would never fire. Choose a day that "
+                "exists, or L for the last day of the month."
             )
         return found
 
@@ -307,13 +280,11 @@ def _rules_of_week(text: str) -> tuple[DayRule, ...]:
     for item in DAY_OF_WEEK.items(text):
         special = item.upper()
         if special == "L":
-            raise DAY_OF_WEEK.error(_("L needs a day of the week. Write 5L for the last Friday."))
+            raise DAY_OF_WEEK.error("L needs a day of the week. Write 5L for the last Friday.")
         day, sharp, nth = special.partition("#")
         if sharp:
             if nth not in {"1", "2", "3", "4", "5"}:
-                raise DAY_OF_WEEK.error(
-                    _("%(shown)s is not a week. Use #1 to #5.", shown=_shown(nth))
-                )
+                raise DAY_OF_WEEK.error(f"{_shown(nth)} is not a week. Use #1 to #5.")
             found.append(DayRule(DayKind.NTH_WEEKDAY, DAY_OF_WEEK.value(day) % 7, int(nth)))
         elif special.endswith("L"):
             value = DAY_OF_WEEK.value(special[:-1]) % 7

@@ -8,7 +8,6 @@ from zoneinfo import ZoneInfo, available_timezones
 
 from django_ojs.spec.cron.fields import CronExpressionError
 from django_ojs.spec.suggestions import did_you_mean
-from django_ojs.spec.texts import Translatable as _
 
 #: Seconds after which a timezone is read again (ojs-cron §5.3).
 RELOADED_EVERY: Final = 3600.0
@@ -22,9 +21,9 @@ _NAME: Final = re.compile(r"UTC|(?!Factory$)[A-Z][A-Za-z_/-]*", re.ASCII)
 def check_timezone(name: str) -> ZoneInfo:
     """Return the timezone of this name. Raises CronExpressionError with the field `timezone`."""
     if _OFFSET.fullmatch(name):
-        raise _error(_("an offset has no daylight saving time. Use a name such as Europe/Paris."))
+        raise _error("an offset has no daylight saving time. Use a name such as Europe/Paris.")
     if _ABBREVIATION.fullmatch(name):
-        raise _error(_("an abbreviation can mean several timezones. Use UTC or America/New_York."))
+        raise _error("an abbreviation can mean several timezones. Use UTC or America/New_York.")
     try:
         return _load(name, int(time.monotonic() / RELOADED_EVERY))
     except (KeyError, ValueError, OSError):  # also for a path, or a folder of the database
@@ -35,11 +34,11 @@ def check_timezone(name: str) -> ZoneInfo:
         if _NAME.fullmatch(name) and not _ABBREVIATION.fullmatch(name)
     ]
     if "Europe/Paris" not in known:
-        raise _error(_("this machine has no timezone database. Install the package tzdata."))
+        raise _error("this machine has no timezone database. Install the package tzdata.")
     cure = did_you_mean(name, known)
     if not cure.startswith("Did"):
-        cure = _("Use a name such as Europe/Paris.")
-    raise _error(_("the name is not in the IANA database. %(cure)s", cure=cure))
+        cure = "Use a name such as Europe/Paris."
+    raise _error(f"the name is not in the IANA database. {cure}")
 
 
 @lru_cache(maxsize=1024)

@@ -13,7 +13,6 @@ from django_ojs.spec.envelope import optional_checks
 from django_ojs.spec.envelope.model import MAX_TIMEOUT_MS, SPECVERSION, Envelope, Limits
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.ids import parse_id
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.spec.times import parse_duration, parse_when
 from django_ojs.spec.unique_policy import parse as parse_unique
 
@@ -33,12 +32,10 @@ def _timeout(value: Any, spelling: str, envelope: Envelope) -> int | None:
     if isinstance(value, str):
         value, unit = parse_duration(value, spelling) // timedelta(milliseconds=1), 1
     if not optional_checks.is_integer(value) or value < 0:
-        rule = _("must be a positive integer of %(kind)s, or 0 for the default", kind=kind)
+        rule = f"must be a positive integer of {kind}, or 0 for the default"
         raise InvalidRequest.of(spelling, rule)
     if value * unit > MAX_TIMEOUT_MS:
-        raise InvalidRequest.of(
-            spelling, _("must be at most %(limit)s", limit=MAX_TIMEOUT_MS // unit)
-        )
+        raise InvalidRequest.of(spelling, f"must be at most {MAX_TIMEOUT_MS // unit}")
     return value * unit or None
 
 
@@ -75,7 +72,7 @@ def _id(value: Any, spelling: str, envelope: Envelope) -> UUID:
 
 def _object(value: Any, spelling: str, envelope: Envelope) -> Any:
     if not isinstance(value, dict):
-        raise InvalidRequest.of(spelling, _("must be an object"))
+        raise InvalidRequest.of(spelling, "must be an object")
     return value
 
 

@@ -14,7 +14,6 @@ from django_ojs.spec.ids import parse_id
 from django_ojs.spec.json import check
 from django_ojs.spec.rate_limit_policy import check as check_rate_limit
 from django_ojs.spec.retry_policy import RetryPolicy
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.spec.times import parse_when
 from django_ojs.spec.unique_policy import UniquePolicy
 
@@ -30,15 +29,13 @@ def is_integer(value: object) -> bool:
 
 def timeout(value: object, field: str, limits: Limits) -> int:
     if not is_integer(value) or not 0 < value <= MAX_TIMEOUT_MS:  # type: ignore[operator]  # an int by then
-        raise InvalidRequest.of(
-            field, _("must be a positive integer of at most %(limit)s", limit=MAX_TIMEOUT_MS)
-        )
+        raise InvalidRequest.of(field, f"must be a positive integer of at most {MAX_TIMEOUT_MS}")
     return 0
 
 
 def when(value: object, field: str, limits: Limits) -> int:
     if not isinstance(value, datetime | timedelta):
-        raise InvalidRequest.of(field, _("must be a datetime or a timedelta"))
+        raise InvalidRequest.of(field, "must be a datetime or a timedelta")
     parse_when(value, field)
     return 0
 
@@ -46,7 +43,7 @@ def when(value: object, field: str, limits: Limits) -> int:
 def retry(value: object, field: str, limits: Limits) -> int:
     """Check that a value is a RetryPolicy, and its texts."""
     if not isinstance(value, RetryPolicy):
-        raise InvalidRetryPolicy.of(field, _("must be a retry policy"))
+        raise InvalidRetryPolicy.of(field, "must be a retry policy")
     if value.extra or value.non_retryable_errors:
         return _measure(value.render(), field, limits, InvalidRetryPolicy)
     return 0
@@ -55,36 +52,36 @@ def retry(value: object, field: str, limits: Limits) -> int:
 def unique(value: object, field: str, limits: Limits) -> int:
     """Check that a value is a UniquePolicy, and its texts."""
     if not isinstance(value, UniquePolicy):
-        raise UniqueKeyInvalid.of(field, _("must be a unique policy"))
+        raise UniqueKeyInvalid.of(field, "must be a unique policy")
     return _measure(value.render(), field, limits, UniqueKeyInvalid)
 
 
 def identifier(value: object, field: str, limits: Limits) -> int:
     """Check that a value is the id of a job."""
     if not isinstance(value, UUID):
-        raise InvalidRequest.of(field, _("must be a UUIDv7"))
+        raise InvalidRequest.of(field, "must be a UUIDv7")
     parse_id(value, field)
     return 0
 
 
 def schema(value: object, field: str, limits: Limits) -> int:
     if not isinstance(value, str) or _URI(value) is None:
-        raise InvalidRequest.of(field, _("must be a URI such as urn:ojs:schema:email.send:v1"))
+        raise InvalidRequest.of(field, "must be a URI such as urn:ojs:schema:email.send:v1")
     if len(value) > MAX_SCHEMA:
-        raise InvalidRequest.of(field, _("must be at most %(limit)s bytes long", limit=MAX_SCHEMA))
+        raise InvalidRequest.of(field, f"must be at most {MAX_SCHEMA} bytes long")
     return len(value)
 
 
 def strings(value: object, field: str, limits: Limits) -> int:
     if not isinstance(value, list | tuple) or not all(isinstance(text, str) for text in value):
-        raise InvalidRequest.of(field, _("must be an array of strings"))
+        raise InvalidRequest.of(field, "must be an array of strings")
     return _measure(value, field, limits, InvalidRequest)
 
 
 def rate_limit(value: object, field: str, limits: Limits) -> int:
     """Check the limits of a job; unknown members are kept."""
     if not isinstance(value, dict):
-        raise InvalidRequest.of(field, _("must be an object"))
+        raise InvalidRequest.of(field, "must be an object")
     check_rate_limit(value, field)
     return _measure(value, field, limits, InvalidRequest)
 
@@ -92,7 +89,7 @@ def rate_limit(value: object, field: str, limits: Limits) -> int:
 def extra(value: object, field: str, limits: Limits) -> int:
     """Check the attributes that have no field of their own; errors name them without a prefix."""
     if not isinstance(value, dict):
-        raise InvalidRequest(_("the job must be an object"))
+        raise InvalidRequest("the job must be an object")
     return _measure(value, "", limits, InvalidRequest)
 
 

@@ -11,7 +11,6 @@ from django_ojs.spec.envelope.validate import check_size
 from django_ojs.spec.errors import InvalidArgs, InvalidMetadata, InvalidRequest, OJSError
 from django_ojs.spec.ids import parse_id, uuid7
 from django_ojs.spec.retry_policy import DEFAULT, RetryPolicy
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.spec.times import format_timestamp
 
 _READ: Final = tuple(
@@ -34,14 +33,14 @@ def parse(
     what the client sent. `limits` None: what was sent is known to be small enough.
     """
     if not isinstance(data, Mapping):
-        raise InvalidRequest(_("a job must be an object"))
+        raise InvalidRequest("a job must be an object")
     options = _with_retry(data, _object(data, "options") or {})
     for name in ("type", "args"):
         if data.get(name) is None:
-            raise InvalidRequest.of(name, _("is required"))
+            raise InvalidRequest.of(name, "is required")
     args = data["args"]
     if not isinstance(args, list):
-        raise InvalidArgs.of("args", _("must be an array"))
+        raise InvalidArgs.of("args", "must be an array")
     identifier = data.get("id")
     specversion = data.get("specversion")
     envelope = Envelope(

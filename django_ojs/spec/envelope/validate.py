@@ -36,7 +36,6 @@ from django_ojs.spec.errors import (
 )
 from django_ojs.spec.ids import is_uuid7
 from django_ojs.spec.json import BODY_DEPTH, Rejected, check, dumps, measure
-from django_ojs.spec.texts import Translatable as _
 
 _TYPE: Final = re.compile(r"[a-z][a-z0-9_\-]*(?:\.[a-z][a-z0-9_\-]*)*").fullmatch
 _QUEUE: Final = re.compile(r"[a-z0-9][a-z0-9\-.]*").fullmatch
@@ -52,34 +51,30 @@ _values: Final = attrgetter(*(field.name for field in _OPTIONAL))
 def validate(envelope: Envelope, limits: Limits = DEFAULT_LIMITS) -> None:
     """Check that an envelope may be stored; each error names the field and the rule."""
     if not isinstance(envelope.id, UUID) or not is_uuid7(envelope.id):
-        raise InvalidRequest.of("id", _("must be a UUIDv7"))
+        raise InvalidRequest.of("id", "must be a UUIDv7")
     if not isinstance(envelope.specversion, str):
-        raise InvalidRequest.of("specversion", _("must be a string"))
+        raise InvalidRequest.of("specversion", "must be a string")
     if envelope.specversion not in SPECVERSIONS:
         known = ", ".join(sorted(SPECVERSIONS))
-        raise UnsupportedFeature.of("specversion", _("must be one of %(names)s", names=known))
+        raise UnsupportedFeature.of("specversion", f"must be one of {known}")
     check_type(envelope.type, limits)
     check_queue(envelope.queue, limits)
     if type(envelope.priority) is not int and not is_integer(envelope.priority):
-        raise InvalidRequest.of("priority", _("must be an integer"))
+        raise InvalidRequest.of("priority", "must be an integer")
     if not MIN_PRIORITY <= envelope.priority <= MAX_PRIORITY:
         raise InvalidRequest.of(
             "priority",
-            _(
-                "must be between %(least)s and %(most)s",
-                least=MIN_PRIORITY,
-                most=MAX_PRIORITY,
-            ),
+            f"must be between {MIN_PRIORITY} and {MAX_PRIORITY}",
         )
     if not isinstance(envelope.args, list | tuple):
-        raise InvalidArgs.of("args", _("must be an array"))
+        raise InvalidArgs.of("args", "must be an array")
     # 512: an upper bound of the names and of the fields that are not measured.
     exact = limits.exact_integers
     size = 512 + check(envelope.args, "args", exact_integers=exact, error=InvalidArgs)
     if envelope.meta or not isinstance(envelope.meta, dict):
         size += _validate_meta(envelope.meta, limits)
     if type(envelope.pending) is not bool:
-        raise InvalidRequest.of("pending", _("must be a boolean"))
+        raise InvalidRequest.of("pending", "must be a boolean")
     values = _values(envelope)
     if values != _DEFAULTS:
         present = map(ne, values, _DEFAULTS)
@@ -95,13 +90,11 @@ def check_type(value: object, limits: Limits = DEFAULT_LIMITS, *, field: str = "
     if isinstance(value, str) and len(value) <= limits.type_bytes and _TYPE(value):
         return
     if not isinstance(value, str) or not value:
-        raise InvalidJobType.of(field, _("must be a non-empty string"))
+        raise InvalidJobType.of(field, "must be a non-empty string")
     if _longer(value, limits.type_bytes):
-        raise JobTypeTooLong.of(
-            field, _("must be at most %(limit)s bytes long", limit=limits.type_bytes)
-        )
+        raise JobTypeTooLong.of(field, f"must be at most {limits.type_bytes} bytes long")
     raise InvalidJobType.of(
-        field, _("must be dotted segments of a-z, 0-9, _ and -, each beginning with a letter")
+        field, "must be dotted segments of a-z, 0-9, _ and -, each beginning with a letter"
     )
 
 
@@ -110,13 +103,11 @@ def check_queue(value: object, limits: Limits = DEFAULT_LIMITS, *, field: str = 
     if isinstance(value, str) and len(value) <= limits.queue_bytes and _QUEUE(value):
         return
     if not isinstance(value, str) or not value:
-        raise InvalidQueue.of(field, _("must be a non-empty string"))
+        raise InvalidQueue.of(field, "must be a non-empty string")
     if _longer(value, limits.queue_bytes):
-        raise QueueNameTooLong.of(
-            field, _("must be at most %(limit)s bytes long", limit=limits.queue_bytes)
-        )
+        raise QueueNameTooLong.of(field, f"must be at most {limits.queue_bytes} bytes long")
     raise InvalidQueue.of(
-        field, _("must consist of a-z, 0-9, - and dots, beginning with a letter or a digit")
+        field, "must consist of a-z, 0-9, - and dots, beginning with a letter or a digit"
     )
 
 
@@ -152,7 +143,7 @@ def check_bytes(value: object, limit: int, field: str, error: type[OJSError]) ->
 
 def _validate_meta(meta: object, limits: Limits) -> int:
     if not isinstance(meta, dict):
-        raise InvalidMetadata.of("meta", _("must be an object"))
+        raise InvalidMetadata.of("meta", "must be an object")
     size = check(meta, "meta", exact_integers=limits.exact_integers, error=InvalidMetadata)
     if size > limits.meta_bytes:
         check_bytes(meta, limits.meta_bytes, "meta", MetadataTooLarge)

@@ -11,7 +11,6 @@ from typing import Any, Final
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.spec.errors import PayloadTooLarge, size_details
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage.dialects import execute_wrappers
 from django_ojs.storage.dialects.sql_files import load
 
@@ -57,12 +56,8 @@ def _check(size: int, execute: Callable[..., Any], context: dict[str, Any]) -> N
     most = int(context["cursor"].fetchone()[0])
     if size > most:
         raise PayloadTooLarge(
-            _(
-                "the job or its result makes a statement of %(size)s bytes, and the database takes "
-                "%(most)s at most",
-                size=size,
-                most=most,
-            ),
+            f"the job or its result makes a statement of {size} bytes, and the database takes "
+            f"{most} at most",
             details=size_details(size, most),
-            hint=_("max_allowed_packet of the database server sets the limit."),
+            hint="max_allowed_packet of the database server sets the limit.",
         )
