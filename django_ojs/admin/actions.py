@@ -37,9 +37,9 @@ class Skipped(Exception):
 class Action:
     """An action on one object, or on several if `multiple`.
 
-    `run(request, object, values)` changes one object and returns what it did, for the message. It
-    raises OJSError or `Skipped` if it cannot. `done` counts objects in messages ("%(count)d
-    paused").
+    `run(request, object, values)` changes one object and returns what it did, in the language of
+    the user. It raises OJSError or `Skipped` if it cannot. `done` counts objects in messages
+    ("%(count)d paused").
     `consequences(request, objects)` are the sentences of the confirmation page; `in_force(objects)`
     are rows for it, each with a name, the value in force, where that comes from, and what it hides;
     `choices(objects)` are the texts of its button and of the link that leaves it, where the label

@@ -40,6 +40,12 @@ SCOPES = {
     Scope.ADMIN: pgettext_lazy("scope", "everything"),
 }
 
+_STATUSES = {
+    api_keys.ACTIVE: pgettext_lazy("API key", "active"),
+    "expired": pgettext_lazy("API key", "expired"),
+    "revoked": pgettext_lazy("API key", "revoked"),
+}
+
 
 class QueueNamesField(NamesField):
     """Queue names, one per line."""
@@ -298,9 +304,12 @@ class ApiKeyAdmin(SecretPageAdmin):
 
     @admin.display(description=gettext_lazy("status"))
     def status(self, key: ApiKey) -> str:
-        text = key_expiry.status_text(key)
-        replaced = getattr(key, "replaced_by", None)
-        if replaced and key.expires_at is not None and api_keys.status(key) == api_keys.ACTIVE:
+        status = api_keys.status(key)
+        text = str(_STATUSES[status])
+        if not (replaced := getattr(key, "replaced_by", None)):
+            return text
+        text = _("%(status)s, replaced by %(prefix)s") % {"status": text, "prefix": replaced}
+        if key.expires_at is not None and status == api_keys.ACTIVE:
             return _("%(status)s; valid until %(time)s") % {
                 "status": text,
                 "time": absolute_time(key.expires_at),

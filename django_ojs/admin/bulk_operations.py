@@ -22,7 +22,6 @@ from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.models import BulkOperation
 from django_ojs.models.bulk_operation import BulkState
 from django_ojs.operations.jobs import bulk_operations, filter_json, listing, search_query
-from django_ojs.operations.jobs.bulk_step import reason
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.search_access import permitted
 from django_ojs.operations.jobs.search_query import Search
@@ -92,11 +91,8 @@ class BulkOperationAdmin(OperatorModelAdmin):
             "retried_links": _links(operation, retried),
             "unread": query.unread,
             "buttons": self.buttons(request, operation),
-            "reasons": [
-                (reason(stored), number)
-                for stored, number in sorted(operation.reasons.items(), key=lambda each: -each[1])
-            ],
-            "unchanged": [each | {"error": reason(each["error"])} for each in operation.errors],
+            "reasons": sorted(operation.reasons.items(), key=lambda each: -each[1]),
+            "unchanged": operation.errors,
         }
         return self.render(request, "bulk_operation", str(operation), context)
 

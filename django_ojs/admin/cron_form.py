@@ -95,7 +95,7 @@ class CronJobForm(forms.Form):
         field = str(error.details.get("field", "")).removeprefix("options.")
         field = _FIELDS.get(field, field)
         # The name of the field stands above the message.
-        message = _problem(error) if field == "expression" else error.message
+        message = error.message.removeprefix("cron is invalid: ")
         self.add_error(field if field in self.fields else None, message)
 
     def definition(self) -> Definition:
@@ -125,10 +125,3 @@ def _values(job: CronJob) -> dict[str, Any]:
         "overlap_policy": job.overlap_policy,
         "description": job.description,
     }
-
-
-def _problem(error: OJSError) -> str:
-    """Return what is wrong with the expression; the name of its field stands above the message."""
-    rule = getattr(error.message, "values", {}).get("rule")
-    problem = getattr(rule, "values", {}).get("problem")
-    return error.message if problem is None else problem

@@ -28,7 +28,6 @@ from django_ojs.spec import json
 from django_ojs.spec.cron import CronExpressionError, check_timezone
 from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.scopes import Scope
-from django_ojs.spec.texts import Translatable
 
 PER_PAGE: Final = 100
 #: Cron jobs of the list; a search by name finds the others.
@@ -207,9 +206,7 @@ class CronJobAdmin(OperatorModelAdmin):
     def _store(self, request: HttpRequest, form: CronJobForm, job: CronJob | None) -> CronJob:
         definition = form.definition()
         if job is None and self.get_object(request, definition.name) is not None:
-            raise InvalidRequest.of(
-                "name", Translatable(gettext_noop("is taken by another cron job."))
-            )
+            raise InvalidRequest.of("name", "is taken by another cron job.")
         stored, _is_new = cron.register(definition)
         self.message_user(
             request,

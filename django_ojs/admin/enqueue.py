@@ -9,7 +9,6 @@ from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
-from django.utils.translation import gettext_noop
 
 from django_ojs.admin import payloads
 from django_ojs.admin.base import OperatorModelAdmin
@@ -26,7 +25,6 @@ from django_ojs.spec import json
 from django_ojs.spec.envelope import Envelope, check_type
 from django_ojs.spec.errors import Conflict, OJSError
 from django_ojs.spec.states import TERMINAL
-from django_ojs.spec.texts import Translatable
 from django_ojs.storage import transitions
 
 #: Types that the page links to; another one can be typed in.
@@ -208,9 +206,7 @@ def _response(
 ) -> HttpResponse | None:
     match result.outcome:
         case Outcome.DROPPED:
-            form.add_operation_error(
-                Conflict(Translatable(gettext_noop("An enqueue middleware dropped the job.")))
-            )
+            form.add_operation_error(Conflict("An enqueue middleware dropped the job."))
             return None
         case Outcome.OUTBOX:
             stored = _("Stored in the outbox for %(destination)s.") % {

@@ -13,7 +13,6 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, pgettext
 
 from django_ojs.admin.form_fields import PriorityField, QueueNameField
-from django_ojs.admin.formatting import error_message
 from django_ojs.conf import settings
 from django_ojs.handlers import Handler, get_handler
 from django_ojs.keyword_handlers import KeywordHandler
@@ -142,7 +141,8 @@ class EnqueueForm(forms.Form):
     def add_operation_error(self, error: OJSError) -> None:
         """Show an error at the field that it names, or above the form."""
         field = str(error.details.get("field", "")).removeprefix("options.")
-        self.add_error(field if field in self.fields else None, error_message(error, hint=True))
+        message = f"{error.message} {error.hint}" if error.hint else error.message
+        self.add_error(field if field in self.fields else None, message)
 
     # --- arguments ----------------------------------------------------------------------------
 

@@ -12,7 +12,7 @@ from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import NoReverseMatch
 from django.utils import timezone
-from django.utils.functional import cached_property
+from django.utils.functional import cached_property, lazy
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, pgettext
 
@@ -22,8 +22,6 @@ from django_ojs.admin.formatting import (
     absolute_time,
     duration,
     grouped,
-    lazy_grouped,
-    lazy_sentence,
     limits_in_words,
 )
 from django_ojs.admin.limit_key_actions import ACTIONS
@@ -168,6 +166,14 @@ class OverrideForm(_Form):
         return found
 
 
+def _search_help() -> str:
+    return _(
+        "The beginning of a key. Without one, the keys are listed that are at their limit, "
+        "paused or overridden, or of which jobs were dropped in the last hour; %(count)s at "
+        "most."
+    ) % {"count": grouped(MAX_ROWS)}
+
+
 class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
     """Django's own list and form. To override limits needs the scope admin."""
 
@@ -175,14 +181,7 @@ class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
     form = OverrideForm
     list_display = ("shown_key", *_STATE, "overridden")
     search_fields = ("key",)  # Shows the search box; `get_search_results` searches.
-    search_help_text = lazy_sentence(
-        gettext_lazy(
-            "The beginning of a key. Without one, the keys are listed that are at their limit, "
-            "paused or overridden, or of which jobs were dropped in the last hour; %(count)s at "
-            "most."
-        ),
-        count=lazy_grouped(MAX_ROWS),
-    )
+    search_help_text = lazy(_search_help, str)()
     ordering = ("key",)
     sortable_by = ()
     actions = ("pause_selected", "resume_selected", "remove_overrides")

@@ -8,13 +8,13 @@ from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.http import HttpRequest, QueryDict
 from django.utils import timezone
-from django.utils.functional import cached_property
+from django.utils.functional import cached_property, lazy
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from django_ojs.admin import limit_key_text
-from django_ojs.admin.formatting import duration, lazy_grouped, lazy_sentence
+from django_ojs.admin.formatting import duration, grouped
 from django_ojs.admin.operator_views import OperatorViews
 from django_ojs.admin.payloads import may_see
 from django_ojs.conf import settings
@@ -117,6 +117,13 @@ def _database_of(request: HttpRequest) -> str:
     return given if given and given in outbox.aliases() else database.alias()
 
 
+def _search_help() -> str:
+    return _(
+        "A job's id, or a complete type or queue among the newest %(scanned)s rows. "
+        "The newest %(listed)s rows are listed."
+    ) % {"scanned": grouped(SCAN_LIMIT), "listed": grouped(MAX_ROWS)}
+
+
 class OutboxEntryAdmin(OperatorViews, _Admin):
     """Only enqueues create entries; here they are viewed, requeued and deleted."""
 
@@ -125,14 +132,7 @@ class OutboxEntryAdmin(OperatorViews, _Admin):
     )
     list_filter = (StateFilter, DestinationFilter, DatabaseFilter)
     search_fields = ("job_id",)  # Shows the search box; `get_search_results` searches.
-    search_help_text = lazy_sentence(
-        gettext_lazy(
-            "A job's id, or a complete type or queue among the newest %(scanned)s rows. "
-            "The newest %(listed)s rows are listed."
-        ),
-        scanned=lazy_grouped(SCAN_LIMIT),
-        listed=lazy_grouped(MAX_ROWS),
-    )
+    search_help_text = lazy(_search_help, str)()
     ordering = ("-pk",)
     sortable_by = ()
     actions = ("requeue",)

@@ -12,6 +12,7 @@ from django_ojs.admin import configure_form
 from django_ojs.admin.actions import Action, Skipped
 from django_ojs.admin.formatting import StrOrPromise, number
 from django_ojs.admin.job_list import STATE_WORDS
+from django_ojs.admin.values_in_force import values_in_force
 from django_ojs.conf import settings
 from django_ojs.models import Queue
 from django_ojs.operations import queues
@@ -186,7 +187,7 @@ def _in_force(objects: Sequence[Any]) -> Sequence[tuple[StrOrPromise, ...]]:
             "; ".join(f"{_in_words(each.name, value)} ({name})" for name, value in each.hidden),
         )
         for queue in objects
-        for each in queues.values_in_force(queue)
+        for each in values_in_force(queue)
     ]
 
 

@@ -29,7 +29,6 @@ from django_ojs.models import BulkOperation
 from django_ojs.models.bulk_operation import BulkActionName, BulkState
 from django_ojs.operations.jobs import bulk, bulk_execution, bulk_operations, listing
 from django_ojs.operations.jobs.bulk import Summary
-from django_ojs.operations.jobs.bulk_step import reason
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import InvalidRequest
 
@@ -60,14 +59,15 @@ class _Change:
             return _nothing(console, self.action)
         touched = max(number, len(which.ids)) if has_only_ids(which) else number
         if touched > 1 or more:
-            what = f"{self.action.of(number_of_jobs(touched, more))}? {self.warning}"
+            change = _in_words(self.action, number_of_jobs(touched, more)).capitalize()
+            what = f"{change}? {self.warning}"
             ask(console, what, yes=options["yes"])
         if has_only_ids(which):
             return self._named(console, which)
         return self._matching(console, which)
 
     def _done(self, count: int) -> str:
-        return str(self.done % {"count": count, "number": grouped(count)})
+        return f"{grouped(count)} {self.done}"
 
     def _named(self, console: Console, which: JobFilter) -> int:
         summary = self.by_ids(which.ids)
@@ -107,7 +107,7 @@ class _Change:
             )
             console.line(text)
             for stored, number in operation.reasons.items():
-                console.note(f"{grouped(number)}: {reason(stored)}")
+                console.note(f"{grouped(number)}: {stored}")
             if not is_done:
                 console.note(f"The operation was stopped by {operation.stopper}.")
         return OK if is_done and not operation.failed else FAILED
@@ -140,19 +140,16 @@ def _dry_run(
     if console.as_json:
         console.json({"action": action, "dry_run": True, "matched": number, "more": more})
         return OK
-    console.line(_would(action) % {"jobs": number_of_jobs(number, more)})
+    change = _in_words(action, number_of_jobs(number, more))
+    console.line(f"This would {change}; nothing was changed.")
     if jobs := first_of(console, which, SAMPLE).jobs:
         write_table(console, COLUMNS, jobs)
     return OK
 
 
-def _would(action: BulkActionName) -> str:
-    return {
-        BulkActionName.RETRY: "This would retry %(jobs)s; nothing was changed.",
-        BulkActionName.CANCEL: "This would cancel %(jobs)s; nothing was changed.",
-        BulkActionName.DELETE: "This would delete %(jobs)s; nothing was changed.",
-        BulkActionName.RUN_NOW: "This would run %(jobs)s now; nothing was changed.",
-    }[action]
+def _in_words(action: BulkActionName, jobs: str) -> str:
+    """Return "retry 3 jobs" or "run 3 jobs now"."""
+    return f"run {jobs} now" if action == BulkActionName.RUN_NOW else f"{action.value} {jobs}"
 
 
 def _nothing(console: Console, action: str) -> int:
@@ -200,7 +197,7 @@ SUBCOMMANDS: Final = (
         add_arguments=_arguments,
         run=_Change(
             action=BulkActionName.RETRY,
-            done="%(number)s retried",
+            done="retried",
             warning="They become available again, with all their attempts.",
             by_ids=bulk.retry_all,
         ).run,
@@ -219,7 +216,7 @@ SUBCOMMANDS: Final = (
         add_arguments=_arguments,
         run=_Change(
             action=BulkActionName.RUN_NOW,
-            done="%(number)s made available",
+            done="made available",
             warning="They become available before they are due.",
             by_ids=bulk.run_all_now,
         ).run,
@@ -239,7 +236,7 @@ SUBCOMMANDS: Final = (
         add_arguments=_arguments,
         run=_Change(
             action=BulkActionName.CANCEL,
-            done="%(number)s cancelled",
+            done="cancelled",
             warning="A cancelled job does not run again and cannot be restored.",
             by_ids=bulk.cancel_all,
         ).run,

@@ -4,8 +4,6 @@ from argparse import ArgumentParser
 from collections.abc import Callable, Iterator
 from typing import Any, Final
 
-from django.utils.translation import gettext as _
-
 from django_ojs import schedules
 from django_ojs.command_line import celery_beat
 from django_ojs.command_line.console import NONE, Console
@@ -130,13 +128,10 @@ def _sync(console: Console, options: Options) -> int:
         )
         return OK
     for name, text in result.lines():
-        console.line(f"{name}: {_(text)}.")
+        console.line(f"{name}: {text}.")
     number = len(result.unchanged)
-    unchanged = "%(number)s unchanged."
     console.line(
-        unchanged % {"number": grouped(number)}
-        if number or result.lines()
-        else "The code has none."
+        f"{grouped(number)} unchanged." if number or result.lines() else "The code has none."
     )
     if options["dry_run"]:
         console.note("Nothing was changed (--dry-run).")

@@ -45,7 +45,7 @@ def _each(change: Callable[..., Any], text: str) -> Callable[[Console, Options],
         for name in options["queues"]:
             change(name, by=operator())
             if not console.as_json:
-                console.line(str(text % {"queue": name}))
+                console.line(text % {"queue": name})
         if console.as_json:
             states = {name: queues.get(name).state.value for name in options["queues"]}
             console.json({"queues": states})

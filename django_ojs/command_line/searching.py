@@ -4,9 +4,6 @@ from argparse import ArgumentParser
 from dataclasses import replace
 from typing import Final
 
-from django.utils.functional import lazy
-from django.utils.text import format_lazy
-
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.subcommand import Options, usage_error
 from django_ojs.operations.jobs.job_filter import JobFilter
@@ -16,15 +13,11 @@ from django_ojs.operations.jobs.search_query import QUALIFIERS, parse, parse_sta
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State
 
-
-def _words() -> str:
-    return "\n".join(f"  {example}" for example in QUALIFIERS.values())
-
-
+_WORDS: Final = "\n".join(f"  {example}" for example in QUALIFIERS.values())
 _SEARCH_HELP: Final = f"""\
 SEARCH is the search of the admin: the id of a job, the beginning of a type, or words such as
 
-{lazy(_words, str)()}
+{_WORDS}
 
 Quote a search that has spaces, < or > for the shell: 'error:"card was declined" created:<2h'.
 """
@@ -32,7 +25,7 @@ Quote a search that has spaces, < or > for the shell: 'error:"card was declined"
 
 def with_search_help(description: str) -> str:
     """Return the description of a subcommand with the help about searches."""
-    return format_lazy("{}\n\n{}", description, _SEARCH_HELP)
+    return f"{description}\n\n{_SEARCH_HELP}"
 
 
 def add_search(parser: ArgumentParser) -> None:

@@ -185,7 +185,7 @@ def _set_active(active: bool, text: str) -> Callable[[Console, Options], int]:
             console.json({"webhooks": found})
             return OK
         for webhook in changed:
-            console.line(str(text) % {"receiver": webhook, "id": webhook.pk})
+            console.line(text % {"receiver": webhook, "id": webhook.pk})
         return OK
 
     return run

@@ -8,8 +8,6 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, ClassVar, Final, Self
 
-from django_ojs.spec.texts import Translatable as _
-
 #: Seconds to wait before another try, when nothing says how fast the queue is worked.
 RETRY_AFTER: Final = 5
 
@@ -32,26 +30,16 @@ class OJSError(Exception):
     retryable: bool = False
     type: ClassVar[str | None] = None
 
-    #: The message as it was given. A Translatable can be shown in the language of the reader.
-    text: str
+    message: str
     details: dict[str, Any]
 
     def __init__(
         self, message: str, /, *, details: Mapping[str, Any] | None = None, hint: str | None = None
     ) -> None:
-        super().__init__(str(message))
-        self.text = message
+        super().__init__(message)
+        self.message = message
         self.details = dict(details) if details else {}
         self.hint = hint
-
-    @property
-    def message(self) -> str:
-        """The message in English: for responses, logs and what is stored."""
-        return str(self.text)
-
-    @message.setter
-    def message(self, message: str) -> None:
-        self.text = message
 
     @property
     def hint(self) -> str | None:
@@ -75,31 +63,12 @@ class OJSError(Exception):
 
     # Exception.__reduce__ calls cls(*args), which would lose the keyword-only arguments.
     def __reduce__(self) -> tuple[Callable[..., "OJSError"], tuple[Any, ...]]:
-        return _rebuild, (self.__class__, self.text, self.details, self.hint)
+        return _rebuild, (self.__class__, self.message, self.details, self.hint)
 
     def with_details(self, **details: Any) -> Self:
         """Add details, such as the `index` in a batch, and return the error."""
         self.details.update(details)
         return self
-
-
-def _full(busy: bool, **values: Any) -> str:
-    if busy:
-        return _(
-            "queue %(queue)s may be full: %(depth)s of %(bound)s, and transactions are open",
-            **values,
-        )
-    return _("queue %(queue)s is full: %(depth)s of %(bound)s", **values)
-
-
-def _full_for_tenant(busy: bool, **values: Any) -> str:
-    if busy:
-        return _(
-            "queue %(queue)s for tenant %(tenant)s may be full: %(depth)s of %(bound)s, "
-            "and transactions are open",
-            **values,
-        )
-    return _("queue %(queue)s for tenant %(tenant)s is full: %(depth)s of %(bound)s", **values)
 
 
 def size_details(actual: int, limit: int) -> dict[str, Any]:
@@ -517,8 +486,10 @@ class QueueFull(OJSError):
         `busy`: open transactions may fill the queue, and did not end in time. `tenant`: depth and
         bound are those of one tenant; its bound has the name of multi-tenancy §8.1.
         """
-        values = {"queue": queue, "tenant": tenant, "depth": depth, "bound": bound}
-        message = _full(busy, **values) if tenant is None else _full_for_tenant(busy, **values)
+        what = f"queue {queue}" if tenant is None else f"queue {queue} for tenant {tenant}"
+        message = f"{what} is full: {depth} of {bound}"
+        if busy:
+            message = f"{what} may be full: {depth} of {bound}, and transactions are open"
         details = {"queue": queue, "depth": depth, "bound": bound, "strategy": strategy}
         if tenant is not None:
             details |= {"tenant_id": tenant, "limit": "max_queue_depth"}

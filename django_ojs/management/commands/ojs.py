@@ -1,7 +1,6 @@
 """manage.py ojs: parse the arguments and run a subcommand of django_ojs.command_line."""
 
 from argparse import SUPPRESS, ArgumentParser, RawDescriptionHelpFormatter
-from contextlib import nullcontext
 from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError
@@ -29,7 +28,6 @@ from django_ojs.command_line.subcommand import (
     Subcommand,
     check_texts,
 )
-from django_ojs.formatting import in_english
 from django_ojs.models import ActorKind
 from django_ojs.operations.access import audit_trail
 from django_ojs.operations.access.audit_trail import Actor
@@ -121,8 +119,7 @@ examples:
         )
         try:
             actor = Actor(kind=ActorKind.COMMAND, name=operator())
-            language = in_english() if options["json"] else nullcontext()
-            with errors_in_words(), audit_trail.acting(actor), language:
+            with errors_in_words(), audit_trail.acting(actor):
                 code = SUBCOMMANDS[subcommand].run(console, options)
         except BrokenPipeError:
             # The reader, such as `head`, has ended; Python must not write to it at its exit either.

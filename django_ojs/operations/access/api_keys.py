@@ -141,16 +141,6 @@ def status(key: Any) -> str:
     return ACTIVE
 
 
-def status_label(key: Any) -> str:
-    """Return the status of a key of `keys()` for a reader."""
-    labels = {
-        "revoked": "revoked",
-        "expired": "expired",
-        ACTIVE: "active",
-    }
-    return labels[status(key)]
-
-
 def prefix_of(presented: str) -> str | None:
     """Return the part of a well-formed key that is not secret, or None."""
     match = _FORMAT.fullmatch(presented)

@@ -49,7 +49,7 @@ def with_replacement(keys: QuerySet[ApiKey]) -> QuerySet[ApiKey]:
 
 def status_text(key: Any) -> str:
     """Return the status of a key of `with_replacement` in words: "active, replaced by 4f0z…"."""
-    status = api_keys.status_label(key)
+    status = api_keys.status(key)
     if not key.replaced_by:
         return status
     return f"{status}, replaced by {key.replaced_by}"
@@ -104,19 +104,8 @@ def sentence(problem: KeyProblem) -> str:
 
 
 def _rejected(problem: KeyProblem) -> str:
-    is_revoked = problem.status == "revoked"
+    what = "It was revoked" if problem.status == "revoked" else "It has expired"
+    text = f"{what}, and a program still sends it"
     if not problem.replaced_by:
-        return (
-            "It was revoked, and a program still sends it."
-            if is_revoked
-            else "It has expired, and a program still sends it."
-        )
-    return (
-        "It was revoked, and a program still sends it; its programs need the key "
-        f"{problem.replaced_by}."
-        if is_revoked
-        else (
-            "It has expired, and a program still sends it; its programs need the key "
-            f"{problem.replaced_by}."
-        )
-    )
+        return f"{text}."
+    return f"{text}; its programs need the key {problem.replaced_by}."

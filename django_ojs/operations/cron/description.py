@@ -1,18 +1,16 @@
-"""A cron expression in words, in the language of the reader."""
+"""A cron expression in words."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Final
 
-from django.utils.dates import MONTHS, WEEKDAYS
-
-from django_ojs.formatting import decimal
 from django_ojs.spec.cron import CronExpression
-from django_ojs.spec.cron.fields import DayKind, DayRule, Days
+from django_ojs.spec.cron.fields import MONTHS, WEEKDAYS, DayKind, DayRule, Days
 
 #: As many times of a day are listed; more are described by their fields.
 _MAX_TIMES: Final = 6
+_NTH: Final = ("first", "second", "third", "fourth", "fifth")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,36 +55,20 @@ def _interval(interval: timedelta) -> str:
         if number
     ]
     if len(given) == 1:
-        ((number, unit),) = given
-        plural, _values = _plural(number), {"number": _number(number)}
-        if unit == "hour":
-            return _every_hour(number)
-        if unit == "minute":
-            return "every minute" if plural == 1 else f"every {_number(number)} minutes"
-        return "every second" if plural == 1 else f"every {_number(number)} seconds"
+        return _every(*given[0])
     return f"every {_joined(_count(*each) for each in given)}"
 
 
-def _every_hour(number: float) -> str:
-    return "every hour" if _plural(number) == 1 else f"every {_number(number)} hours"
+def _every(number: float, unit: str) -> str:
+    return f"every {unit}" if number == 1 else f"every {_count(number, unit)}"
 
 
 def _count(number: float, unit: str) -> str:
-    plural, _values = _plural(number), {"number": _number(number)}
-    if unit == "hour":
-        return f"{_number(number)} hour" if plural == 1 else f"{_number(number)} hours"
-    if unit == "minute":
-        return f"{_number(number)} minute" if plural == 1 else f"{_number(number)} minutes"
-    return f"{_number(number)} second" if plural == 1 else f"{_number(number)} seconds"
+    return f"{number:g} {_plural(unit, number)}"
 
 
-def _plural(number: float) -> int:
-    # A fraction is plural.
-    return int(number) if number == int(number) else 2
-
-
-def _number(number: float) -> str:
-    return decimal(f"{number:g}")
+def _plural(unit: str, number: float) -> str:
+    return unit if number == 1 else f"{unit}s"
 
 
 def _time(seconds: Sequence[int], minutes: Sequence[int], hours: Sequence[int]) -> _Time:
@@ -102,33 +84,28 @@ def _time(seconds: Sequence[int], minutes: Sequence[int], hours: Sequence[int]) 
         return _Time(words=f"at {times}", is_at=True)
     if not exact:
         return _with_seconds(seconds, minutes, hours)
-    often = _every(minutes, 60, "minute")
+    often = _regularly(minutes, 60, "minute")
     if often and every_hour:
         return _Time(words=often)
     if often and _is_run(hours):
         return _Time(words=_between(often, hours, minutes))
     if often:
-        values = {"time": often, "hours": _of_hours(hours)}
-        return _Time(words=f"{values['time']} of {values['hours']}")
+        return _Time(words=f"{often} of {_of_hours(hours)}")
     if len(minutes) > 1:
         return _at_minutes(minutes, hours)
-    hourly = _every(hours, 24, "hour")
+    hourly = _regularly(hours, 24, "hour")
     if not hourly and _is_run(hours):
-        return _Time(words=_between(_every_hour(1), hours, minutes))
+        return _Time(words=_between("every hour", hours, minutes))
     if not hourly:
         return _at_minutes(minutes, hours)
     if not minutes[0]:
         return _Time(words=hourly)
-    values = {"time": hourly, "minute": str(minutes[0])}
-    return _Time(words=f"{values['time']} at minute {values['minute']}")
+    return _Time(words=f"{hourly} at minute {minutes[0]}")
 
 
 def _with_seconds(seconds: Sequence[int], minutes: Sequence[int], hours: Sequence[int]) -> _Time:
-    often = _every(seconds, 60, "second")
-    text = (
-        f"at second {_numbers(seconds)}" if len(seconds) == 1 else f"at seconds {_numbers(seconds)}"
-    )
-    words = often or text
+    often = _regularly(seconds, 60, "second")
+    words = often or f"at {_plural('second', len(seconds))} {_numbers(seconds)}"
     if len(hours) == 24 and len(minutes) == 60:
         return _Time(words=words, is_at=not often)
     return _Time(
@@ -139,48 +116,37 @@ def _with_seconds(seconds: Sequence[int], minutes: Sequence[int], hours: Sequenc
 
 
 def _at_minutes(minutes: Sequence[int], hours: Sequence[int]) -> _Time:
-    text = (
-        f"at minute {_numbers(minutes)} of {_of_hours(hours)}"
-        if len(minutes) == 1
-        else f"at minutes {_numbers(minutes)} of {_of_hours(hours)}"
-    )
     return _Time(
-        words=text,
+        words=f"at {_of_minutes(minutes)} of {_of_hours(hours)}",
         is_at=True,
         hourly=len(hours) == 24,
     )
 
 
-def _every(values: Sequence[int], size: int, unit: str) -> str:
+def _regularly(values: Sequence[int], size: int, unit: str) -> str:
     """Return "every 15 minutes" where that is the whole truth."""
     step = size // len(values)
     if len(values) < 2 or list(values) != list(range(0, size, step)):
         return ""
-    if unit == "hour":
-        return _every_hour(step)
-    if unit == "minute":
-        text = "every minute" if step == 1 else f"every {step} minutes"
-    else:
-        text = "every second" if step == 1 else f"every {step} seconds"
-    return text
+    return _every(step, unit)
 
 
 def _between(often: str, hours: Sequence[int], minutes: Sequence[int]) -> str:
-    start = f"{hours[0]:02}:{minutes[0]:02}"
     end = f"{hours[-1]:02}:{minutes[-1]:02}"
+    start = f"{hours[0]:02}:{minutes[0]:02}"
     return f"{often} from {start} to {end}"
 
 
 def _of_hours(hours: Sequence[int]) -> str:
     if len(hours) == 24:
         return "every hour"
-    return f"hour {_numbers(hours)}" if len(hours) == 1 else f"hours {_numbers(hours)}"
+    return f"{_plural('hour', len(hours))} {_numbers(hours)}"
 
 
 def _of_minutes(minutes: Sequence[int]) -> str:
     if len(minutes) == 60:
         return "every minute"
-    return f"minute {_numbers(minutes)}" if len(minutes) == 1 else f"minutes {_numbers(minutes)}"
+    return f"{_plural('minute', len(minutes))} {_numbers(minutes)}"
 
 
 def _is_any_day(days: Days) -> bool:
@@ -196,7 +162,7 @@ def _is_any_weekday(days: Days) -> bool:
 def _day(days: Days) -> str:
     words, needs_month = _day_words(days)
     if len(days.months) < 12:
-        months = _joined(str(MONTHS[month]) for month in days.months)
+        months = _joined(MONTHS[month - 1] for month in days.months)
         if needs_month and len(days.of_month) == len(days.months) == 1:
             only = days.of_month[0]
             if only.kind is DayKind.DAY:
@@ -222,16 +188,14 @@ def _of_month(rules: Sequence[DayRule]) -> str:
     numbers = sorted({rule.value for rule in rules if rule.kind is DayKind.DAY})
     parts = []
     if numbers:
-        text = "day %(numbers)s" if len(numbers) == 1 else "days %(numbers)s"
-        parts.append(text % {"numbers": _numbers(numbers)})
+        parts.append(f"{_plural('day', len(numbers))} {_numbers(numbers)}")
     for rule in rules:
         if rule.kind is DayKind.LAST_DAY:
             parts.append("the last day")
         elif rule.kind is DayKind.LAST_WORKDAY:
             parts.append("the last weekday")
         elif rule.kind is DayKind.NEAREST_WORKDAY:
-            text = "the weekday nearest to day %(day)d"
-            parts.append(text % {"day": rule.value})
+            parts.append(f"the weekday nearest to day {rule.value}")
     return f"on {_joined(parts)}"
 
 
@@ -243,30 +207,14 @@ def _of_week(rules: Sequence[DayRule]) -> str:
     elif plain:
         # The week begins on Monday.
         ordered = sorted(plain, key=lambda weekday: weekday or 7)
-        names = _joined(_weekday(weekday) for weekday in ordered)
-        parts.append(f"every {names}")
+        parts.append(f"every {_joined(WEEKDAYS[weekday] for weekday in ordered)}")
     for rule in rules:
-        values = {"weekday": _weekday(rule.value)}
+        weekday = WEEKDAYS[rule.value % 7]
         if rule.kind is DayKind.NTH_WEEKDAY:
-            parts.append(_nth_weekday(rule.nth) % values)
+            parts.append(f"on the {_NTH[rule.nth - 1]} {weekday} of the month")
         elif rule.kind is DayKind.LAST_WEEKDAY:
-            parts.append(f"on the last {_weekday(rule.value)} of the month")
+            parts.append(f"on the last {weekday} of the month")
     return _joined(parts)
-
-
-def _nth_weekday(nth: int) -> str:
-    return (
-        "on the first %(weekday)s of the month",
-        "on the second %(weekday)s of the month",
-        "on the third %(weekday)s of the month",
-        "on the fourth %(weekday)s of the month",
-        "on the fifth %(weekday)s of the month",
-    )[nth - 1]
-
-
-def _weekday(number: int) -> str:
-    # Django counts from Monday, cron from Sunday.
-    return str(WEEKDAYS[(number - 1) % 7])
 
 
 def _numbers(values: Sequence[int]) -> str:
@@ -283,5 +231,4 @@ def _joined(parts: Iterable[str]) -> str:
     *most, last = parts
     if not most:
         return last
-    first = ", ".join(most)
-    return f"{first} and {last}"
+    return f"{', '.join(most)} and {last}"

@@ -26,10 +26,7 @@ class SyncResult:
     unchanged: list[str] = field(default_factory=list)
 
     def lines(self) -> list[tuple[str, str]]:
-        """Return what changed, as pairs of a name and a text, in the order of the names.
-
-        The texts are English, for logs; gettext has them for a reader.
-        """
+        """Return what changed, as pairs of a name and a text, in the order of the names."""
         texts = {
             "registered": self.created,
             "changed": self.changed,

@@ -4,7 +4,7 @@ It reads some rows, and of the jobs before it at most `MOST_BEFORE`.
 """
 
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Final, Literal
 
 from django.db.models import Q
@@ -72,7 +72,7 @@ def _not_due(job: Job) -> NotRunning:
     """Return why a scheduled or retryable job does not run: its time, and what else stops it."""
     blocked = _blocked(job)
     late = None if job.due_at is None else (timezone.now() - job.due_at).total_seconds()
-    values = {"duration": _duration(abs(late or 0)), "time": _time(job.due_at)}
+    values = {"duration": formatting.duration(abs(late or 0)), "time": _time(job.due_at)}
     if late is None or late <= 0:
         is_rescheduled = job.state == State.SCHEDULED and job.enqueued_at is not None
         text, due = "It is due in %(duration)s, at %(time)s.", "It is due in %(duration)s."
@@ -89,7 +89,7 @@ def _not_due(job: Job) -> NotRunning:
                 "it available."
             )
             return NotRunning(kind="overdue", sentence=text % values)
-        due = f"It was due {_duration(abs(late or 0))} ago."
+        due = f"It was due {formatting.duration(abs(late or 0))} ago."
     return NotRunning(kind=blocked.kind, sentence=f"{due} {blocked.sentence}")
 
 
@@ -173,20 +173,20 @@ def _place(before: int, minutes: float) -> str:
     if minutes and is_capped:
         text = (
             f"More than {formatting.grouped(number)} job of its queue is before it, which takes "
-            f"more than ≈ {_duration(minutes * 60)}."
+            f"more than ≈ {formatting.duration(minutes * 60)}."
             if number == 1
             else (
                 f"More than {formatting.grouped(number)} jobs of its queue are before it, which "
-                f"take more than ≈ {_duration(minutes * 60)}."
+                f"take more than ≈ {formatting.duration(minutes * 60)}."
             )
         )
     elif minutes:
         text = (
-            f"One job of its queue is before it, which takes ≈ {_duration(minutes * 60)}."
+            f"One job of its queue is before it, which takes ≈ {formatting.duration(minutes * 60)}."
             if number == 1
             else (
                 f"{formatting.grouped(number)} jobs of its queue are before it, which take ≈ "
-                f"{_duration(minutes * 60)}."
+                f"{formatting.duration(minutes * 60)}."
             )
         )
     elif is_capped:
@@ -217,7 +217,8 @@ def _limited(queue: str) -> str | None:
         )
     seconds = used.seconds_to_rate
     if seconds > 0:
-        return f"The rate limit of the queue {queue} allows the next start in {_duration(seconds)}."
+        duration = formatting.duration(seconds)
+        return f"The rate limit of the queue {queue} allows the next start in {duration}."
     return None
 
 
@@ -228,7 +229,7 @@ def _limited_by_key(job: Job, key: str | None) -> str | None:
     used = limit_key_use.use_of(job)
     limit = used.limit
     if used.is_paused:
-        duration = _duration((used.paused_until - used.now) / 1000)
+        duration = formatting.duration((used.paused_until - used.now) / 1000)
         return f"Its key {key} is paused, and jobs of it start in {duration}."
     if limit.concurrency is not None and used.active >= limit.concurrency:
         return (
@@ -238,7 +239,7 @@ def _limited_by_key(job: Job, key: str | None) -> str | None:
     if used.seconds_to_rate > 0:
         return (
             f"It waits for its limit: the rate of the key {key} allows the next start in "
-            f"{_duration(used.seconds_to_rate)}."
+            f"{formatting.duration(used.seconds_to_rate)}."
         )
     return None
 
@@ -266,13 +267,8 @@ def _paused_by(queue: str) -> str:
 
 
 def _since(moment: datetime) -> dict[str, str]:
-    return {"time": _time(moment), "duration": _duration(timezone.now() - moment)}
+    return {"time": _time(moment), "duration": formatting.duration(timezone.now() - moment)}
 
 
 def _time(moment: datetime | None) -> str:
     return formatting.absolute_time(moment) or formatting.DASH
-
-
-def _duration(value: timedelta | float) -> str:
-    # A terminal may not show the narrow spaces.
-    return formatting.duration(value).replace("\N{NARROW NO-BREAK SPACE}", " ")

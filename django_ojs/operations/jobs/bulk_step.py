@@ -3,7 +3,6 @@
 The bulk calls of `bulk` and the stored operations of `bulk_operations` run these steps.
 """
 
-import re
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -23,7 +22,6 @@ from django_ojs.operations.run_now import promote, run_now
 from django_ojs.spec.errors import OJSError, QueueFull
 from django_ojs.spec.states import TERMINAL, State, Trigger, sources
 from django_ojs.spec.suggestions import one_of
-from django_ojs.spec.texts import Translatable as _
 from django_ojs.storage import database
 
 ActionName = Literal["retry", "cancel", "delete", "run_now", "purge"]
@@ -37,10 +35,6 @@ OTHER: Final = "Another reason."
 _GONE: Final = "There is no job with this id."
 _ELSEWHERE: Final = "The job is in a queue that these credentials are not for."
 _NOT_DEAD: Final = "The job is no dead letter."
-_CHANGED: Final = "The job has become %(state)s, and is no longer what the filter means."
-_WRONG_STATE: Final = "The job is %(state)s; %(trigger)s needs it %(names)s."
-_FULL: Final = "queue %(queue)s is full"
-_REASONS: Final = (BUSY, OTHER, _GONE, _ELSEWHERE, _NOT_DEAD, _CHANGED, _WRONG_STATE, _FULL)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -57,18 +51,6 @@ class StepResult:
     def unchanged(self) -> dict[UUID, str]:
         """Both kinds together."""
         return self.skipped | self.failed
-
-
-def reason(stored: str) -> str:
-    """Return a stored reason, which is English, as a text that can be translated for a reader."""
-    for text in _REASONS:
-        pattern = re.sub(r"%\\\((\w+)\\\)s", r"(?P<\1>.+)", re.escape(text))
-        if found := re.fullmatch(pattern, stored):
-            values = found.groupdict()
-            if "names" in values:
-                values["names"] = one_of(values["names"].split(" or "))
-            return _(text.template, **values)
-    return stored
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,7 +169,7 @@ class BulkStep:
                 full = isinstance(error, QueueFull)
                 # The one that it would go to: a retry may move it.
                 queue = error.details.get("queue", allowed[key].queue)
-                failed[key] = _(_FULL.template, queue=queue) if full else error.message
+                failed[key] = f"queue {queue} is full" if full else error.message
             except OperationalError as error:
                 # In a caller's transaction the caller decides; otherwise the other jobs change.
                 own = not database.connection().in_atomic_block
@@ -203,9 +185,9 @@ class BulkStep:
             return _ELSEWHERE
         if state not in self.action.allowed:
             wanted = one_of(sorted(self.action.allowed))
-            return _(_WRONG_STATE.template, state=state, trigger=self.action.name, names=wanted)
+            return f"The job is {state}; {self.action.name} needs it {wanted}."
         if self.action.dead_letters and not job.dead_letter:
             return _NOT_DEAD
         if state not in self.expected:
-            return _(_CHANGED.template, state=state)
+            return f"The job has become {state}, and is no longer what the filter means."
         return None

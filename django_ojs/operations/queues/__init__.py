@@ -20,7 +20,6 @@ from django_ojs.operations.queues.status import (
     get,
     listing,
 )
-from django_ojs.operations.queues.values_in_force import ValueInForce, values_in_force
 
 __all__ = [
     "Deletion",
@@ -29,7 +28,6 @@ __all__ = [
     "QueueStatus",
     "Statistics",
     "Strategy",
-    "ValueInForce",
     "busiest",
     "configure",
     "configure_default",
@@ -43,5 +41,4 @@ __all__ = [
     "pause",
     "resume",
     "statistics",
-    "values_in_force",
 ]

@@ -5,8 +5,6 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from django_ojs.spec.texts import Translatable as _
-
 MONTHS: Final = (
     "January",
     "February",
@@ -24,19 +22,6 @@ MONTHS: Final = (
 WEEKDAYS: Final = ("Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday")
 
 
-_LABELS: Final = {
-    "expression": "expression",
-    "interval": "interval",
-    "timezone": "timezone",
-    "second": "second",
-    "minute": "minute",
-    "hour": "hour",
-    "day_of_month": "day of month",
-    "month": "month",
-    "day_of_week": "day of week",
-}
-
-
 class CronExpressionError(ValueError):
     """An expression or a timezone is invalid; `field` names the part that is.
 
@@ -44,8 +29,7 @@ class CronExpressionError(ValueError):
     """
 
     def __init__(self, field: str, message: str) -> None:
-        self.text = f"{_LABELS[field]}: {message}"
-        super().__init__(str(self.text))
+        super().__init__(f"{field.replace('_', ' ')}: {message}")
         self.field = field
         self.message = message
 
@@ -120,11 +104,11 @@ class CronField:
         return step
 
     def _allowed(self) -> str:
-        values = {"low": self.low, "high": self._largest()}
+        numbers = f"{self.low} to {self._largest()}"
         if not self.names:
-            return _("%(low)s to %(high)s", **values)
+            return numbers
         first, *_names, last = self.names
-        return _("%(low)s to %(high)s, or %(first)s to %(last)s", **values, first=first, last=last)
+        return f"{numbers}, or {first} to {last}"
 
 
 @dataclass(frozen=True, slots=True)

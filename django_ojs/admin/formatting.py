@@ -1,0 +1,98 @@
+"""Numbers and times in few characters, in the language of the reader."""
+
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any, Final
+
+from django.utils import formats, timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import pgettext, pgettext_lazy
+
+from django_ojs.formatting import DASH, in_units
+from django_ojs.spec.times import parse_duration
+
+if TYPE_CHECKING:
+    from django_stubs_ext import StrOrPromise as StrOrPromise
+else:
+    #: A text, or one that is translated when it is shown.
+    StrOrPromise = Any
+
+THIN: Final = "\N{NARROW NO-BREAK SPACE}"
+
+_UNITS: Final = {
+    "ms": pgettext_lazy("duration", "%(number)s ms"),
+    "s": pgettext_lazy("duration", "%(number)s s"),
+    "min": pgettext_lazy("duration", "%(number)s min"),
+    "h": pgettext_lazy("duration", "%(number)s h"),
+    "d": pgettext_lazy("duration", "%(number)s d"),
+}
+
+
+def grouped(value: int) -> str:
+    """Show a whole number with the separators of the language: 12,345,678."""
+    return str(formats.number_format(value, force_grouping=True))
+
+
+def decimal(text: str) -> str:
+    """Show a number, rounded to its digits already, with the decimal sign of the language."""
+    return str(formats.number_format(text))
+
+
+def number(value: float | None) -> str:
+    """Show a number with thin separators: 12 345 678; a fraction with one digit below 10."""
+    if value is None:
+        return DASH
+    whole = round(value)
+    if isinstance(value, float) and abs(value) < 10 and abs(value - whole) >= 0.05:
+        return decimal(f"{value:.1f}")
+    text = grouped(whole)
+    # In most languages the comma is the decimal sign.
+    return text.replace(",", THIN) if formats.get_format("THOUSAND_SEPARATOR") == "," else text
+
+
+def short(value: float | None) -> str:
+    """Show a number in about four characters: 12.3k."""
+    if value is None:
+        return DASH
+    for unit, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
+        if abs(value) >= unit * (10 if sign == "k" else 1):
+            return decimal(f"{value / unit:.1f}".removesuffix(".0")) + sign
+    return number(value)
+
+
+def duration(value: timedelta | float | None) -> str:
+    """Show a duration (a timedelta, or seconds) in its two largest units: 3 min 5 s."""
+    if value is None:
+        return DASH
+    return " ".join(
+        str(_UNITS[unit] % {"number": decimal(number)}).replace(" ", THIN)
+        for number, unit in in_units(value)
+    )
+
+
+def limits_in_words(policy: Mapping[str, Any]) -> str:
+    """Show the limits of a limit key; nothing for none."""
+    parts = []
+    if policy.get("concurrency") is not None:
+        parts.append(_("%(count)s at the same time") % {"count": grouped(policy["concurrency"])})
+    for name in ("rate", "throttle"):
+        if given := policy.get(name):
+            text = (
+                _("%(count)s in %(period)s, evenly spaced")
+                if name == "throttle"
+                else _("%(count)s in %(period)s")
+            )
+            period = duration(parse_duration(given["period"], name))
+            parts.append(text % {"count": grouped(given["limit"]), "period": period})
+    if policy.get("max_per_second"):
+        parts.append(_("%(count)s a second") % {"count": grouped(policy["max_per_second"])})
+    return "; ".join(parts)
+
+
+def absolute_time(moment: datetime | None) -> str:
+    """Show a moment to the second in the current timezone; nothing for None."""
+    if moment is None:
+        return ""
+    # Translators: a format of Django for 2026-01-31 14:05:09 UTC
+    form = pgettext("format of a date", "Y-m-d H:i:s T")
+    return str(formats.date_format(timezone.localtime(moment), form))
