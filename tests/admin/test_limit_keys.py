@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext, override_settings
 from django.utils import timezone
 
 import django_ojs as ojs
-from django_ojs import formatting
+from django_ojs.admin import formatting
 from django_ojs.models import AuditEntry, LimitKey
 from django_ojs.operations import fail, fetch, limit_checks, limit_keys
 from django_ojs.operations.beat import Registration

@@ -82,10 +82,12 @@ class _Unbracketed(HTMLParser):
         return depth
 
 
-#: What no language changes: names of the scene and of the specification, values, times.
+#: What no language changes: names of the scene and of the specification, values, times, errors and
+#: schedules.
 _DATA = re.compile(
     r"[0-9a-f]{8}-[0-9a-f-]{27}|[\d.]+\s[smhd]|\d\d:\d\d:\d\d UTC|MON-FRI|Europe/Paris"
     r"|(\w+\.)+\w+|\w+_\w+|\w+:\S+( \w[\w.]*:\S+)+"
+    r"|every weekday at|is must be [^.]*\.|user@example\.com is neither .*"
     r"|\b(acme|billing|chain|default|email|eu|gone|held|labels|order|payments|report|root|web|weekdays"
     r"|shop|k3v9x0a2bq|worker-a|user|Boom|it broke|code: \S+ message|queues|state|release|changed"
     r"|concurrency|backpressure|admin|operator|producer|read|worker|block|reject|skip|discarded"

@@ -94,16 +94,13 @@ def _in_html(source: str) -> Iterator[Key]:
 
 
 def _in_python(source: str) -> Iterator[Key]:
-    if not re.search(r"django\.utils\.translation|django\.utils import|Translatable", source):
+    if not re.search(r"django\.utils\.translation|django\.utils import", source):
         return
     names = {}
     tree = ast.parse(source)
     for node in ast.walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module == "django.utils.translation":
             names |= {each.asname or each.name: each.name for each in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.module == "django_ojs.spec.texts":
-            # A text that is English for programs; xgettext knows `_`.
-            names |= {each.asname: "gettext" for each in node.names if each.asname == "_"}
     for node in ast.walk(tree):
         if not isinstance(node, ast.Call):
             continue

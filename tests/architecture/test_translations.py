@@ -1,4 +1,4 @@
-"""What a person reads is marked for translation: in the admin, its forms, the models and commands.
+"""What a person reads in the admin is marked for translation, and nothing else is.
 
 The rules are in CONTRIBUTING.md, "Translations".
 """
@@ -10,25 +10,14 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from django_ojs.spec import errors
 from tests.architecture.imports import ROOT
 from tests.cases import together
 
 PACKAGE = ROOT / "django_ojs"
-#: What a person reads, besides templates.
-READ = ("admin", "models", "command_line", "management", "apps.py", "formatting.py")
-#: Sentences of operations that the pages and the commands show.
-ALSO_READ = (
-    "operations/access/key_expiry.py",
-    "operations/cron/description.py",
-    "operations/figures/not_running.py",
-    "operations/jobs/search_access.py",
-    "operations/jobs/search_hints.py",
-    "operations/jobs/search_query.py",
-    "operations/workers/ended.py",
-)
+#: What a person reads in the admin, besides templates.
+READ = ("admin", "models", "apps.py")
+#: Besides these, only this module knows of languages: it restores that of a request for a handler.
+OTHER = {"contrib/request_context.py"}
 
 GETTEXT = frozenset(
     {
@@ -40,66 +29,34 @@ GETTEXT = frozenset(
 KEYWORDS = frozenset(
     {
         *("verbose_name", "verbose_name_plural", "help_text", "label", "description", "title"),
-        *("help", "about", "found", "why", "cure", "consequence", "done", "warning"),
+        *("consequence", "done", "warning"),
     }
 )
 ATTRIBUTES = frozenset(
     {
-        *("verbose_name", "verbose_name_plural", "help", "title", "secret_title"),
+        *("verbose_name", "verbose_name_plural", "title", "secret_title"),
         *("search_help_text", "short_description"),
     }
 )
 #: The number of the argument, by the name of the function or method.
 SINKS = {
-    **dict.fromkeys(("ValidationError", "Skipped", "Http404", "CommandError", "usage_error"), 0),
-    **dict.fromkeys(("ArgumentTypeError", "_Invalid", "_Rejected", "TableColumn"), 0),
-    **dict.fromkeys(("line", "note", "query", "of_primary"), 0),
-    **dict.fromkeys(("success", "warning", "message_user", "ask"), 1),
+    **dict.fromkeys(("ValidationError", "Skipped", "Http404", "query", "of_primary"), 0),
+    **dict.fromkeys(("success", "warning", "message_user"), 1),
     "render": 2,
 }
-#: The methods `write` of these attributes, and the functions of this module are sinks too.
-STREAMS = frozenset({"stdout", "stderr"})
 LOGGERS = frozenset({"logger"})
 
 #: Words that are the same in every language.
 NAMES = frozenset({"API", "HTTP"})
-#: What an operator copies: SQL and a setting.
-_CODE = re.compile(r"REINDEX |COMMIT PREPARED |DATABASES\[")
 #: Calls of gettext whose text is marked elsewhere, with `gettext_noop`.
-MARKED_ELSEWHERE = frozenset({"admin/query_timeout.py", "command_line/cron.py", "formatting.py"})
-
-#: Where the errors come from that the pages and the commands repeat, which `Translatable` marks.
-REPEATED = (
-    *("spec", "operations", "payloads/offload.py", "storage/transitions.py", "storage/outbox.py"),
-    "keyword_handlers.py",
-)
-#: Only programs read these: clients of the HTTP API, workers, and who writes the code of a site.
-NOT_REPEATED = (
-    *("spec/checkpoint.py", "spec/failure.py", "spec/progress.py", "spec/scheduling.py"),
-    *("spec/workflow/", "operations/access/known_names.py", "operations/beat.py"),
-    *("operations/checkpoint.py", "operations/enqueue/caller_database.py"),
-    *("operations/events/log.py", "operations/fetch.py", "operations/figures/history.py"),
-    *(
-        "operations/jobs/numbered_pages.py",
-        "operations/liveness.py",
-        "operations/maintenance/mode.py",
-    ),
-    *("operations/progress.py", "operations/workflows/creation.py"),
-    "operations/workflows/starting.py",
-)
-#: When code is imported, or a request arrives.
-NOT_REPEATED_ERRORS = frozenset({"InvalidJobType", "TokenExpired", "Unauthenticated"})
-ERRORS = {
-    "CronExpressionError",
-    *(name for name, each in vars(errors).items() if name != "_" and isinstance(each, type)),
-}
+MARKED_ELSEWHERE = frozenset({"admin/query_timeout.py"})
 
 _WORD = re.compile(r"[A-Za-z]{2}")
 _PLACEHOLDER = re.compile(r"%(?![(%\s]|$)")
 
 
 def sources() -> list[Path]:
-    found = [PACKAGE / name for name in ALSO_READ]
+    found = []
     for name in READ:
         path = PACKAGE / name
         found += [path] if path.is_file() else sorted(path.rglob("*.py"))
@@ -127,7 +84,7 @@ def _of_call(call: ast.Call, name: str) -> Iterator[str]:
     if owner in LOGGERS:
         return
     read = [each.value for each in call.keywords if each.arg in KEYWORDS]
-    index = 0 if called == "write" and owner in STREAMS else SINKS.get(called)
+    index = SINKS.get(called)
     if index is not None and len(call.args) > index:
         read.append(call.args[index])
     for value in read:
@@ -143,32 +100,6 @@ def _of_gettext(call: ast.Call, called: str, name: str) -> Iterator[str]:
                 yield f"{name}:{value.lineno}: {value.value!r} has a placeholder without a name"
         elif not (name in MARKED_ELSEWHERE and isinstance(value, ast.Name)) and value in texts[:2]:
             yield f"{name}:{value.lineno}: {ast.unparse(value)} is no literal: no tool finds it"
-
-
-def unmarked_errors(tree: ast.Module, name: str) -> Iterator[str]:
-    """Yield the messages and hints of errors that `Translatable` does not mark."""
-    for node in ast.walk(tree):
-        read: list[ast.expr] = []
-        match node:
-            case ast.Assign(targets=[ast.Name(id="rule")], value=value):
-                read = [value]
-            case ast.Call(func=ast.Name(id=error)) if error in ERRORS - NOT_REPEATED_ERRORS:
-                read = node.args[1:] if error == "CronExpressionError" else node.args[:1]
-                read += [each.value for each in node.keywords if each.arg == "hint"]
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=error), attr="of")) if (
-                error in ERRORS - NOT_REPEATED_ERRORS
-            ):
-                read = node.args[1:2]
-                read += [each.value for each in node.keywords if each.arg == "hint"]
-            case ast.Call(func=ast.Attribute(attr="error") | ast.Name(id="_error")):
-                read = node.args[:1] if not _is_logger(node.func) else []
-        for value in read:
-            if (text := _plain(value)) is not None:
-                yield f"{name}:{value.lineno}: {text!r} is not marked"
-
-
-def _is_logger(function: ast.expr) -> bool:
-    return isinstance(function, ast.Attribute) and _name(function.value) in LOGGERS
 
 
 def _of_class(node: ast.ClassDef, name: str) -> Iterator[str]:
@@ -231,7 +162,7 @@ def _plain(value: ast.expr) -> str | None:
             return _plain(left) or _plain(right)
         case _:
             return None
-    is_read = _WORD.search(shown) and shown.strip() not in NAMES and not _CODE.match(shown)
+    is_read = _WORD.search(shown) and shown.strip() not in NAMES
     return shown if is_read else None
 
 
@@ -254,32 +185,15 @@ def test_what_a_person_reads_is_marked_for_translation() -> None:
     assert not found, "\n".join(found)
 
 
-def test_the_errors_that_a_person_reads_are_marked_for_translation() -> None:
-    """So `formatting.error_message` can translate them; responses and logs stay English."""
-    found = []
-    for part in REPEATED:
-        place = PACKAGE / part
-        for path in [place] if place.is_file() else sorted(place.rglob("*.py")):
-            name = path.relative_to(PACKAGE).as_posix()
-            if not name.startswith(NOT_REPEATED):
-                found += unmarked_errors(ast.parse(path.read_text()), name)
-
-    assert not found, "\n".join(found)
-
-
-@pytest.mark.parametrize(
-    "code",
-    [
-        'raise Conflict("The job is active.")',
-        'raise InvalidRequest.of("id", f"must be {n} long", hint=_("Shorter."))',
-        'raise InvalidRequest.of("id", _("must be short"), hint="Shorter.")',
-        'rule = "must be short"',
-        'raise self.error("is no value")',
-    ],
-)
-def test_an_error_that_is_not_marked_is_found(code: str) -> None:
-    assert list(unmarked_errors(ast.parse(code), "spec/ids.py"))
-    assert not list(unmarked_errors(ast.parse('logger.error("It failed.")'), "spec/ids.py"))
+def test_nothing_else_is_translated() -> None:
+    """Commands, errors, findings, logs and what is stored are English."""
+    read = {path.relative_to(PACKAGE).as_posix() for path in sources()}
+    found = {
+        path.relative_to(PACKAGE).as_posix()
+        for path in PACKAGE.rglob("*.py")
+        if re.search(r"gettext|utils(\.| import )(translation|formats)", path.read_text())
+    }
+    assert found - read == OTHER
 
 
 @together(
@@ -288,7 +202,6 @@ def test_an_error_that_is_not_marked_is_found(code: str) -> None:
         ('page.message_user(request, "Not saved.")', "'Not saved.' is not marked"),
         ('raise forms.ValidationError(f"Type {name}.")', "is not marked"),
         ('Action(label="Retry" if one else _("Retry all"))', "'Retry' is not marked"),
-        ('self.stdout.write("There are no keys.")', "is not marked"),
         ('query("oldest jobs", read)', "is not marked"),
         ('_(f"{n} jobs")', "is no literal"),
         ('_("%(n)d jobs" % {"n": 1})', "is no literal"),
@@ -309,7 +222,6 @@ def test_what_is_not_marked_is_found(code: str, problem: str) -> None:
         '_("%(share)s %% of %(count)d jobs") % {"share": 1, "count": 2}',
         'page.message_user(request, _("Not saved."), "WARNING")',
         'logger.warning("Not saved.")',
-        'console.line(f"{job.type} {job.pk}", "bold")',
         'query(gettext_noop("oldest jobs"), read)',
         'def f():\n return [_("Done.") for _ in ()]',
     ],

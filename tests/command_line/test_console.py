@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from django.utils import translation
 
 from django_ojs.command_line.console import printable
-from tests.command_line.run import ojs
-from tests.factories import push
 
 NARROW, NO_BREAK = "\u202f", "\u00a0"
 
@@ -29,13 +26,3 @@ def test_spaces_of_all_widths_stay() -> None:
 )
 def test_what_controls_a_terminal_is_replaced(character: str) -> None:
     assert printable(f"a{character}b{NARROW}c") == f"a?b{NARROW}c"
-
-
-@pytest.mark.once
-@pytest.mark.django_db
-def test_a_french_line_keeps_its_spaces() -> None:
-    push(queue="courrier")
-    with translation.override("fr"):
-        run = ojs("pause", "courrier")
-    assert f"est en pause{NO_BREAK}: elle accepte" in run.out
-    assert "?" not in run.out

@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 from prometheus_client.parser import text_string_to_metric_families
 
 from django_ojs.admin import query_timeout
-from django_ojs.formatting import number
+from django_ojs.admin.formatting import number
 from django_ojs.http import metrics
 from django_ojs.models import Queue
 from django_ojs.operations import queues

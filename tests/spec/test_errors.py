@@ -2,15 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 import pickle
 
-from django.utils import translation
-
-from django_ojs import formatting
 from django_ojs.spec import errors
-from django_ojs.spec.texts import Translatable
 from tests.cases import together
 
 # number, class, wire code, HTTP status, retryable
@@ -134,21 +129,3 @@ def test_a_field_error_names_the_field_and_carries_more_details() -> None:
     error = errors.InvalidRequest.of("page", "must be at most 9", hint="use cursor", max_page=9)
     assert str(error) == "page must be at most 9"
     assert (error.details, error.hint) == ({"field": "page", "max_page": 9}, "use cursor")
-
-
-def test_a_message_is_english_and_its_text_keeps_the_template_and_the_values() -> None:
-    rule = Translatable("must be at most %(limit)s characters long", limit=1_000)
-    error = errors.InvalidRequest.of("name", rule)
-    english = "name must be at most 1000 characters long"
-    german = "name darf höchstens 1.000 Zeichen lang sein"
-    for each in (error, copy.deepcopy(error), pickle.loads(pickle.dumps(error))):
-        assert type(each.message) is str
-        assert (each.message, str(each)) == (english, english)
-        with translation.override("de"):
-            assert formatting.error_message(each) == german
-        with formatting.in_english():
-            assert formatting.error_message(each) == english
-    # A value may be what someone typed.
-    typed = Translatable("%(name)s is no field of a job", name="100% %(x)s")
-    assert copy.copy(typed) == typed == "100% %(x)s is no field of a job"
-    assert formatting.localized("100% of it") == "100% of it"
