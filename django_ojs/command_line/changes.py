@@ -26,7 +26,7 @@ from django_ojs.command_line.subcommand import (
 )
 from django_ojs.formatting import grouped
 from django_ojs.models import BulkOperation
-from django_ojs.models.bulk_operation import BulkActionName, BulkState
+from django_ojs.models.bulk_operation import STOPPED_BY_ERROR, BulkActionName, BulkState
 from django_ojs.operations.jobs import bulk, bulk_execution, bulk_operations, listing
 from django_ojs.operations.jobs.bulk import Summary
 from django_ojs.operations.jobs.job_filter import JobFilter
@@ -109,7 +109,9 @@ class _Change:
             for stored, number in operation.reasons.items():
                 console.note(f"{grouped(number)}: {stored}")
             if not is_done:
-                console.note(f"The operation was stopped by {operation.stopper}.")
+                by = operation.stopped_by
+                who = "an error; see the log" if by == STOPPED_BY_ERROR else by
+                console.note(f"The operation was stopped by {who}.")
         return OK if is_done and not operation.failed else FAILED
 
 

@@ -1,7 +1,7 @@
 """Queues and the workers that fetch from them."""
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 from django.conf import settings as django_settings
 from django.utils import timezone
@@ -32,18 +32,15 @@ def _bounds() -> Iterator[DoctorFinding]:
     if CHECK_ID in django_settings.SILENCED_SYSTEM_CHECKS:
         return
     if names := unbounded():
-        more = len(names) - SHOWN
-        values = {"queues": ", ".join(names[:SHOWN]), "more": more}
+        more, shown = len(names) - SHOWN, ", ".join(names[:SHOWN])
         if more > 0:
-            found = "The queues %(queues)s and %(more)d more have no limit."
+            found = f"The queues {shown} and {more} more have no limit."
+        elif len(names) > 1:
+            found = f"The queues {shown} have no limit."
         else:
-            found = (
-                "The queue %(queues)s has no limit."
-                if len(names) == 1
-                else "The queues %(queues)s have no limit."
-            )
+            found = f"The queue {shown} has no limit."
         yield DoctorFinding(
-            found=found % values,
+            found=found,
             why=(
                 "If jobs are enqueued faster than workers run them, they fill the disk of the "
                 "database."
@@ -80,22 +77,13 @@ def _finding(each: Finding) -> DoctorFinding:
 
 def _texts(each: Finding) -> tuple[str, str, str]:
     """Return what was found, why it matters, and what to do."""
-    values = {
-        "queue": each.queue,
-        "type": each.type,
-        "number": grouped(each.number),
-        "of": grouped(each.of),
-        "age": age(each.since, timezone.now()),
-        "until": absolute_time(each.until),
-        "key": each.limit_key and shown_key(each.limit_key),
-        "text": each.text,
-        "rejected": grouped(each.rejected),
-        "dropped": grouped(each.dropped),
-    }
+    queue, number, of = each.queue, grouped(each.number), grouped(each.of)
+    ago = age(each.since, timezone.now())
+    some = f"at least {number}" if each.capped else number
     match each.kind:
         case "maintenance":
             return (
-                _maintenance(each) % values,
+                _maintenance(each),
                 "Workers fetch no job of any queue.",
                 "End it on the overview of the admin, or over HTTP.",
             )
@@ -104,185 +92,139 @@ def _texts(each: Finding) -> tuple[str, str, str]:
             if each.kind == "near" or each.has_room:
                 why = f"When it is full: {why}"
             cure = (
-                f"Start more workers with --queues {each.queue}, see which jobs wait (`manage.py "
-                f"ojs jobs queue:{each.queue} state:available`), or raise its bound."
+                f"Start more workers with --queues {queue}, see which jobs wait (`manage.py "
+                f"ojs jobs queue:{queue} state:available`), or raise its bound."
             )
-            return _full(each, values), why, cure
+            return _full(each), why, cure
         case "rejected":
             return (
-                _with_rejected(each, f"Queue {each.queue} was full in the last hour"),
+                _with_rejected(each, f"Queue {queue} was full in the last hour"),
                 "Those jobs did not run.",
-                f"Start more workers with --queues {each.queue}, or raise its bound.",
+                f"Start more workers with --queues {queue}, or raise its bound.",
             )
         case "rejected_tenants":
             return (
                 _with_rejected(
                     each,
-                    f"Tenants of queue {each.queue} were at their bounds in the last hour",
+                    f"Tenants of queue {queue} were at their bounds in the last hour",
                 ),
                 "Those jobs did not run.",
                 "See which of them have how many jobs on the page of the queue in the admin, "
-                f"start more workers with --queues {each.queue}, or raise the bounds in its "
+                f"start more workers with --queues {queue}, or raise the bounds in its "
                 "tenant_limits.",
             )
         case "late":
             return (
-                f"The oldest available job of {each.queue} has waited "
-                f"{age(each.since, timezone.now())}; {grouped(each.number)} wait.",
+                f"The oldest available job of {queue} has waited {ago}; {number} wait.",
                 "Jobs run later than OJS['WARN_OLDEST_AVAILABLE'] allows.",
-                f"Start more workers with --queues {each.queue}, or see what their jobs do "
-                f"(`manage.py ojs jobs queue:{each.queue} state:active`), and whether a limit "
+                f"Start more workers with --queues {queue}, or see what their jobs do "
+                f"(`manage.py ojs jobs queue:{queue} state:active`), and whether a limit "
                 "holds them (`manage.py ojs limits list`).",
             )
         case "failing":
             return (
                 f"Runs of {each.type} that failed in the last {health_queries.FAILURE_MINUTES} "
-                f"minutes, in the queue {each.queue}: {grouped(each.number)} of "
-                f"{grouped(each.of)}.",
+                f"minutes, in the queue {queue}: {number} of "
+                f"{of}.",
                 "More fail than OJS['WARN_FAILURE_RATE'] allows.",
                 f"See their errors: `manage.py ojs jobs type:{each.type} "
                 "state:retryable,discarded`.",
             )
         case "unworked":
             return (
-                f"No worker fetches the available jobs of {each.queue}: {grouped(each.number)}.",
+                f"No worker fetches the available jobs of {queue}: {number}.",
                 "They never run.",
                 f"Start a worker: `manage.py ojs_worker {each.text}`.",
             )
         case "stale":
             return (
-                f"Workers that have sent no heartbeat in time: {grouped(each.number)}.",
+                f"Workers that have sent no heartbeat in time: {number}.",
                 "Their jobs do not run until another worker rescues them.",
                 "See `manage.py ojs workers`. Maintenance of any running worker removes them.",
             )
         case "dead_letters":
-            found = (
-                "Jobs that became dead letters in the last hour: at least %(number)s."
-                if each.capped
-                else "Jobs that became dead letters in the last hour: %(number)s."
-            )
             return (
-                found % values,
+                f"Jobs that became dead letters in the last hour: {some}.",
                 "They have spent their attempts, and do not run again by themselves.",
                 "`manage.py ojs dead-letters` has them by type and error; once the cause is "
                 "removed, `manage.py ojs retry is:dead 'ended:<1h'`.",
             )
         case "limit_drops":
             return (
-                f"Jobs dropped at their rate limits: {grouped(each.number)}; limit keys with a "
-                f"drop in the last hour: {grouped(each.of)}.",
+                f"Jobs dropped at their rate limits: {number}; limit keys with a "
+                f"drop in the last hour: {of}.",
                 "They are discarded, because on_limit of their limits is drop.",
                 "See `manage.py ojs limits list`. Raise the limits, or let jobs wait.",
             )
         case "limit_key_paused":
-            found = (
-                (
-                    "Limit key %(key)s is paused for %(age)s, until %(until)s; waiting jobs: at "
-                    "least %(number)s."
-                )
-                if each.capped
-                else (
-                    "Limit key %(key)s is paused for %(age)s, until %(until)s; waiting jobs: "
-                    "%(number)s."
-                )
-            )
             key = each.limit_key and shown_key(each.limit_key)
             return (
-                found % values,
+                f"Limit key {key} is paused for {ago}, until {absolute_time(each.until)}; waiting "
+                f"jobs: {some}.",
                 "None of them starts before, in no queue.",
                 f"`manage.py ojs limits resume {key}`, when its cause is over.",
             )
         case "limit_keys_paused":
             return (
-                f"More limit keys that are paused: {grouped(each.number)}.",
+                f"More limit keys that are paused: {number}.",
                 "None of their jobs starts before the ends of their pauses.",
                 "`manage.py ojs limits list` has them.",
             )
         case "webhooks":
             return (
-                "Webhooks that are disabled because their deliveries failed: "
-                f"{grouped(each.number)}.",
+                f"Webhooks that are disabled because their deliveries failed: {number}.",
                 "Their receivers get no events.",
                 "`manage.py ojs webhooks list` has them, and `webhooks show ID` the errors; "
                 "when the receiver works again, `webhooks enable ID`.",
             )
         case "outbox":
-            found = (
-                "Rejected jobs of the outbox: at least %(number)s; the first is %(age)s old."
-                if each.capped
-                else "Rejected jobs of the outbox: %(number)s; the first is %(age)s old."
-            )
-            where = f"It is the outbox of the database {each.text}."
+            found = f"Rejected jobs of the outbox: {some}; the first is {ago} old."
+            if each.text:
+                found = f"{found} It is the outbox of the database {each.text}."
             return (
-                f"{found % values} {where}" if each.text else found % values,
+                found,
                 "They are not sent again by themselves, and deleted after KEEP_DEAD_LETTERS.",
                 "The outbox in the admin has their errors; once the cause is removed, requeue "
                 "them there, or delete them.",
             )
         case "paused":
-            found = (
-                "Queue %(queue)s is paused for %(age)s; waiting jobs: %(number)s."
-                if each.since
-                else "Queue %(queue)s is paused; waiting jobs: %(number)s."
-            )
+            since = f" for {ago}" if each.since else ""
             return (
-                found % values,
+                f"Queue {queue} is paused{since}; waiting jobs: {number}.",
                 "Workers fetch none of them.",
-                f"`manage.py ojs resume {each.queue}`, when its cause is over.",
+                f"`manage.py ojs resume {queue}`, when its cause is over.",
             )
         case "draining":
             return (
-                f"Queue {each.queue} is draining for {age(each.since, timezone.now())}; waiting "
-                f"jobs: {grouped(each.number)}.",
+                f"Queue {queue} is draining for {ago}; waiting jobs: {number}.",
                 "Enqueues are rejected.",
-                f"`manage.py ojs resume {each.queue}`, or delete the queue when it is empty.",
+                f"`manage.py ojs resume {queue}`, or delete the queue when it is empty.",
             )
         case _other:
             raise AssertionError(f"It has a check of its own: {each.kind}.")
 
 
 def _maintenance(each: Finding) -> str:
-    if each.since and each.text:
-        return "Maintenance mode is on for %(age)s: %(text)s."
-    if each.since:
-        return "Maintenance mode is on for %(age)s: no reason was given."
-    if each.text:
-        return "Maintenance mode is on: %(text)s."
-    return "Maintenance mode is on: no reason was given."
+    since = f" for {age(each.since, timezone.now())}" if each.since else ""
+    return f"Maintenance mode is on{since}: {each.text or 'no reason was given'}."
 
 
-def _full(each: Finding, values: Mapping[str, Any]) -> str:
+def _full(each: Finding) -> str:
+    ago, filled = age(each.since, timezone.now()), f"{grouped(each.number)} of {grouped(each.of)}"
     if each.kind == "full" and each.has_room:
-        text = "Queue %(queue)s, found full %(age)s ago, has room again: %(number)s of %(of)s"
-    elif each.kind == "full":
-        text = (
-            "Queue %(queue)s is full for %(age)s: %(number)s of %(of)s"
-            if each.since
-            else "Queue %(queue)s is full: %(number)s of %(of)s"
-        )
+        found = f"Queue {each.queue}, found full {ago} ago, has room again: {filled}"
     else:
-        text = (
-            "Queue %(queue)s is nearly full for %(age)s: %(number)s of %(of)s"
-            if each.since
-            else "Queue %(queue)s is nearly full: %(number)s of %(of)s"
-        )
-    return _with_rejected(each, text % values)
+        what = "full" if each.kind == "full" else "nearly full"
+        since = f" for {ago}" if each.since else ""
+        found = f"Queue {each.queue} is {what}{since}: {filled}"
+    return _with_rejected(each, found)
 
 
 def _with_rejected(each: Finding, found: str) -> str:
     """Return a sentence with the numbers of the jobs that the queue rejected and dropped."""
-    text = "%(found)s."
-    if each.rejected and each.dropped:
-        text = "%(found)s, %(rejected)s rejected and %(dropped)s dropped."
-    elif each.rejected:
-        text = "%(found)s, %(rejected)s rejected."
-    elif each.dropped:
-        text = "%(found)s, %(dropped)s dropped."
-    return text % {
-        "found": found,
-        "rejected": grouped(each.rejected),
-        "dropped": grouped(each.dropped),
-    }
+    numbers = ((each.rejected, "rejected"), (each.dropped, "dropped"))
+    lost = " and ".join(f"{grouped(number)} {what}" for number, what in numbers if number)
+    return f"{found}, {lost}." if lost else f"{found}."
 
 
 def _lost() -> Iterator[DoctorFinding]:
@@ -291,13 +233,10 @@ def _lost() -> Iterator[DoctorFinding]:
         return
     for worker_id, jobs in lost.jobs_of.most_common():
         yield DoctorFinding(
-            found=_died(lost)
-            % {
-                "worker": worker_id or "without an id",
-                "number": grouped(jobs),
-                "job": lost.job,
-                "type": lost.type,
-            },
+            found=(
+                f"The worker {worker_id or 'without an id'} died, or stopped reporting, in the "
+                f"last hour; jobs that it held: {grouped(jobs)}{_shared(lost)}."
+            ),
             why=(
                 "They run again, unless their attempts are spent; what their handlers had done may "
                 "be done twice."
@@ -309,21 +248,13 @@ def _lost() -> Iterator[DoctorFinding]:
         )
 
 
-def _died(lost: health_queries.LostWorkers) -> str:
+def _shared(lost: health_queries.LostWorkers) -> str:
+    """Return what all the workers held that died, if there are several."""
     if len(lost.jobs_of) > 1 and lost.job:
-        return (
-            "The worker %(worker)s died, or stopped reporting, in the last hour; jobs that it "
-            "held: %(number)s; each worker that died held the job %(job)s."
-        )
+        return f"; each worker that died held the job {lost.job}"
     if len(lost.jobs_of) > 1 and lost.type:
-        return (
-            "The worker %(worker)s died, or stopped reporting, in the last hour; jobs that it "
-            "held: %(number)s; each worker that died held jobs of the type %(type)s."
-        )
-    return (
-        "The worker %(worker)s died, or stopped reporting, in the last hour; jobs that it held: "
-        "%(number)s."
-    )
+        return f"; each worker that died held jobs of the type {lost.type}"
+    return ""
 
 
 def _keys() -> Iterator[DoctorFinding]:

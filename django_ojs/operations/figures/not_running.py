@@ -72,25 +72,19 @@ def _not_due(job: Job) -> NotRunning:
     """Return why a scheduled or retryable job does not run: its time, and what else stops it."""
     blocked = _blocked(job)
     late = None if job.due_at is None else (timezone.now() - job.due_at).total_seconds()
-    values = {"duration": formatting.duration(abs(late or 0)), "time": _time(job.due_at)}
+    duration = formatting.duration(abs(late or 0))
     if late is None or late <= 0:
-        is_rescheduled = job.state == State.SCHEDULED and job.enqueued_at is not None
-        text, due = "It is due in %(duration)s, at %(time)s.", "It is due in %(duration)s."
-        if is_rescheduled:
-            text = "At its limit it was rescheduled. It is due in %(duration)s, at %(time)s."
-            due = "At its limit it was rescheduled. It is due in %(duration)s."
+        due = f"It is due in {duration}"
+        if job.state == State.SCHEDULED and job.enqueued_at is not None:
+            due = f"At its limit it was rescheduled. {due}"
         if blocked is None:
-            return NotRunning(kind="due", sentence=text % values)
-        due %= values
+            return NotRunning(kind="due", sentence=f"{due}, at {_time(job.due_at)}.")
     else:
+        due = f"It was due {duration} ago"
         if blocked is None:
-            text = (
-                "It was due %(duration)s ago, and waits for the maintenance of a worker to make "
-                "it available."
-            )
-            return NotRunning(kind="overdue", sentence=text % values)
-        due = f"It was due {formatting.duration(abs(late or 0))} ago."
-    return NotRunning(kind=blocked.kind, sentence=f"{due} {blocked.sentence}")
+            sentence = f"{due}, and waits for the maintenance of a worker to make it available."
+            return NotRunning(kind="overdue", sentence=sentence)
+    return NotRunning(kind=blocked.kind, sentence=f"{due}. {blocked.sentence}")
 
 
 def _blocked(job: Job) -> NotRunning | None:
@@ -100,13 +94,10 @@ def _blocked(job: Job) -> NotRunning | None:
         return NotRunning(kind="maintenance", sentence=_in_maintenance(maintenance))
     paused_at = Queue.primary.filter(pk=job.queue).values_list("paused_at", flat=True).first()
     if paused_at is not None:
-        values = {**_since(paused_at), "queue": job.queue, "user": _paused_by(job.queue)}
-        sentence = (
-            "The queue %(queue)s is paused since %(time)s, for %(duration)s, by %(user)s."
-            if values["user"]
-            else "The queue %(queue)s is paused since %(time)s, for %(duration)s."
-        ) % values
-        return NotRunning(kind="paused", sentence=sentence)
+        sentence = f"The queue {job.queue} is paused {_since(paused_at)}"
+        if user := _paused_by(job.queue):
+            sentence = f"{sentence}, by {user}"
+        return NotRunning(kind="paused", sentence=f"{sentence}.")
     if isinstance(job.error, dict) and job.error.get("type") == UNKNOWN_JOB_TYPE:
         sentence = f"The last worker that took it has no handler for {job.type}, and postponed it."
         return NotRunning(kind="unknown_type", sentence=sentence)
@@ -126,15 +117,10 @@ def _blocked(job: Job) -> NotRunning | None:
 
 def _in_maintenance(maintenance: MaintenanceStatus) -> str:
     reason = (maintenance.reason or "").rstrip(".")
-    if maintenance.enabled_at is None:
-        text = "Maintenance mode is on: %(reason)s." if reason else "Maintenance mode is on."
-        return text % {"reason": reason}
-    text = (
-        "Maintenance mode is on since %(time)s, for %(duration)s: %(reason)s."
-        if reason
-        else "Maintenance mode is on since %(time)s, for %(duration)s."
-    )
-    return text % {**_since(maintenance.enabled_at), "reason": reason}
+    text = "Maintenance mode is on"
+    if maintenance.enabled_at is not None:
+        text = f"{text} {_since(maintenance.enabled_at)}"
+    return f"{text}: {reason}." if reason else f"{text}."
 
 
 def _in_line(job: Job, key: str | None) -> NotRunning:
@@ -168,40 +154,13 @@ def _in_line(job: Job, key: str | None) -> NotRunning:
 
 def _place(before: int, minutes: float) -> str:
     """Return how many jobs are before one, and how long they take, if that is known."""
-    is_capped = before > MOST_BEFORE
-    number = min(before, MOST_BEFORE)
-    if minutes and is_capped:
-        text = (
-            f"More than {formatting.grouped(number)} job of its queue is before it, which takes "
-            f"more than ≈ {formatting.duration(minutes * 60)}."
-            if number == 1
-            else (
-                f"More than {formatting.grouped(number)} jobs of its queue are before it, which "
-                f"take more than ≈ {formatting.duration(minutes * 60)}."
-            )
-        )
-    elif minutes:
-        text = (
-            f"One job of its queue is before it, which takes ≈ {formatting.duration(minutes * 60)}."
-            if number == 1
-            else (
-                f"{formatting.grouped(number)} jobs of its queue are before it, which take ≈ "
-                f"{formatting.duration(minutes * 60)}."
-            )
-        )
-    elif is_capped:
-        text = (
-            f"More than {formatting.grouped(number)} job of its queue is before it."
-            if number == 1
-            else f"More than {formatting.grouped(number)} jobs of its queue are before it."
-        )
-    else:
-        text = (
-            "One job of its queue is before it."
-            if number == 1
-            else f"{formatting.grouped(number)} jobs of its queue are before it."
-        )
-    return text
+    found = f"{formatting.grouped(min(before, MOST_BEFORE))} jobs of its queue are before it"
+    take, duration = "take", f"≈ {formatting.duration(minutes * 60)}"
+    if before > MOST_BEFORE:
+        found, duration = f"More than {found}", f"more than {duration}"
+    elif before == 1:
+        found, take = "One job of its queue is before it", "takes"
+    return f"{found}, which {take} {duration}." if minutes else f"{found}."
 
 
 def _limited(queue: str) -> str | None:
@@ -266,8 +225,8 @@ def _paused_by(queue: str) -> str:
     return ""
 
 
-def _since(moment: datetime) -> dict[str, str]:
-    return {"time": _time(moment), "duration": formatting.duration(timezone.now() - moment)}
+def _since(moment: datetime) -> str:
+    return f"since {_time(moment)}, for {formatting.duration(timezone.now() - moment)}"
 
 
 def _time(moment: datetime | None) -> str:
