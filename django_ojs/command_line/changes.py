@@ -171,7 +171,6 @@ def number_of_jobs(number: int, more: bool) -> str:
     """Return "1 job", or "at least 7 jobs" where there may be more."""
     if not more:
         return counted_jobs(number)
-    # In English "at least 1 jobs" too.
     return f"at least {grouped(number)} jobs"
 
 

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.utils import timezone
 
 from django_ojs.command_line.console import NONE, Cell, Console, TableColumn
-from django_ojs.formatting import absolute_time, decimal, duration, grouped
+from django_ojs.formatting import absolute_time, duration, grouped
 from django_ojs.spec.times import elapsed, format_timestamp
 
 Row = TypeVar("Row")
@@ -147,7 +147,7 @@ def _text(kind: Kind, value: Any, now: datetime) -> str:
     if value is None:
         return NONE
     if kind == "number":
-        return decimal(f"{value:.1f}") if isinstance(value, float) else grouped(value)
+        return f"{value:.1f}" if isinstance(value, float) else grouped(value)
     if kind == "time":
         return absolute_time(value)
     if kind == "duration":
