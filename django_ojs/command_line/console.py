@@ -195,8 +195,8 @@ def discard_output() -> None:
 def printable(text: str) -> str:
     """Return a text in which control characters are replaced: a client chose some of the values.
 
-    So are those that end a line or change the direction of the text. Spaces of all widths stay, which
-    `str.isprintable` counts among the others.
+    So are those that end a line or change the direction of the text. Spaces of all widths stay;
+    `str.isprintable` counts them among the others.
     """
     if text.isprintable():
         return text
