@@ -166,4 +166,4 @@ def age(since: datetime | None, now: datetime) -> str:
 
 def short_duration(seconds: float) -> str:
     """Return a duration in its two largest units."""
-    return duration(seconds).replace("\N{NARROW NO-BREAK SPACE}", "")
+    return duration(seconds, gap="")

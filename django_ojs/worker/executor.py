@@ -181,7 +181,7 @@ class Executor:
             self._refreshed.at = time.monotonic()
             return True
         finally:
-            # Whoever keeps the exception keeps this frame, as one of those that called the handler.
+            # An exception that the project keeps has this frame, as one that called the handler.
             del run, result, error
 
     def _call(self, run: Run) -> tuple[Any, BaseException | None, bool]:

@@ -177,7 +177,7 @@ class WorkerProcess:
 
         With a supervisor, only that counts the requests to stop: it may have forwarded one that
         this process was sent as well. A process that is sent one alone, by a handler or by
-        somebody who means only this one, is replaced.
+        an operator who means only this one, is replaced.
         """
         is_directed = self._lifecycle.is_directed
         self._lifecycle.on_signal(wanted)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import ssl
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -25,7 +24,7 @@ from tests.payloads.conftest import Bucket
 from tests.payloads.resolving import checksum
 from tests.payloads.servers import HttpsServer, response
 from tests.testapp.models import Thing
-from tests.worker.parts import Outcomes, claimed, run_of
+from tests.worker.parts import Outcomes, claimed, run_of, threads
 from tests.worker.waiting import eventually
 
 BODY = json.dumps({"rows": [1, 2, 3]}).encode()
@@ -44,11 +43,9 @@ def work(queue: str) -> None:
     """Run what is in a queue, as `ojs_worker --once` does."""
     from django.core.management import call_command
 
+    before = set(threads())
     call_command("ojs_worker", "--queues", queue, "--once")
-    eventually(
-        lambda: not [t for t in threading.enumerate() if t.name.startswith("ojs-")],
-        "the worker's threads have ended",
-    )
+    eventually(lambda: not set(threads()) - before, "the worker's threads have ended")
 
 
 def enqueue(type: str, *args: Any, **options: Any) -> Job:
