@@ -20,6 +20,7 @@ IMPORT = "an export file for `ojs import`"
 REAL_ROWS = "rows in the database of the test, which roll back"
 ENGLISH = "English text: only the admin is translated"
 MARIADB = "MariaDB's dialect"
+AUDIT = "one entry of the audit trail, and one line of the log"
 
 #: Keys of the setting OJS, and what takes their place.
 SETTINGS = {
@@ -62,6 +63,26 @@ TEXTS = {
     "dialects.capabilities count_row_triggers row_locks.sql": ASKED,
     "dialects/mysql dialects.mysql sql/mysql MySQL() settings_mysql mysql_server": MARIADB,
     "OJS_TEST_DATABASE=mysql mark.mysql": MARIADB,
+    "primary_alias is_to_be_chosen in_database_of per_database selected_for_process": ONE_DATABASE,
+    "database_of_caller delete_in_each changes_each_database ProcessGroup": ONE_DATABASE,
+    "NeedsPrimary X-OJS-Replica-Lag ojs_database database_field ojs.using": ONE_DATABASE,
+    "django_ojs.E008 django_ojs.E009 OJS_TEST_MORE_DATABASES": ONE_DATABASE,
+    "django_ojs.W005 django_ojs.W009 mark.capabilities unlike_settings": ASKED,
+    "check_schema silent_workers begin_row_lock no_push.sql": ASKED,
+    "_of_vendor_mysql _as_on_mysql utf8mb4_0900_bin OJS_TEST_MYSQL": MARIADB,
+    "OTHER_QUEUES": IMPORT,
+    "jobs.pruned": "nothing: workers prune",
+    "django-ojs[cli] _has_rich": "nothing: the command line needs no other package",
+    "pool_use pool_watch PoolWatch PoolStatus AdminPools listPools": "limits of queues",
+    "pool_members held_by_queue queue_starved pool_overloaded": "limits of queues",
+    "InlineStore DatabaseStore inline_store database_store": REAL_ROWS,
+    "django_ojs.audit audit.note record_denial http/audit.py access/audit.py": AUDIT,
+    "job.run_again cron.synced cron.imported search.started": AUDIT,
+    "webhook.delivery_retried index.created index.dropped": AUDIT,
+    "lazy_number lazy_absolute_time lazy_grouped in_english": ENGLISH,
+    "jobs.history_deleted": ONE_HISTORY,
+    "SPENDS_NONE jobs_read ojs_attempt_finished": ONE_HISTORY,
+    "ojs_job_args_search ojs_job_meta_search has_json_indexes": "a narrower search",
     # The other settings are words that mean something else too.
     "ADVISORY_LOCKS SERVER_SESSIONS STATEMENT_TRIGGERS": ASKED,
     "READ_DATABASE READ_MAX_LAG": ONE_DATABASE,
