@@ -114,7 +114,8 @@ class OJSView(APIView):
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Return a response that conforms to the specification for every exception as well."""
         try:
-            response = super().dispatch(request, *args, **kwargs)
+            with database.hardly_waiting():
+                response = super().dispatch(request, *args, **kwargs)
         except Exception as error:
             # DRF does not catch what get_authenticators and finalize_response raise.
             response = error_responses.error_response(request, error)

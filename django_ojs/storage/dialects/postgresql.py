@@ -52,7 +52,7 @@ _SQL = load_all(
         name: f"{{{name}}}"
         for name in (
             *("calls", "channel", "column", "index", "on_conflict", "others", "where_admitted"),
-            *("how", "slots"),
+            *("how", "milliseconds", "slots"),
         )
     },
 ) | {
@@ -490,6 +490,10 @@ class PostgreSQL(Dialect):
         yield
         # After an error the rollback does this.
         self._run(connection, "set_lock_timeout", [former])
+
+    def limit_lock_waits(self, connection: BaseDatabaseWrapper, milliseconds: int) -> bool:
+        self._run(connection, "limit_lock_waits", milliseconds=str(milliseconds))
+        return True
 
     def is_contention_error(self, error: OperationalError) -> bool:
         return getattr(error.__cause__, "sqlstate", None) in (
