@@ -124,6 +124,10 @@ class Follower:
     def messages(self, page: log.Page) -> list[Message]:
         """Return the messages of a page that are to be sent, and go on after it."""
         found: list[Message] = []
+        if page.tail_lost:
+            self.after = int(page.cursor)
+            lost = log.Resumed(self.after, has_gap=True, gap_end=timezone.now())
+            found.append(gap(lost, self.channel.name))
         for event, at, queue in zip(page.events, page.positions, page.queues, strict=True):
             if at > self.after:
                 for message in self.channel.messages(event, at, queue):
@@ -209,8 +213,6 @@ def gap(start: log.Resumed, channel: str) -> Message:
         "channel": channel,
         **{name: times.format_timestamp(at) for name, at in limits.items() if at is not None},
     }
-    if start.missed is not None:
-        data["estimated_missed_count"] = start.missed
     return Message(str(start.position), "system.gap", data, _now())
 
 

@@ -228,11 +228,10 @@ def test_a_client_that_connects_again_resumes(settings: Any) -> None:
         first, *_ = [each.pk for each in await do(lambda: list(Event.objects.order_by("pk")))]
         await do(lambda: Event.objects.filter(pk__lte=first + 1).delete())
         async with Socket() as socket:
-            await socket.ask(action="resume", last_event_id="0")
+            await socket.ask(action="resume", last_event_id="1")
             await socket.subscribe("all")
             gap = await socket.read()
             assert gap["event"] == "system.gap"
-            assert gap["data"]["estimated_missed_count"] == 2
             (kept,) = await do(lambda: list(Event.objects.values_list("time", flat=True)))
             assert gap["data"]["gap_end"] == times.format_timestamp(kept)
             assert (await socket.read())["data"]["subject"] == "c"

@@ -130,8 +130,10 @@ class Events(EventView):
         )
         filters, after = self.filters(), query.get("after") or None
         where = log.of_sources(sources) if sources else None
-        page = self.read_replica(lambda: log.read(**filters, where=where, after=after, limit=limit))
-        return {"events": page.events, "cursor": page.cursor, "has_more": page.has_more}
+        # Not from a replica: one that is behind would look like a log that has lost its end.
+        page = log.read(**filters, where=where, after=after, limit=limit)
+        found = {"events": page.events, "cursor": page.cursor, "has_more": page.has_more}
+        return {**found, "tail_lost": True} if page.tail_lost else found
 
 
 class EventStream(EventView):

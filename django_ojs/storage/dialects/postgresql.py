@@ -61,7 +61,13 @@ _SQL = load_all(
     "recheck_limit_keys": load("common", "recheck_limit_keys", now=_NOW),
     "busiest_tenants": load("common", "busiest_tenants"),
     "tenant_depth": load("common", "tenant_depth"),
-    "assign_positions": load("common", "assign_positions", table="{table}"),
+    "assign_positions": load(
+        "common",
+        "assign_positions",
+        table="{table}",
+        greatest="GREATEST",
+        microseconds="(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint",
+    ),
     "oldest_by_queue": load("common", "oldest_by_queue", names="{names}"),
     "known_queues": load("common", "known_queues", **KNOWN_QUEUES),
 }
