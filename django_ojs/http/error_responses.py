@@ -136,7 +136,7 @@ def _name_resource(error: NotFound, request: HttpRequest) -> None:
 
 def _report(request: HttpRequest, exception: Exception, status: int) -> None:
     if database.has_waited_for_lock(exception):
-        # No fault of this request: whoever holds the lock is to be found, not this stack.
+        # No fault of this request: the holder of the lock is to be found, not this stack.
         logger.warning(
             "%s %s returned %d, because another transaction holds a lock (request %s)",
             request.method,

@@ -410,7 +410,7 @@ def hardly_waiting() -> Iterator[None]:
     """Wait hardly at all for locks of other sessions, until the block ends.
 
     A write that would wait longer raises a contention error, and the caller's thread is free for
-    others: a server has few threads, and they serve everybody.
+    others: a server has few threads for all its clients.
     """
     link = connection()
     with having(_hardly_waits, True):

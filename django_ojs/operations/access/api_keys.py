@@ -314,7 +314,7 @@ def _note(key: Any, column: str) -> None:
         return
 
     # After the request's transaction, if it runs in one: requests with the same key must not wait
-    # for each other's commit. Nor for somebody who is changing the key: a later one notes it.
+    # for each other's commit, nor for an operator who is changing the key: a later one notes it.
     @database.write_transaction
     def note() -> None:
         long_ago = Q((column, None)) | Q((f"{column}__lt", Now() - _NOTED_EVERY))

@@ -140,11 +140,8 @@ def latest() -> int:
 
 def resume(cursor: str, within: Collection[str] | None = None) -> Resumed:
     """Return where a reader goes on that has a cursor. Raises InvalidRequest for an unknown one."""
-    last, position = latest(), _position(cursor, within)
-    bounds = stored.bounds()
-    if bounds is not None and last < position:
-        # The database has lost its last events, and with them those that the client has had.
-        return Resumed(last, has_gap=True, gap_end=timezone.now())
+    stored.assign_positions()
+    position, bounds = _position(cursor, within), stored.bounds()
     # 0 begins with the oldest event, whichever that is.
     if bounds is None or not position or bounds[0] - 1 <= position:
         return Resumed(position)
