@@ -43,6 +43,11 @@ _SKIP_TAKEN = "ON CONFLICT (id) DO NOTHING"
 _NOW = "statement_timestamp()"
 #: The class 20305 separates the locks of limit keys from the others.
 _TRY_LOCK_KEY = "pg_try_advisory_xact_lock(20305, hashtext(limit_key))"
+_POSITIONS = {
+    "table": "{table}",
+    "greatest": "GREATEST",
+    "microseconds": "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint",
+}
 _SQL = load_all(
     "postgresql",
     try_lock_key=_TRY_LOCK_KEY,
@@ -61,13 +66,7 @@ _SQL = load_all(
     "recheck_limit_keys": load("common", "recheck_limit_keys", now=_NOW),
     "busiest_tenants": load("common", "busiest_tenants"),
     "tenant_depth": load("common", "tenant_depth"),
-    "assign_positions": load(
-        "common",
-        "assign_positions",
-        table="{table}",
-        greatest="GREATEST",
-        microseconds="(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint",
-    ),
+    "assign_positions": load("common", "assign_positions", **_POSITIONS),
     "oldest_by_queue": load("common", "oldest_by_queue", names="{names}"),
     "known_queues": load("common", "known_queues", **KNOWN_QUEUES),
 }
