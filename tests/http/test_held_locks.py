@@ -14,7 +14,7 @@ from uuid import UUID
 
 import pytest
 from django.apps import apps
-from django.db import connection
+from django.db import connection, transaction
 
 from django_ojs.operations import cron, queues, workflows
 from django_ojs.operations.webhooks import subscriptions
@@ -98,6 +98,19 @@ def test_a_push_to_a_queue_that_is_nearly_full(monkeypatch: pytest.MonkeyPatch) 
         rejected(answer(lambda: Api().post("jobs/batch", {"jobs": [job]})), 429)
         chain = {"type": "chain", "steps": [job]}
         rejected(answer(lambda: Api().post("workflows", chain)), 429)
+
+
+def test_a_request_that_the_site_wraps_in_a_transaction() -> None:
+    held = in_state("active")
+
+    def request() -> ApiResponse:
+        with transaction.atomic():  # As ATOMIC_REQUESTS does.
+            response = Api().post("workers/ack", {"job_id": str(held.pk)})
+            transaction.set_rollback(True)
+        return response
+
+    with all_rows_locked():
+        rejected(answer(request))
 
 
 def test_no_request_waits_for_a_row() -> None:
