@@ -78,6 +78,11 @@ class Access:
         if self.queues is not None and self.queues.isdisjoint(queues):
             self.check_queue(min(queues))
 
+    def may_read(self, queues: Collection[str]) -> bool:
+        """Whether the caller may read a job of these queues."""
+        is_within = self.queues is None or not self.queues.isdisjoint(queues)
+        return is_within and self.allows(Scope.READ)
+
     def check_dead_letter_queue(self, config: object) -> None:
         """Raise PermissionDenied where a configuration names a queue for dead letters of others."""
         target = config.get("dead_letter_queue") if isinstance(config, dict) else None

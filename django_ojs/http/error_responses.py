@@ -116,6 +116,8 @@ def _translate(exception: Exception, headers: dict[str, str]) -> OJSError:
             return InvalidRequest("The request cannot be read.")
         case SuspiciousOperation():
             return InvalidRequest("The request cannot be read.")
+        case DatabaseError() if database.has_waited_for_lock(exception):
+            return BackendUnavailable("Another transaction holds what this changes; try again.")
         case DatabaseError() | InterfaceError() if database.is_unavailable(exception):
             database.leave_if_read_only(exception)
             return BackendUnavailable("The database cannot be reached or is busy; try again.")
@@ -136,6 +138,16 @@ def _name_resource(error: NotFound, request: HttpRequest) -> None:
 
 
 def _report(request: HttpRequest, exception: Exception, status: int) -> None:
+    if database.has_waited_for_lock(exception):
+        # No fault of this request: the holder of the lock is to be found, not this stack.
+        logger.warning(
+            "%s %s returned %d, because another transaction holds a lock (request %s)",
+            request.method,
+            request.path,
+            status,
+            request_id(request),
+        )
+        return
     # The message leaves out the text of the exception, which may contain values. The traceback is
     # logged, as for any 500 of Django.
     logger.error(

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 from uuid import UUID
 
+from django.utils import timezone
+
 from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.operations.events import log
@@ -106,6 +108,9 @@ class Follower:
     def messages(self, page: log.Page) -> list[Message]:
         """Return the messages of a page that are to be sent, and go on after it."""
         found: list[Message] = []
+        if page.tail_lost:
+            lost = log.Resumed(int(page.cursor), has_gap=True, gap_end=timezone.now())
+            found.append(gap(lost, self.channel.name))
         for event, position in zip(page.events, page.positions, strict=True):
             for message in self.channel.messages(event, position):
                 found += self._unless_end(message)
@@ -182,8 +187,6 @@ def gap(start: log.Resumed, channel: str) -> Message:
         "channel": channel,
         **{name: times.format_timestamp(at) for name, at in limits.items() if at is not None},
     }
-    if start.missed is not None:
-        data["estimated_missed_count"] = start.missed
     return Message(str(start.position), "system.gap", data)
 
 

@@ -182,7 +182,7 @@ def _register_fetching(
     )
 
 
-@database.retry_contention
+@database.write_transaction
 def _update(worker: QuerySet[Worker], **values: Any) -> None:
     worker.update(**values)
 

@@ -90,7 +90,8 @@ def push(envelope: Envelope, options: PushOptions = ONE) -> EnqueuedJob:
     an OJSError that names the field and the rule, and QueueFull when the queue is at its bound;
     the caller's transaction stays usable.
     """
-    if (options is PLAIN or options.fits_fast_path) and fast_path.is_open():
+    is_plain = options is PLAIN or (options.fits_fast_path and not _may_wait_for_id(options))
+    if is_plain and fast_path.is_open():
         job = fast_path.store_one(
             envelope, generated_id=options.generated_ids, exact=options.exact_bounds
         )
@@ -234,6 +235,8 @@ def _insert_unique(envelopes: Sequence[Envelope], options: PushOptions) -> list[
         if envelope.unique is not None:
             insert = partial(_insert, options=options)
             return unique.store(envelopes, insert, wait=not options.is_tried_again)
+    if _may_wait_for_id(options):
+        return database.in_write_transaction(partial(_insert, envelopes, options))
     if options.generated_ids or len(envelopes) == 1:
         return _insert(envelopes, options)
 
@@ -244,6 +247,14 @@ def _insert_unique(envelopes: Sequence[Envelope], options: PushOptions) -> list[
             return _insert(envelopes, options)
 
     return database.retried(operation)
+
+
+def _may_wait_for_id(options: PushOptions) -> bool:
+    """Whether the jobs need a transaction that limits how long they wait for a taken id.
+
+    An open transaction may have stored a job with the id that a client sends.
+    """
+    return not options.generated_ids and database.hardly_waits()
 
 
 def _insert(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:

@@ -40,10 +40,6 @@ from django_ojs.storage.queue_configs import config_of
 #: timeouts.
 LOCK_TIMEOUT: Final = 5.0
 
-#: Seconds that a caller waits for it which has other jobs to store, and tries these again: longer
-#: than most transactions hold it.
-SHORT_LOCK_TIMEOUT: Final = 0.1
-
 _SLOTS: Final = 16
 #: A transaction's share without the queue lock, as a part of the bound: with some dozens of
 #: producers, half of the bound needs no lock.
@@ -263,7 +259,8 @@ def lock_queue(queue: str, *, is_tried_again: bool = False) -> str | None:
 
 def lock_timeout(*, is_tried_again: bool) -> float:
     """Return how many seconds to wait for the lock of a queue, or of a tenant in it."""
-    return SHORT_LOCK_TIMEOUT if is_tried_again else LOCK_TIMEOUT
+    is_short = is_tried_again or database.hardly_waits()
+    return database.SHORT_LOCK_TIMEOUT if is_short else LOCK_TIMEOUT
 
 
 def load(queue: str) -> Load:

@@ -2,7 +2,8 @@
 
 An id is assigned before the commit, so a reader that followed the ids would miss a row whose
 transaction commits late. Positions are assigned to committed rows only, by one transaction at a
-time: a row that is committed later always has a higher one.
+time: a row that is committed later always has a higher one, also in a database that has lost its
+last rows, as long as its clock goes on.
 """
 
 import time

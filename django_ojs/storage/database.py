@@ -8,7 +8,7 @@ import random
 import re
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import partial, wraps
 from typing import Any, Final, ParamSpec, TypeVar
@@ -38,6 +38,13 @@ T = TypeVar("T")
 RETRIES = 8
 FIRST_PAUSE = 0.02
 
+#: Seconds that a caller waits for a lock which has other things to do: longer than most
+#: transactions hold it.
+SHORT_LOCK_TIMEOUT: Final = 0.1
+SHORT_LOCK_TIMEOUT_MS: Final = 100
+#: The same where a database has one lock for all writers, which wait for it in turn.
+_ONE_WRITER_TIMEOUT: Final = 5.0
+
 #: Rows that maintenance and bulk operations change in one transaction: some milliseconds of work,
 #: so that no other transaction waits long for their locks.
 BATCH = 500
@@ -61,14 +68,17 @@ class OptionalError(DatabaseError):
 _degraded: Final[ContextVar[bool]] = ContextVar("django_ojs_degraded", default=False)
 
 
+#: Whether the caller waits hardly at all for locks of other sessions.
+_hardly_waits: Final[ContextVar[bool]] = ContextVar("django_ojs_hardly_waits", default=False)
+
+
 @contextmanager
-def _degrading(value: bool) -> Iterator[None]:
-    """Leave optional statements out, or run them, until the block ends."""
-    token = _degraded.set(value)
+def _having(variable: ContextVar[bool], value: bool) -> Iterator[None]:
+    token = variable.set(value)
     try:
         yield
     finally:
-        _degraded.reset(token)
+        variable.reset(token)
 
 
 def alias() -> str:
@@ -206,12 +216,54 @@ _REASONS: Final = re.compile(
 )
 
 
+@contextmanager
+def hardly_waiting() -> Iterator[None]:
+    """Wait hardly at all for locks of other sessions, until the block ends.
+
+    A write that would wait longer raises a contention error, and the caller's thread is free for
+    others: a server has few threads for all its clients.
+    """
+    link = connection()
+    with _having(_hardly_waits, True):
+        if is_in_transaction(link):  # Such as that of ATOMIC_REQUESTS.
+            dialect_of(link).limit_lock_waits(link, SHORT_LOCK_TIMEOUT_MS)
+        yield
+
+
+def waiting() -> AbstractContextManager[None]:
+    """Wait for locks as usual, also within `hardly_waiting`.
+
+    For a lock that only requests take, each for a moment: under load, some dozens may be in a row.
+    """
+    return _having(_hardly_waits, False)
+
+
+def hardly_waits() -> bool:
+    """Whether this is within `hardly_waiting`."""
+    return _hardly_waits.get()
+
+
+def _lock_timeout(link: BaseDatabaseWrapper) -> AbstractContextManager[None]:
+    # In a savepoint, the transaction has the limit already.
+    if not _hardly_waits.get() or link.savepoint_ids:
+        return nullcontext()
+    found = dialect_of(link)
+    if found.limit_lock_waits(link, SHORT_LOCK_TIMEOUT_MS):
+        return nullcontext()
+    return found.lock_timeout(link, SHORT_LOCK_TIMEOUT_MS)
+
+
+def has_waited_for_lock(error: BaseException) -> bool:
+    """Whether a statement failed because another session held a lock, or ended a deadlock."""
+    return isinstance(error, OperationalError) and dialect().is_contention_error(error)
+
+
 def retried(operation: Callable[[], T], using: str | None = None) -> T:
     """Run an operation that is one transaction of its own, again after a contention error.
 
     That is the error when the database ended a deadlock or a lock wait. After an OptionalError it
     runs again without what failed. Inside a caller's `atomic()` contention is raised, because only
-    the caller can repeat its transaction.
+    the caller can repeat its transaction; within `hardly_waiting` also once the time is over.
     """
     link = connection(using)
     if link.in_atomic_block:
@@ -219,17 +271,21 @@ def retried(operation: Callable[[], T], using: str | None = None) -> T:
             return operation()
         except OptionalError:
             # The savepoint of the operation was rolled back: the caller's transaction is usable.
-            with _degrading(True):
+            with _having(_degraded, True):
                 return operation()
-    pause = FIRST_PAUSE
+    pause, began = FIRST_PAUSE, time.monotonic()
     for left in range(RETRIES, -1, -1):
         try:
             return operation()
         except OperationalError as error:
-            if not left or not dialect_of(link).is_contention_error(error):
+            found = dialect_of(link)
+            if not left or not found.is_contention_error(error):
+                raise
+            limit = _ONE_WRITER_TIMEOUT if found.has_one_writer else SHORT_LOCK_TIMEOUT
+            if _hardly_waits.get() and time.monotonic() - began >= limit:
                 raise
         except OptionalError:
-            with _degrading(True):
+            with _having(_degraded, True):
                 return retried(operation, using)
         # Full jitter, so that two transactions that collided do not collide again.
         time.sleep(random.uniform(0, pause))
@@ -264,8 +320,10 @@ def in_write_transaction(operation: Callable[[], T], using: str | None = None) -
 
     def attempt() -> T:
         with transaction.atomic(using=using or alias()):
-            dialect(using).begin_write(connection(using))
-            return operation()
+            link = connection(using)
+            dialect_of(link).begin_write(link)
+            with _lock_timeout(link):
+                return operation()
 
     return retried(attempt, using)
 
@@ -309,7 +367,7 @@ def _complete(then: Callable[[], object]) -> Callable[[], object]:
 
     @wraps(then)
     def called() -> None:
-        with _degrading(False):
+        with _having(_degraded, False):
             then()
 
     return called

@@ -65,8 +65,8 @@ def old_condition(keep: timedelta) -> str:
 def prune(keep: timedelta, limit: int) -> int:
     """Delete events that are older than this, oldest first. Return how many.
 
-    The newest one stays at any age: positions continue from it, and a reader whose cursor is a
-    month old must not get positions again that it has passed.
+    The newest one stays at any age: positions go on from it where the clock was set back, and a
+    cursor beyond it shows that the database has lost events.
     """
     last = kept().aggregate(position=Max("position"))["position"]
     old = kept().filter(time__lt=Now() - keep, position__lt=last or 0).order_by("time", "pk")

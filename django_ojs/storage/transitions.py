@@ -24,6 +24,7 @@ from django_ojs.spec.suggestions import one_of
 from django_ojs.storage import database, raw_queries, testing_hook
 from django_ojs.storage.claim_floors import floors
 from django_ojs.storage.claims import Claimed
+from django_ojs.storage.dialects.expressions import LimitsLockWaits
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -224,6 +225,8 @@ def apply(
 
     Return how many.
     """
+    if database.hardly_waits():
+        jobs = jobs.filter(LimitsLockWaits(database.SHORT_LOCK_TIMEOUT_MS))
     return jobs.filter(claim.condition(), state__in=sources(trigger, target)).update(
         state=target.value, **values
     )

@@ -20,7 +20,7 @@ from django.core.asgi import get_asgi_application
 from django.db import transaction
 from django.test import Client
 
-from django_ojs.http import event_stream, long_poll
+from django_ojs.http import event_messages, event_stream, long_poll
 from django_ojs.models import Event
 from django_ojs.operations.access import api_keys
 from django_ojs.operations.events import feed as feeds
@@ -300,7 +300,7 @@ SSE = {"Accept": "text/event-stream"}
 
 
 @pytest.mark.requirement("RT-006")
-def test_events_that_are_gone_are_a_gap_with_their_number() -> None:
+def test_events_that_are_gone_are_a_gap() -> None:
     happen("a", "b", "c", "d")
     events = list(Event.objects.order_by("pk"))
     api.get("events").ok()
@@ -312,10 +312,33 @@ def test_events_that_are_gone_are_a_gap_with_their_number() -> None:
             {
                 "channel": "all",
                 "gap_end": times.format_timestamp(events[3].time),
-                "estimated_missed_count": 2,
             },
         )
         assert subjects(found, 1) == ["d"]
+
+
+def test_a_client_that_had_what_the_database_has_lost_is_told_and_misses_nothing_new() -> None:
+    happen("a", "b")
+    cursor = api.get("events").ok()["cursor"]
+    Event.objects.filter(position=int(cursor)).delete()
+    survived = str(int(cursor) - 1)
+    found = api.get(f"events?after={cursor}").ok()
+    assert found == {"events": [], "cursor": survived, "has_more": False, "tail_lost": True}
+    with stream(**{"Last-Event-ID": cursor}) as found:
+        gap = next(found)
+        assert (gap.event, gap.id) == ("system.gap", survived)
+        happen("c")
+        assert subjects(found, 1) == ["c"]
+
+
+def test_a_stream_that_goes_on_in_a_database_that_has_lost_its_tail_says_so() -> None:
+    happen("a", "b")
+    last = int(api.get("events").ok()["cursor"])
+    follower = event_messages.Follower(event_messages.Channel(name="all"), last)
+    Event.objects.filter(position=last).delete()
+    page, _ = event_messages.read([follower], 10)
+    assert [each.event for each in follower.messages(page)] == ["system.gap"]
+    assert follower.after == last - 1
 
 
 @pytest.mark.parametrize("unknown", ["x", "evt_019539a4-b68c-7def-8000-aabbccddeeff", "-1"])

@@ -13,18 +13,22 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 import pytest
 
 from django_ojs.models import Job, Worker
+from django_ojs.operations import queues
 from django_ojs.operations.access import api_keys
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
+from django_ojs.storage.bounds import LOCK_TIMEOUT
 from example_project.gunicorn_conf import threads, workers
 from example_project.site_server import Site
 from tests import factories
+from tests.other_session import open_transaction
 from tests.worker.processes import ROOT
 from tests.worker.waiting import BOUND, eventually
 
@@ -108,6 +112,18 @@ def gunicorn(
     """Return the port of a gunicorn that serves the suite's database."""
     for name, value in process_environment.items():
         monkeypatch.setenv(name, value)
+    with Site(0, log=tmp_path / "gunicorn.log") as site:
+        yield site.port
+
+
+@pytest.fixture
+def gunicorn_of_eight_threads(
+    process_environment: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[int]:
+    """Return the port of a gunicorn with one process of eight threads."""
+    for name, value in process_environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("GUNICORN_CMD_ARGS", "--workers 1 --threads 8")
     with Site(0, log=tmp_path / "gunicorn.log") as site:
         yield site.port
 
@@ -200,3 +216,30 @@ def test_a_client_reads_why_its_large_body_is_rejected(
     # Rejected before the body is looked at.
     status, content = push(port, body, key, path="nowhere")
     assert (status, b"NOT_FOUND" in content.upper()) == (404, True)
+
+
+@pytest.mark.postgresql
+def test_a_transaction_on_a_nearly_full_queue_leaves_the_server_to_the_others(
+    gunicorn_of_eight_threads: int,
+) -> None:
+    port = gunicorn_of_eight_threads
+    _, key = api_keys.create(name="any", scopes=[Scope.PRODUCER, Scope.WORKER])
+    queues.configure("full", {"backpressure": {"max_depth": 2}})
+    job = json.dumps({"type": "test.job", "args": [], "options": {"queue": "full"}}).encode()
+    fetch = json.dumps({"queues": ["free"]}).encode()
+    factories.push(queue="free")
+    with (
+        ThreadPoolExecutor(24) as clients,
+        open_transaction(lambda: factories.push(queue="full")) as commit,
+    ):
+        pushes = [clients.submit(push, port, job, key) for _ in range(24)]
+        eventually(lambda: any(each.done() for each in pushes), "the server is busy with pushes")
+        began = time.monotonic()
+        status, found = push(port, fetch, key, "workers/fetch")
+        # Each of the threads waited so long, and three pushes are waiting for each of them.
+        assert time.monotonic() - began < LOCK_TIMEOUT
+        assert (status, len(json.loads(found)["jobs"])) == (200, 1)
+        assert {each.result()[0] for each in pushes} == {429}
+        commit()
+    assert push(port, job, key)[0] == 201
+    assert push(port, job, key)[0] == 429

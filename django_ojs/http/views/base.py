@@ -26,6 +26,7 @@ from django_ojs.operations.access.audit_trail import Actor
 from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.spec import json
 from django_ojs.spec.scopes import Scope
+from django_ojs.storage import database
 
 #: What DRF keeps on each request; nothing here uses them.
 _NO_NEGOTIATION: Final = BaseContentNegotiation()
@@ -94,7 +95,8 @@ class OJSView(APIView):
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Return a response that conforms to the specification for every exception as well."""
         try:
-            response = super().dispatch(request, *args, **kwargs)
+            with database.hardly_waiting():
+                response = super().dispatch(request, *args, **kwargs)
         except Exception as error:
             # DRF does not catch what get_authenticators and finalize_response raise.
             response = error_responses.error_response(request, error)

@@ -116,7 +116,8 @@ class Events(EventView):
         filters, after = self.filters(), query.get("after") or None
         where = log.of_sources(sources) if sources else None
         page = log.read(**filters, where=where, after=after, limit=limit)
-        return {"events": page.events, "cursor": page.cursor, "has_more": page.has_more}
+        found = {"events": page.events, "cursor": page.cursor, "has_more": page.has_more}
+        return {**found, "tail_lost": True} if page.tail_lost else found
 
 
 class EventStream(EventView):

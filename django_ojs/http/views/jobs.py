@@ -40,6 +40,14 @@ def job_id(text: str, resource: str = "job") -> UUID:
         raise JobNotFound("There is no job with this id.", details=details) from None
 
 
+def shown_to(access: Access, job: Job, shown: dict[str, Any]) -> dict[str, Any]:
+    """Return the JSON object of a job that was stored before, as far as the caller may read it.
+
+    Neither a producer nor a worker reads jobs: it could be the job of another one.
+    """
+    return shown if access.may_read(job.queues) else envelope.outline(shown)
+
+
 class JobView(OJSView):
     def check_queue_of(self, key: UUID) -> None:
         """Reject a caller that may not use the job's queue; no query for one that may use all.
@@ -93,7 +101,7 @@ class Jobs(OJSView):
         job = push(wanted, options)
         if job.outcome is Outcome.DROPPED:  # It is no error (ojs-middleware §3.4).
             return json_response({"job": None, "dropped": True})
-        body: dict[str, Any] = {"job": job.render()}
+        body: dict[str, Any] = {"job": _rendered(job, self.access)}
         headers = _warning([job])
         if job.outcome is Outcome.DUPLICATE:
             return json_response({**body, "deduplicated": True}, 200, headers)
@@ -161,7 +169,10 @@ class JobBatch(OJSView):
             batch=True,
         )
         results = push_batch(wanted, options)
-        jobs = [None if job.outcome is Outcome.DROPPED else job.render() for job in results]
+        jobs = [
+            None if job.outcome is Outcome.DROPPED else _rendered(job, self.access)
+            for job in results
+        ]
         body = {"jobs": jobs, "count": len(jobs) - jobs.count(None)}
         return json_response(body, 201, _warning(results))
 
@@ -195,11 +206,19 @@ class JobActivate(JobView):
     def post(self, request: Request, key: str) -> dict[str, Any]:
         self.check_queue_of(job_id(key))
         job = activate(job_id(key))
-        return {"job": {**envelope.render(job), "previous_state": "pending"}}
+        shown = shown_to(self.access, job, envelope.render(job))
+        return {"job": {**shown, "previous_state": "pending"}}
 
 
 def _cancelled(job: Job, before: State) -> dict[str, Any]:
     return {"job": {**job.envelope(), "previous_state": before.value}}
+
+
+def _rendered(job: EnqueuedJob, access: Access) -> dict[str, Any]:
+    """Return the JSON object of a job that the caller has stored, or of the one that was there."""
+    if job.outcome is Outcome.DUPLICATE and job.row is not None:
+        return shown_to(access, job.row, job.render())
+    return job.render()
 
 
 def _warning(results: Iterable[EnqueuedJob]) -> dict[str, str]:

@@ -23,10 +23,18 @@ from django_ojs.spec.scopes import Scope
 
 
 class ProgressView(JobView):
-    def report(self, key: UUID, data: Mapping[str, Any]) -> Job:
-        """Store a report for a job that the caller may use. Raises as the operation does."""
+    def report(self, key: UUID, data: Mapping[str, Any]) -> HttpResponse:
+        """Store a report for a job that the caller may use. Raises as the operation does.
+
+        A worker reads no jobs: what others have reported of this one is not in the response.
+        """
         claim, principal = self.claim_in(data), self.access.principal
-        return report(key, Report.parse(data), claim=claim, principal=principal)
+        reported = Report.parse(data)
+        job = report(key, reported, claim=claim, principal=principal)
+        found = job.progress or {}
+        if found.get("data") != reported.data and not self.access.may_read(job.queues):
+            job.progress = {name: value for name, value in found.items() if name != "data"}
+        return _render(job)
 
 
 class JobProgress(ProgressView):
@@ -41,7 +49,7 @@ class JobProgress(ProgressView):
         """Store a report. One that comes too late changes nothing, and is no error."""
         data = self.body()
         self.check_queue_of(job_id(key))
-        return _render(self.report(job_id(key), data))
+        return self.report(job_id(key), data)
 
 
 class JobProgressStream(ProgressView):
@@ -73,7 +81,7 @@ class WorkerProgress(ProgressView):
         if message is not None and data.get("data") is None:
             data["data"] = {"message": message}
         self.check_queue_of(key)
-        return _render(self.report(key, data))
+        return self.report(key, data)
 
 
 def _render(job: Job) -> HttpResponse:

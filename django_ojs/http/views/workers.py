@@ -14,7 +14,7 @@ from django_ojs.http import fields, long_poll
 from django_ojs.http.access import Access
 from django_ojs.http.responses import text_response, unwritable
 from django_ojs.http.views.base import OJSView
-from django_ojs.http.views.jobs import JobView, job_id
+from django_ojs.http.views.jobs import JobView, job_id, shown_to
 from django_ojs.models import Attempt, Job
 from django_ojs.models.worker import Directive
 from django_ojs.operations.ack import ack
@@ -123,7 +123,7 @@ class Ack(OutcomeView):
             "acknowledged": True,
             **_identity(job),
             "completed_at": shown.get("completed_at"),
-            "job": shown,
+            "job": shown_to(self.access, job, shown),
         }
 
 
@@ -146,10 +146,10 @@ class Nack(OutcomeView):
             **_identity(job),
             "attempt": job.attempt,
             "max_attempts": job.max_attempts,
-            "job": shown,
         }
         if job.state == State.RETRYABLE:
             _add_delay(shown)
+        out["job"] = shown_to(self.access, job, shown)
         for name in ("next_attempt_at", "retry_delay_ms", "discarded_at", "completed_at"):
             if name in shown:
                 out[name] = shown[name]

@@ -270,10 +270,13 @@ def _note(key: Any, column: str) -> None:
         return
 
     # After the request's transaction, if it runs in one: requests with the same key must not wait
-    # for each other's commit.
+    # for each other's commit, nor for an operator who is changing the key: a later one notes it.
+    @database.write_transaction
     def note() -> None:
         long_ago = Q((column, None)) | Q((f"{column}__lt", Now() - _NOTED_EVERY))
-        keys().filter(long_ago, pk=key.pk).update(**{column: Now()})
+        free = keys().filter(long_ago, pk=key.pk).select_for_update(skip_locked=True)
+        if free:
+            keys().filter(pk=key.pk).update(**{column: Now()})
 
     database.after_commit(note)
 

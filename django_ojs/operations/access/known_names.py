@@ -69,7 +69,8 @@ def make_known(
         if missing:
             stored = KnownName.primary.filter(kind=kind, name__in=missing)
             if new := missing - set(stored.values_list("name", flat=True)):
-                _store(principal, kind, new)
+                with database.waiting():
+                    _store(principal, kind, new)
             _known.add(kind, missing)
 
 

@@ -41,19 +41,20 @@ class Page:
     positions: list[int] = field(default_factory=list)
     cursor: str
     has_more: bool
+    #: The cursor that was given is beyond the last event: the database has lost what was there. The
+    #: new cursor is where the log is now.
+    tail_lost: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Resumed:
-    """Where a reader goes on, and whether events after its cursor are not kept any more.
+    """Where a reader goes on, and whether events after its cursor may not be kept any more.
 
-    `missed` is how many they are at most. They are of the time from `gap_start` to `gap_end`. Each
-    is None where it is not known.
+    They are of the time from `gap_start` to `gap_end`. Each is None where it is not known.
     """
 
     position: int
     has_gap: bool = False
-    missed: int | None = None
     gap_start: datetime | None = None
     gap_end: datetime | None = None
 
@@ -90,11 +91,11 @@ def read(
     assigned = stored.assign_positions()
     start = 0 if after is None else _position(after, within)
     bounds = stored.bounds()
-    if bounds is None or bounds[1] <= start:
-        return Page(events=[], cursor=str(start), has_more=False)
-    first, last = bounds
-    # Positions of pruned events are skipped.
-    end = min(max(start, first - 1) + LOOKED_AT_ONCE, last)
+    last = start if bounds is None else bounds[1]
+    if last <= start:
+        return Page(events=[], cursor=str(last), has_more=False, tail_lost=last < start)
+    following = stored.kept().filter(position__gt=start).order_by("position")
+    end = following.values_list("position", flat=True)[LOOKED_AT_ONCE - 1 :].first() or last
     wanted = stored.kept().filter(which, position__gt=start, position__lte=end)
     found = list(wanted.order_by("position")[: limit + 1])
     full = len(found) > limit
@@ -136,14 +137,13 @@ def latest() -> int:
 
 def resume(cursor: str, within: Collection[str] | None = None) -> Resumed:
     """Return where a reader goes on that has a cursor. Raises InvalidRequest for an unknown one."""
-    last, position = latest(), _position(cursor, within)
-    bounds = stored.bounds()
-    if bounds is None or bounds[0] - 1 <= position:
-        # A database that was restored may be behind the cursor.
-        return Resumed(min(position, last))
+    stored.assign_positions()
+    position, bounds = _position(cursor, within), stored.bounds()
+    # 0 begins with the oldest event, whichever that is.
+    if bounds is None or not position or bounds[0] - 1 <= position:
+        return Resumed(position)
     times = stored.kept().filter(position=bounds[0]).values_list("time", flat=True)
-    missed = bounds[0] - 1 - position
-    return Resumed(position, has_gap=True, missed=missed, gap_end=times.first())
+    return Resumed(position, has_gap=True, gap_end=times.first())
 
 
 def resume_from_unknown(event_id: str) -> Resumed:

@@ -3,7 +3,8 @@
 The bulk calls of `bulk` and the stored operations of `bulk_operations` run these steps.
 """
 
-from collections.abc import Callable, Collection, Mapping
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Literal
@@ -46,6 +47,16 @@ class StepResult:
 
     skipped: dict[UUID, str] = field(default_factory=dict)
     failed: dict[UUID, str] = field(default_factory=dict)
+
+    @property
+    def locked(self) -> list[UUID]:
+        """The jobs that other transactions had locked."""
+        return [key for key, reason in self.failed.items() if reason == BUSY]
+
+    def then(self, later: "StepResult") -> "StepResult":
+        """Return the result after a later step for the locked jobs."""
+        failed = {key: reason for key, reason in self.failed.items() if reason != BUSY}
+        return StepResult(skipped=self.skipped | later.skipped, failed=failed | later.failed)
 
     @property
     def unchanged(self) -> dict[UUID, str]:
@@ -123,30 +134,48 @@ class BulkStep:
         """Change these jobs in one transaction, a savepoint in the caller's.
 
         When an error prevents one of them (such as a full queue), each is changed by itself, so
-        that the others succeed. Raises OperationalError when the transaction failed.
+        that the others succeed. A job that another transaction has locked is left out, unless that
+        ends soon. Raises OperationalError when the transaction failed.
         """
+        alone = not database.connection().in_atomic_block
         # The audit trail has one entry for the whole action, and none for each job.
         with audit_trail.acting(None):
-            try:
-                return StepResult(skipped=database.in_write_transaction(partial(self._all, keys)))
-            except OJSError:
-                return self._one_by_one(keys)
+            result, end = self._step(keys), time.monotonic() + database.SHORT_LOCK_TIMEOUT
+            # Not within a transaction, which would keep its own locks meanwhile.
+            while alone and result.locked and time.monotonic() < end:
+                time.sleep(database.FIRST_PAUSE)
+                result = result.then(self._step(result.locked))
+            return result
 
-    def _all(self, keys: Collection[UUID]) -> dict[UUID, str]:
+    def _step(self, keys: Collection[UUID]) -> StepResult:
+        try:
+            return database.in_write_transaction(partial(self._all, keys))
+        except OJSError:
+            return self._one_by_one(keys)
+
+    def _all(self, keys: Collection[UUID]) -> StepResult:
         # In the order of the keys, as everywhere: two transactions that lock the same jobs cannot
         # deadlock.
         rows = Job.primary.filter(pk__in=keys).order_by("pk")
         if not self.action.changes:
             rows = rows.defer("args", "meta", "result")
         erasing = self.action.act is erase_all
-        held = {job.pk: job for job in rows.select_for_update(no_key=not erasing)}
-        skipped: dict[UUID, str] = {key: _GONE for key in keys if key not in held}
+        free = rows.select_for_update(no_key=not erasing, skip_locked=True)
+        held = {job.pk: job for job in free}
+        locked = self._existing(key for key in keys if key not in held)
+        skipped: dict[UUID, str] = {k: _GONE for k in keys if k not in held and k not in locked}
         for job in held.values():
             if reason := self._reason_to_skip(job):
                 skipped[job.pk] = reason
         if ready := [job for job in held.values() if job.pk not in skipped]:
             self.action.act(ready)
-        return skipped
+        return StepResult(skipped=skipped, failed=dict.fromkeys(locked, BUSY))
+
+    @staticmethod
+    def _existing(keys: Iterable[UUID]) -> set[UUID]:
+        missing = list(keys)
+        found = Job.primary.filter(pk__in=missing).values_list("pk", flat=True)
+        return set(found) if missing else set()
 
     def _one_by_one(self, keys: Collection[UUID]) -> StepResult:
         single = self.action.single
@@ -155,10 +184,14 @@ class BulkStep:
         failed: dict[UUID, str] = {}
         allowed = {job.pk: job for job in Job.primary.filter(pk__in=keys).defer("args", "meta")}
         changed: set[UUID] = set()
+        free = _unlocked(keys)
         for key in keys:
             reason = self._reason_to_skip(allowed[key]) if key in allowed else _GONE
             if reason is not None:
                 skipped[key] = reason
+                continue
+            if key not in free:
+                failed[key] = BUSY
                 continue
             try:
                 with sparing(lambda _: changed):
@@ -191,3 +224,10 @@ class BulkStep:
         if state not in self.expected:
             return f"The job has become {state}, and is no longer what the filter means."
         return None
+
+
+@database.write_transaction
+def _unlocked(keys: Collection[UUID]) -> set[UUID]:
+    """Return those of these jobs that no other transaction has locked now."""
+    free = Job.primary.filter(pk__in=keys).select_for_update(no_key=True, skip_locked=True)
+    return set(free.values_list("pk", flat=True))

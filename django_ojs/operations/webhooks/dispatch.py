@@ -115,9 +115,8 @@ def _in_transaction(key: UUID, limit: int) -> int:
     events = [event for event in page.events if event["data"].get("queue") != webhooks.QUEUE]
     if events:
         enqueue(webhook, events)
-    moved = int(page.cursor) - webhook.cursor
     rows.update(cursor=int(page.cursor))
-    return max(moved, 0)
+    return len(page.events) or int(int(page.cursor) != webhook.cursor)
 
 
 def enqueue(webhook: Webhook, events: Sequence[dict[str, Any]]) -> list[UUID]:

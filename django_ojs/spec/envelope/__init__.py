@@ -12,7 +12,7 @@ from django_ojs.spec.envelope.model import (
     Limits,
 )
 from django_ojs.spec.envelope.parse import parse, parse_alike, when_text
-from django_ojs.spec.envelope.render import StoredJob, render
+from django_ojs.spec.envelope.render import StoredJob, outline, render
 from django_ojs.spec.envelope.stored import options_of, retry_of
 from django_ojs.spec.envelope.validate import (
     check_bytes,
@@ -41,6 +41,7 @@ __all__ = [
     "check_size",
     "check_type",
     "options_of",
+    "outline",
     "parse",
     "parse_alike",
     "render",

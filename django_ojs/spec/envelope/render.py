@@ -1,6 +1,6 @@
 """A job in a response: the whole envelope with its system attributes (core §5, http-binding §9)."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Protocol
 from uuid import UUID
@@ -72,6 +72,11 @@ class StoredJob(Protocol):
     def original_queue(self) -> str | None: ...
 
 
+#: What clients require of a job, besides its arguments and metadata.
+_OUTLINE: Final = (
+    *("specversion", "id", "type", "queue", "state", "attempt", "max_attempts", "priority"),
+    "created_at",
+)
 # Shown as they are stored. Times are shown in their order, `specversion` first.
 _VERBATIM: Final = tuple(
     field.name for field in FIELDS if field.option and field.stored == field.name
@@ -132,6 +137,14 @@ def render(
     for name, value in options.get("extra", {}).items():
         out.setdefault(name, value)
     return out
+
+
+def outline(shown: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON object of a job without what it carries, for who may not read the job.
+
+    It has all that clients require of a job. The arguments are an empty list, not absent.
+    """
+    return {**{name: shown[name] for name in _OUTLINE}, "args": [], "meta": {}}
 
 
 def _add_progress(out: dict[str, Any], job: StoredJob, state: str) -> None:

@@ -40,6 +40,25 @@ class OneOf(Func):
         return self.as_sql(compiler, connection, arg_joiner=" IN ", **extra)
 
 
+class LimitsLockWaits(Func):
+    """True. Until its transaction ends, a statement fails that waits longer for a lock.
+
+    For a statement that is a transaction of its own, which a second one would slow down: PostgreSQL
+    evaluates the condition before it locks the row. Other databases have no such condition.
+    """
+
+    output_field = BooleanField()
+    template = "1 = 1"
+
+    def __init__(self, milliseconds: int) -> None:
+        super().__init__()
+        self._milliseconds = milliseconds
+
+    def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        """Set the timeout of the transaction."""
+        return "set_config('lock_timeout', %s, true) <> ''", [f"{self._milliseconds}ms"]
+
+
 class AtPlaces(Func):
     """Whether a step is at one of these places: pairs of a workflow's id and a position."""
 

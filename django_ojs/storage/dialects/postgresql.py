@@ -34,6 +34,11 @@ _WHERE_ADMITTED = "WHERE (SELECT ojs_admit_all(%s::text[], %s::bigint[], %s::big
 _SKIP_TAKEN = "ON CONFLICT (id) DO NOTHING"
 
 _NOW = "statement_timestamp()"
+_POSITIONS = {
+    "table": "{table}",
+    "greatest": "GREATEST",
+    "microseconds": "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint",
+}
 _SQL = load_all(
     "postgresql",
     count_differences=load("postgresql", "count_differences"),
@@ -41,13 +46,8 @@ _SQL = load_all(
     **{
         name: f"{{{name}}}"
         for name in (
-            "calls",
-            "channel",
-            "column",
-            "index",
-            "on_conflict",
-            "others",
-            "where_admitted",
+            *("calls", "channel", "column", "index", "on_conflict", "others", "where_admitted"),
+            "milliseconds",
         )
     },
 ) | {
@@ -56,7 +56,7 @@ _SQL = load_all(
     "recheck_limit_keys": load("common", "recheck_limit_keys", now=_NOW),
     "busiest_tenants": load("common", "busiest_tenants"),
     "tenant_depth": load("common", "tenant_depth"),
-    "assign_positions": load("common", "assign_positions", table="{table}"),
+    "assign_positions": load("common", "assign_positions", **_POSITIONS),
     "oldest_by_queue": load("common", "oldest_by_queue", names="{names}"),
     "known_queues": load("common", "known_queues", **KNOWN_QUEUES),
 }
@@ -462,6 +462,10 @@ class PostgreSQL(Dialect):
         yield
         # After an error the rollback does this.
         self._run(connection, "set_lock_timeout", [former])
+
+    def limit_lock_waits(self, connection: BaseDatabaseWrapper, milliseconds: int) -> bool:
+        self._run(connection, "limit_lock_waits", milliseconds=str(milliseconds))
+        return True
 
     def is_contention_error(self, error: OperationalError) -> bool:
         return getattr(error.__cause__, "sqlstate", None) in (

@@ -141,6 +141,10 @@ class Server(ABC):
         """
         yield
 
+    def limit_lock_waits(self, connection: BaseDatabaseWrapper, milliseconds: int) -> bool:
+        """Do as `lock_timeout` does until the transaction ends. Return whether it can."""
+        return False
+
     @abstractmethod
     def before(self, age: timedelta) -> Any:
         """Return a duration that is subtracted from the time now, as a parameter of a statement."""

@@ -28,6 +28,12 @@ from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all
 #: As Django stores times: text, in UTC.
 _NOW = "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')"
 
+_POSITIONS = {
+    "table": "{table}",
+    "greatest": "max",
+    # As exact as its clock: to the millisecond.
+    "microseconds": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) * 1000",
+}
 _SQL = load_all(
     "sqlite",
     now=_NOW,
@@ -39,7 +45,7 @@ _SQL = load_all(
     "recheck_limit_keys": load("common", "recheck_limit_keys", now=_NOW),
     "busiest_tenants": load("common", "busiest_tenants"),
     "tenant_depth": load("common", "tenant_depth"),
-    "assign_positions": load("common", "assign_positions", table="{table}"),
+    "assign_positions": load("common", "assign_positions", **_POSITIONS),
     "oldest_by_queue": load("common", "oldest_by_queue", names="{names}"),
     "known_queues": load("common", "known_queues", **KNOWN_QUEUES),
 }

@@ -231,10 +231,7 @@ def test_the_next_one_who_assigns_sees_what_was_assigned_while_it_waited(
         assert waits.wait(BOUND)
         other(lambda: placing.__exit__(None, None, None))
         assert waiting.result(BOUND) == 1
-    assert list(Event.objects.order_by("position").values_list("subject", "position")) == [
-        ("a", 1),
-        ("b", 2),
-    ]
+    assert list(Event.objects.order_by("position").values_list("subject", flat=True)) == ["a", "b"]
 
 
 def _assign_in_own_connection(default: str) -> int:
@@ -362,3 +359,41 @@ def test_what_has_no_position_yet_is_not_pruned() -> None:
     age(timedelta(days=400))
     assert log.prune() == 0
     assert len(read_all()) == 2
+
+
+def lose_tail(after: str) -> int:
+    """Let the database be a replica that had not got what came after a cursor. Return how much."""
+    return int(Event.objects.filter(position__gt=int(after)).delete()[0])
+
+
+@pytest.mark.parametrize("later", [1, 3, 7])
+def test_a_reader_misses_nothing_new_of_a_database_that_has_lost_its_tail(later: int) -> None:
+    happen("before", 2)
+    survived = log.read().cursor
+    happen("lost", 3)
+    cursor = log.read().cursor
+    assert lose_tail(survived) == 3
+    happen("new", later)
+    assert names(log.read(after=cursor)) == ["new"] * later
+
+
+def test_a_reader_that_is_beyond_the_log_is_told_and_goes_on_where_the_log_is() -> None:
+    happen("before", 2)
+    survived = log.read().cursor
+    assert not log.read(after=survived).tail_lost
+    happen("lost")
+    cursor = log.read().cursor
+    lose_tail(survived)
+    page = log.read(after=cursor)
+    assert (page.tail_lost, page.events, page.cursor, page.has_more) == (True, [], survived, False)
+    happen("new")
+    assert names(log.read(after=page.cursor)) == ["new"]
+
+
+def test_a_clock_that_was_set_back_gives_no_position_twice() -> None:
+    happen("a")
+    log.settle()
+    ahead = Event.objects.get().position + int(HOUR.total_seconds() * 1_000_000)
+    Event.objects.update(position=ahead)
+    happen("b")
+    assert names(log.read(after=str(ahead))) == ["b"]

@@ -1,7 +1,12 @@
 -- Gives committed rows without a position the next ones, in the order of their ids.
+--
+-- The next ones are above the last one, and above the microseconds since 1970. So positions do not
+-- begin again in a database that has lost its last rows, as a replica may at a failover: a reader that
+-- had those would wait for as many new ones to pass.
 UPDATE {table} SET position = placed.position
 FROM (SELECT id, row_number() OVER (ORDER BY id)
-                 + (SELECT COALESCE(max(position), 0) FROM {table}) AS position
+                 + (SELECT {greatest}(COALESCE(max(position), 0), {microseconds}) FROM {table})
+                 AS position
       FROM (SELECT id FROM {table} WHERE position IS NULL ORDER BY id LIMIT %s) AS unplaced
      ) AS placed
 WHERE {table}.id = placed.id
