@@ -33,17 +33,15 @@ def _purge(console: Console, options: Options) -> int:
     except InvalidRequest as error:
         raise usage_error(error.message) from None
     number, more = listing.count(which)
-    what = {"jobs": number_of_jobs(number, more), "queue": name, "states": ", ".join(states)}
+    what = f"{number_of_jobs(number, more)} of {name} ({', '.join(states)})"
     if options["dry_run"]:
         if console.as_json:
             console.json({"queue": name, "dry_run": True, "matched": number, "more": more})
         else:
-            text = "This would delete %(jobs)s of %(queue)s (%(states)s); nothing was changed."
-            console.line(text % what)
+            console.line(f"This would delete {what}; nothing was changed.")
         return OK
     if number > 1 or more:
-        text = "Delete %(jobs)s of %(queue)s (%(states)s), with their error histories?"
-        ask(console, text % what, yes=options["yes"])
+        ask(console, f"Delete {what}, with their error histories?", yes=options["yes"])
     deleted, failed = 0, 0
     entry = audit_trail.record("queue.purged", name, states=states)
     try:
@@ -62,8 +60,7 @@ def _purge(console: Console, options: Options) -> int:
     if console.as_json:
         console.json({"queue": name, "deleted": deleted, "failed": failed})
     else:
-        text = "%(deleted)s deleted, %(failed)s failed."
-        console.line(text % {"deleted": grouped(deleted), "failed": grouped(failed)})
+        console.line(f"{_deleted(deleted)}, {grouped(failed)} failed.")
         for each in summary.errors:
             console.note(f"{each.job_id}: {each.error}")
     return FAILED if failed else OK

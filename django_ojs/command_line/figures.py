@@ -124,11 +124,10 @@ def _show(console: Console, figures: _Figures) -> None:
 def _show_totals(console: Console, figures: _Figures) -> None:
     jobs = ", ".join(f"{grouped(figures.jobs.get(state, 0))} {state}" for state in State)
     workers = figures.listeners
-    counted = "Workers: %(total)d, %(stale)d stale" if workers.stale else "Workers: %(total)d"
-    counted %= {"total": workers.total, "stale": workers.stale}
+    stale = f", {workers.stale} stale" if workers.stale else ""
     console.line(formatting.absolute_time(figures.at), "bold")
     console.line(f"Jobs: {jobs}")
-    console.line(counted, "bold red" if workers.stale else "")
+    console.line(f"Workers: {workers.total}{stale}", "bold red" if stale else "")
     if figures.maintenance.enabled:
         console.line(
             f"Maintenance mode is on: {figures.maintenance.reason or NONE}",

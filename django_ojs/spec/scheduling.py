@@ -164,7 +164,7 @@ def parse_queues(value: object, field: str) -> tuple[tuple[str, ...], tuple[tupl
 def check_weight(value: object, field: str) -> None:
     """Check a weight. Raises InvalidRequest."""
     if not (isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_WEIGHT):
-        raise InvalidRequest.of(field, f"must be an integer from 1 to {MAX_WEIGHT:,}")
+        raise InvalidRequest.of(field, f"must be an integer from 1 to {MAX_WEIGHT}")
 
 
 def parse_order(

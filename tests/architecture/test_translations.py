@@ -40,7 +40,7 @@ ATTRIBUTES = frozenset(
 )
 #: The number of the argument, by the name of the function or method.
 SINKS = {
-    **dict.fromkeys(("ValidationError", "Skipped", "Http404", "query", "of_primary"), 0),
+    **dict.fromkeys(("ValidationError", "Skipped", "Http404", "query"), 0),
     **dict.fromkeys(("success", "warning", "message_user"), 1),
     "render": 2,
 }

@@ -92,26 +92,13 @@ def _retention() -> Iterator[DoctorFinding]:
                 ),
             )
     for (state, dead_letter), number in pruning.overdue(PRUNING_LATE).items():
-        values = {"state": state.capitalize(), "number": grouped(number)}
+        which = "Dead letters" if dead_letter else f"{state.capitalize()} jobs"
+        least = "at least " if number >= pruning.COUNTED else ""
         yield DoctorFinding(
-            found=_overdue(dead_letter, number >= pruning.COUNTED) % values,
+            found=f"{which} past their retention: {least}{grouped(number)}.",
             why="Pruning is behind, or no worker does it: the table grows.",
             cure="Start a worker: it deletes them.",
         )
-
-
-def _overdue(dead_letter: bool, is_capped: bool) -> str:
-    if dead_letter:
-        return (
-            "Dead letters past their retention: at least %(number)s."
-            if is_capped
-            else "Dead letters past their retention: %(number)s."
-        )
-    return (
-        "%(state)s jobs past their retention: at least %(number)s."
-        if is_capped
-        else "%(state)s jobs past their retention: %(number)s."
-    )
 
 
 def _maintenance() -> Iterator[DoctorFinding]:

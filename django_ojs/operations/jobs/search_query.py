@@ -143,13 +143,10 @@ def parse_states(text: str) -> tuple[State, ...]:
     for name in names:
         if name not in set(State):
             meant = _STATE_SYNONYMS.get(name) or nearest(name, tuple(State))
-            text = (
-                "There is no state %(name)s. Did you mean %(meant)s? The states are %(known)s."
-                if meant
-                else "There is no state %(name)s. The states are %(known)s."
+            hint = f"Did you mean {meant}? " if meant else ""
+            raise ValueError(
+                f"There is no state {name[:40]}. {hint}The states are {', '.join(State)}."
             )
-            known = ", ".join(State)
-            raise ValueError(text % {"name": name[:40], "meant": meant, "known": known})
     if not names:
         raise ValueError(f"state must be one of {', '.join(State)}.")
     return tuple(dict.fromkeys(State(name) for name in names))
