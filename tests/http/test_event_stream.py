@@ -336,7 +336,7 @@ def test_a_stream_that_goes_on_in_a_database_that_has_lost_its_tail_says_so() ->
     last = int(api.get("events").ok()["cursor"])
     follower = event_messages.Follower(event_messages.Channel(name="all"), last)
     Event.objects.filter(position=last).delete()
-    page, _ = event_messages.read([follower], 10)
+    page, _ = event_messages.read(follower, 10)
     assert [each.event for each in follower.messages(page)] == ["system.gap"]
     assert follower.after == last - 1
 
