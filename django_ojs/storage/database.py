@@ -27,6 +27,7 @@ from django.db import (
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.conf import settings
+from django_ojs.spec.errors import RowLocked
 from django_ojs.storage import in_memory_state
 from django_ojs.storage.dialects.base import Dialect
 from django_ojs.storage.dialects.mariadb import MariaDB
@@ -62,6 +63,27 @@ class OptionalError(DatabaseError):
 
 #: Whether the operation runs again without its optional statements.
 _degraded: Final[ContextVar[bool]] = ContextVar("django_ojs_degraded", default=False)
+
+
+#: For how many seconds the row of a job is tried again that another session has locked; None: the
+#: statement waits until that session's transaction ends.
+_patience: Final[ContextVar[float | None]] = ContextVar("django_ojs_patience", default=None)
+
+
+@contextmanager
+def passing_by(patience: float = 0.0) -> Iterator[None]:
+    """Wait for no row of a job that another session has locked, until the block ends.
+
+    What is about one job raises RowLocked, after `patience` seconds. For a worker, which has the
+    outcomes of other jobs to store, and for a server, whose threads have other requests.
+    """
+    with having(_patience, patience):
+        yield
+
+
+def passes_by() -> bool:
+    """Whether this is within `passing_by`."""
+    return _patience.get() is not None
 
 
 class NeedsPrimary(Exception):
@@ -360,9 +382,13 @@ def retried(operation: Callable[[], T], using: str | None = None) -> T:
             with having(_degraded, True):
                 return operation()
     pause = FIRST_PAUSE
+    impatient_at = time.monotonic() + (_patience.get() or 0.0)
     for left in range(RETRIES, -1, -1):
         try:
             return operation()
+        except RowLocked:
+            if not left or time.monotonic() + pause > impatient_at:
+                raise
         except OperationalError as error:
             if not left or not dialect_of(link).is_contention_error(error):
                 raise

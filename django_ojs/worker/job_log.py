@@ -3,11 +3,12 @@
 import logging
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from types import TracebackType
 from typing import Any, Final
+from uuid import UUID
 
-from django.db import InternalError
+from django.db import Error, InternalError
 from django.utils import timezone
 
 from django_ojs.conf import settings
@@ -156,6 +157,35 @@ class JobLog:
             f"{duration(pause)}, and others are stored meanwhile. {_STOPPED_CURE}",
         )
 
+    def locked(self, runs: Sequence[Run], *, is_last: bool = False) -> None:
+        """Warn that another session has locked the rows of jobs that have ended here.
+
+        `is_last`: their outcomes are lost, because the process ends.
+        """
+        first = runs[0]
+        what = f"The outcome of {first.job.type} {first.job.id}"
+        if len(runs) > 1:
+            what = f"The outcomes of {number_of_jobs(len(runs))}, such as {first.job.id},"
+        then = "tried again until that ends; others are stored meanwhile."
+        if is_last:
+            then = "lost, because this process ends: what has no outcome runs again."
+        logger.log(
+            logging.ERROR if is_last else logging.WARNING,
+            "%s cannot be stored, because %s. It is %s",
+            what,
+            _holder([run.job.id for run in runs]),
+            then,
+        )
+
+    def leases_locked(self, keys: Collection[UUID]) -> None:
+        """Warn that leases cannot be extended, because another session has locked the rows."""
+        first = min(keys)
+        self.warn_once(
+            "leases locked",
+            f"The leases of {number_of_jobs(len(keys))}, such as {first}, cannot be extended, "
+            "because another session keeps the rows locked; they are tried again.",
+        )
+
     def warn_once(self, key: str, message: str) -> None:
         """Log a warning, unless one with the same key was logged in the last 30 seconds."""
         now = time.monotonic()
@@ -181,6 +211,17 @@ class JobLog:
                 rate,
             )
         self._summary_at, self._summary_count = now, ended
+
+
+def _holder(keys: Collection[UUID]) -> str:
+    """Say which session has locked the rows of jobs, as far as the server tells."""
+    try:
+        holders = database.dialect().lock_holders(database.connection(), keys)
+    except Error:
+        holders = []
+    if not holders:
+        return "another session has locked the row"
+    return f"{holders[0]} has locked the row"
 
 
 def number_of_jobs(number: int, kind: str = "") -> str:

@@ -187,10 +187,10 @@ class Beat(OJSView):
             registration=registration,
             principal=self.access.principal,
         )
-        state, lost = _beat_in_each(send)
+        state, lost, locked = _beat_in_each(send)
         return {
             "state": state.value,
-            "jobs_extended": [str(key) for key in holding if key not in lost],
+            "jobs_extended": [str(key) for key in holding if key not in lost | locked],
             "jobs_lost": sorted(str(key) for key in lost),
             "server_time": times.format_timestamp(datetime.now(UTC)),
         }
@@ -216,15 +216,18 @@ def _queues_of(holding: Collection[UUID]) -> set[str]:
     return found
 
 
-def _beat_in_each(send: Callable[[], BeatResponse]) -> tuple[Directive, frozenset[UUID]]:
+def _beat_in_each(
+    send: Callable[[], BeatResponse],
+) -> tuple[Directive, frozenset[UUID], frozenset[UUID]]:
     """Send a BEAT to each database, since the jobs of a worker may be in any of them.
 
-    Return its directive, and the jobs that none of them has for it. Of one that does not respond it
-    is not known which it has.
+    Return its directive, the jobs that none of them has for it, and those that were not extended
+    because another session has locked them. Of one that does not respond it is not known which it
+    has.
     """
     if not database.is_to_be_chosen():
         result = send()
-        return result.state, result.lost
+        return result.state, result.lost, result.locked
     results = find_database.each_result(send).values()
     answered = [each for each in results if not isinstance(each, Error)]
     failed = [each for each in results if isinstance(each, Error)]
@@ -234,7 +237,7 @@ def _beat_in_each(send: Callable[[], BeatResponse]) -> tuple[Directive, frozense
     lost = (
         frozenset[UUID]() if failed else frozenset.intersection(*(each.lost for each in answered))
     )
-    return directive, lost
+    return directive, lost, frozenset().union(*(each.locked for each in answered))
 
 
 def _queues_of_pool(pool: Pool, access: Access) -> list[str]:

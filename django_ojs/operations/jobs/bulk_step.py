@@ -32,6 +32,7 @@ ActionName = Literal["retry", "cancel", "delete", "run_now", "purge"]
 CHUNK = 500
 
 BUSY: Final = _("Others were changing the job again and again; try it once more.")
+LOCKED: Final = _("Another session has locked the job; try it once more.")
 AWAY: Final = _("The database that has the job does not respond; try it once more.")
 #: Stands for the reasons beyond the first twenty of an operation.
 OTHER: Final = _("Another reason.")
@@ -41,7 +42,18 @@ _NOT_DEAD: Final = _("The job is no dead letter.")
 _CHANGED: Final = _("The job has become %(state)s, and is no longer what the filter means.")
 _WRONG_STATE: Final = _("The job is %(state)s; %(trigger)s needs it %(names)s.")
 _FULL: Final = _("queue %(queue)s is full")
-_REASONS: Final = (BUSY, AWAY, OTHER, _GONE, _ELSEWHERE, _NOT_DEAD, _CHANGED, _WRONG_STATE, _FULL)
+_REASONS: Final = (
+    BUSY,
+    LOCKED,
+    AWAY,
+    OTHER,
+    _GONE,
+    _ELSEWHERE,
+    _NOT_DEAD,
+    _CHANGED,
+    _WRONG_STATE,
+    _FULL,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -147,25 +159,30 @@ class BulkStep:
         # The audit trail has one entry for the whole action, and none for each job.
         with audit_trail.acting(None):
             try:
-                return StepResult(skipped=database.in_write_transaction(partial(self._all, keys)))
+                return database.in_write_transaction(partial(self._all, keys))
             except OJSError:
                 return self._one_by_one(keys)
 
-    def _all(self, keys: Collection[UUID]) -> dict[UUID, str]:
+    def _all(self, keys: Collection[UUID]) -> StepResult:
         # In the order of the keys, as everywhere: two transactions that lock the same jobs cannot
-        # deadlock.
+        # deadlock. One that another session has locked holds up none of the others.
         rows = Job.primary.filter(pk__in=keys).order_by("pk")
         if not self.action.changes:
             rows = rows.defer("args", "meta", "result")
         erasing = self.action.act is erase_all
-        held = {job.pk: job for job in rows.select_for_update(no_key=not erasing)}
-        skipped: dict[UUID, str] = {key: _GONE for key in keys if key not in held}
+        locking = rows.select_for_update(no_key=not erasing, skip_locked=True)
+        held = {job.pk: job for job in locking}
+        skipped: dict[UUID, str] = {}
+        failed: dict[UUID, str] = {}
+        if missing := set(keys).difference(held):
+            failed = dict.fromkeys(rows.filter(pk__in=missing).values_list("pk", flat=True), LOCKED)
+            skipped = dict.fromkeys(missing.difference(failed), _GONE)
         for job in held.values():
             if reason := self._reason_to_skip(job):
                 skipped[job.pk] = reason
         if ready := [job for job in held.values() if job.pk not in skipped]:
             self.action.act(ready)
-        return skipped
+        return StepResult(skipped=skipped, failed=failed)
 
     def _one_by_one(self, keys: Collection[UUID]) -> StepResult:
         single = self.action.single
@@ -180,7 +197,7 @@ class BulkStep:
                 skipped[key] = reason
                 continue
             try:
-                with sparing(lambda _: changed):
+                with database.passing_by(), sparing(lambda _: changed):
                     single(key)
                 changed.add(key)
             except OJSError as error:

@@ -15,7 +15,7 @@ from django_ojs.spec import workflow_events
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.spec.texts import Translatable as _
-from django_ojs.storage import database, testing_hook
+from django_ojs.storage import database, testing_hook, transitions
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.find_database import in_database_of
 
@@ -70,7 +70,7 @@ def _cancel(workflow_id: UUID, completes: UUID | None) -> Workflow:
         jobs = Job.primary.filter(
             OneOf("pk", some), state__in=sources(Trigger.CANCEL, State.CANCELLED)
         )
-        found = list(jobs.select_for_update(no_key=True).order_by("pk"))
+        found = transitions.lock_all(jobs)
         stop(found)
         cancelled.update(job.pk for job in found)
     if completes in cancelled:

@@ -40,6 +40,26 @@ class OneOf(Func):
         return self.as_sql(compiler, connection, arg_joiner=" IN ", **extra)
 
 
+class Unlocked(Value):
+    """The id of a job, or none while another session has locked its row.
+
+    For an UPDATE, which locks it and does not wait. On SQLite there are no locks of rows.
+    """
+
+    def __init__(self, job_id: UUID) -> None:
+        super().__init__(job_id, output_field=UUIDField())
+
+    def as_postgresql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        """Lock the row."""
+        sql, params = self.as_sql(compiler, connection)
+        return f"(SELECT id FROM ojs_job WHERE id = {sql} FOR NO KEY UPDATE SKIP LOCKED)", params
+
+    def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        """Lock the row."""
+        sql, params = self.as_sql(compiler, connection)
+        return f"(SELECT id FROM ojs_job WHERE id = {sql} FOR UPDATE SKIP LOCKED)", params
+
+
 class AtPlaces(Func):
     """Whether a step is at one of these places: pairs of a workflow's id and a position."""
 

@@ -69,6 +69,25 @@ class HorizonHolder:
 
 
 @dataclass(frozen=True, slots=True)
+class LockHolder:
+    """A session that keeps the rows of active jobs locked.
+
+    `since`: when its transaction began, None where this role may not see it. `job`: one of them.
+    """
+
+    pid: int
+    application: str
+    since: datetime | None
+    jobs: int
+    job: UUID
+
+    def __str__(self) -> str:
+        name = f" ({self.application})" if self.application else ""
+        since = "" if self.since is None else f", whose transaction is open since {self.since:%X},"
+        return f"session {self.pid}{name}{since}"
+
+
+@dataclass(frozen=True, slots=True)
 class Replication:
     """What a connection says about the database of another one.
 
@@ -257,6 +276,15 @@ class Server(ABC):
     def session(self, connection: BaseDatabaseWrapper) -> Session | None:
         """Return the server process of a connection, when no pooler shares it with others."""
         return None
+
+    def lock_holders(
+        self, connection: BaseDatabaseWrapper, keys: Collection[UUID] | None = None
+    ) -> list[LockHolder]:
+        """Return the sessions that keep rows of active jobs locked, of these jobs or of any.
+
+        None where the server does not show who has locked a row.
+        """
+        return []
 
     def oldest_transaction(self, connection: BaseDatabaseWrapper) -> timedelta | None:
         """Return how long the oldest other transaction has been open, if there is one.
