@@ -118,6 +118,8 @@ def _findings(query: TimedQueries, figures: _Figures) -> Sequence[Finding]:
         transaction=query.of_primary(
             gettext_noop("open transactions"), health_queries.oldest_transaction
         ),
+        lock_holders=query.of_primary(gettext_noop("locked jobs"), health_queries.lock_holders)
+        or (),
         replica=replica.problem(),
         keys=keys or (),
     )

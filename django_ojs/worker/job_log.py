@@ -8,12 +8,13 @@ from types import TracebackType
 from typing import Any, Final
 from uuid import UUID
 
-from django.db import Error, InternalError
+from django.db import InternalError
 from django.utils import timezone
 
 from django_ojs.conf import settings
 from django_ojs.context import log_fields
 from django_ojs.models import Job
+from django_ojs.operations.figures import health_queries
 from django_ojs.spec.failure import Failure, HandlerResponse
 from django_ojs.spec.states import State
 from django_ojs.storage import database
@@ -171,9 +172,9 @@ class JobLog:
             then = "lost, because this process ends: what has no outcome runs again."
         logger.log(
             logging.ERROR if is_last else logging.WARNING,
-            "%s cannot be stored, because %s. It is %s",
+            "%s cannot be stored, because its row is locked by %s. It is %s",
             what,
-            _holder([run.job.id for run in runs]),
+            health_queries.holder_of([run.job.id for run in runs]),
             then,
         )
 
@@ -211,17 +212,6 @@ class JobLog:
                 rate,
             )
         self._summary_at, self._summary_count = now, ended
-
-
-def _holder(keys: Collection[UUID]) -> str:
-    """Say which session has locked the rows of jobs, as far as the server tells."""
-    try:
-        holders = database.dialect().lock_holders(database.connection(), keys)
-    except Error:
-        holders = []
-    if not holders:
-        return "another session has locked the row"
-    return f"{holders[0]} has locked the row"
 
 
 def number_of_jobs(number: int, kind: str = "") -> str:

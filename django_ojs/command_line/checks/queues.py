@@ -74,6 +74,7 @@ def _queues() -> Iterator[DoctorFinding]:
         maintenance=mode.status(),
         stale=listeners.stale,
         transaction=None,
+        lock_holders=health_queries.lock_holders(),
     )
     # The others have checks of their own.
     yield from (_finding(each) for each in found if each.kind not in ("lost", "unknown_type"))
@@ -241,6 +242,17 @@ def _texts(each: Finding) -> tuple[str, str, str]:
                     "The outbox in the admin has their errors; once the cause is removed, requeue "
                     "them there, or delete them."
                 ),
+            )
+        case "locked":
+            found = (
+                _("The rows of running jobs are locked by %(text)s for %(age)s: %(number)s.")
+                if each.since
+                else _("The rows of running jobs are locked by %(text)s: %(number)s.")
+            )
+            return (
+                found % values,
+                _("Their outcomes cannot be stored, and their leases not be extended, meanwhile."),
+                _("End that transaction, or its session: SELECT pg_terminate_backend(PID)."),
             )
         case "paused":
             found = (

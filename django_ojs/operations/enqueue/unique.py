@@ -33,10 +33,8 @@ MAX_KEYS = 1000
 Insert = Callable[[Sequence[Envelope]], list[EnqueuedJob]]
 
 
-class UniqueKeyLocked(BackendError):
+class UniqueKeyLocked(RowLocked):
     """Another transaction, which has not ended, has stored a job with the same unique key."""
-
-    canonical, number, status = "BACKEND_UNAVAILABLE", "OJS-2001", 503
 
 
 def store(envelopes: Sequence[Envelope], insert: Insert, *, wait: bool = True) -> list[EnqueuedJob]:

@@ -22,6 +22,7 @@ from django_ojs.operations.figures.health_queries import Observations, Restricte
 from django_ojs.operations.figures.queue_overview import Level, OverviewRow
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.storage.bounds import Load
+from django_ojs.storage.dialects.server import LockHolder
 from django_ojs.storage.figures import rollup_queries
 
 #: A transaction that is open this long keeps dead rows, which claims must skip, from vacuum.
@@ -51,6 +52,7 @@ Kind = Literal[
     "webhooks",
     "outbox",
     "transaction",
+    "locked",
     "replica",
     "paused",
     "draining",
@@ -98,6 +100,7 @@ def of_system(
     transaction: timedelta | None,
     replica: StrOrPromise = "",
     keys: Sequence[KeyProblem] = (),
+    lock_holders: Sequence[LockHolder] = (),
 ) -> list[Finding]:
     """Return the problems, worst first. `replica`: why pages cannot be read from it."""
     found = []
@@ -149,6 +152,17 @@ def of_system(
     if transaction is not None and transaction >= OLD:
         level = Level.BAD if transaction >= VERY_OLD else Level.FAIR
         found.append(Finding(kind="transaction", level=level, lasts=transaction))
+    found += [
+        Finding(
+            kind="locked",
+            level=Level.BAD,
+            number=holder.jobs,
+            job=holder.job,
+            since=holder.since,
+            text=holder.name,
+        )
+        for holder in lock_holders
+    ]
     if replica:
         found.append(Finding(kind="replica", level=Level.FAIR, text=replica))
     found += [_of_key(problem) for problem in keys]

@@ -81,10 +81,14 @@ class LockHolder:
     jobs: int
     job: UUID
 
-    def __str__(self) -> str:
-        name = f" ({self.application})" if self.application else ""
-        since = "" if self.since is None else f", whose transaction is open since {self.since:%X},"
-        return f"session {self.pid}{name}{since}"
+    @property
+    def name(self) -> str:
+        """Its process id, and the name that it has given itself."""
+        return (
+            f"session {self.pid} ({self.application})"
+            if self.application
+            else f"session {self.pid}"
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,9 +284,9 @@ class Server(ABC):
     def lock_holders(
         self, connection: BaseDatabaseWrapper, keys: Collection[UUID] | None = None
     ) -> list[LockHolder]:
-        """Return the sessions that keep rows of active jobs locked, of these jobs or of any.
+        """Return the sessions that keep rows of active jobs locked: of these jobs, or of any.
 
-        None where the server does not show who has locked a row.
+        There are none where the server does not show who has locked a row.
         """
         return []
 
