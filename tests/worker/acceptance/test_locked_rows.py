@@ -39,7 +39,7 @@ def test_one_locked_row_holds_up_the_outcome_of_no_other_job(start: Start) -> No
             becomes(job, "completed")
         tree.says(f"{locked.pk} cannot be stored")
         if connection.vendor == "postgresql":
-            tree.says("has locked the row in a transaction")
+            tree.says("is locked by session ")
         # It goes on claiming, and beats.
         becomes(stored(handlers.note.enqueue()), "completed")
         seen_at = Worker.objects.get().seen_at
