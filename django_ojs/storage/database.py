@@ -67,23 +67,23 @@ _degraded: Final[ContextVar[bool]] = ContextVar("django_ojs_degraded", default=F
 
 #: For how many seconds the row of a job is tried again that another session has locked; None: the
 #: statement waits until that session's transaction ends.
-_patience: Final[ContextVar[float | None]] = ContextVar("django_ojs_patience", default=None)
+_row_timeout: Final[ContextVar[float | None]] = ContextVar("django_ojs_row_timeout", default=None)
 
 
 @contextmanager
-def passing_by(patience: float = 0.0) -> Iterator[None]:
+def passing_by(timeout: float = 0.0) -> Iterator[None]:
     """Wait for no row of a job that another session has locked, until the block ends.
 
-    What is about one job raises RowLocked, after `patience` seconds. For a worker, which has the
+    What is about one job raises RowLocked, after `timeout` seconds. For a worker, which has the
     outcomes of other jobs to store, and for a server, whose threads have other requests.
     """
-    with having(_patience, patience):
+    with having(_row_timeout, timeout):
         yield
 
 
 def passes_by() -> bool:
     """Whether this is within `passing_by`."""
-    return _patience.get() is not None
+    return _row_timeout.get() is not None
 
 
 class NeedsPrimary(Exception):
@@ -382,12 +382,12 @@ def retried(operation: Callable[[], T], using: str | None = None) -> T:
             with having(_degraded, True):
                 return operation()
     pause = FIRST_PAUSE
-    impatient_at = time.monotonic() + (_patience.get() or 0.0)
+    until = time.monotonic() + (_row_timeout.get() or 0.0)
     for left in range(RETRIES, -1, -1):
         try:
             return operation()
         except RowLocked:
-            if not left or time.monotonic() + pause > impatient_at:
+            if not left or time.monotonic() + pause > until:
                 raise
         except OperationalError as error:
             if not left or not dialect_of(link).is_contention_error(error):

@@ -18,7 +18,7 @@ from django.db import connection, connections, transaction
 
 from django_ojs.models import Job, Worker
 from django_ojs.models.attempt import AttemptOutcome
-from django_ojs.operations import ack, beat, cancel, fail
+from django_ojs.operations import ack, beat, cancel, fail, fetch
 from django_ojs.operations.figures import health_queries
 from django_ojs.operations.jobs import bulk
 from django_ojs.operations.maintenance import timeouts
@@ -195,9 +195,11 @@ def test_the_session_that_holds_a_row_is_named(
 
 
 def test_no_deadlock_reaches_a_transaction_that_cancels_several_running_jobs() -> None:
-    rounds, together = 150, 8
+    rounds, together = 200, 4
     errors: list[BaseException] = []
-    groups = [[factories.active() for _ in range(together)] for _ in range(rounds)]
+    factories.push_many(rounds * together)
+    running = fetch.fetch(["default"], count=rounds * together, worker_id=WORKER)
+    groups = [running[at : at + together] for at in range(0, len(running), together)]
     arrived = threading.Barrier(2)
 
     def site() -> None:

@@ -40,7 +40,7 @@ V = TypeVar("V", bound="OJSView")
 
 #: Seconds in which a request tries again what is about a job that another session has locked: the
 #: rows are locked for milliseconds, or until someone ends a transaction that was left open.
-_PATIENCE: Final = 0.08
+_ROW_TIMEOUT: Final = 0.08
 
 #: What DRF keeps on each request; nothing here uses them.
 _NO_NEGOTIATION: Final = BaseContentNegotiation()
@@ -118,7 +118,7 @@ class OJSView(APIView):
     def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
         """Return a response that conforms to the specification for every exception as well."""
         try:
-            with database.passing_by(_PATIENCE):
+            with database.passing_by(_ROW_TIMEOUT):
                 response = super().dispatch(request, *args, **kwargs)
         except Exception as error:
             # DRF does not catch what get_authenticators and finalize_response raise.

@@ -111,10 +111,14 @@ def _lapsed() -> str:
     return f"state = '{State.ACTIVE.value}' AND lease_until <= {database.dialect().now}"
 
 
+def _lapsed_among(keys: Collection[UUID]) -> QuerySet[Job]:
+    return Job.primary.filter(OneOf("pk", keys), state=State.ACTIVE, lease_until__lte=Now())
+
+
 @database.write_transaction
 def _locked_among(keys: Collection[UUID]) -> set[UUID]:
     """Return those of these jobs whose leases have lapsed and whose rows another session locks."""
-    lapsed = Job.primary.filter(OneOf("pk", keys), state=State.ACTIVE, lease_until__lte=Now())
+    lapsed = _lapsed_among(keys)
     found = set(lapsed.values_list("pk", flat=True))
     return found.difference(transitions.lock_free(lapsed))
 
@@ -126,7 +130,7 @@ def _lapse(keys: Collection[UUID]) -> int:
         type="visibility_timeout",
         message="The lease expired before the worker reported an outcome.",
     )
-    lapsed = Job.primary.filter(OneOf("pk", keys), state=State.ACTIVE, lease_until__lte=Now())
+    lapsed = _lapsed_among(keys)
     return _take_back_some(lapsed, failure, AttemptOutcome.LAPSED, len(keys), spends=True)
 
 

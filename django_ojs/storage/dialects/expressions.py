@@ -11,6 +11,7 @@ from django.db.models import (
     F,
     FloatField,
     Func,
+    Lookup,
     UUIDField,
     Value,
 )
@@ -18,26 +19,32 @@ from django.db.models import (
 from django_ojs.spec import json
 
 
-class OneOf(Func):
+class OneOf(Lookup):  # type: ignore[type-arg]  # it cannot be subscripted
     """Whether a column is one of these ids, as one parameter.
 
-    `pk__in` has a parameter for each id; five hundred take longer to parse than to delete.
+    `pk__in` has a parameter for each id; five hundred take longer to parse than to delete. It is a
+    lookup, because Django compares a function with true on MariaDB: no index is used for that, and
+    an UPDATE locks, and waits for, all rows of the table.
     """
 
-    output_field = BooleanField()
-    template = "%(expressions)s"
-    arg_joiner = " = ANY"
+    lookup_name = "one_of"
+    prepare_rhs = False
 
     def __init__(self, column: str, keys: Collection[UUID]) -> None:
         super().__init__(F(column), _Keys(list(keys)))
 
-    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
-        """Compare with the elements of a JSON array."""
-        return self.as_sql(compiler, connection, arg_joiner=" IN ", **extra)
+    def as_sql(self, compiler: Any, connection: Any, operator: str = "= ANY") -> Any:
+        lhs, params = self.process_lhs(compiler, connection)
+        rhs, keys = compiler.compile(self.rhs)
+        return f"{lhs} {operator} {rhs}", [*params, *keys]
 
-    def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+    def as_sqlite(self, compiler: Any, connection: Any) -> Any:
+        """Compare with the elements of a JSON array."""
+        return self.as_sql(compiler, connection, "IN")
+
+    def as_mysql(self, compiler: Any, connection: Any) -> Any:
         """Compare with a list, which the driver writes."""
-        return self.as_sql(compiler, connection, arg_joiner=" IN ", **extra)
+        return self.as_sql(compiler, connection, "IN")
 
 
 class Unlocked(Value):
