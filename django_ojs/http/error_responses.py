@@ -3,6 +3,7 @@
 import logging
 import re
 from typing import Any, Final
+from uuid import UUID
 
 from django.core.exceptions import PermissionDenied as DjangoPermissionDenied
 from django.core.exceptions import SuspiciousOperation
@@ -17,6 +18,7 @@ from django_ojs.http.authentication import CHALLENGE
 from django_ojs.http.headers import request_id
 from django_ojs.http.responses import json_response
 from django_ojs.operations.access import api_keys, audit_trail
+from django_ojs.operations.figures import health_queries
 from django_ojs.spec.errors import (
     BackendError,
     BackendUnavailable,
@@ -27,6 +29,7 @@ from django_ojs.spec.errors import (
     PermissionDenied,
     QueueFull,
     RateLimited,
+    RowLocked,
 )
 from django_ojs.storage import database
 
@@ -50,7 +53,9 @@ def error_response(request: HttpRequest, exception: Exception) -> HttpResponse:
     status = error.status or 500
     if isinstance(exception, drf.MethodNotAllowed):
         status = 405
-    if status >= 500:
+    if isinstance(exception, RowLocked):
+        _log_locked(request, exception)
+    elif status >= 500:
         _report(request, exception, status)
     if isinstance(error, QueueFull):
         headers |= backpressure.rejection(error)
@@ -135,6 +140,16 @@ def _name_resource(error: NotFound, request: HttpRequest) -> None:
     named = request.path if resource == "path" else next(iter(values.values()), "")
     if len(named) <= MAX_RESOURCE_ID and _IS_PLAIN(named):
         error.details.setdefault("resource_id", named)
+
+
+def _log_locked(request: HttpRequest, exception: RowLocked) -> None:
+    # Nothing is wrong here: a traceback, and a signal to those who collect errors, would say so.
+    key = exception.details.get("job_id")
+    where = "" if key is None else f" {key}: {health_queries.holder_of([UUID(key)])}"
+    logger.warning(
+        "%s %s returned 503 (request %s): %s%s",
+        *(request.method, request.path, request_id(request), exception.message, where),
+    )
 
 
 def _report(request: HttpRequest, exception: Exception, status: int) -> None:

@@ -1,10 +1,13 @@
 """BEAT (ojs-core §7.5, worker-protocol §4): a worker's heartbeat, its jobs, and its directive."""
 
+import logging
 from collections.abc import Collection
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
+
+from django.db import Error
 
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
@@ -15,8 +18,10 @@ from django_ojs.operations.liveness import Principal
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.events import EventType
 from django_ojs.spec.states import State
-from django_ojs.storage import database
+from django_ojs.storage import database, transitions
 from django_ojs.storage.dialects.server import Session
+
+logger = logging.getLogger("django_ojs.worker")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -44,12 +49,14 @@ class Registration:
 class BeatResponse:
     """The response to a BEAT: the directive, and the jobs that are no longer the worker's.
 
-    `lost` are the jobs it named that were cancelled, or lapsed.
+    `lost` are the jobs it named that were cancelled, or lapsed; `locked` those whose leases are as
+    they were, because another session has locked their rows.
     """
 
     state: Directive
     jobs_extended: int
     lost: frozenset[UUID] = field(default_factory=frozenset)
+    locked: frozenset[UUID] = field(default_factory=frozenset)
 
 
 def beat(
@@ -66,7 +73,10 @@ def beat(
     principal: Principal = liveness.PROJECT,
     renews: bool = False,
 ) -> BeatResponse:
-    """Record the heartbeat, extend the leases, and return the directive.
+    """Record the heartbeat, then extend the leases, and return the directive.
+
+    The heartbeat is stored first, by itself: whatever prevents that leases are extended must not
+    make the worker count as dead.
 
     `holding` are its jobs in flight; the leases of those that this worker holds are extended
     by `visibility_timeout` from now, or by the length they were claimed with; never shortened.
@@ -89,24 +99,51 @@ def beat(
         if directive is not None:
             return BeatResponse(state=directive, jobs_extended=0)
 
-    @database.write_transaction
-    def record_and_extend() -> BeatResponse:
-        directive = _record(
-            worker_id,
-            state=state,
-            active_jobs=len(holding) if active_jobs is None else active_jobs,
-            interval=interval,
-            registration=registration,
-            session=session,
-            principal=principal,
-        )
+    directive = _record(
+        worker_id,
+        state=state,
+        active_jobs=len(holding) if active_jobs is None else active_jobs,
+        interval=interval,
+        registration=registration,
+        session=session,
+        principal=principal,
+    )
+    try:
         lost = _lost(worker_id, holding) if holding else frozenset()
         if lost and _adopt(worker_id, lost):
             lost = _lost(worker_id, holding)
-        extended = _extend_and_publish(worker_id, wanted, visibility_timeout) if wanted else 0
-        return BeatResponse(state=directive, jobs_extended=extended, lost=lost)
+        extended, locked = extend_free(worker_id, wanted, visibility_timeout)
+    except Error as error:
+        if not database.is_stopped(error):
+            raise
+        logger.warning(
+            "The leases of the jobs of %s could not be extended (%s).",
+            worker_id,
+            database.unavailable_reason(error),
+        )
+        return BeatResponse(state=directive, jobs_extended=0, locked=frozenset(wanted))
+    return BeatResponse(state=directive, jobs_extended=extended, lost=lost, locked=locked)
 
-    return record_and_extend()
+
+def extend_free(
+    worker_id: str, jobs: Collection[UUID], by: timedelta | None = None
+) -> tuple[int, frozenset[UUID]]:
+    """Extend leases as `beat` does, without those of jobs whose rows another session has locked.
+
+    Return how many, and which it has passed by.
+    """
+    return _extend_free(worker_id, jobs, by) if jobs else (0, frozenset())
+
+
+@database.write_transaction
+def _extend_free(
+    worker_id: str, jobs: Collection[UUID], by: timedelta | None
+) -> tuple[int, frozenset[UUID]]:
+    mine = _mine(worker_id, jobs)
+    free = transitions.lock_free(mine)
+    extended = _extend_and_publish(worker_id, free, by) if free else 0
+    passed = len(free) < len(jobs) and set(mine.values_list("pk", flat=True)).difference(free)
+    return extended, frozenset(passed or ())
 
 
 @database.retry_contention
@@ -160,6 +197,7 @@ def _renew(worker_id: str, interval: timedelta, session: Session | None) -> Dire
     return None if directive is None else Directive(directive)
 
 
+@database.write_transaction
 def _record(
     worker_id: str,
     *,
@@ -224,10 +262,12 @@ def _extend(worker_id: str, jobs: Collection[UUID], visibility_timeout: timedelt
     return int(held.update(lease_until=liveness.extended(visibility_timeout)))
 
 
+@database.write_transaction
 def _adopt(worker_id: str, jobs: Collection[UUID]) -> int:
     # Claimed by a FETCH without `worker_id` (http-binding §10.1): only BEAT names the worker.
     claimed = Job.primary.filter(pk__in=jobs, state=State.ACTIVE, worker_id=None)
-    return int(claimed.update(worker_id=worker_id))
+    free = transitions.lock_free(claimed)
+    return int(Job.primary.filter(pk__in=free).update(worker_id=worker_id))
 
 
 def _lost(worker_id: str, jobs: Collection[UUID]) -> frozenset[UUID]:

@@ -265,6 +265,17 @@ class BackendUnavailable(BackendError):
     canonical, number, status = "BACKEND_UNAVAILABLE", "OJS-2001", 503
 
 
+class RowLocked(BackendUnavailable):
+    """Another session has locked the row that was to be changed; nothing has changed."""
+
+    @classmethod
+    def of_job(cls, job_id: object) -> Self:
+        """Name the job."""
+        return cls(
+            "Another session has locked the job; try again.", details={"job_id": str(job_id)}
+        )
+
+
 class BackendTimeout(BackendError):
     """The database took too long."""
 

@@ -25,6 +25,7 @@ from django.db import (
 )
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from django_ojs.spec.errors import RowLocked
 from django_ojs.storage.dialects.base import Dialect
 from django_ojs.storage.dialects.mariadb import MariaDB
 from django_ojs.storage.dialects.postgresql import PostgreSQL
@@ -42,6 +43,9 @@ FIRST_PAUSE = 0.02
 #: transactions hold it.
 SHORT_LOCK_TIMEOUT: Final = 0.1
 SHORT_LOCK_TIMEOUT_MS: Final = 100
+#: Seconds in which the row of a job is tried again. They end before the other time: then the error
+#: names the job.
+_ROW_TIMEOUT: Final = 0.08
 #: The same where a database has one lock for all writers, which wait for it in turn.
 _ONE_WRITER_TIMEOUT: Final = 5.0
 
@@ -71,14 +75,34 @@ _degraded: Final[ContextVar[bool]] = ContextVar("django_ojs_degraded", default=F
 #: Whether the caller waits hardly at all for locks of other sessions.
 _hardly_waits: Final[ContextVar[bool]] = ContextVar("django_ojs_hardly_waits", default=False)
 
+#: For how many seconds the row of a job is tried again that another session has locked; None: the
+#: statement waits until that session's transaction ends.
+_row_timeout: Final[ContextVar[float | None]] = ContextVar("django_ojs_row_timeout", default=None)
+
 
 @contextmanager
-def _having(variable: ContextVar[bool], value: bool) -> Iterator[None]:
+def _having(variable: ContextVar[T], value: T) -> Iterator[None]:
     token = variable.set(value)
     try:
         yield
     finally:
         variable.reset(token)
+
+
+@contextmanager
+def passing_by(timeout: float = 0.0) -> Iterator[None]:
+    """Wait for no row of a job that another session has locked, until the block ends.
+
+    What is about one job raises RowLocked, after `timeout` seconds. For a worker, which has the
+    outcomes of other jobs to store, and for a server, whose threads have other requests.
+    """
+    with _having(_row_timeout, timeout):
+        yield
+
+
+def passes_by() -> bool:
+    """Whether this is within `passing_by`."""
+    return _row_timeout.get() is not None
 
 
 def alias() -> str:
@@ -224,7 +248,7 @@ def hardly_waiting() -> Iterator[None]:
     others: a server has few threads for all its clients.
     """
     link = connection()
-    with _having(_hardly_waits, True):
+    with _having(_hardly_waits, True), passing_by(_ROW_TIMEOUT):
         if is_in_transaction(link):  # Such as that of ATOMIC_REQUESTS.
             dialect_of(link).limit_lock_waits(link, SHORT_LOCK_TIMEOUT_MS)
         yield
@@ -274,9 +298,13 @@ def retried(operation: Callable[[], T], using: str | None = None) -> T:
             with _having(_degraded, True):
                 return operation()
     pause, began = FIRST_PAUSE, time.monotonic()
+    until = began + (_row_timeout.get() or 0.0)
     for left in range(RETRIES, -1, -1):
         try:
             return operation()
+        except RowLocked:
+            if not left or time.monotonic() + pause > until:
+                raise
         except OperationalError as error:
             found = dialect_of(link)
             if not left or not found.is_contention_error(error):

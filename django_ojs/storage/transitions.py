@@ -17,14 +17,14 @@ from django.db.models import Q, QuerySet
 
 from django_ojs.models import Job
 from django_ojs.spec import json
-from django_ojs.spec.errors import ClaimLost, Conflict, JobNotFound
+from django_ojs.spec.errors import ClaimLost, Conflict, JobNotFound, RowLocked
 from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.spec.suggestions import one_of
 from django_ojs.storage import database, raw_queries, testing_hook
 from django_ojs.storage.claim_floors import floors
 from django_ojs.storage.claims import Claimed
-from django_ojs.storage.dialects.expressions import LimitsLockWaits
+from django_ojs.storage.dialects.expressions import Unlocked
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -134,18 +134,12 @@ def claim(
 def complete(worker_id: str, finished: Sequence[tuple[UUID, int, json.JSON]]) -> set[UUID]:
     """ACK many jobs of one worker, given as (id, run, result), in one statement.
 
-    Return those it still held.
+    Return those it still held, and that no other session has locked; see `still_held`.
     """
     if not finished:
         return set()
-    # In the order of the keys, so that two writers of the same rows cannot deadlock.
-    text = ", ".join([_completed(*each) for each in sorted(finished, key=_number)])
+    text = ", ".join([_completed(*each) for each in finished])
     return database.dialect().complete(database.connection(), worker_id, f"[{text}]")
-
-
-def _number(item: tuple[UUID, int, json.JSON]) -> int:
-    # UUIDs compare these, in Python; numbers are compared in C.
-    return item[0].int
 
 
 def _completed(key: UUID, run: int, result: json.JSON) -> str:
@@ -157,12 +151,29 @@ def _completed(key: UUID, run: int, result: json.JSON) -> str:
 def lock_claimed(worker_id: str, claims: Collection[tuple[UUID, int]]) -> set[tuple[UUID, int]]:
     """Lock jobs of one worker, given as (id, run), until the transaction ends.
 
-    Return those it still held.
+    Return those it still held, and that no other session has locked; see `still_held`.
     """
     if not claims:
         return set()
     text = json.dumps([{"id": str(key), "run": run} for key, run in sorted(claims)])
     return database.dialect().lock_claimed(database.connection(), worker_id, text)
+
+
+def still_held(worker_id: str, claims: Collection[tuple[UUID, int]]) -> set[tuple[UUID, int]]:
+    """Return those of these claims, given as (id, run), that a worker has; nothing is locked.
+
+    A statement that has passed by one of them found its row locked by another session.
+    """
+    held = Job.primary.filter(
+        pk__in=[key for key, _ in claims], state=State.ACTIVE, worker_id=worker_id
+    )
+    return set(claims).intersection(held.values_list("pk", "run"))
+
+
+def lock_free(jobs: QuerySet[Job]) -> list[UUID]:
+    """Lock those of these jobs that no other session has locked, in the order of their ids."""
+    free = jobs.order_by("pk").select_for_update(skip_locked=True, no_key=True)
+    return list(free.values_list("pk", flat=True))
 
 
 def fail(again: Sequence[Mapping[str, object]], ended: Sequence[Mapping[str, object]]) -> None:
@@ -225,8 +236,6 @@ def apply(
 
     Return how many.
     """
-    if database.hardly_waits():
-        jobs = jobs.filter(LimitsLockWaits(database.SHORT_LOCK_TIMEOUT_MS))
     return jobs.filter(claim.condition(), state__in=sources(trigger, target)).update(
         state=target.value, **values
     )
@@ -238,9 +247,10 @@ def apply_one(
     """Change the state of one job.
 
     Raises JobNotFound, Conflict (not in a state that allows it) or ClaimLost (active, under another
-    claim).
+    claim); within `database.passing_by` RowLocked.
     """
-    if not apply(trigger, target, Job.primary.filter(pk=job_id), claim=claim, **values):
+    key = Unlocked(job_id) if database.passes_by() else job_id
+    if not apply(trigger, target, Job.primary.filter(pk=key), claim=claim, **values):
         reject(trigger, target, get(job_id), claim)
 
 
@@ -257,6 +267,8 @@ def reject(trigger: Trigger, target: State, job: Job, claim: Claim = ANY_CLAIM) 
             f"The job is active under another claim; {trigger} changed nothing.",
             details=details,
         )
+    if State(job.state) in expected and database.passes_by():
+        raise RowLocked.of_job(job.pk)
     raise Conflict(
         f"The job is {job.state}; {trigger} needs it {one_of(expected)}.",
         details=details,
@@ -275,10 +287,31 @@ def get(job_id: UUID) -> Job:
 
 
 def lock(job_id: UUID) -> Job:
-    """Return the job, locked until the transaction ends. Raises JobNotFound."""
+    """Return the job, locked until the transaction ends.
+
+    Raises JobNotFound; within `database.passing_by` RowLocked.
+    """
     if (active := testing_hook.current()) is not None:
         active.lock(job_id)
-    try:
-        return Job.primary.select_for_update(no_key=True).get(pk=job_id)
-    except Job.DoesNotExist:
-        raise JobNotFound.with_id(job_id) from None
+    which = Job.primary.filter(pk=job_id)
+    skips = database.passes_by()
+    for job in which.select_for_update(no_key=True, skip_locked=skips):
+        return job
+    if skips and which.exists():
+        raise RowLocked.of_job(job_id)
+    raise JobNotFound.with_id(job_id)
+
+
+def lock_all(jobs: QuerySet[Job]) -> list[Job]:
+    """Lock these jobs until the transaction ends, in the order of their ids.
+
+    Within `database.passing_by`, raises RowLocked if another session has locked one of them.
+    """
+    skips = database.passes_by()
+    found = list(jobs.order_by("pk").select_for_update(no_key=True, skip_locked=skips))
+    if skips:
+        held = {job.pk for job in found}
+        for key in jobs.values_list("pk", flat=True):
+            if key not in held:
+                raise RowLocked.of_job(key)
+    return found

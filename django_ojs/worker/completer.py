@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
-from django.db import connections
+from django.db import Error, connections
 
 from django_ojs import signals
 from django_ojs.conf import settings
@@ -20,10 +20,10 @@ from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import ack, fail
 from django_ojs.operations.events import publish
 from django_ojs.operations.workers import rescue
-from django_ojs.spec.errors import Conflict, JobNotFound
+from django_ojs.spec.errors import Conflict, JobNotFound, RowLocked
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.times import elapsed
-from django_ojs.storage import database
+from django_ojs.storage import database, transitions
 from django_ojs.storage.backoff import Backoff
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.figures import rollups
@@ -56,12 +56,23 @@ CHANGES_WINDOW = 0.1
 FIRST_PAUSE = 0.2
 LONGEST_PAUSE = 60.0
 
+#: The same for an outcome whose row another session has locked. To try it again costs little, and
+#: nothing tells when the row is free.
+FIRST_LOCKED_PAUSE = 0.1
+LONGEST_LOCKED_PAUSE = 1.0
+
 
 @dataclass(slots=True)  # Not frozen: each job makes one, and frozen takes twice as long.
 class Completion:
     run: Run
     result: Any
     seconds: float
+    #: For how long it was deferred the last time, because its row was locked.
+    paused: float = 0.0
+
+    @property
+    def runs(self) -> list[Run]:
+        return [self.run]
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +96,8 @@ class StateChange:
     comes_first: bool = False
     #: The one run, if it may be stored together with other failed runs.
     failed: RunFailure | None = None
+    #: As that of a completion.
+    paused: float = 0.0
 
 
 @dataclass(order=True, slots=True)
@@ -94,6 +107,8 @@ class Deferred:
     due_at: float
     pause: float = field(compare=False)
     item: Completion | StateChange = field(compare=False)
+    #: Another session has locked its row: it may be stored together with others again.
+    is_locked: bool = field(default=False, compare=False)
 
 
 class StatementStopped(Exception):
@@ -134,7 +149,8 @@ class Completer:
         self._asleep = True
         self._workflows = WorkflowAdvancer()
         self._closing = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="ojs-completer", daemon=True)
+        work = database.passing_by()(self._work)
+        self._thread = threading.Thread(target=work, name="ojs-completer", daemon=True)
         self._thread.start()
 
     def handler_ended(
@@ -231,7 +247,12 @@ class Completer:
         self._wake.put(None)
         self._thread.join(timeout)
         self._workflows.close()
-        return not self._thread.is_alive()
+        if not self._thread.is_alive():
+            return True
+        locked = [run for each in list(self._deferred) if each.is_locked for run in each.item.runs]
+        if locked:
+            self._job_log.locked(locked, is_last=True)
+        return False
 
     def _add(self, item: Completion | StateChange) -> None:
         self._items.append(item)
@@ -263,6 +284,7 @@ class Completer:
 
     def _drain(self) -> None:
         """Store completions that wait, other changes for a short time, and one deferred outcome."""
+        self._take_locked()
         while self._items and len(self._completions) < MAX_BATCH:
             item = self._items.popleft()
             if isinstance(item, Completion):
@@ -291,10 +313,10 @@ class Completer:
         if size == 1:
             return self._store_one(group[0])
         runs = [item.run for item in group]
+        missing: list[Run] = []
         try:
-            if self._store(lambda: self._complete(group), runs):
-                self._in_flight.remove(runs)
-                return runs
+            if self._store(lambda: missing.extend(self._complete(group)), runs):
+                return self._done(group, missing)
         except StatementStopped as stopped:
             self._job_log.group_stopped(size, stopped.error)
             self._completions_together.reduce(size, stopped.seconds)
@@ -310,10 +332,10 @@ class Completer:
             return self._store_one(self._changes.popleft())
         changes = [self._changes.popleft() for _ in failed]
         runs = [each.run for each in failed]
+        missing: list[Run] = []
         try:
-            if self._store(lambda: self._fail(failed), runs):
-                self._in_flight.remove(runs)
-                return runs
+            if self._store(lambda: missing.extend(self._fail(failed)), runs):
+                return self._done(changes, missing)
             # One of them cannot be stored. Each by itself, so that the others can.
             changes = [replace(change, failed=None) for change in changes]
         except StatementStopped as stopped:
@@ -327,17 +349,81 @@ class Completer:
 
         `paused` is for how long it was deferred before.
         """
-        runs = [item.run] if isinstance(item, Completion) else item.runs
+        runs = item.runs
+        missing: list[Run] = []
         try:
-            if isinstance(item, StateChange):
+            if isinstance(item, Completion):
+                if not self._store(lambda: missing.extend(self._complete([item])), runs):
+                    self._store(partial(self._fail_rejected, item), runs)
+            else:
                 self._store(item.write, runs)
-            elif not self._store(partial(self._complete, [item]), runs):
-                self._store(partial(self._fail_rejected, item), runs)
+        except RowLocked:
+            self._defer_locked([(item, runs)])
+            return []
         except StatementStopped as stopped:
             self._defer(item, runs, stopped, paused)
             return []
-        self._in_flight.remove(runs)
-        return runs
+        if isinstance(item, StateChange) and item.comes_first:
+            return self._done([item], runs, may_be_gone=True)
+        return self._done([item], missing)
+
+    def _done(
+        self,
+        items: Sequence[Completion | StateChange],
+        missing: Sequence[Run],
+        *,
+        may_be_gone: bool = False,
+    ) -> list[Run]:
+        """Follow up items that were written, but for the runs that are `missing`.
+
+        Another session has locked the rows of those that this worker still holds: they are
+        deferred. Return the runs that are done.
+        """
+        locked = self._still_held(missing)
+        if not may_be_gone:
+            for run in missing:
+                if run not in locked:
+                    self._job_log.claim_lost(run)
+        if locked:
+            left = [(item, [run for run in item.runs if run in locked]) for item in items]
+            self._defer_locked([(item, runs) for item, runs in left if runs])
+        done = [run for item in items for run in item.runs if run not in locked]
+        self._in_flight.remove(done)
+        return done
+
+    def _still_held(self, runs: Sequence[Run]) -> set[Run]:
+        if not runs:
+            return set()
+        claims = [(run.job.id, run.job.run) for run in runs]
+        try:
+            held = transitions.still_held(self._worker_id, claims)
+        except Error:
+            # They are written again, and this is asked again.
+            return set(runs)
+        return {run for run in runs if (run.job.id, run.job.run) in held}
+
+    def _defer_locked(self, items: Sequence[tuple[Completion | StateChange, list[Run]]]) -> None:
+        """Try these again in a moment, for the runs beside them; others are stored meanwhile."""
+        now = time.monotonic()
+        if new := [run for item, runs in items if not item.paused for run in runs]:
+            self._job_log.locked(new)
+        for item, runs in items:
+            pause = min(max(item.paused * 2, FIRST_LOCKED_PAUSE), LONGEST_LOCKED_PAUSE)
+            if isinstance(item, Completion):
+                item.paused = pause
+            else:
+                item = replace(item, runs=runs, paused=pause)
+            heapq.heappush(self._deferred, Deferred(now + pause, pause, item, is_locked=True))
+
+    def _take_locked(self) -> None:
+        """Take those that are due among the others again."""
+        now = time.monotonic()
+        while self._deferred and self._deferred[0].is_locked and self._deferred[0].due_at <= now:
+            item = heapq.heappop(self._deferred).item
+            if isinstance(item, Completion):
+                self._completions.append(item)
+            else:
+                self._changes.append(item)
 
     def _defer(
         self,
@@ -365,20 +451,24 @@ class Completer:
             room -= change.failed.failure.characters
         return found
 
-    def _fail(self, failed: list[RunFailure]) -> None:
+    def _fail(self, failed: list[RunFailure]) -> list[Run]:
+        """Return the runs that were not stored; see `_done`."""
         stored = fail.fail_batch(
             self._worker_id,
             [(each.run.job, each.failure, each.outcome) for each in failed],
         )
+        missing: list[Run] = []
         for each in failed:
             job = stored.get((each.run.job.id, each.run.job.run))
             if job is None:
-                self._job_log.claim_lost(each.run)
+                missing.append(each.run)
             else:
                 self._job_log.failed(each.run, each.failure, job, each.seconds, each.cause)
         self._workflows.add([job.workflow_id for job in stored.values()])
+        return missing
 
-    def _complete(self, completions: list[Completion]) -> None:
+    def _complete(self, completions: list[Completion]) -> list[Run]:
+        """Return the runs that were not stored; see `_done`."""
         stored = ack.ack_batch(
             self._worker_id,
             [(item.run.job.id, item.run.job.run, item.result) for item in completions],
@@ -386,11 +476,10 @@ class Completer:
         self._note_completed(
             [(item.run, item.seconds) for item in completions if item.run.job.id in stored]
         )
-        if len(stored) < len(completions):
-            for item in completions:
-                if item.run.job.id not in stored:
-                    self._job_log.claim_lost(item.run)
         self._workflows.add([item.run.job.workflow_id for item in completions])
+        if len(stored) == len(completions):
+            return []
+        return [item.run for item in completions if item.run.job.id not in stored]
 
     def _committed(self, run: Run) -> None:
         """Follow up a run that has committed its own ACK, and the event with it.
@@ -415,7 +504,7 @@ class Completer:
     def _store(self, write: Callable[[], object], runs: Sequence[Run] = ()) -> bool:
         """Retry while the database is away. Return False when the database rejects the write.
 
-        Raises StatementStopped.
+        Raises StatementStopped, and RowLocked.
         """
         backoff = Backoff()
         try:
@@ -430,6 +519,8 @@ class Completer:
                     for run in runs:
                         self._job_log.claim_lost(run)
                     return True
+                except RowLocked:
+                    raise
                 except MemoryError:
                     raise  # The process cannot go on; see `supervisor`.
                 except Exception as error:

@@ -5,6 +5,7 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from uuid import UUID
 
 from django.db import Error, connections
 
@@ -73,6 +74,8 @@ class Heartbeat:
         #: Whether the last heartbeat was stored. Without it the worker must claim no job: its death
         #: would not be noticed, or it counts as dead.
         self.registered = False
+        #: Jobs whose leases could not be extended, because another session has locked their rows.
+        self._locked: frozenset[UUID] = frozenset()
         self._backoff = Backoff()
         self._due = 0.0
         self._beat()
@@ -118,6 +121,8 @@ class Heartbeat:
                 self._fail_overdue()
                 if time.monotonic() >= self._due or self._is_session_new:
                     self._beat()
+                elif self._locked:
+                    self._extend_locked()
         finally:
             connections.close_all()
 
@@ -165,6 +170,7 @@ class Heartbeat:
         self._backoff.reset()
         self._due = time.monotonic() + interval
         self.registered = True
+        self._note_locked(response.locked)
         if self._in_flight.status is not None:
             self._in_flight.status.note_ready()
         for key in response.lost:
@@ -177,6 +183,23 @@ class Heartbeat:
                 self._job_log.claim_lost(run)
         if response.state is not self.state:
             self._on_directive(response.state)
+
+    def _extend_locked(self) -> None:
+        """Try the leases again that could not be extended: one may lapse before the next beat."""
+        in_flight = {run.job.id for run in self._in_flight.all()}
+        try:
+            _, locked = beat.extend_free(self._worker_id, self._locked & in_flight)
+        except Error as error:
+            # The next beat tries it, and says whether the database is away.
+            logger.debug("Leases of locked jobs were not extended: %s", error)
+            connections.close_all()
+            locked = frozenset()
+        self._note_locked(locked)
+
+    def _note_locked(self, keys: frozenset[UUID]) -> None:
+        self._locked = keys
+        if keys:
+            self._job_log.leases_locked(keys)
 
     def _fail_overdue(self) -> None:
         for run in self._in_flight.all():

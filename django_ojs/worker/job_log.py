@@ -3,9 +3,10 @@
 import logging
 import threading
 import time
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from types import TracebackType
 from typing import Any, Final
+from uuid import UUID
 
 from django.db import InternalError
 from django.utils import timezone
@@ -13,6 +14,7 @@ from django.utils import timezone
 from django_ojs.conf import settings
 from django_ojs.context import log_fields
 from django_ojs.models import Job
+from django_ojs.operations.figures import health_queries
 from django_ojs.spec.failure import Failure, HandlerResponse
 from django_ojs.spec.states import State
 from django_ojs.storage import database
@@ -154,6 +156,35 @@ class JobLog:
             f"The outcome of {run.job.type} {run.job.id} could not be stored "
             f"({database.unavailable_reason(error)}): it is kept and tried again in "
             f"{duration(pause)}, and others are stored meanwhile. {_STOPPED_CURE}",
+        )
+
+    def locked(self, runs: Sequence[Run], *, is_last: bool = False) -> None:
+        """Warn that another session has locked the rows of jobs that have ended here.
+
+        `is_last`: their outcomes are lost, because the process ends.
+        """
+        first = runs[0]
+        what = f"The outcome of {first.job.type} {first.job.id}"
+        if len(runs) > 1:
+            what = f"The outcomes of {number_of_jobs(len(runs))}, such as {first.job.id},"
+        then = "tried again until that ends; others are stored meanwhile."
+        if is_last:
+            then = "lost, because this process ends: what has no outcome runs again."
+        logger.log(
+            logging.ERROR if is_last else logging.WARNING,
+            "%s cannot be stored, because its row is locked by %s. It is %s",
+            what,
+            health_queries.holder_of([run.job.id for run in runs]),
+            then,
+        )
+
+    def leases_locked(self, keys: Collection[UUID]) -> None:
+        """Warn that leases cannot be extended, because another session has locked the rows."""
+        first = min(keys)
+        self.warn_once(
+            "leases locked",
+            f"The leases of {number_of_jobs(len(keys))}, such as {first}, cannot be extended, "
+            "because another session keeps the rows locked; they are tried again.",
         )
 
     def warn_once(self, key: str, message: str) -> None:

@@ -221,7 +221,9 @@ class MaintenanceThread:
         self._conditions: dict[tuple[Step, ...], list[str]] = {}
         self._conditions_until = 0.0
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._work, name="ojs-maintenance", daemon=True)
+        # One job that another session has locked must hold up neither the other jobs nor the steps.
+        work = database.passing_by()(self._work)
+        self._thread = threading.Thread(target=work, name="ojs-maintenance", daemon=True)
         self._thread.start()
 
     def close(self) -> None:

@@ -11,6 +11,7 @@ from uuid import UUID
 from django.db import connections
 
 from django_ojs.operations.workflows.advance import TOGETHER, advance_all
+from django_ojs.storage import database
 from django_ojs.worker.maintenance_observers import observed
 
 #: Its name for observers.
@@ -44,9 +45,8 @@ class WorkflowAdvancer:
         with self._changed:
             self._waiting.update(dict.fromkeys(wanted))
             if self._thread is None and not self._closing:
-                self._thread = threading.Thread(
-                    target=self._work, name="ojs-workflows", daemon=True
-                )
+                work = database.passing_by()(self._work)
+                self._thread = threading.Thread(target=work, name="ojs-workflows", daemon=True)
                 self._thread.start()
             self._changed.notify()
 

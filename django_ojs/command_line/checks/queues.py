@@ -65,6 +65,7 @@ def _queues() -> Iterator[DoctorFinding]:
         maintenance=mode.status(),
         stale=listeners.stale,
         transaction=None,
+        lock_holders=health_queries.lock_holders(),
     )
     # The others have checks of their own.
     yield from (_finding(each) for each in found if each.kind not in ("lost", "unknown_type"))
@@ -186,6 +187,13 @@ def _texts(each: Finding) -> tuple[str, str, str]:
                 "They are not sent again by themselves, and deleted after KEEP_DEAD_LETTERS.",
                 "The outbox in the admin has their errors; once the cause is removed, requeue "
                 "them there, or delete them.",
+            )
+        case "locked":
+            since = f" for {ago}" if each.since else ""
+            return (
+                f"The rows of running jobs are locked by {each.text}{since}: {number}.",
+                "Their outcomes cannot be stored, and their leases not be extended, meanwhile.",
+                "End that transaction, or its session: SELECT pg_terminate_backend(PID).",
             )
         case "paused":
             since = f" for {ago}" if each.since else ""

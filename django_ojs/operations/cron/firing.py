@@ -23,7 +23,14 @@ from django_ojs.operations.push import PushOptions, push_batch
 from django_ojs.spec import cron_events
 from django_ojs.spec.cron_events import SkipReason
 from django_ojs.spec.envelope import Envelope, parse
-from django_ojs.spec.errors import Conflict, DuplicateJob, JobNotFound, OJSError, QueueFull
+from django_ojs.spec.errors import (
+    Conflict,
+    DuplicateJob,
+    JobNotFound,
+    OJSError,
+    QueueFull,
+    RowLocked,
+)
 from django_ojs.spec.events import NewEvent
 from django_ojs.spec.times import format_timestamp
 from django_ojs.storage import cron_jobs, database
@@ -146,14 +153,19 @@ def _apply_policy(run: Firing, open_runs: Sequence[CronRun]) -> None:
 
 def _replace(run: Firing, options: PushOptions) -> None:
     """Cancel the jobs of earlier runs and store the job of this one: both, or neither."""
-    with suppress(_NotPushedError), database.atomic():
-        for job_id in run.replaces:
-            # It may have ended meanwhile, or wait in the outbox.
-            with suppress(Conflict, JobNotFound):
-                cancel(job_id)
-        _push([run], options)
-        if not isinstance(run.result, EnqueuedJob):
-            raise _NotPushedError
+    try:
+        with suppress(_NotPushedError), database.atomic():
+            for job_id in run.replaces:
+                # It may have ended meanwhile, or wait in the outbox.
+                with suppress(Conflict, JobNotFound):
+                    cancel(job_id)
+            _push([run], options)
+            if not isinstance(run.result, EnqueuedJob):
+                raise _NotPushedError
+    except RowLocked:
+        # The next tick tries it again, and no other cron job waits for it.
+        if not options.is_tried_again:
+            raise
 
 
 def _push(runs: Sequence[Firing], options: PushOptions) -> None:

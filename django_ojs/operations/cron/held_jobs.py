@@ -8,7 +8,7 @@ from django_ojs.models import CronJob, CronRun, Job
 from django_ojs.models.cron import CronRunPhase
 from django_ojs.operations.activate import activate
 from django_ojs.operations.cron.queries import split
-from django_ojs.spec.errors import Conflict, JobNotFound, QueueFull
+from django_ojs.spec.errors import Conflict, JobNotFound, QueueFull, RowLocked
 from django_ojs.storage import cron_jobs, database
 
 
@@ -35,7 +35,7 @@ def _release(name: str) -> int:
     with suppress(Conflict, JobNotFound):  # It was activated or cancelled by hand.
         try:
             activate(held[0].job_id, is_tried_again=True)
-        except QueueFull:
+        except (QueueFull, RowLocked):
             return 0
     CronRun.primary.filter(pk=held[0].pk).update(phase=CronRunPhase.OPEN)
     return 1

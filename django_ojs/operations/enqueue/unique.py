@@ -18,10 +18,10 @@ from django_ojs.operations.backpressure import bounds
 from django_ojs.operations.backpressure.drop_oldest import sparing
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, of_row
 from django_ojs.spec.envelope import Envelope, when_text
-from django_ojs.spec.errors import BackendError, DuplicateJob, InvalidRequest, QueueFull
+from django_ojs.spec.errors import BackendError, DuplicateJob, InvalidRequest, QueueFull, RowLocked
 from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.spec.unique_policy import UniquePolicy
-from django_ojs.storage import database, unique
+from django_ojs.storage import database, transitions, unique
 from django_ojs.storage.bounds import Load
 from django_ojs.storage.unique import Holder
 
@@ -32,10 +32,8 @@ MAX_KEYS = 1000
 Insert = Callable[[Sequence[Envelope]], list[EnqueuedJob]]
 
 
-class UniqueKeyLocked(BackendError):
+class UniqueKeyLocked(RowLocked):
     """Another transaction, which has not ended, has stored a job with the same unique key."""
-
-    canonical, number, status = "BACKEND_UNAVAILABLE", "OJS-2001", 503
 
 
 def store(envelopes: Sequence[Envelope], insert: Insert, *, wait: bool = True) -> list[EnqueuedJob]:
@@ -43,13 +41,20 @@ def store(envelopes: Sequence[Envelope], insert: Insert, *, wait: bool = True) -
 
     Raises DuplicateJob, with the job's index in its details: all that was stored and cancelled
     is rolled back, and the caller's transaction stays usable. Without `wait`, raises
-    UniqueKeyLocked, in the same way, where another transaction has locked one of the keys.
+    UniqueKeyLocked, in the same way, where another transaction has locked one of the keys, or a job
+    that is to be replaced.
     """
     keys = {str(item.unique_key) for item in envelopes if item.unique is not None}
     if len(keys) > MAX_KEYS:
         raise InvalidRequest(f"jobs may have at most {MAX_KEYS} different unique keys at once")
 
     def operation() -> list[EnqueuedJob]:
+        if wait or database.passes_by():
+            return stored()
+        with database.passing_by():
+            return stored()
+
+    def stored() -> list[EnqueuedJob]:
         fresh = unique.lock(keys, wait=wait)
         if fresh is None:
             raise UniqueKeyLocked("Another transaction holds the unique key of the job.")
@@ -186,15 +191,18 @@ def _cancel(replaced: Sequence[Holder]) -> dict[UUID, Job]:
             "The transaction began before the job it would replace was stored, and cannot change "
             "it. Run the transaction again.",
         )
-    # In order of the keys, so that two transactions that cancel the same jobs do not deadlock.
-    held = list(
-        Job.primary.filter(
-            pk__in=[holder.job.pk for holder in replaced],
-            state__in=sources(Trigger.CANCEL, State.CANCELLED),
+    try:
+        held = transitions.lock_all(
+            Job.primary.filter(
+                pk__in=[holder.job.pk for holder in replaced],
+                state__in=sources(Trigger.CANCEL, State.CANCELLED),
+            )
         )
-        .select_for_update(no_key=True)
-        .order_by("pk")
-    )
+    except RowLocked as error:
+        raise UniqueKeyLocked(
+            "Another session has locked the job that is to be replaced; try again.",
+            details=error.details,
+        ) from None
     if held:
         cancel.stop(held)
     return {job.pk: job for job in held}

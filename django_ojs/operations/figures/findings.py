@@ -21,6 +21,7 @@ from django_ojs.operations.figures.health_queries import Observations, Restricte
 from django_ojs.operations.figures.queue_overview import Level, OverviewRow
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.storage.bounds import Load
+from django_ojs.storage.dialects.server import LockHolder
 from django_ojs.storage.figures import rollup_queries
 
 #: A transaction that is open this long keeps dead rows, which claims must skip, from vacuum.
@@ -50,6 +51,7 @@ Kind = Literal[
     "webhooks",
     "outbox",
     "transaction",
+    "locked",
     "paused",
     "draining",
     "limit_key_paused",
@@ -93,6 +95,7 @@ def of_system(
     stale: int,
     transaction: timedelta | None,
     keys: Sequence[KeyProblem] = (),
+    lock_holders: Sequence[LockHolder] = (),
 ) -> list[Finding]:
     """Return the problems, worst first."""
     found = []
@@ -144,6 +147,17 @@ def of_system(
     if transaction is not None and transaction >= OLD:
         level = Level.BAD if transaction >= VERY_OLD else Level.FAIR
         found.append(Finding(kind="transaction", level=level, lasts=transaction))
+    found += [
+        Finding(
+            kind="locked",
+            level=Level.BAD,
+            number=holder.jobs,
+            job=holder.job,
+            since=holder.since,
+            text=holder.name,
+        )
+        for holder in lock_holders
+    ]
     found += [_of_key(problem) for problem in keys]
     return worst_first(found)
 

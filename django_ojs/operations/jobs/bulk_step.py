@@ -4,7 +4,7 @@ The bulk calls of `bulk` and the stored operations of `bulk_operations` run thes
 """
 
 import time
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Final, Literal
@@ -31,6 +31,7 @@ ActionName = Literal["retry", "cancel", "delete", "run_now", "purge"]
 CHUNK = 500
 
 BUSY: Final = "Others were changing the job again and again; try it once more."
+LOCKED: Final = "Another session has locked the job; try it once more."
 #: Stands for the reasons beyond the first twenty of an operation.
 OTHER: Final = "Another reason."
 _GONE: Final = "There is no job with this id."
@@ -51,11 +52,11 @@ class StepResult:
     @property
     def locked(self) -> list[UUID]:
         """The jobs that other transactions had locked."""
-        return [key for key, reason in self.failed.items() if reason == BUSY]
+        return [key for key, reason in self.failed.items() if reason == LOCKED]
 
     def then(self, later: "StepResult") -> "StepResult":
         """Return the result after a later step for the locked jobs."""
-        failed = {key: reason for key, reason in self.failed.items() if reason != BUSY}
+        failed = {key: reason for key, reason in self.failed.items() if reason != LOCKED}
         return StepResult(skipped=self.skipped | later.skipped, failed=failed | later.failed)
 
     @property
@@ -155,27 +156,24 @@ class BulkStep:
 
     def _all(self, keys: Collection[UUID]) -> StepResult:
         # In the order of the keys, as everywhere: two transactions that lock the same jobs cannot
-        # deadlock.
+        # deadlock. One that another session has locked holds up none of the others.
         rows = Job.primary.filter(pk__in=keys).order_by("pk")
         if not self.action.changes:
             rows = rows.defer("args", "meta", "result")
         erasing = self.action.act is erase_all
-        free = rows.select_for_update(no_key=not erasing, skip_locked=True)
-        held = {job.pk: job for job in free}
-        locked = self._existing(key for key in keys if key not in held)
-        skipped: dict[UUID, str] = {k: _GONE for k in keys if k not in held and k not in locked}
+        locking = rows.select_for_update(no_key=not erasing, skip_locked=True)
+        held = {job.pk: job for job in locking}
+        skipped: dict[UUID, str] = {}
+        failed: dict[UUID, str] = {}
+        if missing := set(keys).difference(held):
+            failed = dict.fromkeys(rows.filter(pk__in=missing).values_list("pk", flat=True), LOCKED)
+            skipped = dict.fromkeys(missing.difference(failed), _GONE)
         for job in held.values():
             if reason := self._reason_to_skip(job):
                 skipped[job.pk] = reason
         if ready := [job for job in held.values() if job.pk not in skipped]:
             self.action.act(ready)
-        return StepResult(skipped=skipped, failed=dict.fromkeys(locked, BUSY))
-
-    @staticmethod
-    def _existing(keys: Iterable[UUID]) -> set[UUID]:
-        missing = list(keys)
-        found = Job.primary.filter(pk__in=missing).values_list("pk", flat=True)
-        return set(found) if missing else set()
+        return StepResult(skipped=skipped, failed=failed)
 
     def _one_by_one(self, keys: Collection[UUID]) -> StepResult:
         single = self.action.single
@@ -191,10 +189,10 @@ class BulkStep:
                 skipped[key] = reason
                 continue
             if key not in free:
-                failed[key] = BUSY
+                failed[key] = LOCKED
                 continue
             try:
-                with sparing(lambda _: changed):
+                with database.passing_by(), sparing(lambda _: changed):
                     single(key)
                 changed.add(key)
             except OJSError as error:

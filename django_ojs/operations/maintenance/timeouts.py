@@ -12,7 +12,7 @@ from django_ojs.conf import settings
 from django_ojs.models import Job, Worker
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.fail import fail
-from django_ojs.spec.errors import Conflict, JobNotFound
+from django_ojs.spec.errors import Conflict, JobNotFound, RowLocked
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import State
 from django_ojs.storage import raw_queries
@@ -65,6 +65,8 @@ def enforce(limit: int = BATCH, *, seconds: float = math.inf) -> int:
             fail(key, timeout_failure(), claim=Claim(run=run), outcome=AttemptOutcome.TIMEOUT)
         except (Conflict, JobNotFound):
             continue  # It ended in the meantime.
+        except RowLocked:
+            continue  # The next step tries it again.
         failed += 1
         if time.monotonic() >= until:
             return max(failed, limit)

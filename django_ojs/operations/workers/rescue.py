@@ -36,6 +36,10 @@ logger = logging.getLogger("django_ojs.worker")
 #: because each heartbeat would write to it.
 FOUND: Final = 20 * BATCH
 
+#: Seconds for which a lapsed job is left to its worker after another session had locked its row: a
+#: worker over HTTP sends a heartbeat about as often.
+AFTER_LOCK: Final = 15.0
+
 #: Seconds between two checks of the session of the worker that has the lease of the maintenance.
 LOOK_INTERVAL: Final = 1.0
 
@@ -57,15 +61,35 @@ class LapseCheck:
     def __init__(self, *, since: timedelta = timedelta(0)) -> None:
         self._since = since
         self._found: list[UUID] = []
+        #: Lapsed jobs whose rows another session had locked, and when that was seen last.
+        self._locked: dict[UUID, float] = {}
 
     def lapse(self) -> int:
         """Take back one batch. Return how many; at least `BATCH` when there may be more."""
         if not self._found and self._is_wanted():
             self._found = _find_lapsed(FOUND)
         batch, self._found = self._found[:BATCH], self._found[BATCH:]
+        batch = self._without_locked(batch)
         # Another worker may have taken them back, or their worker has extended its leases.
         count = _lapse(batch)
+        if count < len(batch):
+            self._note_locked(batch)
         return max(count, BATCH) if self._found else count
+
+    def _without_locked(self, keys: Sequence[UUID]) -> list[UUID]:
+        """Leave out jobs whose rows were locked a moment ago.
+
+        Their workers could not extend the leases meanwhile, and have time for a heartbeat now.
+        """
+        if self._locked:
+            self._note_locked([key for key in keys if key in self._locked])
+            recent = time.monotonic() - AFTER_LOCK
+            self._locked = {key: at for key, at in self._locked.items() if at > recent}
+        return [key for key in keys if key not in self._locked]
+
+    def _note_locked(self, keys: Sequence[UUID]) -> None:
+        if keys:
+            self._locked |= dict.fromkeys(_locked_among(keys), time.monotonic())
 
     def _is_wanted(self) -> bool:
         if not self._since:
@@ -87,6 +111,18 @@ def _lapsed() -> str:
     return f"state = '{State.ACTIVE.value}' AND lease_until <= {database.dialect().now}"
 
 
+def _lapsed_among(keys: Collection[UUID]) -> QuerySet[Job]:
+    return Job.primary.filter(OneOf("pk", keys), state=State.ACTIVE, lease_until__lte=Now())
+
+
+@database.write_transaction
+def _locked_among(keys: Collection[UUID]) -> set[UUID]:
+    """Return those of these jobs whose leases have lapsed and whose rows another session locks."""
+    lapsed = _lapsed_among(keys)
+    found = set(lapsed.values_list("pk", flat=True))
+    return found.difference(transitions.lock_free(lapsed))
+
+
 def _lapse(keys: Collection[UUID]) -> int:
     if not keys:
         return 0
@@ -94,7 +130,7 @@ def _lapse(keys: Collection[UUID]) -> int:
         type="visibility_timeout",
         message="The lease expired before the worker reported an outcome.",
     )
-    lapsed = Job.primary.filter(OneOf("pk", keys), state=State.ACTIVE, lease_until__lte=Now())
+    lapsed = _lapsed_among(keys)
     return _take_back_some(lapsed, failure, AttemptOutcome.LAPSED, len(keys), spends=True)
 
 
@@ -155,8 +191,8 @@ def _end_isolation_beside(cause: UUID) -> None:
     queue_of = dict(beside.values_list("pk", "queue"))
     if queue_of:
         # One more loss isolates it again: there may have been two causes.
-        found = isolated.filter(OneOf("pk", queue_of.keys()))
-        found.update(lost_with_others=ISOLATED_AFTER - 1)
+        found = transitions.lock_free(isolated.filter(OneOf("pk", queue_of.keys())))
+        Job.primary.filter(OneOf("pk", found)).update(lost_with_others=ISOLATED_AFTER - 1)
         notify.workers_of(set(queue_of.values()))
 
 
@@ -279,7 +315,8 @@ def _take_back_some(
 def give_back(claims: Sequence[tuple[UUID, int]], *, worker_id: str) -> int:
     """Return claimed jobs that never started, given as (id, run), to their queues.
 
-    They spend no attempt, and no attempt is recorded.
+    They spend no attempt, and no attempt is recorded. Return how many: those whose rows another
+    session has locked stay with the worker.
     """
     return _give_back(claims, worker_id) if claims else 0
 
@@ -320,12 +357,9 @@ def _give_back(claims: Sequence[tuple[UUID, int]], worker_id: str) -> int:
     which = Q()
     for key, run in claims:
         which |= Q(pk=key, run=run)
-    claimed = Job.primary.filter(which)
-    keys: list[UUID] = []
-    if publish.is_recorded(*publish.AVAILABLE):
-        # The UPDATE does not return which of them it changed.
-        mine = claimed.filter(state=State.ACTIVE, worker_id=worker_id).order_by("pk")
-        keys = [job.pk for job in mine.select_for_update(no_key=True)]
+    mine = Job.primary.filter(which, state=State.ACTIVE, worker_id=worker_id)
+    keys = transitions.lock_free(mine)
+    claimed = Job.primary.filter(OneOf("pk", keys))
     queues = set(claimed.values_list("queue", flat=True))
     returned = transitions.apply(
         Trigger.RETURN,

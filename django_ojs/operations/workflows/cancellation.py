@@ -14,7 +14,7 @@ from django_ojs.operations.workflows.queries import lock
 from django_ojs.spec import workflow_events
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.states import State, Trigger, sources
-from django_ojs.storage import database, testing_hook
+from django_ojs.storage import database, testing_hook, transitions
 from django_ojs.storage.dialects.expressions import OneOf
 
 _UNENDED = (StepState.WAITING, StepState.READY, StepState.ENQUEUED)
@@ -67,7 +67,7 @@ def _cancel(workflow_id: UUID, completes: UUID | None) -> Workflow:
         jobs = Job.primary.filter(
             OneOf("pk", some), state__in=sources(Trigger.CANCEL, State.CANCELLED)
         )
-        found = list(jobs.select_for_update(no_key=True).order_by("pk"))
+        found = transitions.lock_all(jobs)
         stop(found)
         cancelled.update(job.pk for job in found)
     if completes in cancelled:

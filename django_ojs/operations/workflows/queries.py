@@ -10,10 +10,10 @@ from django.db.models import QuerySet
 
 from django_ojs.models import Job, Workflow, WorkflowStep
 from django_ojs.models.workflow import StepState
-from django_ojs.spec.errors import WorkflowNotFound
+from django_ojs.spec.errors import RowLocked, WorkflowNotFound
 from django_ojs.spec.json import JSON
 from django_ojs.spec.workflow import CALLBACKS
-from django_ojs.storage import testing_hook
+from django_ojs.storage import database, testing_hook
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.workflows import MAX_COPIED
 
@@ -100,9 +100,16 @@ def get(workflow_id: UUID) -> Workflow:
 
 
 def lock(workflow_id: UUID) -> Workflow:
-    """Return a workflow, locked until the transaction ends. Raises WorkflowNotFound."""
-    found = Workflow.primary.select_for_update(no_key=True).filter(pk=workflow_id).first()
+    """Return a workflow, locked until the transaction ends.
+
+    Raises WorkflowNotFound; within `database.passing_by` RowLocked.
+    """
+    which = Workflow.primary.filter(pk=workflow_id)
+    skips = database.passes_by()
+    found = which.select_for_update(no_key=True, skip_locked=skips).first()
     if found is None:
+        if skips and which.exists():
+            raise RowLocked("Another session has locked the workflow; try again.")
         raise not_found(workflow_id)
     return found
 

@@ -451,7 +451,7 @@ class Dialect(Server):
     def complete(self, connection: BaseDatabaseWrapper, worker_id: str, finished: str) -> set[UUID]:
         """ACK many jobs of one worker, given as a JSON array of `{id, run, result}`.
 
-        Return the ids of those that it still held.
+        Return the ids of those that it still held, and that no other session has locked.
         """
         rows = self._rows(connection, "complete", {"worker_id": worker_id, "finished": finished})
         return {self.uuid(key) for (key,) in rows}
@@ -461,7 +461,7 @@ class Dialect(Server):
     ) -> set[tuple[UUID, int]]:
         """Lock jobs of one worker, given as a JSON array of `{id, run}`, in a transaction.
 
-        Return the ids and runs of those that it still holds.
+        Return the ids and runs of those that it still holds, and that no other session had locked.
         """
         rows = self._rows(connection, "lock_claimed", {"worker_id": worker_id, "claims": claims})
         return {(self.uuid(key), run) for key, run in rows}

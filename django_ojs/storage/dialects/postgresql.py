@@ -24,6 +24,7 @@ from django_ojs.storage.dialects.job_row import is_plain, row_of
 from django_ojs.storage.dialects.rows import Difference, Stored, Turn, TurnJob
 from django_ojs.storage.dialects.server import (
     HorizonHolder,
+    LockHolder,
     QueryLimit,
     Session,
     TableUse,
@@ -562,6 +563,13 @@ class PostgreSQL(Dialect):
         # process then serves other clients too, and its end says nothing about this one.
         announced = connection.connection.info.backend_pid
         return (pid, started_at) if pid == announced else None
+
+    def lock_holders(
+        self, connection: BaseDatabaseWrapper, keys: Collection[UUID] | None = None
+    ) -> list[LockHolder]:
+        values = {"keys": None if keys is None else self.ids(keys)}
+        rows = self._rows(connection, "lock_holders", values)
+        return [LockHolder(*row) for row in rows]
 
     def oldest_transaction(self, connection: BaseDatabaseWrapper) -> timedelta | None:
         return cast("timedelta | None", self._rows(connection, "oldest_transaction")[0][0])

@@ -52,6 +52,29 @@ class HorizonHolder:
     wal_bytes: int | None
 
 
+@dataclass(frozen=True, slots=True)
+class LockHolder:
+    """A session that keeps the rows of active jobs locked.
+
+    `since`: when its transaction began, None where this role may not see it. `job`: one of them.
+    """
+
+    pid: int
+    application: str
+    since: datetime | None
+    jobs: int
+    job: UUID
+
+    @property
+    def name(self) -> str:
+        """Its process id, and the name that it has given itself."""
+        return (
+            f"session {self.pid} ({self.application})"
+            if self.application
+            else f"session {self.pid}"
+        )
+
+
 class Server(ABC):
     """What every statement needs of one database, and what only that database can say."""
 
@@ -231,6 +254,15 @@ class Server(ABC):
     def session(self, connection: BaseDatabaseWrapper) -> Session | None:
         """Return the server process of a connection, when no pooler shares it with others."""
         return None
+
+    def lock_holders(
+        self, connection: BaseDatabaseWrapper, keys: Collection[UUID] | None = None
+    ) -> list[LockHolder]:
+        """Return the sessions that keep rows of active jobs locked: of these jobs, or of any.
+
+        There are none where the server does not show who has locked a row.
+        """
+        return []
 
     def oldest_transaction(self, connection: BaseDatabaseWrapper) -> timedelta | None:
         """Return how long the oldest other transaction has been open, if there is one.

@@ -1,4 +1,5 @@
--- Locks jobs, given with their runs, in the order of the ids, as far as the worker still holds them.
+-- Locks jobs, given with their runs, in the order of the ids, as far as the worker still holds them, and
+-- no other session has locked them.
 --
 -- `run` is the fence, and IS TRUE is needed, as in complete.sql.
 SELECT j.id, r.run
@@ -6,4 +7,4 @@ FROM json_to_recordset(%(claims)s::json) AS r (id uuid, run integer)
      JOIN ojs_job AS j ON j.id = r.id
 WHERE j.run = r.run AND (j.worker_id = %(worker_id)s AND j.state {before_fail}) IS TRUE
 ORDER BY j.id
-FOR NO KEY UPDATE OF j
+FOR NO KEY UPDATE OF j SKIP LOCKED
