@@ -185,7 +185,7 @@ class Beat(OJSView):
         )
         return {
             "state": found.state.value,
-            "jobs_extended": [str(key) for key in holding if key not in found.lost],
+            "jobs_extended": [str(key) for key in holding if key not in found.lost | found.locked],
             "jobs_lost": sorted(str(key) for key in found.lost),
             "server_time": times.format_timestamp(datetime.now(UTC)),
         }

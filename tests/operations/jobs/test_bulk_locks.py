@@ -7,7 +7,7 @@ import pytest
 from django_ojs.models import Job
 from django_ojs.operations import queues
 from django_ojs.operations.jobs import bulk
-from django_ojs.operations.jobs.bulk_step import BUSY
+from django_ojs.operations.jobs.bulk_step import LOCKED
 from django_ojs.spec.states import State
 from tests.factories import in_state, jobs, push_many
 from tests.other_session import Other, open_transaction
@@ -29,7 +29,7 @@ def test_it_changes_the_others_and_names_the_job_that_is_locked() -> None:
         keys = [job.pk for job in (*free, held)]
         result = other.do(lambda: bulk.cancel_all(keys)).result(BOUND)
         assert (result.succeeded, result.failed) == (4, 1)
-        assert [(each.job_id, each.error) for each in result.errors] == [(held.pk, BUSY)]
+        assert [(each.job_id, each.error) for each in result.errors] == [(held.pk, LOCKED)]
         commit()
     assert bulk.cancel_all([held.pk]).succeeded == 1
     assert set(jobs().values_list("state", flat=True)) == {State.CANCELLED}
@@ -43,5 +43,5 @@ def test_one_by_one_after_an_error_as_well() -> None:
         keys = [job.pk for job in dead]
         result = other.do(lambda: bulk.retry_all(keys)).result(BOUND)
         assert result.succeeded == 1
-        assert (dead[0].pk, BUSY) in [(each.job_id, each.error) for each in result.errors]
+        assert (dead[0].pk, LOCKED) in [(each.job_id, each.error) for each in result.errors]
         commit()
