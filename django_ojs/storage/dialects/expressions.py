@@ -19,7 +19,7 @@ from django.db.models import (
 from django_ojs.spec import json
 
 
-class OneOf(Lookup):  # type: ignore[type-arg]  # it cannot be subscripted
+class OneOf(Lookup):
     """Whether a column is one of these ids, as one parameter.
 
     `pk__in` has a parameter for each id; five hundred take longer to parse than to delete. It is a
