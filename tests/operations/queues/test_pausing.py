@@ -44,12 +44,6 @@ def test_resuming_what_was_never_paused_changes_nothing() -> None:
     assert queues.resume("a").paused_at is None
 
 
-def test_other_queues_are_not_touched() -> None:
-    queues.pause("a")
-    job = push(queue="b")
-    assert [got.id for got in fetch.fetch(["a", "b"])] == [job.pk]
-
-
 @together("operation", [queues.pause, queues.resume], undo=True)
 @together(
     ("name", "error"),
