@@ -21,7 +21,7 @@ from django_ojs.models import ApiKey, AuditEntry
 from django_ojs.operations.access import api_keys
 from django_ojs.spec.errors import TokenExpired
 from tests.cases import together
-from tests.operations.test_races import at_once
+from tests.threads import at_once
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 

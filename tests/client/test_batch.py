@@ -25,6 +25,7 @@ from django_ojs.spec.errors import DuplicateJob, OJSError, QueueFull, QueuePause
 from django_ojs.storage import database
 from tests.cases import together
 from tests.databases import KIND
+from tests.receivers import receiving
 from tests.testapp.jobs import add, echo, labelled
 from tests.testapp.models import Thing
 
@@ -250,11 +251,8 @@ def test_what_handles_jobs_on_their_way_handles_those_that_are_alike() -> None:
     def receive(job: Job, **more: Any) -> None:
         sent.append(job.pk)
 
-    signals.job_enqueued.connect(receive)
-    try:
+    with receiving(receive, signals.job_enqueued):
         jobs = alike()
-    finally:
-        signals.job_enqueued.disconnect(receive)
     assert sent == [job.id for job in jobs]
 
     with override_settings(OJS={"KEEP_EVENTS": ["*"]}):

@@ -18,7 +18,7 @@ from django_ojs.operations import queues
 from django_ojs.operations.fetch import fetch
 from django_ojs.outbox import local
 from django_ojs.spec.errors import InvalidRequest, QueueFull
-from tests.factories import own_connections
+from tests.threads import beside
 from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -65,28 +65,16 @@ def test_it_raises_with_all_one_needs_to_know(on_full: Any) -> None:
 
 @pytest.mark.parametrize("batch", [False, True])
 def test_block_waits_for_room_whatever_the_strategy(batch: bool) -> None:
-    stored: list[Any] = []
+    def enqueue() -> ojs.EnqueuedJob:
+        if batch:
+            wanted = [ojs.request("b", queue=NAME)]
+            return ojs.enqueue_batch(wanted, on_full="block", block_timeout=GENEROUS)[0]
+        longest = timedelta(seconds=GENEROUS)
+        return ojs.enqueue("b", queue=NAME, on_full="block", block_timeout=longest)
 
-    def enqueue() -> None:
-        with own_connections():
-            if batch:
-                wanted = [ojs.request("b", queue=NAME)]
-                stored.extend(ojs.enqueue_batch(wanted, on_full="block", block_timeout=GENEROUS))
-            else:
-                stored.append(
-                    ojs.enqueue(
-                        "b",
-                        queue=NAME,
-                        on_full="block",
-                        block_timeout=timedelta(seconds=GENEROUS),
-                    )
-                )
-
-    thread = threading.Thread(target=enqueue)
-    thread.start()
-    make_room()
-    thread.join(BOUND)
-    assert [job.type for job in stored] == ["b"]
+    with beside(enqueue) as (stored,):
+        make_room()
+        assert stored.result(BOUND).type == "b"
     assert depth() == 2
 
 

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import os
 import secrets
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests import fork_server
-from tests.factories import connected_to
 from tests.faults import ledger
 from tests.faults.replication import Pair, replicated_pair
 from tests.faults.site import Site
 from tests.sizes import FULL as FULL
-from tests.worker.processes import ROOT
-from tests.worker.waiting import BOUND
 
 _reported: list[str] = []
 
@@ -67,17 +61,6 @@ def site(process_environment: dict[str, str], tmp_path: Path, seed: int) -> Iter
 @pytest.fixture
 def pair(site: Site) -> Iterator[Pair]:
     """Return a migrated primary that holds the jobs; the ledger stays on the suite's server."""
-    with replicated_pair() as servers:
-        site.variables["OJS_FAULTS_DATABASE"] = json.dumps(servers.settings)
-        environment = {
-            **site.environment,
-            **site.variables,
-            "DJANGO_SETTINGS_MODULE": "tests.faults.http_settings",  # With the admin's tables.
-        }
-        command = [sys.executable, "manage.py", "migrate", "--verbosity=0"]
-        fork_server.run(command, cwd=ROOT, env=environment, check=True, timeout=BOUND)
-        with connected_to(servers.settings):
-            try:
-                yield servers
-            finally:
-                site.close()
+    with_admin = "tests.faults.http_settings"
+    with replicated_pair() as servers, site.with_jobs_on(servers.settings, with_admin):
+        yield servers

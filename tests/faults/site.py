@@ -22,6 +22,7 @@ from django_ojs.models import Attempt, Job
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.spec.states import TERMINAL
 from tests import fork_server
+from tests.factories import connected_to
 from tests.faults import ledger
 from tests.faults.checker import Fault, Verdict, check
 from tests.testapp.models import Thing
@@ -117,6 +118,22 @@ class Site:
             )
         self.enqueuers.append(process)
         return process
+
+    @contextmanager
+    def with_jobs_on(
+        self, server: Mapping[str, Any], settings: str = "tests.faults.settings"
+    ) -> Iterator[None]:
+        """Have the jobs on a server of their own; the ledger stays on the suite's."""
+        self.variables["OJS_FAULTS_DATABASE"] = json.dumps(server)
+        environment = {**self.environment, **self.variables, "DJANGO_SETTINGS_MODULE": settings}
+        command = [sys.executable, "manage.py", "migrate", "--verbosity=0"]
+        fork_server.run(command, cwd=ROOT, env=environment, check=True, timeout=BOUND)
+        # This process as well looks there.
+        with connected_to(server):
+            try:
+                yield
+            finally:
+                self.close()
 
     def kill(self, tree: Tree, pid: int) -> float:
         """Kill a process of a tree, if it is still one. Return when."""

@@ -8,14 +8,13 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from functools import partial
 
 import pytest
 from django.db import connection, transaction
 
-from django_ojs.models import Job
 from django_ojs.operations import queues
 from django_ojs.operations.ack import ack
 from django_ojs.operations.fetch import fetch
@@ -26,10 +25,11 @@ from django_ojs.storage import bounds
 from django_ojs.storage.figures import counts
 from tests import fork_server
 from tests.databases import ALIASES
-from tests.factories import GENERATED, connected_to, envelope, own_connections
+from tests.factories import GENERATED, connected_to, envelope
 from tests.faults.bouncer import PROGRAM, bouncer
 from tests.faults.conftest import FULL, Report
-from tests.worker.waiting import BOUND
+from tests.operations.backpressure.test_bounds import depth
+from tests.threads import beside
 
 pytestmark = [
     pytest.mark.django_db(transaction=True, databases=ALIASES),
@@ -62,11 +62,6 @@ def bound(depth: int, strategy: str = "reject") -> None:
 
 def add(number: int = 1) -> None:
     push_batch([envelope(queue=NAME) for _ in range(number)], GENERATED)
-
-
-def depth() -> int:
-    waiting = ["available", "scheduled", "retryable"]
-    return Job.objects.filter(queue=NAME, state__in=waiting).count()
 
 
 @contextmanager
@@ -153,24 +148,14 @@ def _crowd(strategy: str, seed: int) -> str:
     producers = PRODUCERS if connection.vendor == "postgresql" else 6
     dice = random.Random(seed)
     stop, lowest = threading.Event(), 100
-    errors: list[BaseException] = []
     done = {"stored": 0, "rejected": 0}
     highest = [1_000]
     over: list[tuple[int, int]] = []
     bound(1_000, strategy)
 
-    def run(act: Any) -> threading.Thread:
-        def loop() -> None:
-            with own_connections():
-                try:
-                    while not stop.is_set():
-                        act()
-                except BaseException as error:
-                    errors.append(error)
-
-        thread = threading.Thread(target=loop)
-        thread.start()
-        return thread
+    def repeat(act: Callable[[], None]) -> None:
+        while not stop.is_set():
+            act()
 
     def produce() -> None:
         number = dice.choice([1, 1, 1, 7, 60])
@@ -207,13 +192,10 @@ def _crowd(strategy: str, seed: int) -> str:
             over.append((found, highest[0]))
         time.sleep(0.01)
 
-    threads = [run(produce) for _ in range(producers)]
-    threads += [run(act) for act in (work, configure, look)]
-    time.sleep(SECONDS)
-    stop.set()
-    for thread in threads:
-        thread.join(BOUND)
-    assert not errors, errors[0]
+    acts = [*[produce] * producers, work, configure, look]
+    with beside(*[partial(repeat, act) for act in acts]):
+        time.sleep(SECONDS)
+        stop.set()
     assert not over
     # Now it stands still: it fills to the bound and no further.
     bound(1_000, strategy)

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import json
 import signal
-import sys
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from tests import fork_server
 from tests.databases import ALIASES
-from tests.factories import connected_to
 from tests.faults.bouncer import PROGRAM, bouncer
 from tests.faults.cluster import Cluster, own_cluster
 from tests.faults.conftest import Report
 from tests.faults.site import Site
-from tests.worker.processes import ROOT
 from tests.worker.waiting import BOUND, eventually
 
 PROCESSES = 30
@@ -39,20 +35,9 @@ pytestmark = [
 @pytest.fixture
 def cluster(site: Site) -> Iterator[Cluster]:
     """Return a server with few connections that holds the jobs."""
-    with own_cluster(max_connections=str(CONNECTIONS)) as server:
-        site.variables["OJS_FAULTS_DATABASE"] = json.dumps(server.settings)
-        environment = {
-            **site.environment,
-            **site.variables,
-            "DJANGO_SETTINGS_MODULE": "tests.faults.settings",
-        }
-        command = [sys.executable, "manage.py", "migrate", "--verbosity=0"]
-        fork_server.run(command, cwd=ROOT, env=environment, check=True, timeout=BOUND)
-        with connected_to(server.settings):
-            try:
-                yield server
-            finally:
-                site.close()
+    made = own_cluster(max_connections=str(CONNECTIONS))
+    with made as server, site.with_jobs_on(server.settings):
+        yield server
 
 
 def rejected(cluster: Cluster) -> int:

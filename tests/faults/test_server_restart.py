@@ -2,23 +2,17 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 
 import pytest
 from django.db import connection
 
-from tests import fork_server
 from tests.databases import ALIASES
-from tests.factories import connected_to
 from tests.faults import ledger
 from tests.faults.cluster import Cluster, MariaDBServer, own_cluster, own_mariadb
 from tests.faults.conftest import FULL, Report
 from tests.faults.site import Site, until
-from tests.worker.processes import ROOT
-from tests.worker.waiting import BOUND
 
 CRASHES = 5 if FULL else 1
 
@@ -37,21 +31,8 @@ def cluster(site: Site) -> Iterator[Cluster | MariaDBServer]:
     made: AbstractContextManager[Cluster | MariaDBServer] = (
         own_cluster() if connection.vendor == "postgresql" else own_mariadb()
     )
-    with made as server:
-        site.variables["OJS_FAULTS_DATABASE"] = json.dumps(server.settings)
-        environment = {
-            **site.environment,
-            **site.variables,
-            "DJANGO_SETTINGS_MODULE": "tests.faults.settings",
-        }
-        command = [sys.executable, "manage.py", "migrate", "--verbosity=0"]
-        fork_server.run(command, cwd=ROOT, env=environment, check=True, timeout=BOUND)
-        # This process as well looks there.
-        with connected_to(server.settings):
-            try:
-                yield server
-            finally:
-                site.close()
+    with made as server, site.with_jobs_on(server.settings):
+        yield server
 
 
 def crash(cluster: Cluster | MariaDBServer) -> None:

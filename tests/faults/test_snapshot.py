@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 
 import pytest
-from django.db import connections
 
 from django_ojs.operations import ack, fetch
 from tests.databases import ALIASES
 from tests.factories import push_many
 from tests.faults.conftest import FULL, Report
+from tests.storage.test_claim_floors import snapshot
 
 JOBS = 30_000 if FULL else 3_000
 BATCH = 10
@@ -23,16 +23,12 @@ pytestmark = [
 
 
 def test_claims_stay_right_while_a_snapshot_is_held_open(report: Report) -> None:
-    holder = connections.create_connection("default")
-    try:
-        with holder.cursor() as cursor:
-            cursor.execute("BEGIN ISOLATION LEVEL REPEATABLE READ")
-            cursor.execute("SELECT count(*) FROM ojs_job")
+    seen: list[object] = []
+    times: list[float] = []
+    with snapshot():
         queue = push_many(1)[0].queue
         for _ in range(JOBS // 1000):
             push_many(1000, queue=queue)
-        seen: list[object] = []
-        times: list[float] = []
         while True:
             before = time.perf_counter()
             jobs = fetch.fetch([queue], count=BATCH, worker_id="w", due=False)
@@ -41,8 +37,6 @@ def test_claims_stay_right_while_a_snapshot_is_held_open(report: Report) -> None
                 break
             seen += [job.id for job in jobs]
             ack.ack_batch("w", [(job.id, job.run, None) for job in jobs])
-    finally:
-        holder.close()
     assert len(seen) == len(set(seen)) == JOBS + 1
     tenth = max(1, len(times) // 10)
     first, last = (_share(part, 0.5) for part in (times[:tenth], times[-tenth:]))

@@ -3,22 +3,18 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Iterator
 
 import pytest
 from django.db import connection
 
-from tests import fork_server
 from tests.databases import ALIASES
-from tests.factories import connected_to
 from tests.faults import ledger
 from tests.faults.conftest import Report
 from tests.faults.proxy import Proxy, proxy
 from tests.faults.replication import Pair, replicated_pair
 from tests.faults.site import Site
-from tests.worker.processes import ROOT
-from tests.worker.waiting import BOUND, eventually
+from tests.worker.waiting import eventually
 
 pytestmark = [
     pytest.mark.django_db(transaction=True, databases=ALIASES),
@@ -34,19 +30,8 @@ def server(site: Site) -> Iterator[Pair]:
     """Return a server on a port that holds the jobs; this process and the enqueuer reach it."""
     with replicated_pair() as servers:
         direct = {**servers.settings, "HOST": "127.0.0.1", "PORT": str(servers.primary.port)}
-        site.variables["OJS_FAULTS_DATABASE"] = json.dumps(direct)
-        environment = {
-            **site.environment,
-            **site.variables,
-            "DJANGO_SETTINGS_MODULE": "tests.faults.settings",
-        }
-        command = [sys.executable, "manage.py", "migrate", "--verbosity=0"]
-        fork_server.run(command, cwd=ROOT, env=environment, check=True, timeout=BOUND)
-        with connected_to(direct):
-            try:
-                yield servers
-            finally:
-                site.close()
+        with site.with_jobs_on(direct):
+            yield servers
 
 
 def test_workers_recover_by_themselves_from_a_network_that_fails(

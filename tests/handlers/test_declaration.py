@@ -54,12 +54,6 @@ def test_a_type_follows_the_naming_rule(type_: Any, says: str) -> None:
     assert str(caught.value).startswith(says)
 
 
-def test_the_decorator_without_a_type_says_that_it_needs_one() -> None:
-    decorator: Any = ojs.job
-    with pytest.raises(InvalidJobType, match="type must be a non-empty string"):
-        decorator(test_a_type_follows_the_naming_rule)
-
-
 def hint_of(caught: pytest.ExceptionInfo[BaseException]) -> str:
     """Return the end of the traceback, as a user sees it."""
     return traceback.format_exception(caught.value)[-1]

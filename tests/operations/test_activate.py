@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from django.db.models.functions import Now
 
-from django_ojs.operations import activate, expiry, fetch, promotion
-from django_ojs.spec.errors import Conflict
+from django_ojs.operations import activate, fetch, promotion
 from tests.factories import HOUR, MINUTE, age, in_state, jobs, push, read
 
 pytestmark = pytest.mark.django_db
@@ -38,18 +37,3 @@ def test_it_queues_up_behind_those_who_were_available_before() -> None:
     age([first.pk, second.pk], 1)
     activate.activate(first.pk)
     assert [job.id for job in fetch.fetch(["a"], count=2)] == [second.pk, first.pk]
-
-
-def test_it_can_be_activated_once() -> None:
-    job = in_state("pending")
-    activate.activate(job.pk)
-    with pytest.raises(Conflict, match="activate needs it pending"):
-        activate.activate(job.pk)
-
-
-def test_a_pending_job_expires_like_any_other() -> None:
-    job = push(pending=True, expires_at=HOUR)
-    age(job.pk, 2 * HOUR)
-    assert expiry.expire() == 1
-    with pytest.raises(Conflict):
-        activate.activate(job.pk)

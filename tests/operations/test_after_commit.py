@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from typing import Any
 
 import pytest
@@ -28,6 +28,7 @@ from django_ojs.operations import push as pushing
 from django_ojs.operations.workers import rescue
 from django_ojs.storage import database, notify
 from tests.factories import BOOM, HOUR, active, age, envelope, hourly, in_state, push, read
+from tests.receivers import receiving
 from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -94,7 +95,7 @@ CASES: dict[str, tuple[Callable[[], Callable[[], Any]], list[str]]] = {
 def reported() -> Iterator[list[str]]:
     """Collect the names of the signals that are sent, with what they carry checked."""
     heard: list[str] = []
-    receivers = []
+    stack = ExitStack()
     for name, signal in vars(signals).items():
         if isinstance(signal, Signal):
 
@@ -105,13 +106,9 @@ def reported() -> Iterator[list[str]]:
                 assert not connection.in_atomic_block
                 heard.append(_name.removeprefix("job_"))
 
-            signal.connect(receive)
-            receivers.append((signal, receive))
-    try:
+            stack.enter_context(receiving(receive, signal))
+    with stack:
         yield heard
-    finally:
-        for signal, receive in receivers:
-            signal.disconnect(receive)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -158,13 +155,9 @@ def test_a_receiver_that_raises_harms_neither_the_job_nor_the_other_receivers() 
         heard.append(job.state)
 
     job = active()
-    for receiver in (broken, sound):
-        signals.job_completed.connect(receiver)
-    try:
+    completed = signals.job_completed
+    with receiving(broken, completed), receiving(sound, completed):
         ack.ack(job.id)
-    finally:
-        for receiver in (broken, sound):
-            signals.job_completed.disconnect(receiver)
     assert (heard, read(job.id).state) == (["completed"], "completed")
 
 

@@ -6,6 +6,7 @@ import random
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from typing import Any
 
 import pytest
@@ -22,6 +23,8 @@ from django_ojs.storage import bounds
 from django_ojs.storage.dialects.postgresql import PostgreSQL
 from django_ojs.storage.figures import counts
 from tests.factories import GENERATED, envelope
+from tests.operations.backpressure.test_bounds import depth
+from tests.threads import at_once, beside, elsewhere
 from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -48,34 +51,23 @@ def fill(queue: str = NAME) -> int:
         stored += 1
 
 
-def depth(queue: str = NAME) -> int:
-    waiting = ["available", "scheduled", "retryable"]
-    return Job.objects.filter(queue=queue, state__in=waiting).count()
-
-
 @contextmanager
-def elsewhere(act: Callable[[], None]) -> Iterator[threading.Event]:
+def open_elsewhere(act: Callable[[], None]) -> Iterator[None]:
     """Do something in a transaction of another thread's; it commits when the block ends."""
     done, go = threading.Event(), threading.Event()
 
     def run() -> None:
-        try:
-            with transaction.atomic():
-                act()
-                done.set()
-                go.wait(BOUND)
-        finally:
+        with transaction.atomic():
+            act()
             done.set()
-            connections.close_all()
+            go.wait(BOUND)
 
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        assert done.wait(BOUND)
-        yield go
-    finally:
-        go.set()
-        thread.join(BOUND)
+    with beside(run):
+        try:
+            assert done.wait(BOUND)
+            yield
+        finally:
+            go.set()
 
 
 def test_jobs_that_run_may_come_back_and_have_their_places_kept() -> None:
@@ -136,7 +128,7 @@ def test_sequences_that_were_set_back_give_no_good_tickets() -> None:
 @pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has one writer")
 def test_a_batch_of_many_shares_keeps_nobody_out_far_from_the_bound() -> None:
     bound(10_000)
-    with elsewhere(lambda: add(1_500)):
+    with open_elsewhere(lambda: add(1_500)):
         add()
         with transaction.atomic():
             add(50)
@@ -148,7 +140,7 @@ def test_a_batch_of_many_shares_keeps_nobody_out_far_from_the_bound() -> None:
 def test_batches_in_open_transactions_are_counted_in_full(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(bounds, "LOCK_TIMEOUT", 0.1)  # They are open as long as it waits.
     bound(4_000)
-    with elsewhere(lambda: add(700)), elsewhere(lambda: add(600)):
+    with open_elsewhere(lambda: add(700)), open_elsewhere(lambda: add(600)):
         with pytest.raises(QueueFull) as caught:
             add(2_800)
         assert "transactions are open" in str(caught.value)
@@ -170,7 +162,7 @@ def test_several_batches_of_an_open_transaction_are_counted_together(
         for _ in range(9):
             add(40)
 
-    with elsewhere(several), pytest.raises(QueueFull, match="transactions are open"):
+    with open_elsewhere(several), pytest.raises(QueueFull, match="transactions are open"):
         add(300)  # Each batch alone would leave room for it.
     assert depth() == 360
 
@@ -186,16 +178,7 @@ def test_an_old_snapshot_lets_nobody_over_the_bound(level: str) -> None:
             cursor.execute(f"SET TRANSACTION ISOLATION LEVEL {level}")
         assert depth() == 10
         added = 0
-
-        def others() -> None:
-            try:
-                fill()
-            finally:
-                connections.close_all()
-
-        thread = threading.Thread(target=others)
-        thread.start()
-        thread.join(BOUND)
+        elsewhere(fill)
         for _ in range(50):
             try:
                 with transaction.atomic():
@@ -243,27 +226,20 @@ def test_two_that_take_two_queues_in_opposite_order_do_not_wait_for_ever() -> No
         add(2, queue=queue)
     Bound.objects.update(until=-1)  # No tickets: it takes turns.
     ready = threading.Barrier(2)
-    outcomes: list[str] = []
 
-    def both(first: str, second: str) -> None:
-        try:
-            with transaction.atomic():
-                add(queue=first)
-                ready.wait(BOUND)
-                try:
-                    add(queue=second)
-                    outcomes.append("stored")
-                except QueueFull:
-                    outcomes.append("rejected")
-                add(queue=first)  # The transaction is usable, and its turn is still its own.
-        finally:
-            connections.close_all()
+    def both(first: str, second: str) -> str:
+        with transaction.atomic():
+            add(queue=first)
+            ready.wait(BOUND)
+            try:
+                add(queue=second)
+                outcome = "stored"
+            except QueueFull:
+                outcome = "rejected"
+            add(queue=first)  # The transaction is usable, and its turn is still its own.
+        return outcome
 
-    pair = [threading.Thread(target=both, args=names) for names in (("one", "two"), ("two", "one"))]
-    for thread in pair:
-        thread.start()
-    for thread in pair:
-        thread.join(BOUND)
+    outcomes = at_once([lambda: both("one", "two"), lambda: both("two", "one")])
     assert sorted(outcomes) in (["rejected", "stored"], ["rejected", "rejected"])
     assert depth("one") + depth("two") == 2 + 2 + 4 + outcomes.count("stored")
 
@@ -279,7 +255,6 @@ def test_two_that_find_no_room_at_a_look_do_not_wait_for_each_others_turn(
     Bound.objects.update(until=-1)  # No tickets: they look.
     looked = threading.Barrier(2)
     look = PostgreSQL.insert_jobs
-    outcomes: list[str] = []
 
     def look_together(*args: Any, **values: Any) -> Any:
         stored = look(*args, **values)
@@ -288,22 +263,11 @@ def test_two_that_find_no_room_at_a_look_do_not_wait_for_each_others_turn(
         return stored
 
     def one() -> None:
-        try:
-            with transaction.atomic():
-                add()
-            outcomes.append("stored")
-        except QueueFull as full:
-            outcomes.append(full.message)
-        finally:
-            connections.close_all()
+        with transaction.atomic():
+            add()
 
     monkeypatch.setattr(PostgreSQL, "insert_jobs", look_together)
-    pair = [threading.Thread(target=one) for _ in range(2)]
-    for thread in pair:
-        thread.start()
-    for thread in pair:
-        thread.join(BOUND)
-    assert outcomes == ["stored", "stored"]
+    at_once([one, one])
     assert depth() == (18 if strategy == "reject" else limit)
 
 
@@ -366,33 +330,22 @@ def test_a_crowd_never_takes_more_bytes_than_there_may_be(inherited: bool) -> No
     else:
         queues.configure(NAME, config)
     producers = 16 if connection.vendor == "postgresql" else 4
-    errors: list[BaseException] = []
     rejected: list[int] = []
 
     def produce(seed: int) -> None:
         dice = random.Random(seed)
-        try:
-            for _ in range(25):
-                wanted = [
-                    envelope(queue=NAME, args=["x" * dice.choice([1, 500, 20_000])])
-                    for _ in range(dice.choice([1, 1, 4]))
-                ]
-                try:
-                    with transaction.atomic() if dice.random() < 0.5 else nullcontext():
-                        pushing.push_batch(wanted, GENERATED)
-                except QueueFull:
-                    rejected.append(1)
-        except BaseException as error:
-            errors.append(error)
-        finally:
-            connections.close_all()
+        for _ in range(25):
+            wanted = [
+                envelope(queue=NAME, args=["x" * dice.choice([1, 500, 20_000])])
+                for _ in range(dice.choice([1, 1, 4]))
+            ]
+            try:
+                with transaction.atomic() if dice.random() < 0.5 else nullcontext():
+                    pushing.push_batch(wanted, GENERATED)
+            except QueueFull:
+                rejected.append(1)
 
-    threads = [threading.Thread(target=produce, args=[n]) for n in range(producers)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(BOUND)
-    assert not errors
+    at_once([partial(produce, seed) for seed in range(producers)])
     assert rejected
     assert bounds.load(NAME).size <= limit
     taken = sum(Job.objects.filter(queue=NAME).values_list("size_bytes", flat=True))

@@ -256,9 +256,7 @@ def test_nothing_waits_for_a_checkpoint_under_the_lock_of_its_job(
 
 def test_a_plain_job_costs_no_statement_for_checkpoints() -> None:
     job = push()
-    with CaptureQueriesContext(
-        connection,
-    ) as queries:
+    with CaptureQueriesContext(connection) as queries:
         (claimed,) = fetch.fetch([job.queue], worker_id="worker-a", due=False)
         ack.ack_batch("worker-a", [(claimed.id, claimed.run, None)])
     assert jobs().get(pk=job.pk).state == "completed"

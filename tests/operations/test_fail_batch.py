@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
@@ -40,6 +40,7 @@ from tests.factories import (
 )
 from tests.operations.test_history_failures import without_history
 from tests.operations.workflows import scenes
+from tests.receivers import receiving
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -116,14 +117,10 @@ def received() -> Iterator[list[tuple[str, UUID, str, str]]]:
 
         return receive
 
-    receivers = {name: receiver(name) for name in names}
-    for name, each in receivers.items():
-        getattr(signals, name).connect(each)
-    try:
+    with ExitStack() as stack:
+        for name in names:
+            stack.enter_context(receiving(receiver(name), getattr(signals, name)))
         yield found
-    finally:
-        for name, each in receivers.items():
-            getattr(signals, name).disconnect(each)
 
 
 def figures_of(queue: str) -> Any:

@@ -29,6 +29,7 @@ from tests.factories import (
 )
 from tests.http.api import Api
 from tests.http.test_metrics import scrape, value
+from tests.receivers import receiving
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -119,13 +120,10 @@ def test_what_a_receiver_does_after_the_commit_has_its_history() -> None:
                 cursor.execute(_ACCEPT[connection.vendor])
             fail.fail(second.id, BOOM)
 
-    signals.job_failed.connect(receive)
-    try:
+    with receiving(receive, signals.job_failed):
         with connection.cursor() as cursor:
             cursor.execute(_REJECT[connection.vendor])
         fail.fail(first.id, BOOM)
-    finally:
-        signals.job_failed.disconnect(receive)
     assert list(Attempt.primary.values_list("job_id", flat=True)) == [second.id]
 
 

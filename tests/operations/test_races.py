@@ -5,8 +5,7 @@ from __future__ import annotations
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from contextlib import suppress
 from datetime import timedelta
 from functools import partial
@@ -30,10 +29,10 @@ from tests.factories import (
     held,
     hourly,
     jobs,
-    own_connections,
     push_many,
 )
 from tests.sizes import FULL
+from tests.threads import at_once
 from tests.worker.waiting import BOUND
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
@@ -41,19 +40,6 @@ pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.slow]
 JOBS = 5_000 if FULL else 1_000
 CLAIMERS = 64
 ROUNDS = 200
-
-
-def at_once(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Run each task in a thread of its own, all starting together; return their results."""
-    start = threading.Barrier(len(tasks))
-
-    def run(task: Callable[[], Any]) -> Any:
-        with own_connections():
-            start.wait(BOUND)
-            return task()
-
-    with ThreadPoolExecutor(len(tasks)) as pool:
-        return [future.result(BOUND) for future in [pool.submit(run, task) for task in tasks]]
 
 
 def claim_all(worker: int, all_have_some: threading.Barrier) -> list[Claimed]:

@@ -71,12 +71,12 @@ def rejected(operations: dict[str, Any]) -> list[tuple[str, str]]:
     ]
 
 
-def ripen(key: UUID) -> None:
+def ripen(key: UUID, operation: str) -> None:
     """Make the job due, expired, lapsed, overrun and the worker's: only its state is in the way."""
     past = Now() - HOUR
     jobs().filter(pk=key).update(
         due_at=past,
-        expires_at=past,
+        expires_at=None if operation == "fetch" else past,
         lease_until=past,
         started_at=past,
         timeout_ms=1,
@@ -95,7 +95,7 @@ def test_what_the_table_does_not_have_is_rejected_and_changes_nothing(
     operation: str, state: str
 ) -> None:
     job = in_state(state)
-    ripen(job.pk)
+    ripen(job.pk, operation)
     before = snapshot(job.pk)
     if (operation, state) == ("cancel", "cancelled"):  # core §7.6 (4): idempotent
         assert ASKED[operation](job.pk)[1] is State.CANCELLED
@@ -111,9 +111,7 @@ def test_what_the_table_does_not_have_is_rejected_and_changes_nothing(
 @together(("operation", "state"), rejected(FOUND), undo=True)
 def test_a_step_leaves_jobs_in_other_states_alone(operation: str, state: str) -> None:
     job = in_state(state)
-    ripen(job.pk)
-    if operation == "fetch":
-        jobs().filter(pk=job.pk).update(expires_at=None)
+    ripen(job.pk, operation)
     before = snapshot(job.pk)
     assert FOUND[operation](job.pk) == 0
     assert snapshot(job.pk) == before
@@ -128,9 +126,7 @@ def test_the_same_step_takes_the_job_where_the_table_has_the_row(
     operation: str, state: str
 ) -> None:
     job = in_state(state)
-    ripen(job.pk)
-    if operation == "fetch":
-        jobs().filter(pk=job.pk).update(expires_at=None)
+    ripen(job.pk, operation)
     assert FOUND[operation](job.pk) == 1
     assert snapshot(job.pk)["job"]["state"] != state
 

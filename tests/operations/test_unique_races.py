@@ -5,8 +5,8 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
@@ -19,9 +19,10 @@ from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.spec.errors import BackendError, Conflict, DuplicateJob
 from django_ojs.spec.states import TERMINAL
 from django_ojs.spec.unique_policy import UniquePolicy
-from tests.factories import envelope, held, is_duplicate, jobs, own_connections, read
+from tests.factories import envelope, held, is_duplicate, jobs, read
 from tests.other_session import Other, until_one_waits
 from tests.testapp.models import Thing
+from tests.threads import at_once
 from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -39,20 +40,16 @@ def store(policy: UniquePolicy = REJECT, *args: Any, **values: Any) -> EnqueuedJ
     )
 
 
-def at_once(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
-    """Run each task in a thread of its own, all starting together; return results and errors."""
-    start = threading.Barrier(len(tasks))
+def outcomes(tasks: Sequence[Callable[[], Any]]) -> list[Any]:
+    """Run the tasks at once; return what each returned, or the duplicate that it raised."""
 
     def run(task: Callable[[], Any]) -> Any:
-        with own_connections():
-            start.wait(BOUND)
-            try:
-                return task()
-            except DuplicateJob as error:
-                return error
+        try:
+            return task()
+        except DuplicateJob as error:
+            return error
 
-    with ThreadPoolExecutor(len(tasks)) as pool:
-        return [future.result(BOUND) for future in [pool.submit(run, task) for task in tasks]]
+    return at_once([partial(run, task) for task in tasks])
 
 
 def live() -> list[Job]:
@@ -67,7 +64,7 @@ def test_of_many_that_push_the_same_key_one_wins(atomic: bool) -> None:
                 return store()
         return store()
 
-    responses = at_once([task] * MANY)
+    responses = outcomes([task] * MANY)
     (winner,) = [response for response in responses if isinstance(response, EnqueuedJob)]
     losers = [response for response in responses if isinstance(response, DuplicateJob)]
     assert len(losers) == MANY - 1
@@ -76,13 +73,13 @@ def test_of_many_that_push_the_same_key_one_wins(atomic: bool) -> None:
 
 
 def test_all_who_ignore_get_the_one_job() -> None:
-    responses = at_once([lambda: store(IGNORE)] * MANY)
+    responses = outcomes([lambda: store(IGNORE)] * MANY)
     assert len({job.id for job in responses}) == jobs().count() == 1
     assert Counter(is_duplicate(job) for job in responses) == {True: MANY - 1, False: 1}
 
 
 def test_of_many_that_replace_exactly_one_job_is_left() -> None:
-    responses = at_once([lambda: store(REPLACE)] * MANY)
+    responses = outcomes([lambda: store(REPLACE)] * MANY)
     assert len({job.id for job in responses}) == jobs().count() == MANY
     assert len(live()) == 1
     assert jobs().filter(state="cancelled").count() == MANY - 1
@@ -98,7 +95,7 @@ def test_batches_that_share_keys_in_different_orders_neither_meet_nor_block_each
             ]
         )
 
-    responses = at_once([lambda turn=turn: batch(turn) for turn in range(8)])  # type: ignore[misc]  # a default binds it
+    responses = outcomes([lambda turn=turn: batch(turn) for turn in range(8)])  # type: ignore[misc]  # a default binds it
     assert jobs().count() == 20
     assert sum(not is_duplicate(job) for found in responses for job in found) == 20
 
@@ -120,7 +117,7 @@ def test_a_replacing_producer_and_the_workers_agree_on_each_job() -> None:
         finally:
             done.set()
 
-    at_once([work, work, produce])
+    outcomes([work, work, produce])
     ended = Counter(jobs().values_list("state", flat=True))
     assert ended["completed"] == len(completed) == len(set(completed))
     assert ended["completed"] + ended["cancelled"] >= 39
@@ -176,7 +173,7 @@ def test_a_lost_race_leaves_the_callers_transaction_usable() -> None:
                 store()
             Thing.objects.create(name=name)
 
-    at_once([lambda name=str(n): task(name) for n in range(6)])  # type: ignore[misc]  # a default binds it
+    outcomes([lambda name=str(n): task(name) for n in range(6)])  # type: ignore[misc]  # a default binds it
     assert Thing.objects.count() == 6
     assert jobs().count() == 1
 
@@ -254,7 +251,7 @@ def test_many_with_old_snapshots_store_one(isolation: str) -> None:
             return store(IGNORE)
         return None  # SERIALIZABLE may reject at the commit.
 
-    responses = [response for response in at_once([task] * MANY) if response is not None]
+    responses = [response for response in outcomes([task] * MANY) if response is not None]
     assert len({response.id for response in responses}) == jobs().count() == 1
 
 
@@ -269,7 +266,7 @@ def test_a_connection_whose_every_transaction_is_repeatable_read(policy: UniqueP
         return store(policy)
 
     responses = [
-        response for response in at_once([task] * number) if isinstance(response, EnqueuedJob)
+        response for response in outcomes([task] * number) if isinstance(response, EnqueuedJob)
     ]
     assert len(responses) == (1 if policy is REJECT else number)
     assert len({job.id for job in responses}) == jobs().count() == (4 if policy is REPLACE else 1)

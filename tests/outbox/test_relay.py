@@ -23,6 +23,7 @@ from django_ojs.outbox.relay import Relay, lease_name
 from django_ojs.outbox.relay_threads import Relays, relays
 from django_ojs.storage import outbox as stored
 from tests.factories import age_lease, envelope, put
+from tests.other_session import open_transaction
 from tests.outbox.conftest import destination
 from tests.outbox.server import Server
 from tests.outbox.waits import enqueue, run, states
@@ -47,27 +48,11 @@ def test_jobs_are_sent_in_batches_in_the_order_of_their_enqueues(
 def test_a_job_whose_transaction_commits_late_is_sent_late_and_not_passed_over(
     server: Server, relay: Relay
 ) -> None:
-    began, go_on = threading.Event(), threading.Event()
-
-    def slow() -> None:
-        try:
-            with transaction.atomic():
-                enqueue(1, first=1)
-                began.set()
-                assert go_on.wait(BOUND)
-        finally:
-            connections.close_all()
-
-    thread = threading.Thread(target=slow)
-    thread.start()
-    try:
-        assert began.wait(BOUND)
+    with open_transaction(lambda: enqueue(1, first=1)) as commit:
         enqueue(1, first=2)
         run(relay)
         assert server.args == [2]
-    finally:
-        go_on.set()
-        thread.join(BOUND)
+        commit()
     run(relay)
     assert server.args == [2, 1]
 

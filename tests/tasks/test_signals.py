@@ -14,29 +14,28 @@ from django.db import transaction
 import django_ojs as ojs
 from django_ojs.operations import promotion
 from tests.factories import age
+from tests.receivers import receiving
 from tests.tasks.names import OJSBackend, task_enqueued, task_finished, task_started
 from tests.tasks.work import job_of, work
 
 pytestmark = pytest.mark.django_db
 
+#: What is sent: the signal, and id and status of the result.
+Sent = list[tuple[str, str, str]]
 NAMES = {"enqueued": task_enqueued, "started": task_started, "finished": task_finished}
 
 
 @pytest.fixture
-def sent(tasks: ModuleType) -> Iterator[list[tuple[str, str, str]]]:
-    """Return what is sent: the signal, and id and status of the result."""
-    found: list[tuple[str, str, str]] = []
+def sent(tasks: ModuleType) -> Iterator[Sent]:
+    found: Sent = []
 
     def note(signal: Any, sender: type, task_result: Any, **kwargs: Any) -> None:
         assert sender is OJSBackend
         name = next(name for name, each in NAMES.items() if each is signal)
         found.append((name, task_result.id, str(task_result.status)))
 
-    for signal in NAMES.values():
-        signal.connect(note, weak=False)
-    yield found
-    for signal in NAMES.values():
-        signal.disconnect(note)
+    with receiving(note, *NAMES.values()):
+        yield found
 
 
 @pytest.fixture
@@ -51,7 +50,7 @@ def committed(django_capture_on_commit_callbacks: Any) -> Any:
 
 
 def test_task_enqueued_is_sent_after_the_commit(
-    tasks: ModuleType, sent: list[tuple[str, str, str]], committed: Any
+    tasks: ModuleType, sent: Sent, committed: Any
 ) -> None:
     with committed():
         result = tasks.add.enqueue(1)
@@ -62,7 +61,7 @@ def test_task_enqueued_is_sent_after_the_commit(
 @pytest.mark.django_db(transaction=True, databases=["default", "other"])
 @pytest.mark.parametrize("alias", ["default", "other"])
 def test_task_enqueued_follows_the_commit_that_stores_the_job_or_its_row_of_the_outbox(
-    tasks: ModuleType, sent: list[tuple[str, str, str]], settings: Any, alias: str
+    tasks: ModuleType, sent: Sent, settings: Any, alias: str
 ) -> None:
     settings.OJS = settings.OJS | {"WRONG_DATABASE": "outbox"}
     with transaction.atomic(using=alias):
@@ -76,7 +75,7 @@ def test_task_enqueued_follows_the_commit_that_stores_the_job_or_its_row_of_the_
 
 
 def test_task_enqueued_is_not_sent_after_a_rollback(
-    tasks: ModuleType, sent: list[tuple[str, str, str]], committed: Any
+    tasks: ModuleType, sent: Sent, committed: Any
 ) -> None:
     with committed(), transaction.atomic():
         tasks.add.enqueue(1)
@@ -84,9 +83,7 @@ def test_task_enqueued_is_not_sent_after_a_rollback(
     assert sent == []
 
 
-def test_a_duplicate_is_not_enqueued(
-    tasks: ModuleType, sent: list[tuple[str, str, str]], committed: Any
-) -> None:
+def test_a_duplicate_is_not_enqueued(tasks: ModuleType, sent: Sent, committed: Any) -> None:
     with committed():
         first, second = tasks.book.enqueue(1), tasks.book.enqueue(1)
     assert sent == [("enqueued", first.id, "READY")]
@@ -96,7 +93,7 @@ def test_a_duplicate_is_not_enqueued(
 @pytest.mark.parametrize(("name", "argument"), [("add", 1), ("shout", "hi")])
 def test_a_run_is_started_and_finished(
     tasks: ModuleType,
-    sent: list[tuple[str, str, str]],
+    sent: Sent,
     committed: Any,
     name: str,
     argument: Any,
@@ -108,7 +105,7 @@ def test_a_run_is_started_and_finished(
 
 
 def test_a_run_that_is_retried_has_not_finished(
-    tasks: ModuleType, sent: list[tuple[str, str, str]], committed: Any
+    tasks: ModuleType, sent: Sent, committed: Any
 ) -> None:
     result = tasks.fail.using(retry={"max_attempts": 2}).enqueue("no")
     with committed():
@@ -122,18 +119,14 @@ def test_a_run_that_is_retried_has_not_finished(
     assert sent == [("started", result.id, "RUNNING"), ("finished", result.id, "FAILED")]
 
 
-def test_a_cancelled_task_has_finished(
-    tasks: ModuleType, sent: list[tuple[str, str, str]], committed: Any
-) -> None:
+def test_a_cancelled_task_has_finished(tasks: ModuleType, sent: Sent, committed: Any) -> None:
     result = tasks.add.enqueue(1)
     with committed():
         ojs.cancel(result.id)
     assert sent == [("finished", result.id, "FAILED")]
 
 
-def test_a_job_that_is_no_task_sends_nothing(
-    tasks: ModuleType, sent: list[tuple[str, str, str]], committed: Any
-) -> None:
+def test_a_job_that_is_no_task_sends_nothing(tasks: ModuleType, sent: Sent, committed: Any) -> None:
     with committed():
         ojs.enqueue("testapp.add", [1])
         assert work() == 1
@@ -141,19 +134,13 @@ def test_a_job_that_is_no_task_sends_nothing(
 
 
 def test_a_receiver_that_raises_harms_nothing(
-    tasks: ModuleType, sent: list[tuple[str, str, str]], committed: Any
+    tasks: ModuleType, sent: Sent, committed: Any
 ) -> None:
     def broken(**kwargs: Any) -> None:
         raise RuntimeError("a receiver is broken")
 
-    for signal in NAMES.values():
-        signal.connect(broken)
-    try:
-        with committed():
-            result = tasks.shout.enqueue("hi")
-            work()
-    finally:
-        for signal in NAMES.values():
-            signal.disconnect(broken)
+    with receiving(broken, *NAMES.values()), committed():
+        result = tasks.shout.enqueue("hi")
+        work()
     assert [name for name, _, _ in sent] == ["started", "enqueued", "finished"]
     assert job_of(result).state == "completed"

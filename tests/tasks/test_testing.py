@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from django_ojs import testing
+from tests.receivers import receiving
 from tests.tasks.names import TaskResultStatus, task_enqueued
 
 
@@ -45,17 +46,13 @@ def test_the_fake_mode_needs_no_database(tasks: ModuleType) -> None:
     def receive(*, task_result: Any, **kwargs: Any) -> None:
         results.append(task_result)
 
-    task_enqueued.connect(receive)
-    try:
-        with testing.fake() as ojs:
-            result = tasks.attempt.enqueue("hi")
-            assert [each.id for each in results] == [result.id]
-            ojs.assert_enqueued(tasks.attempt, args=["hi"])
-            result.refresh()
-            assert (result.status, result.attempts) == (TaskResultStatus.READY, 0)
-            assert result.errors == []
-    finally:
-        task_enqueued.disconnect(receive)
+    with receiving(receive, task_enqueued), testing.fake() as ojs:
+        result = tasks.attempt.enqueue("hi")
+        assert [each.id for each in results] == [result.id]
+        ojs.assert_enqueued(tasks.attempt, args=["hi"])
+        result.refresh()
+        assert (result.status, result.attempts) == (TaskResultStatus.READY, 0)
+        assert result.errors == []
 
 
 @pytest.mark.django_db

@@ -22,65 +22,60 @@ MOMENT = datetime(2036, 2, 29, 12, tzinfo=UTC)  # The clock of MariaDB 10.11 end
 HOUR = timedelta(hours=1)
 
 
-@pytest.fixture
-def context(ojs: TestContext) -> TestContext:
-    return ojs
-
-
 @pytest.mark.requirement("TST-R004")
-def test_a_scheduled_job_is_due_when_the_clock_says_so(context: TestContext) -> None:
-    context.freeze(MOMENT)
+def test_a_scheduled_job_is_due_when_the_clock_says_so(ojs: TestContext) -> None:
+    ojs.freeze(MOMENT)
     now.options(scheduled_at=timedelta(days=1)).enqueue()
-    context.assert_enqueued(now, delay=timedelta(days=1))
-    context.advance(timedelta(days=1) - timedelta(seconds=1))
-    assert context.drain() == Drained()
-    context.advance(timedelta(seconds=1))
-    assert [job.state for job in context.enqueued()] == ["available"]
-    assert context.drain() == Drained(completed=1)
-    [job] = context.enqueued()
+    ojs.assert_enqueued(now, delay=timedelta(days=1))
+    ojs.advance(timedelta(days=1) - timedelta(seconds=1))
+    assert ojs.drain() == Drained()
+    ojs.advance(timedelta(seconds=1))
+    assert [job.state for job in ojs.enqueued()] == ["available"]
+    assert ojs.drain() == Drained(completed=1)
+    [job] = ojs.enqueued()
     assert job.result == "2036-03-01T12:00:00+00:00"
     assert (job.created_at, job.finished_at) == (MOMENT, MOMENT + timedelta(days=1))
 
 
-def test_retries_and_deadlines_follow(context: TestContext) -> None:
+def test_retries_and_deadlines_follow(ojs: TestContext) -> None:
     retry = django_ojs.RetryPolicy(initial_interval=HOUR, max_interval=HOUR, jitter=False)
     send.options(retry=retry).enqueue("ada")
     send.options(expires_at=2 * HOUR, scheduled_at=3 * HOUR).enqueue("late")
-    context.fail_next(send, ValueError)
-    context.freeze(timezone.now())
-    assert context.drain() == Drained(retryable=1)
-    context.advance(HOUR - timedelta(seconds=1))
-    assert context.drain() == Drained()
-    context.advance(timedelta(seconds=2))
-    assert context.drain() == Drained(completed=1)
-    context.advance(HOUR + timedelta(minutes=1))
-    states = {job.args[0]: (job.state, job.discard_reason) for job in context.enqueued()}
+    ojs.fail_next(send, ValueError)
+    ojs.freeze(timezone.now())
+    assert ojs.drain() == Drained(retryable=1)
+    ojs.advance(HOUR - timedelta(seconds=1))
+    assert ojs.drain() == Drained()
+    ojs.advance(timedelta(seconds=2))
+    assert ojs.drain() == Drained(completed=1)
+    ojs.advance(HOUR + timedelta(minutes=1))
+    states = {job.args[0]: (job.state, job.discard_reason) for job in ojs.enqueued()}
     assert states == {"ada": ("completed", None), "late": ("discarded", "expired")}
 
 
-def test_jobs_of_one_moment_keep_their_order(context: TestContext) -> None:
-    context.freeze(MOMENT)
+def test_jobs_of_one_moment_keep_their_order(ojs: TestContext) -> None:
+    ojs.freeze(MOMENT)
     for number in range(5):
         send.enqueue(str(number))
-    context.drain("email", max_jobs=2)
-    assert [job.args[0] for job in context.assert_completed(send)] == ["0", "1"]
+    ojs.drain("email", max_jobs=2)
+    assert [job.args[0] for job in ojs.assert_completed(send)] == ["0", "1"]
 
 
-def test_what_imported_now_before_follows_too(context: TestContext) -> None:
+def test_what_imported_now_before_follows_too(ojs: TestContext) -> None:
     imported = timezone.now
-    context.freeze(MOMENT)
+    ojs.freeze(MOMENT)
     assert imported() == timezone.now() == MOMENT
     assert User(username="ada").date_joined == MOMENT
     assert timezone.template_localtime(MOMENT, use_tz=True).tzinfo is not MOMENT.tzinfo
 
 
-def test_what_is_no_moment_is_rejected(context: TestContext) -> None:
+def test_what_is_no_moment_is_rejected(ojs: TestContext) -> None:
     with pytest.raises(TypeError, match=r"freeze\(\) needs a datetime, not '2030-01-01'"):
-        context.freeze("2030-01-01")  # type: ignore[arg-type]
+        ojs.freeze("2030-01-01")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match=r"advance\(\) needs a timedelta, not 5"):
-        context.advance(5)  # type: ignore[arg-type]
+        ojs.advance(5)  # type: ignore[arg-type]
     with pytest.raises(ValueError, match="needs a datetime with a time zone"):
-        context.freeze(datetime(2040, 1, 1))  # noqa: DTZ001  # the mistake
+        ojs.freeze(datetime(2040, 1, 1))  # noqa: DTZ001  # the mistake
 
 
 def database_time() -> datetime:

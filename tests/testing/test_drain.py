@@ -16,6 +16,7 @@ from django_ojs.operations.fetch import fetch
 from django_ojs.storage import key_limits
 from django_ojs.testing import Drained, DrainTimeout, TestContext
 from tests.factories import push_many
+from tests.receivers import receiving
 from tests.testapp.models import Thing
 from tests.testapp.testing_jobs import (
     asave,
@@ -29,118 +30,113 @@ from tests.testapp.testing_jobs import (
 )
 
 
-@pytest.fixture
-def context(ojs: TestContext) -> TestContext:
-    return ojs
-
-
 @override_settings(OJS={"POOLS": {"gpu": {"queues": ["images"], "exclusive": True}}})
-def test_a_drain_runs_the_jobs_of_every_pool(context: TestContext) -> None:
+def test_a_drain_runs_the_jobs_of_every_pool(ojs: TestContext) -> None:
     send.options(queue="images").enqueue("ada")
-    assert context.drain() == Drained(completed=1)
+    assert ojs.drain() == Drained(completed=1)
 
 
 @pytest.mark.requirement("TST-R002")
-def test_jobs_run_through_all_operations(context: TestContext) -> None:
+def test_jobs_run_through_all_operations(ojs: TestContext) -> None:
     send.enqueue("ada")
     asave.enqueue("async")
     save_atomically.enqueue("atomic")
-    assert context.drain() == Drained(completed=3)
-    assert [job.result for job in context.assert_completed(asave)] == ["async, attempt 1"]
+    assert ojs.drain() == Drained(completed=3)
+    assert [job.result for job in ojs.assert_completed(asave)] == ["async, attempt 1"]
     assert set(Thing.objects.values_list("name", flat=True)) == {"async", "atomic"}
-    assert context.drain() == Drained()
-    context.assert_performed(send, args=["ada"], count=1)
-    context.refute_performed(save)
+    assert ojs.drain() == Drained()
+    ojs.assert_performed(send, args=["ada"], count=1)
+    ojs.refute_performed(save)
 
 
-def test_a_job_continues_at_its_checkpoint(context: TestContext) -> None:
+def test_a_job_continues_at_its_checkpoint(ojs: TestContext) -> None:
     import_rows.enqueue(4)
-    assert context.drain(with_retries=True) == Drained(retryable=1, completed=1)
-    (job,) = context.assert_completed(import_rows)
+    assert ojs.drain(with_retries=True) == Drained(retryable=1, completed=1)
+    (job,) = ojs.assert_completed(import_rows)
     assert job.result == 3
     assert job.progress["progress"] == 1.0
     assert job.progress["data"] == {"message": "row 4 of 4"}
 
 
-def test_a_job_that_is_performed_reports_and_saves(context: TestContext) -> None:
+def test_a_job_that_is_performed_reports_and_saves(ojs: TestContext) -> None:
     with pytest.raises(ValueError, match="the connection is lost"):
-        context.perform(import_rows, 4)
+        ojs.perform(import_rows, 4)
 
 
-def test_the_bounds_of_a_drain(context: TestContext) -> None:
+def test_the_bounds_of_a_drain(ojs: TestContext) -> None:
     send.options(priority=5).enqueue("first")
     for _ in range(2):
         send.enqueue("ada")
     save.enqueue("thing")
-    assert context.drain("email", max_jobs=1) == Drained(completed=1)
-    context.assert_performed(send, args=["first"], count=1)
-    assert context.drain("email") == Drained(completed=2)
-    context.refute_performed(save)
+    assert ojs.drain("email", max_jobs=1) == Drained(completed=1)
+    ojs.assert_performed(send, args=["first"], count=1)
+    assert ojs.drain("email") == Drained(completed=2)
+    ojs.refute_performed(save)
 
 
-def test_a_job_that_enqueues_itself_is_named(context: TestContext) -> None:
+def test_a_job_that_enqueues_itself_is_named(ojs: TestContext) -> None:
     forever.enqueue()
     with pytest.raises(DrainTimeout, match=r"\d+ of testing.forever\). Does a job enqueue itself"):
-        context.drain(timeout=0.2)
+        ojs.drain(timeout=0.2)
 
 
-def test_what_a_job_enqueues_after_its_commit_runs_too(context: TestContext) -> None:
+def test_what_a_job_enqueues_after_its_commit_runs_too(ojs: TestContext) -> None:
     chain.enqueue(2)
-    assert context.drain() == Drained(completed=3)
+    assert ojs.drain() == Drained(completed=3)
 
 
 def test_failures_follow_the_retry_policy(
-    context: TestContext, caplog: pytest.LogCaptureFixture
+    ojs: TestContext, caplog: pytest.LogCaptureFixture
 ) -> None:
     send.enqueue("ada")
-    context.fail_next(send, ConnectionError("no server"), times=2)
+    ojs.fail_next(send, ConnectionError("no server"), times=2)
     with caplog.at_level(logging.WARNING, "django_ojs.worker"):
-        assert context.drain() == Drained(retryable=1)
+        assert ojs.drain() == Drained(retryable=1)
     assert "no server" in caplog.text
-    context.assert_failed(send)
-    assert context.drain(with_retries=True) == Drained(discarded=1)
-    [job] = context.enqueued()
+    ojs.assert_failed(send)
+    assert ojs.drain(with_retries=True) == Drained(discarded=1)
+    [job] = ojs.enqueued()
     assert (job.attempt, job.error["type"]) == (2, "ConnectionError")
 
 
 @pytest.mark.requirement("TST-R005")
-def test_fail_all_never_ends(context: TestContext) -> None:
+def test_fail_all_never_ends(ojs: TestContext) -> None:
     send.enqueue("ada")
-    context.fail_all(send, ValueError)
-    assert context.drain(with_retries=True) == Drained(retryable=1, discarded=1)
+    ojs.fail_all(send, ValueError)
+    assert ojs.drain(with_retries=True) == Drained(retryable=1, discarded=1)
 
 
 @pytest.mark.requirement("TST-R005")
-def test_a_retry_succeeds_after_the_injected_failure(context: TestContext) -> None:
+def test_a_retry_succeeds_after_the_injected_failure(ojs: TestContext) -> None:
     asave.enqueue("ada")
-    context.fail_next("testing.asave", ValueError("once"))
-    assert context.drain(with_retries=True) == Drained(retryable=1, completed=1)
-    assert [job.attempt for job in context.assert_completed(asave)] == [2]
+    ojs.fail_next("testing.asave", ValueError("once"))
+    assert ojs.drain(with_retries=True) == Drained(retryable=1, completed=1)
+    assert [job.attempt for job in ojs.assert_completed(asave)] == [2]
 
 
-def test_scheduled_jobs_run_on_request_in_their_order(context: TestContext) -> None:
+def test_scheduled_jobs_run_on_request_in_their_order(ojs: TestContext) -> None:
     for name, days in (("last", 2), ("first", 1)):
         asave.options(scheduled_at=f"+P{days}D").enqueue(name)
-    assert context.drain() == Drained()
-    assert context.drain(with_scheduled=True) == Drained(completed=2)
+    assert ojs.drain() == Drained()
+    assert ojs.drain(with_scheduled=True) == Drained(completed=2)
     assert [thing.name for thing in Thing.objects.order_by("pk")] == ["first", "last"]
 
 
-def test_a_type_without_a_handler_is_postponed(context: TestContext) -> None:
+def test_a_type_without_a_handler_is_postponed(ojs: TestContext) -> None:
     django_ojs.enqueue("elsewhere.run", [])
-    assert context.drain(with_retries=True, with_scheduled=True) == Drained(without_handler=1)
-    assert [job.state for job in context.enqueued()] == ["retryable"]
+    assert ojs.drain(with_retries=True, with_scheduled=True) == Drained(without_handler=1)
+    assert [job.state for job in ojs.enqueued()] == ["retryable"]
 
 
-def test_a_job_whose_service_rejects_calls_spends_no_attempt(context: TestContext) -> None:
+def test_a_job_whose_service_rejects_calls_spends_no_attempt(ojs: TestContext) -> None:
     @django_ojs.job("testing.busy", rate_limit={"key": "api", "concurrency": 1})
     def busy() -> None:
         raise django_ojs.RateLimitExceeded("busy", retry_after="120")
 
     try:
         busy.enqueue()
-        assert context.drain() == Drained(retryable=1)
-        (job,) = context.enqueued()
+        assert ojs.drain() == Drained(retryable=1)
+        (job,) = ojs.enqueued()
         assert (job.state, job.spent) == ("retryable", 0)
         assert (job.error or {})["type"] == "RateLimitExceeded"
     finally:
@@ -167,24 +163,24 @@ def test_a_drain_passes_what_a_claim_of_another_queue_left(ojs: TestContext) -> 
     assert ojs.drain("email").completed == 1
 
 
-def test_a_job_that_its_handler_cancels(context: TestContext) -> None:
+def test_a_job_that_its_handler_cancels(ojs: TestContext) -> None:
     @django_ojs.job("testing.cancel")
     def cancel(ctx: django_ojs.JobContext) -> None:
         django_ojs.cancel(ctx.job.id)
 
     try:
         cancel.enqueue()
-        assert context.drain() == Drained(cancelled=1)
+        assert ojs.drain() == Drained(cancelled=1)
     finally:
         handlers.registry.remove("testing.cancel")
 
 
-def test_execution_middleware_runs(context: TestContext) -> None:
+def test_execution_middleware_runs(ojs: TestContext) -> None:
     with override_settings(OJS={"EXECUTION_MIDDLEWARE": ["tests.testing.test_drain.quote"]}):
         send.enqueue("ada")
-        context.drain()
-        assert context.perform(send, "eve") == "'eve'"
-    assert [job.result for job in context.enqueued()] == ["'ada'"]
+        ojs.drain()
+        assert ojs.perform(send, "eve") == "'eve'"
+    assert [job.result for job in ojs.enqueued()] == ["'ada'"]
 
 
 def quote(context: django_ojs.JobContext, proceed: object) -> str:
@@ -220,14 +216,11 @@ class TestReal:
         def receive(job: Job, **kwargs: object) -> None:
             sent.append(job.state)
 
-        signals.job_completed.connect(receive)
-        try:
-            send.enqueue("ada")
-            save_atomically.enqueue("atomic")
-            waiting = len(connection.run_on_commit)
+        send.enqueue("ada")
+        save_atomically.enqueue("atomic")
+        waiting = len(connection.run_on_commit)
+        with receiving(receive, signals.job_completed):
             assert ojs.drain() == Drained(completed=2)
-        finally:
-            signals.job_completed.disconnect(receive)
         assert sent == ["completed", "completed"]
         assert len(connection.run_on_commit) == waiting
 

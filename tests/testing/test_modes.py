@@ -18,8 +18,10 @@ from django_ojs.models import Job
 from django_ojs.operations.run_now import run_now
 from django_ojs.spec.errors import DuplicateJob, InvalidArgs, JobNotFound
 from django_ojs.testing import Drained, FakeModeError, TestContext
+from tests.receivers import receiving
 from tests.testapp.models import Thing
 from tests.testapp.testing_jobs import asave, chain, save, save_atomically, send
+from tests.threads import at_once, beside
 from tests.worker.waiting import BOUND
 
 
@@ -148,11 +150,8 @@ class TestFake:
         def receive(signal: object, job: Job, **kwargs: object) -> None:
             sent.append(f"{job.type} {job.state}")
 
-        signals.job_enqueued.connect(receive)
-        try:
+        with receiving(receive, signals.job_enqueued):
             send.enqueue("ada")
-        finally:
-            signals.job_enqueued.disconnect(receive)
         assert sent == ["testing.send available"]
 
     @pytest.mark.django_db
@@ -235,11 +234,7 @@ class TestIsolation:
                 seen[name] = [job.args for job in context.enqueued()]
                 both.wait()
 
-        threads = [threading.Thread(target=run, args=(name,)) for name in ("a", "b")]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        at_once([lambda: run("a"), lambda: run("b")])
         assert seen == {"a": [["a"]], "b": [["b"]]}
 
     def test_a_thread_of_neither_of_two_tests_is_an_error(self) -> None:
@@ -250,17 +245,13 @@ class TestIsolation:
                 inside.set()
                 leave.wait(BOUND)
 
-        thread = threading.Thread(target=other_test)
-        thread.start()
-        inside.wait(BOUND)
-        try:
+        with beside(other_test):
+            inside.wait(BOUND)
             with testing.fake() as context:
                 [error] = in_thread(lambda: send.enqueue("ada"))
                 assert "this thread belongs to none" in str(error)
                 assert context.enqueued() == []
-        finally:
             leave.set()
-            thread.join()
 
     def test_a_thread_that_outlives_its_test_is_an_error(self) -> None:
         with testing.fake():

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import hmac
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from concurrent.futures import Future, wait
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
 from typing import Any
 from uuid import UUID
 
 import pytest
-from django.db import OperationalError, connection, transaction
+from django.db import OperationalError, transaction
 from django.db.models import F
 from django.db.models.functions import Now
 from django.utils import timezone
@@ -37,9 +37,10 @@ from django_ojs.spec.states import State
 from django_ojs.spec.times import format_timestamp
 from django_ojs.storage import database
 from django_ojs.testing import TestContext
-from tests.factories import MINUTE, age_all, in_state, own_connections
+from tests.factories import MINUTE, age_all, in_state
+from tests.other_session import Other, until_one_waits
 from tests.webhooks.conftest import Receiver
-from tests.worker.waiting import BOUND, eventually
+from tests.worker.waiting import BOUND
 
 DAY = timedelta(days=1)
 
@@ -67,6 +68,13 @@ def subjects() -> list[str]:
 def run(ojs: TestContext) -> None:
     """Send what is due, and what waits for its next attempt."""
     ojs.drain(webhooks.QUEUE, with_retries=True)
+
+
+def deliver(ojs: TestContext, *names: str) -> None:
+    """Let events happen, and send them."""
+    happen(*names)
+    dispatch.dispatch()
+    run(ojs)
 
 
 @pytest.mark.requirement("WH-008")
@@ -216,9 +224,7 @@ def test_more_events_than_one_batch_are_all_delivered() -> None:
 @pytest.mark.requirement("WH-003", "WH-005", "WH-006", "WH-010", "EV-13")
 def test_a_delivery_is_the_event_signed_as_the_document_says(receiver: Receiver, ojs: Any) -> None:
     webhook = subscribe(receiver.url)
-    happen("a")
-    dispatch.dispatch()
-    run(ojs)
+    deliver(ojs, "a")
     (sent,) = receiver.received
     assert sent.event == log.read().events[0]
     (job,) = jobs()
@@ -275,9 +281,7 @@ def test_a_response_without_the_rest_of_its_body_is_a_response(
 
     monkeypatch.setattr(https._TimedStream, "read", read_headers)
     subscribe(receiver.url)
-    happen("a")
-    dispatch.dispatch()
-    run(ojs)
+    deliver(ojs, "a")
     assert deliveries.latest()[0].status == DeliveryStatus.DELIVERED
     assert len(receiver.received) == 1
 
@@ -290,9 +294,7 @@ def test_what_the_receiver_rejects_is_not_repeated_until_somebody_asks(
     receiver.responses = [status]
     receiver.headers = {"Location": f"http://127.0.0.1:{receiver.port}/elsewhere"}
     subscribe(receiver.url)
-    happen("a")
-    dispatch.dispatch()
-    run(ojs)
+    deliver(ojs, "a")
     (found,) = deliveries.latest()
     assert (found.status, len(receiver.received)) == ("dead", 1)
     assert found.error is not None
@@ -345,9 +347,7 @@ def test_a_webhook_is_disabled_after_deliveries_in_a_row_that_failed(
     happen("while disabled")
     dispatch.dispatch()
     subscriptions.update(webhook.pk, Subscription(active=True))
-    happen("after")
-    dispatch.dispatch()
-    run(ojs)
+    deliver(ojs, "after")
     assert receiver.subjects[-1:] == ["after"]
     assert "while disabled" not in receiver.subjects
 
@@ -385,24 +385,13 @@ def test_a_webhook_is_removed_while_its_events_are_dispatched(
     removals: list[Future[None]] = []
     enqueue = dispatch.enqueue
 
-    def remove() -> None:
-        with own_connections():
-            subscriptions.remove(webhook.pk)
-
-    def is_waited_for() -> bool:
-        with connection.cursor() as cursor:
-            cursor.execute(
-                "SELECT count(*) FROM pg_locks"
-                " WHERE NOT granted AND pg_backend_pid() = ANY(pg_blocking_pids(pid))"
-            )
-            return bool(cursor.fetchone()[0])
-
-    with ThreadPoolExecutor(1) as pool:
+    with Other() as other:
 
         def enqueue_during_removal(*arguments: Any) -> Any:
             stored = enqueue(*arguments)
-            removals.append(pool.submit(remove))
-            eventually(is_waited_for, "the removal waits for the dispatch")
+            removals.append(other.do(lambda: subscriptions.remove(webhook.pk)))
+            until_one_waits(removals[0])
+            assert not removals[0].done()
             return stored
 
         monkeypatch.setattr(dispatch, "enqueue", enqueue_during_removal)
@@ -430,9 +419,7 @@ def test_nothing_is_sent_to_an_address_that_is_not_public(
     subscribe()
     # The last one is rejected at the creation too.
     Webhook.primary.update(url=url.format(port=receiver.port))
-    happen("a")
-    dispatch.dispatch()
-    run(ojs)
+    deliver(ojs, "a")
     assert deliveries.latest()[0].status == DeliveryStatus.DEAD
     assert receiver.received == []
 
@@ -442,9 +429,7 @@ def test_http_is_for_development(settings: Any, receiver: Receiver, ojs: Any) ->
     settings.OJS = {**settings.OJS, "WEBHOOK_HTTP": False}
     with pytest.raises(InvalidRequest, match="https"):
         subscribe(receiver.url)
-    happen("a")
-    dispatch.dispatch()
-    run(ojs)
+    deliver(ojs, "a")
     assert receiver.received == []
 
 
@@ -493,17 +478,13 @@ def test_two_rotations_at_a_time_keep_the_secrets_of_each_other() -> None:
     webhook = subscribe()
     first = subscriptions.secret_of(webhook)
 
-    def again() -> tuple[Webhook, str]:
-        with own_connections():
-            return subscriptions.rotate_secret(webhook.pk)
-
-    with ThreadPoolExecutor(1) as pool:
+    with Other() as other:
         with transaction.atomic():
             _, second = subscriptions.rotate_secret(webhook.pk)
-            other = pool.submit(again)
+            again = other.do(lambda: subscriptions.rotate_secret(webhook.pk))
             # It waits for this commit, or would have read the webhook before it.
-            wait([other], timeout=0.5)
-        webhook, third = other.result(BOUND)
+            wait([again], timeout=0.5)
+        webhook, third = again.result(BOUND)
     assert subscriptions.secrets_of(webhook) == [third, second, first]
 
 
@@ -535,9 +516,7 @@ def test_records_of_deliveries_are_kept_as_long_as_events(receiver: Receiver, oj
     deliveries.retry(deliveries.latest()[0].row.pk)
     run(ojs)
     assert dispatch.prune() == 1
-    happen("c")
-    dispatch.dispatch()
-    run(ojs)
+    deliver(ojs, "c")
     assert dispatch.prune() == 0
 
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 import threading
 import time
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import pytest
-from django.db import connection, connections, transaction
+from django.db import connection, transaction
 
 from django_ojs.models import Bound, Event, Job, Queue
 from django_ojs.operations import push as pushing
@@ -28,6 +30,7 @@ from django_ojs.spec.unique_policy import UniquePolicy
 from django_ojs.storage import bounds, queue_configs
 from django_ojs.storage.figures import counts
 from tests.factories import envelope, in_state
+from tests.threads import at_once, beside
 from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -85,16 +88,6 @@ def test_the_bound_is_reached_and_never_passed(limit: int) -> None:
             break
         stored += 1
     assert stored == depth() == limit
-
-
-def test_a_rejection_leaves_the_callers_transaction_usable() -> None:
-    bound(1)
-    add()
-    with transaction.atomic():
-        with pytest.raises(QueueFull):
-            add()
-        Queue.objects.create(name="written-afterwards")
-    assert Queue.objects.filter(name="written-afterwards").exists()
 
 
 def test_a_batch_fits_as_a_whole_or_not_at_all() -> None:
@@ -236,16 +229,6 @@ def test_the_pending_jobs_of_a_batch_need_no_room() -> None:
     add()
     pushing.push_batch([envelope(queue=NAME, pending=state) for state in (True, False, True)])
     assert depth() == 2
-
-
-def test_pending_jobs_wait_outside_and_enter_when_they_are_activated() -> None:
-    bound(1)
-    (pending,) = add(pending=True)
-    add()
-    assert pending is not None
-    with pytest.raises(QueueFull):
-        activate(pending.id)
-    assert Job.objects.get(pk=pending.id).state == "pending"
 
 
 def test_a_retry_by_hand_needs_room() -> None:
@@ -407,20 +390,13 @@ def test_who_waits_for_room_gets_it_within_a_moment() -> None:
     done = threading.Event()
 
     def wait() -> None:
-        try:
-            pushing.push(envelope(queue=NAME), waiting(20))
-            done.set()
-        finally:
-            connections.close_all()
+        pushing.push(envelope(queue=NAME), waiting(20))
+        done.set()
 
-    thread = threading.Thread(target=wait)
-    thread.start()
-    try:
+    with beside(wait):
         assert not done.wait(0.2)
         (job,) = fetch([NAME])
         assert done.wait(BOUND)
-    finally:
-        thread.join(BOUND)
     ack(job.pk)
 
 
@@ -445,69 +421,48 @@ def test_thirty_two_producers_end_at_the_bound_and_not_over_it(limit: int, strat
     wanted = min(2 * limit, 4_000) if limit < 50_000 else 3_000
     left = threading.Semaphore(wanted)
     over: list[int] = []
-    errors: list[BaseException] = []
     producers = 32 if connection.vendor == "postgresql" else 6
     stop = threading.Event()
 
     def produce(seed: int) -> None:
         rng = random.Random(seed)
-        try:
-            while left.acquire(blocking=False):
-                number = rng.choice([1, 1, 1, 50])
-                for _ in range(number - 1):
-                    left.acquire(blocking=False)
-                try:
-                    kind = rng.random()
-                    if kind < 0.5:
+        while left.acquire(blocking=False):
+            number = rng.choice([1, 1, 1, 50])
+            for _ in range(number - 1):
+                left.acquire(blocking=False)
+            try:
+                kind = rng.random()
+                if kind < 0.5:
+                    add(number)
+                else:
+                    with transaction.atomic():
                         add(number)
-                    else:
-                        with transaction.atomic():
-                            add(number)
-                            if rng.random() < 0.3:
-                                add()
-                            time.sleep(rng.random() * 0.02)
-                            if kind > 0.8:
-                                transaction.set_rollback(True)
-                except QueueFull:
-                    time.sleep(0.001)
-        except BaseException as error:
-            errors.append(error)
-        finally:
-            connections.close_all()
+                        if rng.random() < 0.3:
+                            add()
+                        time.sleep(rng.random() * 0.02)
+                        if kind > 0.8:
+                            transaction.set_rollback(True)
+            except QueueFull:
+                time.sleep(0.001)
 
     def work() -> None:
-        try:
-            while not stop.is_set():
-                for job in fetch([NAME], count=5):
-                    ack(job.pk)
-                time.sleep(0.005)
-        except BaseException as error:
-            errors.append(error)
-        finally:
-            connections.close_all()
+        while not stop.is_set():
+            for job in fetch([NAME], count=5):
+                ack(job.pk)
+            time.sleep(0.005)
 
     def look() -> None:
-        try:
-            while not stop.is_set():
-                if (found := counts.depth(NAME)) > limit:
-                    over.append(found)
-                stats.CountKeeper().fold()
-                time.sleep(0.01)
-        except BaseException as error:
-            errors.append(error)
-        finally:
-            connections.close_all()
+        while not stop.is_set():
+            if (found := counts.depth(NAME)) > limit:
+                over.append(found)
+            stats.CountKeeper().fold()
+            time.sleep(0.01)
 
-    threads = [threading.Thread(target=produce, args=[n]) for n in range(producers)]
-    others = [threading.Thread(target=work), threading.Thread(target=look)]
-    for thread in threads + others:
-        thread.start()
-    for thread in threads:
-        thread.join(BOUND)
-    stop.set()
-    for thread in others:
-        thread.join(BOUND)
-    assert not errors
+    with beside(work, look):
+        try:
+            at_once([partial(produce, seed) for seed in range(producers)])
+        finally:
+            stop.set()
     assert not over
     assert depth() == counts.depth(NAME) <= limit
     assert not counts.differences()
@@ -516,33 +471,19 @@ def test_thirty_two_producers_end_at_the_bound_and_not_over_it(limit: int, strat
 @pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has one writer")
 def test_producers_in_open_transactions_are_counted_though_nobody_sees_their_jobs() -> None:
     bound(100)
-    ready, go = threading.Barrier(21), threading.Event()
-    stored: list[int] = []
+    all_have_stored = threading.Barrier(20)
 
-    def produce() -> None:
-        try:
-            with transaction.atomic():
-                number = 0
-                try:
-                    for _ in range(10):
-                        add()
-                        number += 1
-                except QueueFull:
-                    pass
-                ready.wait(BOUND)
-                go.wait(BOUND)
-            stored.append(number)
-        finally:
-            connections.close_all()
+    def produce() -> int:
+        number = 0
+        with transaction.atomic():
+            with suppress(QueueFull):
+                for _ in range(10):
+                    add()
+                    number += 1
+            all_have_stored.wait(BOUND)
+        return number
 
-    threads = [threading.Thread(target=produce) for _ in range(20)]
-    for thread in threads:
-        thread.start()
-    ready.wait(BOUND)
-    go.set()
-    for thread in threads:
-        thread.join(BOUND)
-    assert sum(stored) == depth() <= 100
+    assert sum(at_once([produce] * 20)) == depth() <= 100
 
 
 def test_an_unbounded_queue_has_no_row_and_takes_no_turn() -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import httpx
 import pytest
-from django.db import connection, connections, transaction
+from django.db import connection, transaction
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
@@ -25,6 +24,7 @@ from tests.factories import BOOM, envelope, hourly
 from tests.outbox.conftest import remote as remote
 from tests.outbox.remote import Remote
 from tests.shells import Shell
+from tests.threads import at_once
 from tests.worker.waiting import BOUND, eventually
 
 pytestmark = pytest.mark.django_db(transaction=True, databases=["default", "other"])
@@ -51,24 +51,6 @@ def crossings(using: str = "default") -> list[str]:
     names = ("backpressure.warning", "backpressure.cleared")
     found = Event.objects.using(using).filter(type__in=names).order_by("id")
     return [event.type.partition(".")[2] for event in found]
-
-
-def at_once(run: Callable[[], object], number: int = 8) -> None:
-    """Run it in so many threads, which begin together."""
-    barrier = threading.Barrier(number)
-
-    def work() -> None:
-        try:
-            barrier.wait(BOUND)
-            run()
-        finally:
-            connections.close_all()
-
-    threads = [threading.Thread(target=work) for _ in range(number)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(BOUND)
 
 
 def retries() -> None:
@@ -114,9 +96,7 @@ def test_enqueues_above_the_threshold_write_no_crossing() -> None:
     bound(1, strategy="drop_oldest")
     add(2)
     with (
-        CaptureQueriesContext(
-            connection,
-        ) as captured,
+        CaptureQueriesContext(connection) as captured,
         transaction.atomic(),
     ):
         add(10)
@@ -163,16 +143,16 @@ def test_a_transaction_that_rolls_back_has_crossed_nothing() -> None:
 
 def test_checks_at_once_publish_once() -> None:
     retries()
-    at_once(pressure_monitor.check_all)
+    at_once([pressure_monitor.check_all] * 8)
     assert crossings() == ["warning"]
     complete(4)
-    at_once(pressure_monitor.check_all)
+    at_once([pressure_monitor.check_all] * 8)
     assert crossings() == ["warning", "cleared"]
 
 
 def test_producers_at_once_publish_once() -> None:
     bound(1_000, warning_threshold=0.05)
-    at_once(lambda: add(15))
+    at_once([lambda: add(15)] * 8)
     pressure_monitor.check_all()
     assert crossings() == ["warning"]
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import pytest
@@ -25,8 +24,9 @@ from django_ojs.operations.queues import deletion
 from django_ojs.operations.retry import retry
 from django_ojs.spec.errors import InvalidRequest, QueueFull
 from django_ojs.storage import queue_configs, tenants
-from tests.factories import envelope, in_state, own_connections
+from tests.factories import envelope, in_state
 from tests.http.api import Api
+from tests.threads import at_once, beside, elsewhere
 from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -233,13 +233,7 @@ def test_an_enqueue_waits_for_room_of_its_tenant() -> None:
     (running,) = fetch([NAME])
     add("acme")
     waits = PushOptions(wait=WaitPolicy(seconds=BOUND), exact_bounds=True)
-    with ThreadPoolExecutor(1) as pool:
-
-        def enqueue() -> Any:
-            with own_connections():
-                return pushing.push(of("acme"), waits)
-
-        blocked = pool.submit(enqueue)
+    with beside(lambda: pushing.push(of("acme"), waits)) as (blocked,):
         fetch([NAME])
         assert blocked.result(BOUND).state == "available"
     ack(running.id)
@@ -252,32 +246,28 @@ def test_an_enqueue_waits_for_room_of_its_tenant() -> None:
 def test_producers_at_once_end_at_the_bound_of_each_tenant(limit: int) -> None:
     bound(limit)
     names, producers = ("a", "b", "c"), 12
-    start = threading.Barrier(producers)
 
     def produce(number: int) -> int:
         stored = 0
-        with own_connections():
-            start.wait(BOUND)
-            rejected = dict.fromkeys(names, 0)
-            while min(rejected.values()) < 2 and stored <= 3 * limit:
-                for name in names:
-                    size = 1 + (number + stored) % 3
-                    try:
-                        if number % 2:
-                            add(name, size)
-                        else:
-                            with transaction.atomic():
-                                add(name)
-                                add(name, size)
-                                size += 1
-                    except QueueFull:
-                        rejected[name] += 1
+        rejected = dict.fromkeys(names, 0)
+        while min(rejected.values()) < 2 and stored <= 3 * limit:
+            for name in names:
+                size = 1 + (number + stored) % 3
+                try:
+                    if number % 2:
+                        add(name, size)
                     else:
-                        stored += size
+                        with transaction.atomic():
+                            add(name)
+                            add(name, size)
+                            size += 1
+                except QueueFull:
+                    rejected[name] += 1
+                else:
+                    stored += size
         return stored
 
-    with ThreadPoolExecutor(producers) as pool:
-        stored = sum(pool.map(produce, range(producers)))
+    stored = sum(at_once([partial(produce, number) for number in range(producers)]))
     found = depths()
     assert sum(found.values()) == stored
     for name in names:
@@ -292,15 +282,9 @@ def test_producers_at_once_end_at_the_bound_of_each_tenant(limit: int) -> None:
 @pytest.mark.skipif(connection.vendor == "sqlite", reason="SQLite has one writer")
 def test_an_open_transaction_of_a_tenant_far_from_its_bound_stops_no_other() -> None:
     bound(640)
-    with ThreadPoolExecutor(1) as pool, transaction.atomic():
+    with transaction.atomic():
         add("acme")
-
-        def enqueue() -> None:
-            with own_connections():
-                add("acme")
-                add("other")
-
-        pool.submit(enqueue).result(BOUND)
+        elsewhere(lambda: [add("acme"), add("other")])
     assert depths() == {"acme": 2, "other": 1}
 
 

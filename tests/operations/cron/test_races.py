@@ -19,7 +19,7 @@ from django_ojs.storage import cron_jobs, database
 from django_ojs.storage.cron_jobs import Advance
 from tests.factories import jobs
 from tests.operations.cron.scenes import definition, events, make_due, register
-from tests.operations.test_races import at_once
+from tests.threads import at_once
 from tests.worker.waiting import BOUND, eventually
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -38,6 +38,7 @@ from tests.factories import (
     push,
     read,
 )
+from tests.receivers import receiving
 
 pytestmark = pytest.mark.django_db
 
@@ -388,18 +389,15 @@ def test_signals_and_rollups_are_for_what_was_stored() -> None:
 
         return receiver
 
-    receivers = {name: hear(name) for name in ("job_enqueued", "job_cancelled")}
-    for name, receiver in receivers.items():
-        getattr(signals, name).connect(receiver)
-    try:
+    with (
+        receiving(hear("job_enqueued"), signals.job_enqueued),
+        receiving(hear("job_cancelled"), signals.job_cancelled),
+    ):
         first = push(args=[1], unique=policy())
         again(first, policy("ignore"))
         with pytest.raises(DuplicateJob):
             again(first, policy())
         second = again(first, policy("replace"))
-    finally:
-        for name, receiver in receivers.items():
-            getattr(signals, name).disconnect(receiver)
     assert sorted(heard) == sorted(
         [
             ("job_enqueued", first.id),

@@ -8,6 +8,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from datetime import timedelta
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -25,6 +26,7 @@ from django_ojs.spec.events import EventType
 from django_ojs.storage import commit_order, database
 from django_ojs.storage import events as stored
 from tests.factories import HOUR, own_connections, push, worker
+from tests.threads import at_once, beside
 from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -260,34 +262,30 @@ def test_a_reader_under_eight_writers_sees_every_event_once() -> None:
     seen: list[str] = []
 
     def write(number: int) -> None:
-        with own_connections():
-            for turn in range(each):
-                with transaction.atomic():
-                    happen(f"{number}-{turn}")
-                    if turn % 3 == 0 and connection.vendor == "postgresql":
-                        # Some commit long after others that came later.
-                        with connection.cursor() as cursor:
-                            cursor.execute("SELECT pg_sleep(0.005)")
-                    happen(f"{number}-{turn}-b")
+        for turn in range(each):
+            with transaction.atomic():
+                happen(f"{number}-{turn}")
+                if turn % 3 == 0 and connection.vendor == "postgresql":
+                    # Some commit long after others that came later.
+                    with connection.cursor() as cursor:
+                        cursor.execute("SELECT pg_sleep(0.005)")
+                happen(f"{number}-{turn}-b")
 
     def read() -> None:
-        with own_connections():
-            cursor = None
-            while True:
-                ended = done.is_set()
-                page = log.read(after=cursor, limit=7)
-                seen.extend(names(page))
-                cursor = page.cursor
-                if ended and not page.has_more:
-                    return
+        cursor = None
+        while True:
+            ended = done.is_set()
+            page = log.read(after=cursor, limit=7)
+            seen.extend(names(page))
+            cursor = page.cursor
+            if ended and not page.has_more:
+                return
 
-    with ThreadPoolExecutor(writers + 2) as pool:
-        readers = [pool.submit(read)]
-        for future in [pool.submit(write, number) for number in range(writers)]:
-            future.result(BOUND)
-        done.set()
-        for future in readers:
-            future.result(BOUND)
+    with beside(read):
+        try:
+            at_once([partial(write, number) for number in range(writers)])
+        finally:
+            done.set()
     assert len(seen) == len(set(seen)) == writers * each * 2
     for number in range(writers):
         mine = [name for name in seen if name.split("-")[0] == str(number)]

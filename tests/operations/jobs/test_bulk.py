@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections import Counter
+from collections.abc import Callable
 from typing import Any
 from uuid import UUID
 
@@ -12,12 +12,12 @@ from django.db import OperationalError
 
 from django_ojs import signals
 from django_ojs.models import Attempt
-from django_ojs.operations import ack, cancel, fetch, retry
+from django_ojs.operations import ack, fetch, retry
 from django_ojs.operations.jobs import bulk, bulk_step
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.maintenance import pruning
 from django_ojs.spec import ids
-from django_ojs.spec.errors import InvalidRequest, PayloadTooLarge, QueueFull
+from django_ojs.spec.errors import InvalidRequest, QueueFull
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import database
 from django_ojs.storage.figures import counts
@@ -28,12 +28,12 @@ from tests.factories import (
     age,
     in_state,
     jobs,
-    own_connections,
     push,
     push_many,
     read,
 )
-from tests.worker.waiting import BOUND
+from tests.receivers import receiving
+from tests.threads import at_once
 
 pytestmark = pytest.mark.django_db
 
@@ -94,12 +94,8 @@ class TestRetry:
             reported.append(job.pk)
 
         keys = sorted(in_state("discarded").pk for _ in range(3))
-        signals.job_retried.connect(note)
-        try:
-            with django_capture_on_commit_callbacks(execute=True):
-                bulk.retry_all(keys)
-        finally:
-            signals.job_retried.disconnect(note)
+        with receiving(note, signals.job_retried), django_capture_on_commit_callbacks(execute=True):
+            bulk.retry_all(keys)
         assert sorted(reported) == keys
 
     def test_what_stands_in_the_way_of_one_leaves_the_others_alone(
@@ -194,12 +190,6 @@ class TestPurge:
         with pytest.raises(InvalidRequest, match=field):
             bulk.purge("q", wanted)
 
-    def test_an_age_is_no_property_of_jobs_that_wait(self) -> None:
-        job = push()
-        with pytest.raises(InvalidRequest, match="older_than"):
-            bulk.purge(job.queue, [State.AVAILABLE], older_than=job.created_at + HOUR)
-        assert read(job.pk)
-
 
 def test_more_than_the_limit_are_left_for_the_next_call() -> None:
     push_many(5, queue="q")
@@ -207,13 +197,6 @@ def test_more_than_the_limit_are_left_for_the_next_call() -> None:
     assert (found.matched, found.succeeded, found.has_more) == (3, 3, True)
     found = bulk.cancel_all(JobFilter(queue="q"), limit=3)
     assert (found.matched, found.succeeded, found.has_more) == (2, 2, False)
-
-
-def test_more_ids_than_the_limit_are_rejected_whole() -> None:
-    keys = [job.pk for job in push_many(3)]
-    with pytest.raises(PayloadTooLarge, match="at most 2"):
-        bulk.cancel_all(keys, limit=2)
-    assert states() == {"available": 3}
 
 
 def test_a_filter_that_leaves_no_job_out_is_rejected() -> None:
@@ -291,17 +274,6 @@ def test_beside_acks_in_groups_and_pruning_the_sums_add_up(round: int) -> None:
     for start in range(0, number, 500):
         bulk.cancel_all(old[start : start + 500])
     age(old, 30 * 24 * HOUR)
-    start = threading.Barrier(6)
-    responses: dict[str, Any] = {}
-    problems: list[BaseException] = []
-
-    def run(name: str, act: Any) -> None:
-        with own_connections():
-            try:
-                start.wait(BOUND)
-                responses[name] = act()
-            except BaseException as error:
-                problems.append(error)
 
     def acks(mine: list[Any]) -> set[UUID]:
         held: set[UUID] = set()
@@ -309,7 +281,7 @@ def test_beside_acks_in_groups_and_pruning_the_sums_add_up(round: int) -> None:
             held |= ack.ack_batch("w", [(job.id, job.run, None) for job in mine[n : n + 50]])
         return held
 
-    tasks = {
+    tasks: dict[str, Callable[[], Any]] = {
         "acks forward": lambda: acks(claimed[::2]),
         "acks backward": lambda: acks(claimed[1::2][::-1]),
         "cancel": lambda: bulk.cancel_all(list(reversed(keys))),
@@ -319,13 +291,7 @@ def test_beside_acks_in_groups_and_pruning_the_sums_add_up(round: int) -> None:
         "delete": lambda: bulk.delete_all(JobFilter(queue="old")),
         "prune": lambda: sum(pruning.prune() for _ in range(6)),
     }
-    threads = [threading.Thread(target=run, args=task, daemon=True) for task in tasks.items()]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(BOUND)
-    assert problems == []
-    assert responses.keys() == tasks.keys()
+    responses = dict(zip(tasks, at_once([*tasks.values()]), strict=True))
     completed = responses["acks forward"] | responses["acks backward"]
     by_id, by_filter = responses["cancel"], responses["cancel by filter"]
     assert by_id.matched == number
@@ -336,8 +302,3 @@ def test_beside_acks_in_groups_and_pruning_the_sums_add_up(round: int) -> None:
     assert responses["delete"].succeeded + responses["prune"] == number
     assert not jobs().filter(queue="old").exists()
     assert counts.differences() == []
-
-
-def test_single_operations_still_say_what_they_said() -> None:
-    job, before = cancel.cancel(push().pk)
-    assert (job.state, before) == ("cancelled", State.AVAILABLE)

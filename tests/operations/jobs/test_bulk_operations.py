@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from datetime import timedelta
 from typing import Any
 
@@ -36,12 +35,11 @@ from tests.factories import (
     hourly,
     in_state,
     jobs,
-    own_connections,
     push,
     push_many,
     read,
 )
-from tests.worker.waiting import BOUND
+from tests.threads import at_once
 
 pytestmark = pytest.mark.django_db
 
@@ -448,24 +446,8 @@ def test_every_filter_is_kept_as_it_was_meant() -> None:
 def test_two_that_work_it_at_once_do_each_job_once() -> None:
     discarded(40)
     operation = bulk_operations.order(BulkActionName.RETRY, DISCARDED, by="ann")
-    started = threading.Barrier(3)
-    errors: list[BaseException] = []
-
-    def maintain() -> None:
-        with own_connections():
-            try:
-                started.wait(BOUND)
-                to_the_end(chunk=2)
-            except BaseException as error:
-                errors.append(error)
-
-    threads = [threading.Thread(target=maintain) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(BOUND)
+    at_once([lambda: to_the_end(chunk=2)] * 3)
     to_the_end()
-    assert not errors
     assert again(operation).done == 40
     assert jobs().filter(queue="q", state="available").count() == 40
 

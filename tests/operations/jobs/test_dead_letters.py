@@ -17,10 +17,9 @@ from django_ojs.operations.jobs import dead_letters
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.errors import InvalidQueue, InvalidRequest, InvalidRetryPolicy, NotFound
 from django_ojs.spec.failure import Failure
-from django_ojs.spec.ids import uuid7
 from django_ojs.spec.unique_policy import UniquePolicy
 from tests.cases import together
-from tests.factories import BOOM, active, hourly, in_state, push, read, snapshot
+from tests.factories import BOOM, active, hourly, in_state, read, snapshot
 
 pytestmark = pytest.mark.django_db
 
@@ -82,13 +81,6 @@ def test_a_position_holds_when_jobs_come_and_go() -> None:
     assert set(rest) == set(made) - {job.pk for job in first.jobs}
 
 
-def test_an_offset_leaves_out_what_comes_first() -> None:
-    for _ in range(3):
-        dead()
-    assert keys(offset=1, limit=1) == keys()[1:2]
-    assert keys(offset=3) == []
-
-
 def test_they_are_found_by_queue_type_error_and_time() -> None:
     one = dead(queue="a", type="email.send", error="Timeout")
     two = dead(queue="b", type="email.send", error="Rejected")
@@ -129,26 +121,6 @@ def test_the_figures_are_by_queue_and_error() -> None:
     newest, *_, oldest = dead_letters.list_page().jobs
     assert (figures.newest_at, figures.oldest_at) == (newest.finished_at, oldest.finished_at)
     assert dead_letters.figures(frozenset({"b"})).by_queue == {"b": 1}
-
-
-def test_a_dead_letter_is_found_by_its_id_and_no_other_job_is() -> None:
-    key = dead()
-    assert dead_letters.get(key).pk == key
-    for other in (discarded(), push().pk, uuid7()):
-        with pytest.raises(NotFound) as caught:
-            dead_letters.get(other)
-        assert caught.value.details == {
-            "resource_type": "dead_letter_job",
-            "resource_id": str(other),
-        }
-
-
-def test_a_retry_gives_all_attempts_anew_and_keeps_the_history() -> None:
-    key = dead(queue="a")
-    job = dead_letters.retry(key)
-    assert (job.state, job.attempt, job.error, job.dead_letter) == ("available", 0, None, False)
-    assert len(job.envelope()["errors"]) == 1
-    assert [got.id for got in fetch.fetch(["a"])] == [key]
 
 
 @pytest.mark.parametrize("operation", [dead_letters.retry, dead_letters.delete])

@@ -55,16 +55,6 @@ def test_the_newest_job_comes_first_whatever_the_ids_say() -> None:
     assert find(descending=False) == made
 
 
-def test_pages_follow_each_other_and_end() -> None:
-    made = list(reversed(in_turn(5)))
-    assert [find(page=page, per_page=2) for page in (1, 2, 3, 4)] == [
-        made[:2],
-        made[2:4],
-        made[4:],
-        [],
-    ]
-
-
 @together("state", list(State), undo=True)
 def test_a_state_selects_its_jobs_and_counts_them(state: State) -> None:
     job = in_state(state)
@@ -76,13 +66,6 @@ def test_a_state_selects_its_jobs_and_counts_them(state: State) -> None:
     assert (found.total, found.capped) == (1, False)
     some = numbered_pages.read(JobFilter(states=tuple(others)))
     assert (some.total, job.pk in keys(some)) == (7, False)
-
-
-def test_a_queue_selects_its_jobs() -> None:
-    job = push(queue="email")
-    push(queue="other")
-    assert find(queue="email") == [job.pk]
-    assert find(queue="unknown") == []
 
 
 def test_a_type_is_exact_or_the_beginning_of_some() -> None:

@@ -99,12 +99,6 @@ def test_disabling_it_twice_is_no_error() -> None:
     assert not mode.status().enabled
 
 
-def test_it_is_no_queue() -> None:
-    push(queue="real")
-    mode.enable()
-    assert [queue.name for queue in queues.listing().queues] == ["real"]
-
-
 @pytest.mark.parametrize("reason", ["", "x" * 1001, "nul\0", "\ud800"])
 def test_a_reason_that_cannot_be_stored_is_rejected(reason: str) -> None:
     with pytest.raises(InvalidRequest, match="reason"):

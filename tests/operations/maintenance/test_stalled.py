@@ -75,8 +75,6 @@ def test_a_run_whose_reports_stop_is_told_once_until_it_reports_again(settings: 
 
 
 def test_without_the_setting_nothing_is_queried() -> None:
-    with CaptureQueriesContext(
-        connection,
-    ) as queries:
+    with CaptureQueriesContext(connection) as queries:
         assert stalled.tell_stalled() == 0
     assert not queries.captured_queries

@@ -16,7 +16,7 @@ from django_ojs.operations.beat import Registration
 from django_ojs.operations.maintenance import timeouts
 from django_ojs.operations.maintenance.timeouts import REMOTE_TIMEOUT_GRACE, TIMEOUT_GRACE
 from django_ojs.spec.errors import ClaimLost
-from tests.factories import HOUR, MINUTE, WORKER, active, age, hourly, in_state, read, worker
+from tests.factories import HOUR, MINUTE, WORKER, active, age, hourly, read, worker
 
 pytestmark = pytest.mark.django_db
 
@@ -114,13 +114,6 @@ def test_a_step_is_bounded() -> None:
     keys = [active(timeout_ms=1).id for _ in range(3)]
     age(keys, HOUR)
     assert [timeouts.enforce(limit=2) for _ in range(3)] == [2, 1, 0]
-
-
-@pytest.mark.parametrize("state", ["available", "completed", "retryable"])
-def test_only_jobs_that_run_can_overrun(state: str) -> None:
-    job = in_state(state, timeout_ms=1)
-    age(job.pk, HOUR)
-    assert timeouts.enforce() == 0
 
 
 def test_a_step_ends_after_its_time_and_says_that_there_may_be_more() -> None:

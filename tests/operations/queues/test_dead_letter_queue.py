@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
+from concurrent.futures import wait
 from dataclasses import replace
 from datetime import timedelta
 from typing import Any
@@ -25,9 +25,10 @@ from django_ojs.spec.progress import Report
 from django_ojs.spec.states import State
 from django_ojs.storage import queue_configs
 from django_ojs.storage.figures import counts
-from tests.factories import BOOM, active, age_all, hourly, own_connections, push, read, worker
+from tests.factories import BOOM, active, age_all, hourly, push, read, worker
 from tests.http.api import Api, make_key
 from tests.http.test_event_stream import stream
+from tests.other_session import Other
 from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db
@@ -255,14 +256,10 @@ def test_a_loop_with_what_another_process_has_just_stored_is_rejected() -> None:
 @pytest.mark.django_db(transaction=True)
 @pytest.mark.parametrize("store", [queues.configure, queues.create])
 def test_two_at_a_time_make_no_loop(store: Callable[..., object]) -> None:
-    def other_way() -> None:
-        with own_connections():
-            store("two", {"dead_letter_queue": "one"})
-
-    with ThreadPoolExecutor(1) as pool:
+    with Other() as other:
         with transaction.atomic():
             queues.configure("one", {"dead_letter_queue": "two"})
-            second = pool.submit(other_way)
+            second = other.do(lambda: store("two", {"dead_letter_queue": "one"}))
             # It waits for this commit, or would have stored its own before it.
             wait([second], timeout=0.5)
         with pytest.raises(InvalidRequest, match="lead back"):

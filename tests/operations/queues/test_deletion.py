@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
@@ -19,12 +18,11 @@ from tests.factories import (
     hourly,
     in_state,
     jobs,
-    own_connections,
     push,
     push_many,
     read,
 )
-from tests.worker.waiting import BOUND
+from tests.threads import at_once
 
 pytestmark = pytest.mark.django_db
 
@@ -185,17 +183,7 @@ def test_no_batch_reads_the_table_of_jobs() -> None:
 @pytest.mark.parametrize("strategy", ["discard", "move"])
 def test_deleting_while_others_push_and_claim_loses_no_job(strategy: str) -> None:
     number, rounds = 40, 15
-    start = threading.Barrier(3)
     claimed: list[Any] = []
-    failures: list[BaseException] = []
-
-    def run(act: Any) -> None:
-        with own_connections():
-            try:
-                start.wait(BOUND)
-                act()
-            except BaseException as error:
-                failures.append(error)
 
     def push_some() -> None:
         for _ in range(rounds):
@@ -213,12 +201,7 @@ def test_deleting_while_others_push_and_claim_loses_no_job(strategy: str) -> Non
             except NotFound:
                 continue
 
-    threads = [threading.Thread(target=run, args=(act,)) for act in (push_some, claim_some, delete)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(BOUND)
-    assert failures == []
+    at_once([push_some, claim_some, delete])
     keys = [job.id for job in claimed]
     assert len(keys) == len(set(keys))
     # Whoever was handed out still runs; each of the others waits, or was discarded on purpose.

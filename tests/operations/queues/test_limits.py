@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -18,11 +16,11 @@ from django_ojs.spec.rate_limit import RateLimit
 from django_ojs.storage import in_memory_state, queue_limits
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.queue_limits import next_starts
-from tests.factories import WORKER, hourly, jobs, own_connections, push, push_many
+from tests.factories import WORKER, hourly, jobs, push, push_many
 from tests.http.api import Api
 from tests.operations.queues.ends import every_end
 from tests.operations.queues.starts import may_start_soon
-from tests.worker.waiting import BOUND
+from tests.threads import at_once
 
 pytestmark = pytest.mark.django_db
 
@@ -343,14 +341,9 @@ def test_a_transaction_that_holds_the_lock_of_a_limit_delays_no_other_queue() ->
 def test_many_workers_at_once_never_exceed_a_limit(limit: Any) -> None:
     queues.configure("carrier", limit)
     push_many(30, queue="carrier")
-    start = threading.Barrier(8)
 
     def work() -> int:
-        with own_connections():
-            start.wait(BOUND)
-            return sum(len(claim(count=2)) for _ in range(4))
+        return sum(len(claim(count=2)) for _ in range(4))
 
-    with ThreadPoolExecutor(8) as pool:
-        claimed = [pool.submit(work) for _ in range(8)]
-        assert sum(done.result(BOUND) for done in claimed) == 3
+    assert sum(at_once([work] * 8)) == 3
     assert jobs().filter(state="active").count() == 3

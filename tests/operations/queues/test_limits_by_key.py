@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -20,10 +20,11 @@ from django_ojs.storage import in_memory_state, key_limits, queue_configs
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.queue_limits import Use, next_starts
 from tests.cases import together
-from tests.factories import MINUTE, WORKER, hourly, jobs, own_connections, push
+from tests.factories import MINUTE, WORKER, hourly, jobs, push
 from tests.http.api import Api
 from tests.operations.queues.ends import every_end
 from tests.operations.queues.starts import may_start_soon
+from tests.threads import at_once, elsewhere
 
 pytestmark = pytest.mark.django_db
 
@@ -35,6 +36,12 @@ def add(key: str = "acme", *, concurrency: int = 1, number: int = 1, **values: A
 
 def claim(*names: str, count: int = 100, **values: Any) -> list[Claimed]:
     return fetch.fetch(names or ["carrier"], count=count, worker_id=WORKER, **values)
+
+
+def claim_of_a_new_process() -> tuple[list[Claimed], float | None]:
+    """Claim without what this process remembers; return also when the worker is to try again."""
+    in_memory_state.reset()
+    return claim(), next_starts.seconds()
 
 
 @pytest.mark.requirement("RL-001", "RL-003")
@@ -281,17 +288,15 @@ def test_claims_at_the_same_time_never_exceed_the_limits_and_forget_no_job() -> 
 
     def work(worker: int) -> int:
         done = 0
-        with own_connections():
-            while jobs().exclude(state="completed").exists():
-                for job in fetch.fetch(["carrier"], count=3, worker_id=f"w{worker}"):
-                    active = jobs().filter(state="active").values_list("limit_key")
-                    seen.append(max((n for *_, n in active.annotate(n=Count("pk"))), default=0))
-                    ack.ack(job.id)
-                    done += 1
+        while jobs().exclude(state="completed").exists():
+            for job in fetch.fetch(["carrier"], count=3, worker_id=f"w{worker}"):
+                active = jobs().filter(state="active").values_list("limit_key")
+                seen.append(max((n for *_, n in active.annotate(n=Count("pk"))), default=0))
+                ack.ack(job.id)
+                done += 1
         return done
 
-    with ThreadPoolExecutor(4) as pool:
-        assert sum(pool.map(work, range(4))) == 36
+    assert sum(at_once([partial(work, number) for number in range(4)])) == 36
     assert max(seen) <= 2
 
 
@@ -300,16 +305,10 @@ def test_claims_at_the_same_time_never_exceed_the_limits_and_forget_no_job() -> 
 def test_a_job_that_was_held_while_another_one_ended_is_found() -> None:
     add(number=2)
     (running,) = claim()
-    with ThreadPoolExecutor(1) as pool, transaction.atomic():
+    with transaction.atomic():
         # The end of the first one is not committed when another worker finds the key at its limit.
         ack.ack(running.id)
-
-        def other() -> list[Claimed]:
-            with own_connections():
-                in_memory_state.reset()
-                return claim()
-
-        assert pool.submit(other).result() == []
+        assert elsewhere(claim_of_a_new_process)[0] == []
     assert len(claim()) == 1
 
 
@@ -319,15 +318,9 @@ def test_a_held_job_that_was_locked_when_its_key_had_room_is_found() -> None:
     add(number=2)
     (running,) = claim()
     ack.ack(running.id)
-    with ThreadPoolExecutor(1) as pool, transaction.atomic():
+    with transaction.atomic():
         queues.delete("carrier", strategy="move", target="other")
-
-        def other() -> list[Claimed]:
-            with own_connections():
-                in_memory_state.reset()
-                return claim()
-
-        assert pool.submit(other).result() == []
+        assert elsewhere(claim_of_a_new_process)[0] == []
     LimitCheck.primary.update(due_at=timezone.now() - MINUTE)
     assert len(claim("other")) == 1
 
@@ -355,16 +348,10 @@ def test_a_key_that_another_transaction_has_locked_delays_no_other_one() -> None
 def test_a_claim_that_finds_all_jobs_locked_by_another_claim_is_repeated_soon() -> None:
     add("acme", number=2)
     add("bravo", concurrency=9, number=9)
-    with ThreadPoolExecutor(1) as pool, transaction.atomic():
+    with transaction.atomic():
         # The second job of the key is rejected, so the claim locks more jobs than it takes.
         assert len(claim(count=2)) == 2
-
-        def other() -> tuple[list[Claimed], float | None]:
-            with own_connections():
-                in_memory_state.reset()
-                return claim(), next_starts.seconds()
-
-        found, seconds = pool.submit(other).result()
+        found, seconds = elsewhere(claim_of_a_new_process)
     assert found == []
     assert may_start_soon(seconds)
 

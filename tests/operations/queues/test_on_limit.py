@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -21,8 +21,10 @@ from django_ojs.operations.figures.not_running import why_not_running
 from django_ojs.storage import in_memory_state, key_limits, queue_configs
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.figures import rollups
-from tests.factories import HOUR, MINUTE, WORKER, hourly, jobs, own_connections, push, push_many
+from tests.factories import HOUR, MINUTE, WORKER, hourly, jobs, push, push_many
 from tests.http.api import Api
+from tests.receivers import receiving
+from tests.threads import at_once
 
 pytestmark = pytest.mark.django_db
 
@@ -236,14 +238,13 @@ def test_a_claim_drops_no_more_bytes_than_it_may_claim_and_reads_no_arguments() 
     def received(job: Job, **kwargs: Any) -> None:
         assert "args" not in job.get_deferred_fields()
 
-    signals.job_discarded.connect(received)
-    try:
-        push_many(1, queue="carrier", args=args, rate_limit=policy)
-        with CaptureQueriesContext(connection) as captured:
-            claim()
-        assert any('"ojs_job"."args"' in query["sql"] for query in captured)
-    finally:
-        signals.job_discarded.disconnect(received)
+    push_many(1, queue="carrier", args=args, rate_limit=policy)
+    with (
+        receiving(received, signals.job_discarded),
+        CaptureQueriesContext(connection) as captured,
+    ):
+        claim()
+    assert any('"ojs_job"."args"' in query["sql"] for query in captured)
 
 
 @pytest.mark.statements
@@ -264,19 +265,15 @@ def test_workers_at_the_same_time_run_or_drop_each_job_once() -> None:
 
     def work(worker: int) -> int:
         done = 0
-        with own_connections():
-            while jobs().filter(state__in=["available", "active"]).exists():
-                for job in fetch.fetch(["carrier"], count=3, worker_id=f"w{worker}"):
-                    active = jobs().filter(
-                        state="active", limit_key=job.options["rate_limit"]["key"]
-                    )
-                    seen.append(active.count())
-                    ack.ack(job.id)
-                    done += 1
+        while jobs().filter(state__in=["available", "active"]).exists():
+            for job in fetch.fetch(["carrier"], count=3, worker_id=f"w{worker}"):
+                active = jobs().filter(state="active", limit_key=job.options["rate_limit"]["key"])
+                seen.append(active.count())
+                ack.ack(job.id)
+                done += 1
         return done
 
-    with ThreadPoolExecutor(4) as pool:
-        done = sum(pool.map(work, range(4)))
+    done = sum(at_once([partial(work, number) for number in range(4)]))
     assert max(seen) <= 2
     dropped = jobs().filter(discard_reason="rate_limited").count()
     assert jobs().filter(state="completed").count() == done

@@ -14,7 +14,6 @@ from django.test.utils import CaptureQueriesContext
 
 from django_ojs.models import Rollup
 from django_ojs.operations import ack, fail, queues
-from django_ojs.spec.errors import NotFound
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import rollup_queries, rollups
 from tests.factories import BOOM, active, age, in_state, push, read
@@ -96,11 +95,6 @@ def test_a_mean_is_as_near_as_its_histogram() -> None:
     mean = rollup_queries.mean(histogram)
     assert mean is not None
     assert 128 <= mean <= 256
-
-
-def test_an_unknown_queue_has_no_figures() -> None:
-    with pytest.raises(NotFound):
-        queues.statistics("unknown")
 
 
 @pytest.mark.postgresql

@@ -6,10 +6,9 @@ import pytest
 
 from django_ojs.models import Queue
 from django_ojs.operations import queues
-from django_ojs.operations.maintenance import mode
-from django_ojs.spec.errors import InvalidQueue, NotFound
+from django_ojs.spec.errors import NotFound
 from django_ojs.spec.states import State
-from tests.factories import in_state, push, push_many
+from tests.factories import in_state, push
 
 pytestmark = pytest.mark.django_db
 
@@ -24,16 +23,6 @@ def test_a_queue_is_known_by_its_jobs_or_by_what_an_operator_said() -> None:
     queues.pause("paused")
     queues.configure("configured", {"max_envelope_bytes": 1})
     assert names() == ["configured", "paused", "with-a-job", "with-history"]
-
-
-def test_what_is_no_queue_is_not_listed() -> None:
-    queues.configure_default({"max_envelope_bytes": 1})
-    mode.enable()
-    assert names() == []
-    assert Queue.objects.count() == 2
-    for reserved in ("_default", "*"):
-        with pytest.raises(InvalidQueue):
-            queues.get(reserved)
 
 
 def test_a_queue_that_is_seen_again_was_created_when_it_was_seen_first() -> None:
@@ -62,29 +51,3 @@ def test_a_queue_nobody_knows_is_not_found() -> None:
         queues.get("unknown")
     assert caught.value.details == {"resource_type": "queue", "resource_id": "unknown"}
     assert not Queue.objects.exists()
-
-
-def test_the_list_goes_by_name_and_says_whether_there_is_more() -> None:
-    for name in ("c", "a", "d", "b"):
-        push_many(1, queue=name)
-    first = queues.listing(limit=2)
-    assert ([queue.name for queue in first.queues], first.total, first.has_more) == (
-        ["a", "b"],
-        4,
-        True,
-    )
-    then = queues.listing(after="b", limit=2)
-    assert ([queue.name for queue in then.queues], then.total, then.has_more) == (
-        ["c", "d"],
-        4,
-        False,
-    )
-    assert names(offset=3, limit=9) == ["d"]
-    assert names(offset=9, limit=9) == []
-
-
-def test_who_is_kept_to_some_queues_sees_and_counts_only_those() -> None:
-    for name in ("a", "b", "c"):
-        push(queue=name)
-    seen = queues.listing(within=frozenset({"b", "z"}))
-    assert ([queue.name for queue in seen.queues], seen.total) == (["b"], 1)

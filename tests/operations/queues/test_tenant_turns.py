@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections import Counter
-from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
+from functools import partial
 from itertools import pairwise
 from typing import Any, cast
 
@@ -22,8 +21,8 @@ from django_ojs.operations.workers import rescue
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
 from django_ojs.storage import database, in_memory_state, tenant_turns
 from django_ojs.storage.claims import Claimed
-from tests.factories import WORKER, envelope, jobs, own_connections
-from tests.worker.waiting import BOUND
+from tests.factories import WORKER, envelope, jobs
+from tests.threads import at_once
 
 pytestmark = pytest.mark.django_db
 
@@ -299,18 +298,15 @@ def test_claims_at_once_take_each_job_once_and_find_all() -> None:
         add(f"t{n}", 1 + n % 7, priority=n % 3)
     total = Job.objects.count()
     workers = 8 if connection.vendor == "postgresql" else 3
-    start = threading.Barrier(workers)
 
     def run(number: int) -> list[Any]:
         found: list[Any] = []
-        with own_connections():
-            start.wait(BOUND)
-            while Job.objects.filter(state="available").exists():
-                found += [job.id for job in claim(1 + number % 4)]
+        while Job.objects.filter(state="available").exists():
+            found += [job.id for job in claim(1 + number % 4)]
         return found
 
-    with ThreadPoolExecutor(workers) as pool:
-        claimed = Counter(job for mine in pool.map(run, range(workers)) for job in mine)
+    found = at_once([partial(run, number) for number in range(workers)])
+    claimed = Counter(job for mine in found for job in mine)
     assert len(claimed) == total
     assert set(claimed.values()) == {1}
 

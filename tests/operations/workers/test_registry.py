@@ -32,14 +32,6 @@ def test_workers_are_listed_in_the_order_of_their_ids_with_their_conditions() ->
     assert (found.total, found.running, found.quiet, found.stale) == (4, 1, 2, 1)
 
 
-def test_a_part_of_the_list_still_sums_up_all() -> None:
-    for name in "abcde":
-        registered(name)
-    found = registry.listing(offset=2, limit=2)
-    assert [one.worker.pk for one in found.workers] == ["c", "d"]
-    assert (found.total, found.running) == (5, 5)
-
-
 def test_a_worker_that_says_it_is_quiet_is_quiet() -> None:
     registered("w", state=Directive.QUIET)
     assert registry.get("w").condition == "quiet"
@@ -93,15 +85,6 @@ def test_a_worker_nobody_knows_is_not_found(name: str) -> None:
         registry.direct(name, Directive.QUIET)
     with pytest.raises(NotFound):
         registry.deregister(name)
-
-
-def test_a_worker_that_still_beats_cannot_be_deregistered() -> None:
-    registered("w")
-    job = active("w")
-    with pytest.raises(Conflict, match="beats"):
-        registry.deregister("w")
-    assert Worker.objects.filter(pk="w").exists()
-    assert read(job.id).state == "active"
 
 
 def test_a_stale_worker_is_forgotten_and_its_jobs_go_back() -> None:

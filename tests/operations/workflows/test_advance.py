@@ -11,7 +11,7 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from django.db import OperationalError, connection, connections, transaction
+from django.db import OperationalError, connection, transaction
 from django.db.models import F
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
@@ -44,9 +44,12 @@ from tests.operations.workflows.scenes import (
     job_of,
     read,
     states,
+    step,
     step_of,
     take,
 )
+from tests.other_session import open_transaction
+from tests.threads import beside
 from tests.worker.parts import run_of
 from tests.worker.waiting import BOUND
 
@@ -96,7 +99,7 @@ class TestParentResults:
         }
 
     def test_a_result_outlives_its_job(self) -> None:
-        workflow = create({"steps": [_step("a"), _step("b"), _step("c", "a", "b")]})
+        workflow = create({"steps": [step("a"), step("b"), step("c", "a", "b")]})
         finish("a", "kept")
         delete.delete(job_of(workflow, "a").pk)
         finish("b")
@@ -106,10 +109,6 @@ class TestParentResults:
         workflow = create(chain(job("a"), job("b")))
         finish("a", "x" * 1000)
         assert (job_of(workflow, "b").size_bytes or 0) > 1000
-
-
-def _step(key: str, *before: str) -> dict[str, Any]:
-    return {"id": key, "type": key, "args": [], "depends_on": list(before)}
 
 
 class TestEnds:
@@ -454,24 +453,10 @@ class TestLocks:
     def test_a_workflow_that_another_process_advances_is_left_to_it(self) -> None:
         workflow = create(chain(job("a"), job("b")))
         ack.ack(take("a").id)
-        locked, release = threading.Event(), threading.Event()
-
-        def hold() -> None:
-            with transaction.atomic():
-                list(Workflow.primary.select_for_update().filter(pk=workflow.pk))
-                locked.set()
-                release.wait(BOUND)
-            connections.close_all()
-
-        thread = threading.Thread(target=hold)
-        thread.start()
-        try:
-            assert locked.wait(BOUND)
+        row = Workflow.primary.select_for_update().filter(pk=workflow.pk)
+        with open_transaction(lambda: list(row)):
             workflows.advance(workflow.pk)
             assert states(workflow)["b"] == "waiting"
-        finally:
-            release.set()
-            thread.join()
         workflows.advance(workflow.pk)
         assert states(workflow)["b"] == "enqueued"
 
@@ -665,11 +650,8 @@ class TestRequests:
     ) -> None:
         created = [create(chain(job(name), job("next"))) for name in "abc"]
         claimed = fetch.fetch(["default"], count=3, due=False)
-        advance_all, entered, release = (
-            after_commit.advance_all,
-            threading.Event(),
-            threading.Event(),
-        )
+        advance_all = after_commit.advance_all
+        entered, release = threading.Event(), threading.Event()
         advanced: list[int] = []
 
         def slow(workflow_ids: Any) -> None:
@@ -679,22 +661,15 @@ class TestRequests:
             advance_all(workflow_ids)
 
         def end(job_id: UUID) -> None:
-            try:
-                workflows.advance_after_commit(ack.ack(job_id).workflow_id)
-            finally:
-                connections.close_all()
+            workflows.advance_after_commit(ack.ack(job_id).workflow_id)
 
         monkeypatch.setattr(after_commit, "advance_all", slow)
-        first = threading.Thread(target=end, args=[claimed[0].id])
-        first.start()
-        try:
+        with beside(lambda: end(claimed[0].id)):
             assert entered.wait(BOUND)
             # These return, though the first one has not advanced anything yet.
             for each in claimed[1:]:
                 end(each.id)
-        finally:
             release.set()
-            first.join()
         assert advanced == [1, 2]
         assert {states(each)["next"] for each in created} == {"enqueued"}
 

@@ -81,15 +81,6 @@ def test_all_members_of_a_group_start_at_once_and_run_to_their_end() -> None:
     assert (ended.state, ended.jobs_completed, ended.jobs_failed) == ("failed", 2, 1)
 
 
-@pytest.mark.requirement("WF-12")
-def test_a_group_is_completed_with_its_last_member() -> None:
-    workflow = create(group(job("a"), job("b")))
-    finish("b")
-    assert read(workflow).state == "running"
-    finish("a")
-    assert read(workflow).state == "completed"
-
-
 CALLBACKS: dict[str, Any] = {
     "on_complete": job("done"),
     "on_success": job("well"),

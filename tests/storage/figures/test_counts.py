@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from typing import Any
 
 import pytest
 from django.core.management import call_command
-from django.db import connection, connections, transaction
+from django.db import connection, transaction
 
 from django_ojs.models import Job
 from django_ojs.operations import ack, cancel, fetch, promotion, queues
@@ -17,7 +16,8 @@ from django_ojs.spec.states import State
 from django_ojs.storage.figures import counts
 from tests.cases import together
 from tests.factories import active, in_state, jobs, push, push_many
-from tests.worker.waiting import BOUND, eventually
+from tests.threads import at_once
+from tests.worker.waiting import eventually
 
 pytestmark = pytest.mark.django_db
 
@@ -154,34 +154,18 @@ def test_vacuuming_the_counts_releases_the_space_of_folded_changes() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_counts_are_right_after_many_writers_and_two_folders() -> None:
     queue = push().queue
-    errors: list[BaseException] = []
 
     def write() -> None:
-        try:
-            for _ in range(10):
-                push_many(3, queue=queue)
-                taken = fetch.fetch([queue], count=2, worker_id="w", due=False)
-                ack.ack_batch("w", [(job.id, job.run, None) for job in taken])
-        except BaseException as error:
-            errors.append(error)
-        finally:
-            connections.close_all()
+        for _ in range(10):
+            push_many(3, queue=queue)
+            taken = fetch.fetch([queue], count=2, worker_id="w", due=False)
+            ack.ack_batch("w", [(job.id, job.run, None) for job in taken])
 
     def fold() -> None:
-        try:
-            for _ in range(30):
-                counts.fold()
-        except BaseException as error:
-            errors.append(error)
-        finally:
-            connections.close_all()
+        for _ in range(30):
+            counts.fold()
 
-    threads = [threading.Thread(target=what) for what in (write, write, write, fold, fold)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(BOUND)
-    assert not errors
+    at_once([write, write, write, fold, fold])
     assert sum(counted(queue).values()) == 91
     assert not counts.differences()
 

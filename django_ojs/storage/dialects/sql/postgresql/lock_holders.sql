@@ -8,7 +8,7 @@ FROM pg_locks AS l
      JOIN ojs_job AS j ON j.xmax = l.transactionid
      LEFT JOIN pg_stat_activity AS a ON a.pid = l.pid
 WHERE l.locktype = 'transactionid' AND l.granted AND l.pid <> pg_backend_pid()
-  AND j.state = 'active'
+  AND j.state {before_ack}
   AND (%(keys)s::uuid[] IS NULL OR j.id = ANY(%(keys)s::uuid[]))
 GROUP BY l.pid, a.application_name, a.xact_start
 ORDER BY count(*) DESC, l.pid
