@@ -27,7 +27,6 @@ NAMES = {
     "graph",
     "group",
     "step",
-    "using",
     "HIGH",
     "LOW",
     "NORMAL",

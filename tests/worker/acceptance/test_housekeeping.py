@@ -143,7 +143,7 @@ def test_a_process_that_has_grown_too_large_is_replaced(start: Start) -> None:
     job = stored(handlers.note.enqueue())
     tree = start("--max-rss", "1")
     becomes(job, "completed")
-    tree.says("MB and will be replaced.")
+    tree.says("MB and is replaced.")
     becomes(stored(handlers.note.enqueue()), "completed")
     assert tree.process.poll() is None
 
