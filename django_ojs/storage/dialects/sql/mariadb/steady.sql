@@ -1,0 +1,6 @@
+-- Whether a worker's heartbeats are stored, and have been so for two of its intervals and for {{beat_ms}}.
+EXISTS (
+    SELECT 1 FROM ojs_worker AS witness
+    WHERE witness.seen_at > {now} - INTERVAL 1500 * witness.beat_interval_ms MICROSECOND
+      AND witness.steady_since <= {now}
+          - INTERVAL 1000 * greatest({{beat_ms}}, 2 * witness.beat_interval_ms) MICROSECOND)

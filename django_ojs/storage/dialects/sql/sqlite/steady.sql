@@ -1,0 +1,7 @@
+-- Whether a worker's heartbeats are stored, and have been so for two of its intervals and for {{beat_ms}}.
+EXISTS (
+    SELECT 1 FROM ojs_worker AS witness
+    WHERE strftime('%%Y-%%m-%%d %%H:%%M:%%f', witness.seen_at,
+                   printf('+%%.3f seconds', 1.5 * witness.beat_interval_ms / 1000.0)) > {now}
+      AND strftime('%%Y-%%m-%%d %%H:%%M:%%f', witness.steady_since,
+                   printf('+%%.3f seconds', max({{beat_ms}}, 2 * witness.beat_interval_ms) / 1000.0)) <= {now})
