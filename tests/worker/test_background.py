@@ -187,7 +187,7 @@ def test_a_worker_without_the_lease_helps_with_what_is_overdue(
     factories.age(overdue.pk, timedelta(hours=2))
     factories.age(lapsed.id, timedelta(hours=1))
     factories.age(old.pk, timedelta(days=400))
-    with maintaining():
+    with factories.steady(), maintaining():
         eventually(lambda: factories.read(overdue.pk).state == "available", "it is promoted")
         eventually(lambda: factories.read(lapsed.id).state == "available", "it is taken back")
         eventually(lambda: not factories.jobs().filter(pk=old.pk).exists(), "it is deleted")
