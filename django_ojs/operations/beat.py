@@ -6,6 +6,8 @@ from datetime import datetime, timedelta
 from typing import Any
 from uuid import UUID
 
+from django.db.models.functions import Now
+
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import liveness
@@ -197,6 +199,7 @@ def _record(
     if not workers.filter(pk=worker_id).update(**values):
         # The first BEAT registers; so does one of a live worker that was removed as dead.
         values = {"queues": [], "concurrency": None, **values}
+        values["steady_since"] = None if interval is None else Now()
         principal.check(liveness.register(worker_id, principal=principal, **values).owner)
     if publish.is_recorded(EventType.WORKER_HEARTBEAT):
         queues = workers.filter(pk=worker_id).values_list("queues", flat=True).first()

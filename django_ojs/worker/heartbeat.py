@@ -32,6 +32,9 @@ STUCK_AFTER = 10.0
 #: Seconds between two looks at interrupted threads when no job is running.
 STUCK_TICK = 0.5
 
+#: Seconds until leases are extended again of which some were not.
+EXTEND_AGAIN = 0.5
+
 #: Seconds that closing waits for a beat that is under way.
 CLOSE_TIMEOUT = 5.0
 
@@ -116,7 +119,7 @@ class Heartbeat:
                 if self._is_closed:
                     return
                 self._fail_overdue()
-                if time.monotonic() >= self._due or self._is_session_new:
+                if time.monotonic() >= self._next_beat() or self._is_session_new:
                     self._beat()
         finally:
             connections.close_all()
@@ -132,19 +135,27 @@ class Heartbeat:
         self._wake.wait(seconds)
         self._is_idle = False
 
+    def _next_beat(self) -> float:
+        """Return when to send a heartbeat: for a short lease too, if the last one was stored."""
+        if not self.registered:
+            return self._due
+        return min([self._due, *(run.extension_due for run in self._in_flight.all())])
+
     def _beat(self) -> None:
         interval = self._interval.total_seconds()
+        # A heartbeat that hung is as old as its statement: the next one follows at once.
+        began = time.monotonic()
         renews = self.registered and not self._is_session_new
         self._is_session_new = False
         runs = {run.job.id: run for run in self._in_flight.all()}
-        # Leases are long and beats are many: a lease is extended when half of it is over.
-        to_extend = [key for key, run in runs.items() if _is_half_over(run)]
+        # Leases are long and beats are many: those are extended for which the next one may be late.
+        to_extend = [run for run in runs.values() if run.extension_due < began + interval]
         try:
             response = beat.beat(
                 self._worker_id,
                 state=self.state,
                 holding=list(runs),
-                extend=to_extend,
+                extend=[run.job.id for run in to_extend],
                 interval=self._interval,
                 registration=self._registration,
                 session=self.session,
@@ -163,8 +174,12 @@ class Heartbeat:
             self._due = time.monotonic() + min(interval, self._backoff.pause())
             return
         self._backoff.reset()
-        self._due = time.monotonic() + interval
+        self._due = began + interval
         self.registered = True
+        # If some were not extended, all are tried again soon: a stranger may hold the lock of one.
+        is_complete = response.jobs_extended == len(to_extend)
+        for run in to_extend:
+            run.extended_at = began if is_complete else began - run.lease / 3 + EXTEND_AGAIN
         if self._in_flight.status is not None:
             self._in_flight.status.note_ready()
         for key in response.lost:
@@ -206,9 +221,3 @@ class Heartbeat:
         if any(run.revoked_at < stuck_before for run in self.interrupted):
             self.interrupted.clear()
             self._on_stuck_thread()
-
-
-def _is_half_over(run: Run) -> bool:
-    lease = run.job.lease.total_seconds()
-    # Measured with this process's clock from the claim on: the database's clock may differ.
-    return time.monotonic() - run.claimed_at > lease / 2
