@@ -148,7 +148,6 @@ def test_a_worker_of_the_project_reserves_a_job_for_no_less_than_it_can_keep() -
         assert jobs().get(pk=job.id).lease_ms == given
 
 
-
 @pytest.mark.requirement("CORE-7.2-7")
 def test_must_6_the_whole_envelope_is_returned_as_it_is_stored() -> None:
     push(queue="a", args=[1, "ż", {"k": [None]}], meta={"m": 1}, tags=["t"], retry=hourly(4))

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, connections, transaction
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
@@ -36,6 +37,7 @@ from tests.factories import (
     take_back_dead,
     worker,
 )
+from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db
 GONE = datetime(2020, 1, 1, tzinfo=UTC)
@@ -426,6 +428,29 @@ def test_one_look_that_finds_a_silent_worker_is_not_enough() -> None:
         beat.beat(WORKER, interval=20 * SECOND)
         assert dead.take_back() == 0
     assert Worker.objects.exists()
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_a_silent_worker_whose_row_a_stranger_has_locked_may_live() -> None:
+    job = active()
+    worker(interval=20 * SECOND)
+    silence(WORKER, HOUR)
+    dead = DeadWorkers()
+    with steady():
+        with transaction.atomic(), ThreadPoolExecutor(1) as other:
+            # Its heartbeat waits for this lock.
+            Worker.objects.select_for_update().get(pk=WORKER)
+            assert other.submit(looks, dead, 3).result(BOUND) == [0, 0, 0]
+        assert dead.take_back() == 1
+    assert read(job.id).state == "available"
+
+
+def looks(dead: DeadWorkers, times: int) -> list[int]:
+    try:
+        return [dead.take_back() for _ in range(times)]
+    finally:
+        connections.close_all()
 
 
 def test_a_lease_that_ended_while_nothing_was_stored_is_left_to_its_worker() -> None:
