@@ -1,8 +1,9 @@
 """Django system checks of the settings, the database and the access to the API."""
 
 from collections.abc import Collection
+from datetime import timedelta
 from importlib.util import find_spec
-from typing import Any
+from typing import Any, Final
 
 from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
@@ -14,6 +15,11 @@ from django_ojs import middleware
 from django_ojs.conf import AUTHENTICATION, settings
 from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, message, unbounded
 from django_ojs.storage import database
+from django_ojs.storage.dialects.base import SHORTEST_LEASE_MS
+
+SHORTEST_HEARTBEAT: Final = timedelta(seconds=1)
+SHORTEST_STALL: Final = timedelta(seconds=2)
+SHORTEST_LEASE: Final = timedelta(milliseconds=SHORTEST_LEASE_MS)
 
 OPEN = "The HTTP API is open: OJS['HTTP_AUTHENTICATION'] lists AllowAny."
 OPEN_HINT = "Leave HTTP_AUTHENTICATION out: programs then need an API key, users a staff session."
@@ -39,6 +45,31 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
             )
         )
     return problems
+
+
+@register("django_ojs")
+def check_times(**kwargs: Any) -> list[CheckMessage]:
+    """Warn of times that a busy machine cannot keep."""
+    try:
+        values = settings()
+    except ImproperlyConfigured:
+        return []  # check_settings reports it.
+    problems = []
+    if values.heartbeat_interval < SHORTEST_HEARTBEAT:
+        problems.append(
+            "HEARTBEAT_INTERVAL is shorter than a second: a live worker whose database is busy may "
+            "miss three heartbeats, and its jobs run twice."
+        )
+    if timedelta(0) < values.stall_timeout < SHORTEST_STALL:
+        problems.append(
+            "STALL_TIMEOUT is shorter than two seconds: a worker shows twice a second that it "
+            "lives, and a busy machine may be late."
+        )
+    if values.visibility_timeout < SHORTEST_LEASE:
+        problems.append(
+            "VISIBILITY_TIMEOUT is shorter than two seconds: a worker reserves its jobs for two."
+        )
+    return [Warning(f"OJS: {problem}", id="django_ojs.W009") for problem in problems]
 
 
 @register("django_ojs")

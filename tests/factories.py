@@ -11,6 +11,7 @@ from uuid import UUID
 
 from django.db import connection, connections
 from django.db.models import F, QuerySet
+from django.db.models.functions import Now
 
 from django_ojs.models import Attempt, Job, Lease, Worker
 from django_ojs.operations import ack, beat, cancel, fail, fetch
@@ -19,6 +20,7 @@ from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.enqueue.admission import admit
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.push import PushOptions
+from django_ojs.operations.workers.rescue import DeadWorkers
 from django_ojs.spec import ids
 from django_ojs.spec.destinations import LOCAL
 from django_ojs.spec.envelope import Envelope
@@ -177,6 +179,26 @@ def worker(worker_id: str = WORKER, **values: Any) -> Worker:
     """Build a worker that has beaten once."""
     beat.beat(worker_id, **values)
     return Worker.primary.get(pk=worker_id)
+
+
+@contextmanager
+def steady() -> Iterator[None]:
+    """Let another worker's heartbeats be stored all along: so the silence of others counts."""
+    long_ago = timedelta(days=1000)
+    times = {"seen_at": Now(), "beat_at": Now(), "steady_since": Now() - long_ago}
+    lasting = {"beat_interval_ms": HOUR // timedelta(milliseconds=1), "dead_after_ms": 2**40}
+    Worker.primary.create(id="steady", **times, **lasting)
+    try:
+        yield
+    finally:
+        Worker.primary.filter(pk="steady").delete()
+
+
+def take_back_dead(dead: DeadWorkers | None = None) -> int:
+    """Look for dead workers as often as it takes, while the database stores heartbeats."""
+    dead = dead or DeadWorkers()
+    with steady():
+        return sum(dead.take_back() for _ in range(2))
 
 
 def ids_against_time(number: int) -> list[UUID]:

@@ -369,3 +369,23 @@ def test_destinations_without_the_library_that_reaches_them_are_an_error() -> No
         assert checks.check_outbox() == []
     with override_settings(OJS={"X": 1}):
         assert checks.check_outbox() == []
+
+
+@pytest.mark.parametrize(
+    ("name", "short", "enough"),
+    [
+        ("HEARTBEAT_INTERVAL", 0.9, 1),
+        ("STALL_TIMEOUT", 1.9, 2),
+        ("STALL_TIMEOUT", 1.9, 0),
+        ("VISIBILITY_TIMEOUT", 1.9, 2),
+    ],
+)
+def test_times_that_a_busy_machine_cannot_keep_are_named(
+    name: str, short: float, enough: float
+) -> None:
+    with override_settings(OJS={name: short}):
+        (problem,) = checks.check_times()
+    assert problem.id == "django_ojs.W009"
+    assert name in problem.msg
+    with override_settings(OJS={name: enough}):
+        assert checks.check_times() == []

@@ -249,6 +249,16 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 (
+                    "steady_since",
+                    models.DateTimeField(
+                        help_text=(
+                            "Since when each of its beats was stored in time, if it sends an "
+                            "interval."
+                        ),
+                        null=True,
+                    ),
+                ),
+                (
                     "dead_after_ms",
                     models.PositiveBigIntegerField(
                         help_text="Time without a heartbeat after which the worker counts as dead."

@@ -50,6 +50,10 @@ class Worker(StoredModel):
     beat_interval_ms = models.PositiveBigIntegerField(
         null=True, help_text=_("The interval between its beats, if it sends one.")
     )
+    steady_since = models.DateTimeField(
+        null=True,
+        help_text=_("Since when each of its beats was stored in time, if it sends an interval."),
+    )
     dead_after_ms = models.PositiveBigIntegerField(
         help_text=_("Time without a heartbeat after which the worker counts as dead.")
     )

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import Error
+from django.db.models.functions import Now
 
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
@@ -108,11 +109,12 @@ def beat(
         session=session,
         principal=principal,
     )
+    if not holding and not wanted:
+        return BeatResponse(state=directive, jobs_extended=0)
     try:
-        lost = _lost(worker_id, holding) if holding else frozenset()
-        if lost and _adopt(worker_id, lost):
-            lost = _lost(worker_id, holding)
-        extended, locked = extend_free(worker_id, wanted, visibility_timeout)
+        # A lock on the whole table must not keep this thread from its next heartbeat.
+        with database.hardly_waiting():
+            lost, extended, locked = _extend_held(worker_id, holding, wanted, visibility_timeout)
     except Error as error:
         if not database.is_stopped(error):
             raise
@@ -125,25 +127,21 @@ def beat(
     return BeatResponse(state=directive, jobs_extended=extended, lost=lost, locked=locked)
 
 
-def extend_free(
-    worker_id: str, jobs: Collection[UUID], by: timedelta | None = None
-) -> tuple[int, frozenset[UUID]]:
-    """Extend leases as `beat` does, without those of jobs whose rows another session has locked.
-
-    Return how many, and which it has passed by.
-    """
-    return _extend_free(worker_id, jobs, by) if jobs else (0, frozenset())
-
-
 @database.write_transaction
-def _extend_free(
-    worker_id: str, jobs: Collection[UUID], by: timedelta | None
-) -> tuple[int, frozenset[UUID]]:
+def _extend_held(
+    worker_id: str, holding: Collection[UUID], jobs: Collection[UUID], by: timedelta | None
+) -> tuple[frozenset[UUID], int, frozenset[UUID]]:
+    """Return the lost jobs, how many leases were extended, and which jobs were passed by."""
+    lost = _lost(worker_id, holding) if holding else frozenset()
+    if lost and _adopt(worker_id, lost):
+        lost = _lost(worker_id, holding)
+    if not jobs:
+        return lost, 0, frozenset()
     mine = _mine(worker_id, jobs)
     free = transitions.lock_free(mine)
     extended = _extend_and_publish(worker_id, free, by) if free else 0
     passed = len(free) < len(jobs) and set(mine.values_list("pk", flat=True)).difference(free)
-    return extended, frozenset(passed or ())
+    return lost, extended, frozenset(passed or ())
 
 
 @database.retry_contention
@@ -234,6 +232,7 @@ def _record(
     if not workers.filter(pk=worker_id).update(**values):
         # The first BEAT registers; so does one of a live worker that was removed as dead.
         values = {"queues": [], "concurrency": None, **values}
+        values["steady_since"] = None if interval is None else Now()
         principal.check(liveness.register(worker_id, principal=principal, **values).owner)
     if publish.is_recorded(EventType.WORKER_HEARTBEAT):
         queues = workers.filter(pk=worker_id).values_list("queues", flat=True).first()

@@ -85,7 +85,9 @@ class Claimer:
         self.found_none = False
         # The last claim returned as many jobs as it asked for: there may be more.
         self._may_be_more = False
-        self._began_at = self._notified_at = 0.0
+        #: When the last claim began.
+        self.began_at = 0.0
+        self._notified_at = 0.0
         # It took long to find that there is no job, so often in a row. Polls claim until then.
         self._slow_polls, self._claims_until = 0, 0.0
         # Claims and other queries of this thread rest until then, while the database is away.
@@ -103,7 +105,7 @@ class Claimer:
         wanted = self._wanted()
         if not wanted:
             return []
-        self._began_at = time.monotonic()
+        self.began_at = time.monotonic()
         most, left = settings().max_fetch_bytes, self._bytes_left()
         try:
             self._give_back_lost_claims()
@@ -149,7 +151,7 @@ class Claimer:
         A notification counts that came while the last claim was looking: it may have missed the
         job.
         """
-        is_likely = self._may_be_more or self._notified_at >= self._began_at
+        is_likely = self._may_be_more or self._notified_at >= self.began_at
         return is_likely and self._wanted() > 0
 
     def longest_wait(self) -> float:

@@ -42,8 +42,11 @@ class Dispatcher:
         self._on_begin = None if status is None else status.started
         self._default_timeout = settings().default_timeout.total_seconds()
 
-    def dispatch(self, jobs: list[Claimed]) -> None:
-        """Give jobs to their handlers; hold back those of unknown types."""
+    def dispatch(self, jobs: list[Claimed], asked_at: float | None = None) -> None:
+        """Give jobs to their handlers; hold back those of unknown types.
+
+        `asked_at`: when the claim began, and with it the leases.
+        """
         runs: list[Run] = []
         unknown: list[Run] = []
         for job in jobs:
@@ -61,6 +64,7 @@ class Dispatcher:
                 context,
                 job.timeout_ms / 1000 if job.timeout_ms else self._default_timeout,
                 self._on_begin,
+                asked_at,
             )
             (runs if handler is not None else unknown).append(run)
         self._in_flight.add(runs + unknown)

@@ -5,7 +5,6 @@ import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
-from uuid import UUID
 
 from django.db import Error, connections
 
@@ -32,6 +31,9 @@ STUCK_AFTER = 10.0
 
 #: Seconds between two looks at interrupted threads when no job is running.
 STUCK_TICK = 0.5
+
+#: Seconds until leases are extended again of which some were not.
+EXTEND_AGAIN = 0.5
 
 #: Seconds that closing waits for a beat that is under way.
 CLOSE_TIMEOUT = 5.0
@@ -74,8 +76,6 @@ class Heartbeat:
         #: Whether the last heartbeat was stored. Without it the worker must claim no job: its death
         #: would not be noticed, or it counts as dead.
         self.registered = False
-        #: Jobs whose leases could not be extended, because another session has locked their rows.
-        self._locked: frozenset[UUID] = frozenset()
         self._backoff = Backoff()
         self._due = 0.0
         self._beat()
@@ -119,10 +119,8 @@ class Heartbeat:
                 if self._is_closed:
                     return
                 self._fail_overdue()
-                if time.monotonic() >= self._due or self._is_session_new:
+                if time.monotonic() >= self._next_beat() or self._is_session_new:
                     self._beat()
-                elif self._locked:
-                    self._extend_locked()
         finally:
             connections.close_all()
 
@@ -137,19 +135,27 @@ class Heartbeat:
         self._wake.wait(seconds)
         self._is_idle = False
 
+    def _next_beat(self) -> float:
+        """Return when to send a heartbeat: for a short lease too, if the last one was stored."""
+        if not self.registered:
+            return self._due
+        return min([self._due, *(run.extension_due for run in self._in_flight.all())])
+
     def _beat(self) -> None:
         interval = self._interval.total_seconds()
+        # A heartbeat that hung is as old as its statement: the next one follows at once.
+        began = time.monotonic()
         renews = self.registered and not self._is_session_new
         self._is_session_new = False
         runs = {run.job.id: run for run in self._in_flight.all()}
-        # Leases are long and beats are many: a lease is extended when half of it is over.
-        to_extend = [key for key, run in runs.items() if _is_half_over(run)]
+        # Leases are long and beats are many: those are extended for which the next one may be late.
+        to_extend = [run for run in runs.values() if run.extension_due < began + interval]
         try:
             response = beat.beat(
                 self._worker_id,
                 state=self.state,
                 holding=list(runs),
-                extend=to_extend,
+                extend=[run.job.id for run in to_extend],
                 interval=self._interval,
                 registration=self._registration,
                 session=self.session,
@@ -168,9 +174,13 @@ class Heartbeat:
             self._due = time.monotonic() + min(interval, self._backoff.pause())
             return
         self._backoff.reset()
-        self._due = time.monotonic() + interval
+        self._due = began + interval
         self.registered = True
-        self._note_locked(response.locked)
+        for run in to_extend:
+            is_late = run.job.id in response.locked
+            run.extended_at = began - run.lease / 3 + EXTEND_AGAIN if is_late else began
+        if response.locked:
+            self._job_log.leases_locked(response.locked)
         if self._in_flight.status is not None:
             self._in_flight.status.note_ready()
         for key in response.lost:
@@ -183,23 +193,6 @@ class Heartbeat:
                 self._job_log.claim_lost(run)
         if response.state is not self.state:
             self._on_directive(response.state)
-
-    def _extend_locked(self) -> None:
-        """Try the leases again that could not be extended: one may lapse before the next beat."""
-        in_flight = {run.job.id for run in self._in_flight.all()}
-        try:
-            _, locked = beat.extend_free(self._worker_id, self._locked & in_flight)
-        except Error as error:
-            # The next beat tries it, and says whether the database is away.
-            logger.debug("Leases of locked jobs were not extended: %s", error)
-            connections.close_all()
-            locked = frozenset()
-        self._note_locked(locked)
-
-    def _note_locked(self, keys: frozenset[UUID]) -> None:
-        self._locked = keys
-        if keys:
-            self._job_log.leases_locked(keys)
 
     def _fail_overdue(self) -> None:
         for run in self._in_flight.all():
@@ -229,9 +222,3 @@ class Heartbeat:
         if any(run.revoked_at < stuck_before for run in self.interrupted):
             self.interrupted.clear()
             self._on_stuck_thread()
-
-
-def _is_half_over(run: Run) -> bool:
-    lease = run.job.lease.total_seconds()
-    # Measured with this process's clock from the claim on: the database's clock may differ.
-    return time.monotonic() - run.claimed_at > lease / 2

@@ -31,8 +31,10 @@ class Run:
         "cancel_task",
         "claimed_at",
         "context",
+        "extended_at",
         "interrupted",
         "job",
+        "lease",
         "lock",
         "on_begin",
         "phase",
@@ -50,6 +52,7 @@ class Run:
         context: JobContext,
         timeout: float,
         on_begin: Callable[[UUID, int], None] | None = None,
+        asked_at: float | None = None,
     ) -> None:
         self.job = job
         self.on_begin = on_begin
@@ -59,6 +62,10 @@ class Run:
         self.lock = threading.Lock()
         self.phase = Phase.WAITING
         self.claimed_at = time.monotonic()
+        self.lease = job.lease.total_seconds()
+        #: Before the statement that claimed the job or extended its lease. By this process's clock:
+        #: the database's clock may differ.
+        self.extended_at = self.claimed_at if asked_at is None else asked_at
         self.started = 0.0
         self.revoked_at = 0.0
         self.thread: threading.Thread | None = None
@@ -77,6 +84,11 @@ class Run:
     def claim(self) -> Claim:
         """The claim that fences every write about this run."""
         return Claim(worker_id=self.job.worker_id, run=self.job.run)
+
+    @property
+    def extension_due(self) -> float:
+        """When to extend the lease: after a third of it, so that a second try is in time too."""
+        return self.extended_at + self.lease / 3
 
     @property
     def overdue(self) -> bool:

@@ -234,7 +234,7 @@ class MaintenanceThread:
         due = dict.fromkeys([*self._steps, *self._helping], 0.0)
         # Renewed when half of its term is over.
         held_until = 0.0
-        written_at, is_away = time.monotonic(), False
+        is_away = False
         pause, backoff = TICK, Backoff()
         try:
             while not self._stop.wait(pause):
@@ -243,13 +243,14 @@ class MaintenanceThread:
                     if self._leads and time.monotonic() >= held_until:
                         # After an outage the sessions of all workers have ended.
                         take = lease.take if is_away else self._dead_workers.take_lease
+                        # Before the statement, which may take long.
+                        asked_at = time.monotonic()
                         is_held = take(self._worker_id)
-                        now = time.monotonic()
                         if is_away:
-                            self._dead_workers.database_was_away(now - written_at)
-                        written_at, is_away = now, False
+                            self._dead_workers.database_was_away()
+                            is_away = False
                         if is_held:
-                            held_until = now + lease.TERM.total_seconds() / 2
+                            held_until = asked_at + lease.TERM.total_seconds() / 2
                     if time.monotonic() < held_until:
                         is_behind = self._run_due(self._steps, due)
                     elif not database.dialect().has_one_writer:

@@ -56,6 +56,11 @@ class Cluster:
         return {"HOST": str(folder), "PORT": "", "NAME": "postgres", "USER": "postgres"}
 
     @property
+    def pid(self) -> int:
+        """The number of its first process."""
+        return int((self._data / "postmaster.pid").read_text().split("\n", 1)[0])
+
+    @property
     def log(self) -> Path:
         """The file of what it has logged."""
         return self._data / "log"

@@ -139,6 +139,15 @@ def test_should_4_the_claim_is_reserved_for_the_asked_its_own_or_the_default_tim
     assert abs(job.lease_until - job.started_at - expected) < timedelta(seconds=1)
 
 
+def test_a_worker_of_the_project_reserves_a_job_for_no_less_than_it_can_keep() -> None:
+    beat.beat("w", interval=timedelta(seconds=5))
+    for own, given in [(50, 2_000), (3_000, 3_000)]:
+        push(queue="a", visibility_timeout_ms=own)
+        (job,) = fetch.fetch(["a"], worker_id="w", registered=True)
+        assert job.lease == timedelta(milliseconds=given)
+        assert jobs().get(pk=job.id).lease_ms == given
+
+
 @pytest.mark.requirement("CORE-7.2-7")
 def test_must_6_the_whole_envelope_is_returned_as_it_is_stored() -> None:
     push(queue="a", args=[1, "ż", {"k": [None]}], meta={"m": 1}, tags=["t"], retry=hourly(4))

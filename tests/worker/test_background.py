@@ -57,7 +57,7 @@ def test_it_does_all_that_time_does_to_jobs() -> None:
         overdue.id: "retryable",
         dead.id: "available",
     }
-    with maintaining():
+    with factories.steady(), maintaining():
         eventually(
             lambda: {key: factories.read(key).state for key in wanted} == wanted,
             "each is where it belongs",
@@ -157,7 +157,7 @@ def test_a_step_with_no_end_of_work_does_not_keep_the_others_from_their_turn(
     factories.age(factories.active(timeout_ms=10**9).id, timedelta(hours=1))
     factories.age(factories.in_state("completed").pk, timedelta(days=400))
     job = factories.push(scheduled_at=factories.HOUR)
-    with maintaining():
+    with factories.steady(), maintaining():
         eventually(lambda: len(turns) > 4, "they take turns")
         factories.age(job.pk, timedelta(hours=2))
         eventually(lambda: factories.read(job.pk).state == "available", "it is promoted")
@@ -187,7 +187,7 @@ def test_a_worker_without_the_lease_helps_with_what_is_overdue(
     factories.age(overdue.pk, timedelta(hours=2))
     factories.age(lapsed.id, timedelta(hours=1))
     factories.age(old.pk, timedelta(days=400))
-    with maintaining():
+    with factories.steady(), maintaining():
         eventually(lambda: factories.read(overdue.pk).state == "available", "it is promoted")
         eventually(lambda: factories.read(lapsed.id).state == "available", "it is taken back")
         eventually(lambda: not factories.jobs().filter(pk=old.pk).exists(), "it is deleted")

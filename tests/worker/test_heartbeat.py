@@ -198,14 +198,46 @@ def test_it_passes_on_the_directive_of_the_response(bench: Bench) -> None:
     assert set(bench.directed) == {Directive.QUIET}
 
 
-def test_a_lease_is_extended_when_half_of_it_is_gone(bench: Bench) -> None:
+def test_a_lease_is_extended_when_a_third_of_it_is_gone(bench: Bench) -> None:
     fresh, aging = bench.holds(), bench.holds()
-    aging.claimed_at -= 60 * 20
+    aging.extended_at -= 60 * 10
     leases = [factories.read(run.job.id).lease_until for run in (fresh, aging)]
     bench.start(interval=60)
     after = [factories.read(run.job.id).lease_until for run in (fresh, aging)]
     assert after[0] == leases[0]
     assert after[1] > leases[1]
+
+
+def test_a_lease_shorter_than_the_interval_is_extended_between_two_beats(bench: Bench) -> None:
+    heartbeat = bench.start(interval=3600)
+    (worker,) = Worker.objects.all()
+    run = run_of(lambda: None, job=factories.active(worker_id=ME, visibility_timeout_ms=3_000))
+    bench.in_flight.add([run])
+    heartbeat.notice_jobs()
+    for _ in range(2):
+        lease = factories.read(run.job.id).lease_until
+        eventually(lambda lease=lease: factories.read(run.job.id).lease_until > lease, "extended")  # type: ignore[misc]  # mypy has no inference for a default
+    assert Worker.objects.get().beat_at > worker.beat_at
+
+
+def test_a_lease_that_could_not_be_extended_is_tried_again_soon(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # A stranger holds the lock of one of them: only the others are extended.
+    asked: list[int] = []
+
+    def respond(*args: Any, extend: Any, **kwargs: Any) -> beat.BeatResponse:
+        asked.append(len(extend))
+        extended = len(extend) - (len(asked) == 1)
+        return beat.BeatResponse(state=Directive.RUNNING, jobs_extended=extended)
+
+    monkeypatch.setattr(beat, "beat", respond)
+    runs = [bench.holds() for _ in range(2)]
+    for run in runs:
+        run.extended_at -= 60 * 60
+    bench.start(interval=3600)
+    eventually(lambda: asked[-1:] == [2] and len(asked) == 2, "both are extended again")
+    assert all(run.extension_due > run.claimed_at for run in runs)
 
 
 def test_a_database_that_is_away_changes_nothing_and_is_logged_once(

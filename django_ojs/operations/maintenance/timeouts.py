@@ -2,6 +2,7 @@
 
 import math
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
 
@@ -11,6 +12,7 @@ from django.db.models.functions import Coalesce, Now
 from django_ojs.conf import settings
 from django_ojs.models import Job, Worker
 from django_ojs.models.attempt import AttemptOutcome
+from django_ojs.operations import liveness
 from django_ojs.operations.fail import fail
 from django_ojs.spec.errors import Conflict, JobNotFound, RowLocked
 from django_ojs.spec.failure import Failure
@@ -39,14 +41,20 @@ def active_condition() -> str:
 
 
 def enforce_for_a_moment() -> int:
-    """Do it as a step of maintenance. Return how many; at least `BATCH` when there may be more."""
-    return enforce(seconds=STEP)
+    """Do it as a step of maintenance. Return how many; at least `BATCH` when there may be more.
+
+    After the database stored nothing for a while, the outcomes of the workers come first.
+    """
+    return enforce(seconds=STEP, when=liveness.may_judge)
 
 
-def enforce(limit: int = BATCH, *, seconds: float = math.inf) -> int:
+def enforce(
+    limit: int = BATCH, *, seconds: float = math.inf, when: Callable[[], bool] | None = None
+) -> int:
     """Fail active jobs whose worker did not enforce their timeout. Return how many.
 
-    Stop after so many seconds, and return at least `limit` then.
+    Stop after so many seconds, and return at least `limit` then. `when` is asked where there are
+    such jobs.
     """
     until = time.monotonic() + seconds
     if not raw_queries.holds(active_condition()):
@@ -60,7 +68,10 @@ def enforce(limit: int = BATCH, *, seconds: float = math.inf) -> int:
         started_at__lte=Now() - timeout - REMOTE_TIMEOUT_GRACE,
     )
     failed = 0
-    for key, run in late.values_list("pk", "run")[:limit]:
+    found = list(late.values_list("pk", "run")[:limit])
+    if found and when is not None and not when():
+        return 0
+    for key, run in found:
         try:
             fail(key, timeout_failure(), claim=Claim(run=run), outcome=AttemptOutcome.TIMEOUT)
         except (Conflict, JobNotFound):

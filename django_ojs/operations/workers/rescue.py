@@ -14,7 +14,7 @@ from django.db.models.functions import Now
 from django_ojs import signals
 from django_ojs.models import Attempt, Job, Worker
 from django_ojs.models.attempt import AttemptOutcome
-from django_ojs.operations import dead_letter_queue
+from django_ojs.operations import dead_letter_queue, liveness
 from django_ojs.operations.events import publish
 from django_ojs.operations.fail import record
 from django_ojs.operations.maintenance import lease
@@ -24,7 +24,8 @@ from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, raw_queries, transitions
 from django_ojs.storage.database import BATCH
-from django_ojs.storage.dialects.expressions import OneOf
+from django_ojs.storage.dialects.base import ALWAYS
+from django_ojs.storage.dialects.expressions import Milliseconds, OneOf
 from django_ojs.storage.dialects.server import Session
 from django_ojs.storage.figures import rollups
 from django_ojs.storage.transitions import Claim
@@ -43,6 +44,9 @@ AFTER_LOCK: Final = 15.0
 #: Seconds between two checks of the session of the worker that has the lease of the maintenance.
 LOOK_INTERVAL: Final = 1.0
 
+#: Seconds for which it counts that a worker was found dead: this process may be stopped meanwhile.
+LOOK_LASTS: Final = 2.0
+
 
 def lapse(limit: int = BATCH) -> int:
     """Take back jobs whose lease lapsed without ACK or FAIL (worker-protocol §5.5).
@@ -55,7 +59,8 @@ def lapse(limit: int = BATCH) -> int:
 class LapseCheck:
     """Takes back lapsed leases one batch at a time, and finds the jobs of many batches at once.
 
-    With `since`, it does nothing until a lease lapsed that long ago: maintenance is behind.
+    With `since`, it does nothing until a lease lapsed that long ago: maintenance is behind. A lease
+    that lapsed while the database stored nothing is left to its worker for the time of a heartbeat.
     """
 
     def __init__(self, *, since: timedelta = timedelta(0)) -> None:
@@ -67,7 +72,10 @@ class LapseCheck:
     def lapse(self) -> int:
         """Take back one batch. Return how many; at least `BATCH` when there may be more."""
         if not self._found and self._is_wanted():
-            self._found = _find_lapsed(FOUND)
+            self._found = raw_queries.keys(Job, _lapsed_in_time(), limit=FOUND)
+        if self._found and not liveness.jobs_are_writable():
+            # Extensions waited as well, and are stored now.
+            self._found = []
         batch, self._found = self._found[:BATCH], self._found[BATCH:]
         batch = self._without_locked(batch)
         # Another worker may have taken them back, or their worker has extended its leases.
@@ -100,11 +108,21 @@ class LapseCheck:
 
 def lapsed_condition() -> str:
     """Whether a lease has lapsed, in SQL."""
-    return raw_queries.condition(Job, _lapsed())
+    return raw_queries.condition(Job, _lapsed_in_time())
 
 
 def _find_lapsed(limit: int) -> list[UUID]:
     return raw_queries.keys(Job, _lapsed(), limit=limit)
+
+
+def _lapsed_in_time() -> str:
+    # Its worker extends a lease with each heartbeat, and a short one more often.
+    beat_ms = (
+        "SELECT CASE WHEN beat_interval_ms < ojs_job.lease_ms THEN beat_interval_ms "
+        "ELSE ojs_job.lease_ms END FROM ojs_worker "
+        "WHERE id = ojs_job.worker_id AND beat_interval_ms IS NOT NULL"
+    )
+    return f"{_lapsed()} AND {database.dialect().steady(f'coalesce(({beat_ms}), 0)')}"
 
 
 def _lapsed() -> str:
@@ -208,24 +226,22 @@ def _log_several_lost(worker_id: str, jobs: int, isolated: int) -> None:
 class DeadWorkers:
     """Finds dead workers and takes back their jobs.
 
-    A worker is dead after three missed heartbeats. It is dead too when two checks in a row find
-    that its database session has ended: a live worker that lost its connection soon has a new one.
-    A session that the role of this process may not see proves nothing.
+    A worker is dead after three missed heartbeats, if those of others were stored meanwhile; or
+    when its database session has ended: a live worker that lost its connection soon has a new one.
+    A session that the role of this process may not see proves nothing. Two checks in a row must
+    find it.
     """
 
     def __init__(self, own: str | None = None) -> None:
         # The worker that runs this check is alive, however late its heartbeats are.
         self._own = own
-        self._suspects: set[tuple[str, Session]] = set()
-        self._away, self._back_at = 0.0, time.monotonic()
+        self._suspects: set[tuple[str, Session | None]] = set()
+        self._back_at: float | None = None
         self._look_at = 0.0
 
-    def database_was_away(self, seconds: float) -> None:
-        """Do not count so many seconds, until now, as silence: no worker could send heartbeats.
-
-        Workers whose sessions ended meanwhile connect again.
-        """
-        self._away, self._back_at = seconds, time.monotonic()
+    def database_was_away(self) -> None:
+        """Wait for a heartbeat of workers whose sessions ended meanwhile: they connect again."""
+        self._back_at = time.monotonic()
         self._suspects = set()
 
     def take_lease(self, holder: str) -> bool:
@@ -240,22 +256,21 @@ class DeadWorkers:
             return False
         self._look_at = now + LOOK_INTERVAL
         ended = database.dialect().ended_holder(
-            database.connection(), lease.MAINTENANCE, **self._outage()
+            database.connection(), lease.MAINTENANCE, back_for=self._back_for()
         )
         return ended is not None and lease.take_from(ended, holder)
 
     @property
     def had_outage(self) -> bool:
         """Whether the database has been away: then `condition` is another one each time."""
-        return self._away > 0
+        return self._back_at is not None
 
-    def _outage(self) -> dict[str, float]:
-        back_for = time.monotonic() - self._back_at if self._away else 0.0
-        return {"away": self._away, "back_for": back_for}
+    def _back_for(self) -> float:
+        return ALWAYS if self._back_at is None else time.monotonic() - self._back_at
 
     def condition(self) -> str:
         """Whether `take_back` would find any worker, in SQL. If not, call `none_found`."""
-        return database.dialect().dead_workers_condition(**self._outage())
+        return database.dialect().dead_workers_condition(back_for=self._back_for())
 
     def none_found(self) -> None:
         """Count a check that has found none."""
@@ -266,13 +281,33 @@ class DeadWorkers:
 
         Two checks must be about half a second apart.
         """
-        found = database.dialect().dead_workers(database.connection(), **self._outage())
-        others = [(worker, session) for worker, session in found if worker != self._own]
-        silent = {worker for worker, session in others if session is None}
-        gone = {(worker, session) for worker, session in others if session is not None}
-        twice = gone & self._suspects
-        self._suspects = gone - twice
-        return rescue(sorted(silent | {worker for worker, _ in twice}))
+        looked_at = time.monotonic()
+        dead = database.dialect().dead_workers(database.connection(), back_for=self._back_for())
+        found = {(worker, session) for worker, session in dead if worker != self._own}
+        twice = found & self._suspects
+        self._suspects = found
+        if not twice:
+            return 0
+        count = 0
+        if liveness.jobs_are_writable():
+            for worker in _still_dead(twice):
+                if time.monotonic() - looked_at >= LOOK_LASTS:
+                    break
+                count += rescue([worker])
+        else:
+            # Their heartbeats may have waited as well, and are stored now.
+            self._suspects = set()
+        return count
+
+
+@database.write_transaction
+def _still_dead(found: Collection[tuple[str, Session | None]]) -> list[str]:
+    """Return those whose row is not locked: the heartbeat of a live worker may wait for it."""
+    gone = [worker for worker, session in found if session is not None]
+    silent = Q(seen_at__lte=Now() - Milliseconds(F("dead_after_ms")))
+    dead = Worker.primary.filter(silent | Q(pk__in=gone), pk__in=[worker for worker, _ in found])
+    locked = dead.select_for_update(skip_locked=True, no_key=True)
+    return sorted(locked.values_list("pk", flat=True))
 
 
 def _take_back(

@@ -72,6 +72,19 @@ ALL_QUEUES = "*"
 #: Greater than the id of any tenant.
 _AFTER_TENANTS = "~"
 
+#: The shortest lease of a worker of the project, whatever the job says: it extends its leases by
+#: statements, of which each may take a second on a busy machine.
+SHORTEST_LEASE_MS = 2000
+
+#: More seconds than any database is back for: it has not been away.
+ALWAYS = 1e9
+
+
+def lease_values(lease_ms: int, *, own_lease: bool, registered: bool) -> dict[str, Any]:
+    """Return the parameters of a claim that say how long its leases are; see `Dialect.claim`."""
+    shortest_ms = SHORTEST_LEASE_MS if registered else 0
+    return {"lease_ms": lease_ms, "own_lease": own_lease, "shortest_ms": shortest_ms}
+
 
 class Dialect(Server):
     """The statements of one database."""
@@ -212,11 +225,11 @@ class Dialect(Server):
         `own_lease`: a job's own visibility timeout takes precedence over `lease_ms`. `floor`: leave
         out what is before it; only where `snapshot_held`. `limits_checked`: claim also from a queue
         whose configuration has limits, which the caller has checked. `registered`: claim only while
-        the worker has its row, which cannot be removed before the claim is committed. Return rows
-        of `CLAIMED`, in no particular order.
+        the worker has its row, which cannot be removed before the claim is committed; a lease is no
+        shorter than `SHORTEST_LEASE_MS` then. Return rows of `CLAIMED`, in no particular order.
         """
         values: dict[str, Any] = {"queue": queue, "limit": limit, "worker_id": worker_id}
-        values |= {"lease_ms": lease_ms, "own_lease": own_lease}
+        values |= lease_values(lease_ms, own_lease=own_lease, registered=registered)
         values |= {"max_bytes": max_bytes, "at_least_one": at_least_one}
         values["limits_checked"] = limits_checked
         parts = {"isolation": ISOLATION[isolation], "registered": ""}
@@ -350,8 +363,8 @@ class Dialect(Server):
         registered: bool = False,
     ) -> list[tuple[Any, ...]]:
         """Claim these jobs, which the caller has locked; otherwise as `claim`."""
-        values = {"worker_id": worker_id, "lease_ms": lease_ms, "own_lease": own_lease}
-        values["keys"] = self.ids(keys)
+        values = lease_values(lease_ms, own_lease=own_lease, registered=registered)
+        values |= {"worker_id": worker_id, "keys": self.ids(keys)}
         condition = f"AND EXISTS ({self.sql['registered_worker']})" if registered else ""
         return self._claimed(connection, "claim_chosen", values, registered=condition)
 
@@ -682,22 +695,34 @@ class Dialect(Server):
         return None
 
     def dead_workers(
-        self, connection: BaseDatabaseWrapper, *, away: float = 0.0, back_for: float = 0.0
+        self, connection: BaseDatabaseWrapper, *, back_for: float = ALWAYS
     ) -> list[tuple[str, Session | None]]:
         """Return workers that count as dead, by id.
 
-        `away`: so many seconds the database took no heartbeats, until `back_for` seconds ago; they
-        are no silence of a worker that has not sent one since.
-
-        With None: its last heartbeat is too old. With its session: that has ended on the server; a
-        session of which this role cannot see that is left out.
+        With None: its last heartbeat is too old, while those of others were stored; see `steady`.
+        With its session: that has ended on the server; a session of which this role cannot see that
+        is left out. The database is back for so many seconds: without a heartbeat since, the
+        session of a worker proves nothing.
         """
-        found = self._rows(connection, "dead_workers", {"away": away, "back_for": back_for})
+        found = self._rows(connection, "dead_workers", {"back_for": back_for}, **self._steady_since)
         return [(key, (pid, since) if pid is not None else None) for key, pid, since in found]
 
-    def dead_workers_condition(self, *, away: float = 0.0, back_for: float = 0.0) -> str:
+    def dead_workers_condition(self, *, back_for: float = ALWAYS) -> str:
         """Return the SQL that says whether `dead_workers` may return any; see `condition`."""
-        return f"EXISTS {self.condition('dead_workers', away=away, back_for=back_for)}"
+        found = self.condition("dead_workers", back_for=back_for).format(**self._steady_since)
+        return f"EXISTS {found}"
+
+    def steady(self, beat_ms: str = "0") -> str:
+        """Return the SQL that says whether heartbeats are stored without a gap until now.
+
+        For two intervals, and for so many milliseconds, which may be an expression about the row
+        that is judged: so each other worker had the time to report.
+        """
+        return self.sql["steady"].format(beat_ms=beat_ms)
+
+    @property
+    def _steady_since(self) -> dict[str, str]:
+        return {"steady": self.steady("worker.dead_after_ms * 2 / 3")}
 
     def renew_beat(
         self, connection: BaseDatabaseWrapper, worker_id: str, *, interval: int, pid: int | None
@@ -720,7 +745,7 @@ class Dialect(Server):
             return bool(cursor.rowcount)
 
     def ended_holder(
-        self, connection: BaseDatabaseWrapper, lease: str, *, away: float, back_for: float
+        self, connection: BaseDatabaseWrapper, lease: str, *, back_for: float
     ) -> str | None:
         """Return the worker that holds a lease, if its session has ended; see `dead_workers`."""
         return None

@@ -14,6 +14,7 @@ from weakref import WeakKeyDictionary
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.storage.dialects.admission_shares import Shares
+from django_ojs.storage.dialects.base import ALWAYS
 from django_ojs.storage.dialects.server import Session
 
 
@@ -48,9 +49,9 @@ class GaleraLocks(Shares):
         return found
 
     def dead_workers(
-        self, connection: BaseDatabaseWrapper, *, away: float = 0.0, back_for: float = 0.0
+        self, connection: BaseDatabaseWrapper, *, back_for: float = ALWAYS
     ) -> list[tuple[str, Session | None]]:
         if not connection.in_atomic_block and self.is_cluster_node(connection):
             # A node that is behind, as one that copies its data to another, has old heartbeats.
             self._rows(connection, "await_cluster")
-        return super().dead_workers(connection, away=away, back_for=back_for)
+        return super().dead_workers(connection, back_for=back_for)

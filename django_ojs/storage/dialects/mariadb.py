@@ -27,7 +27,7 @@ from django_ojs.spec import json
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.states import State
-from django_ojs.storage.dialects.base import ISOLATION
+from django_ojs.storage.dialects.base import ISOLATION, lease_values
 from django_ojs.storage.dialects.broken_triggers import BrokenTriggers
 from django_ojs.storage.dialects.galera import GaleraLocks
 from django_ojs.storage.dialects.job_row import JobRow, row_of, size_of
@@ -398,7 +398,8 @@ class MariaDB(GaleraLocks):
         own_lease: bool,
         registered: bool,
     ) -> list[tuple[Any, ...]]:
-        values = {"worker_id": worker_id, "lease_ms": lease_ms, "own_lease": own_lease}
+        values = lease_values(lease_ms, own_lease=own_lease, registered=registered)
+        values["worker_id"] = worker_id
         if not keys or (registered and not self._rows(connection, "registered_worker", values)):
             return []
         self._run(connection, "claim", {**values, "keys": list(keys)})

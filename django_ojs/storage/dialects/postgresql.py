@@ -575,9 +575,9 @@ class PostgreSQL(Dialect):
         return cast("timedelta | None", self._rows(connection, "oldest_transaction")[0][0])
 
     def ended_holder(
-        self, connection: BaseDatabaseWrapper, lease: str, *, away: float, back_for: float
+        self, connection: BaseDatabaseWrapper, lease: str, *, back_for: float
     ) -> str | None:
-        values = {"name": lease, "away": away, "back_for": back_for}
+        values = {"name": lease, "back_for": back_for}
         rows = self._rows(connection, "ended_holder", values)
         return str(rows[0][0]) if rows else None
 

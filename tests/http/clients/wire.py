@@ -14,7 +14,7 @@ from django.db.models import F
 from django_ojs.models import Worker
 from django_ojs.operations.maintenance import timeouts
 from django_ojs.operations.workers import rescue
-from tests.factories import age_all
+from tests.factories import age_all, take_back_dead
 
 OJS_JSON = "application/openjobspec+json"
 
@@ -75,6 +75,6 @@ def pass_time(seconds: float) -> None:
     Worker.primary.update(
         seen_at=F("seen_at") - by, beat_at=F("beat_at") - by, started_at=F("started_at") - by
     )
-    rescue.DeadWorkers().take_back()
+    take_back_dead()
     rescue.lapse()
     timeouts.enforce()

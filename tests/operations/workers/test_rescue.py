@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, connections, transaction
+from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.models import Worker
-from django_ojs.operations import ack, beat, fail, fetch, queues
+from django_ojs.operations import ack, beat, fail, fetch, liveness, queues
 from django_ojs.operations.maintenance import lease
 from django_ojs.operations.workers import rescue
 from django_ojs.operations.workers.rescue import DeadWorkers
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
-from django_ojs.storage import database
+from django_ojs.storage import database, raw_queries
 from tests.factories import (
     HOUR,
     MINUTE,
@@ -31,9 +33,11 @@ from tests.factories import (
     push_many,
     read,
     silence,
+    steady,
+    take_back_dead,
     worker,
 )
-from tests.worker.waiting import eventually
+from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db
 GONE = datetime(2020, 1, 1, tzinfo=UTC)
@@ -307,9 +311,10 @@ def test_a_helper_takes_back_only_when_a_lease_lapsed_long_ago() -> None:
     job = active(visibility_timeout_ms=1000)
     age(job.id, timedelta(seconds=30))
     check = rescue.LapseCheck(since=MINUTE)
-    assert check.lapse() == 0
-    age(job.id, MINUTE)
-    assert check.lapse() == 1
+    with steady():
+        assert check.lapse() == 0
+        age(job.id, MINUTE)
+        assert check.lapse() == 1
 
 
 def test_jobs_are_found_for_many_batches_and_a_lease_that_was_extended_since_stays(
@@ -320,7 +325,8 @@ def test_jobs_are_found_for_many_batches_and_a_lease_that_was_extended_since_sta
     keys = [job.id for job in fetch.fetch(["a"], count=3, worker_id=WORKER)]
     age(keys, HOUR)
     check = rescue.LapseCheck()
-    assert check.lapse() == 1
+    with steady():
+        assert check.lapse() == 1
     active_jobs = jobs().filter(state="active").values_list("pk", flat=True)
     ended, extended = sorted(active_jobs, key=check._found.index)
     ack.ack(ended)
@@ -341,32 +347,142 @@ def test_a_worker_is_dead_after_three_beats_that_did_not_come() -> None:
     worker(interval=timedelta(seconds=20))
     silence(WORKER, timedelta(seconds=58))
     dead = DeadWorkers()
-    assert dead.take_back() == 0
+    assert take_back_dead(dead) == 0
     silence(WORKER, timedelta(seconds=4))
-    assert dead.take_back() == 1
+    assert take_back_dead(dead) == 1
     assert read(job.id).state == "available"
     assert not Worker.objects.exists()
 
 
-def test_time_without_a_database_is_no_silence() -> None:
-    active()
-    worker(interval=timedelta(seconds=20))
-    silence(WORKER, timedelta(seconds=70))
-    dead = DeadWorkers()
-    dead.database_was_away(30)
-    assert dead.take_back() == 0
-    silence(WORKER, timedelta(seconds=25))
-    assert dead.take_back() == 1
+SECOND = timedelta(seconds=1)
 
 
-def test_silence_after_the_database_is_back_counts_in_full() -> None:
+def beats_again(worker_id: str, *, after: timedelta, before: timedelta) -> None:
+    """Let a worker beat every 20 seconds, not for a time, and once again; some time has passed."""
+    beat.beat(worker_id, interval=20 * SECOND)
+    silence(worker_id, after)
+    beat.beat(worker_id, interval=20 * SECOND)
+    workers = Worker.objects.filter(pk=worker_id)
+    workers.update(steady_since=F("steady_since") - before)
+
+
+@pytest.mark.parametrize(
+    ("silent", "steady_for", "count"),
+    [
+        # The other one has sent none for 50 seconds, and one now: it was no silence of this one.
+        (70, 0, 0),
+        # It has had the time of two.
+        (70, 39, 0),
+        (70, 41, 1),
+        (59, 41, 0),
+    ],
+)
+def test_silence_counts_while_the_heartbeats_of_others_are_stored(
+    silent: int, steady_for: int, count: int
+) -> None:
     active()
-    worker(interval=timedelta(milliseconds=1))
+    worker(interval=20 * SECOND)
+    silence(WORKER, silent * SECOND)
+    beats_again("other", after=50 * SECOND, before=steady_for * SECOND)
+    dead = DeadWorkers("other")
+    assert [dead.take_back(), dead.take_back()] == [0, count]
+
+
+def test_a_witness_that_is_late_itself_proves_nothing() -> None:
+    active()
+    worker(interval=20 * SECOND)
+    silence(WORKER, 100 * SECOND)
+    beats_again("other", after=50 * SECOND, before=HOUR)
+    silence("other", 31 * SECOND)
+    dead = DeadWorkers("other")
+    assert [dead.take_back() for _ in range(3)] == [0, 0, 0]
+
+
+def test_a_heartbeat_in_time_leaves_the_steady_time_and_a_late_one_begins_it_anew() -> None:
+    first = worker(interval=20 * SECOND).steady_since
+    assert first is not None
+    silence(WORKER, 39 * SECOND)
+    for renews in (True, False):
+        beat.beat(WORKER, interval=20 * SECOND, renews=renews)
+        assert Worker.objects.get().steady_since == first
+    for renews in (True, False):
+        silence(WORKER, 41 * SECOND)
+        beat.beat(WORKER, interval=20 * SECOND, renews=renews)
+        again = Worker.objects.get().steady_since
+        assert again is not None
+        assert again > first
+        first = again
+
+
+def test_a_worker_whose_interval_is_not_known_is_no_witness() -> None:
+    assert worker().steady_since is None
+
+
+def test_one_look_that_finds_a_silent_worker_is_not_enough() -> None:
+    active()
+    worker(interval=20 * SECOND)
+    silence(WORKER, HOUR)
     dead = DeadWorkers()
-    # It sent a heartbeat since the database is back.
-    dead.database_was_away(3_600)
-    beat.beat(WORKER, interval=timedelta(milliseconds=1))
-    eventually(lambda: dead.take_back() == 1, "three heartbeats are missed")
+    with steady():
+        assert dead.take_back() == 0
+        beat.beat(WORKER, interval=20 * SECOND)
+        assert dead.take_back() == 0
+    assert Worker.objects.exists()
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_a_silent_worker_whose_row_a_stranger_has_locked_may_live() -> None:
+    job = active()
+    worker(interval=20 * SECOND)
+    silence(WORKER, HOUR)
+    dead = DeadWorkers()
+    with steady():
+        with transaction.atomic(), ThreadPoolExecutor(1) as other:
+            # Its heartbeat waits for this lock.
+            Worker.objects.select_for_update().get(pk=WORKER)
+            assert other.submit(looks, dead, 3).result(BOUND) == [0, 0, 0]
+        assert dead.take_back() == 1
+    assert read(job.id).state == "available"
+
+
+def looks(dead: DeadWorkers, times: int) -> list[int]:
+    try:
+        return [dead.take_back() for _ in range(times)]
+    finally:
+        connections.close_all()
+
+
+def test_a_lease_that_ended_while_nothing_was_stored_is_left_to_its_worker() -> None:
+    job = active(visibility_timeout_ms=10_000)
+    worker(interval=20 * SECOND)
+    age(job.id, 30 * SECOND)
+    beats_again("other", after=50 * SECOND, before=9 * SECOND)
+    check = rescue.LapseCheck()
+    assert (check.lapse(), raw_queries.holds(rescue.lapsed_condition())) == (0, False)
+    Worker.objects.filter(pk="other").update(steady_since=F("steady_since") - 2 * SECOND)
+    assert raw_queries.holds(rescue.lapsed_condition())
+    assert check.lapse() == 1
+
+
+@pytest.mark.parametrize("way", ["lapse", "death"])
+def test_after_a_lock_on_the_jobs_the_others_report_first(
+    way: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = active()
+    age(job.id, HOUR)
+    worker(interval=20 * SECOND)
+    silence(WORKER, HOUR)
+    dead, check, waited = DeadWorkers(), rescue.LapseCheck(), [False]
+    monkeypatch.setattr(liveness, "jobs_are_writable", lambda: waited.pop() if waited else True)
+    look = dead.take_back if way == "death" else check.lapse
+    with steady():
+        if way == "death":
+            assert look() == 0
+        assert look() == 0, "it waited for the lock"
+        beat.beat(WORKER, interval=20 * SECOND, holding=[job.id])
+        assert [look(), look()] == [0, 0]
+    assert read(job.id).state == "active"
 
 
 def test_each_worker_says_how_long_it_may_be_silent() -> None:
@@ -374,14 +490,14 @@ def test_each_worker_says_how_long_it_may_be_silent() -> None:
     worker("hasty", interval=timedelta(seconds=1))
     silence("patient")
     silence("hasty")
-    DeadWorkers().take_back()
+    take_back_dead()
     assert [known.pk for known in Worker.objects.all()] == ["patient"]
 
 
 def test_a_worker_without_jobs_is_forgotten_too() -> None:
     worker()
     silence(WORKER, HOUR)
-    assert DeadWorkers().take_back() == 0
+    assert take_back_dead() == 0
     assert not Worker.objects.exists()
 
 
@@ -402,7 +518,7 @@ def test_after_an_outage_a_session_proves_nothing_until_its_worker_has_sent_a_he
     worker(session=(1, GONE))
     dead = DeadWorkers()
     # It may still wait for the server that is gone, while this one has found the new one.
-    dead.database_was_away(5)
+    dead.database_was_away()
     assert [dead.take_back() for _ in range(3)] == [0, 0, 0]
     beat.beat(WORKER, interval=HOUR, session=(1, GONE))
     # Later than a busy machine takes from the look at the clock to the statement.
@@ -419,7 +535,7 @@ def test_the_lease_of_a_worker_whose_session_has_ended_need_not_expire(
     assert lease.take(WORKER)
     other = DeadWorkers("other")
     # After an outage of the database the holder may not have its new session yet.
-    other.database_was_away(5)
+    other.database_was_away()
     assert not other.take_lease("other")
     assert DeadWorkers("third").take_lease("third")
     assert not other.take_lease("other"), "of a holder without a session nothing is known"
@@ -431,7 +547,7 @@ def test_the_lease_of_a_worker_whose_session_has_ended_need_not_expire(
     beat.beat(WORKER, interval=HOUR, session=(1, GONE))
     monkeypatch.setattr(rescue, "LOOK_INTERVAL", 3600.0)
     waiting = DeadWorkers("waiting")
-    waiting.database_was_away(5)
+    waiting.database_was_away()
     with CaptureQueriesContext(connection) as queries:
         assert [waiting.take_lease("waiting") for _ in range(3)] == [False] * 3
     assert sum("pg_stat_get_activity" in query["sql"] for query in queries) == 1

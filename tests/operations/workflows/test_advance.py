@@ -138,7 +138,7 @@ class TestEnds:
         workflow = create(chain(job("a", retry={"max_attempts": 1}), job("b")))
         take("a")
         jobs().update(lease_until=F("lease_until") - timedelta(hours=2))
-        assert rescue.LapseCheck().lapse() == 1
+        assert rescue.lapse() == 1
         assert workflows.advance_due() == 1
         assert read(workflow).state == "failed"
 

@@ -1,5 +1,10 @@
 -- BEAT of a registered worker that holds no jobs: what changes with each heartbeat. No row where the row
 -- says something else, such as another session: then the whole row is written.
-UPDATE ojs_worker SET active_jobs = 0, seen_at = {now}, beat_at = {now}
+--
+-- The assignments count one after the other here: the gap is measured before the time is set.
+UPDATE ojs_worker SET active_jobs = 0, seen_at = {now},
+    steady_since = CASE WHEN beat_at > {now} - INTERVAL 2000 * beat_interval_ms MICROSECOND
+                        THEN steady_since ELSE {now} END,
+    beat_at = {now}
 WHERE id = %(worker_id)s AND owner = '' AND state = 'running'
   AND beat_interval_ms = %(interval)s AND session_pid <=> %(pid)s

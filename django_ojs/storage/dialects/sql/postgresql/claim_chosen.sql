@@ -5,10 +5,10 @@
 UPDATE ojs_job
 SET state = {after_fetch}, attempt = attempt + 1, run = run + 1, worker_id = %(worker_id)s,
     started_at = statement_timestamp(),
-    lease_ms = CASE WHEN %(own_lease)s THEN COALESCE(visibility_timeout_ms, %(lease_ms)s)
-                    ELSE %(lease_ms)s END,
+    lease_ms = greatest(CASE WHEN %(own_lease)s THEN coalesce(visibility_timeout_ms, %(lease_ms)s)
+             ELSE %(lease_ms)s END, %(shortest_ms)s),
     lease_until = statement_timestamp() + interval '1 millisecond' *
-        CASE WHEN %(own_lease)s THEN COALESCE(visibility_timeout_ms, %(lease_ms)s)
-             ELSE %(lease_ms)s END
+        greatest(CASE WHEN %(own_lease)s THEN coalesce(visibility_timeout_ms, %(lease_ms)s)
+             ELSE %(lease_ms)s END, %(shortest_ms)s)
 WHERE id = ANY(%(keys)s::uuid[]) AND coalesce(state, '') {before_fetch} {{registered}}
 RETURNING {claimed_columns}

@@ -6,17 +6,15 @@
 -- A role that is no member of the session's role, nor of pg_read_all_stats, sees its process id but
 -- not when it started. Such a session proves nothing: then only the heartbeats count.
 --
--- The time in which the database was away is no silence of a worker that has not sent a heartbeat
--- since, and its session proves nothing yet: it may need some seconds to connect again, to another
--- server after a failover.
-SELECT id, NULL, NULL FROM ojs_worker
+-- Since the database was away, the session of a worker that has not sent a heartbeat proves nothing
+-- yet: it may need some seconds to connect again, to another server after a failover.
+SELECT id, NULL, NULL FROM ojs_worker AS worker
 WHERE seen_at <= statement_timestamp() - dead_after_ms * interval '1 millisecond'
-      - CASE WHEN seen_at < statement_timestamp() - %(back_for)s * interval '1 second'
-             THEN %(away)s ELSE 0 END * interval '1 second'
+  AND {{steady}}
 UNION ALL
 SELECT id, session_pid, session_started_at FROM ojs_worker AS w
 WHERE session_started_at IS NOT NULL
-  AND (%(away)s = 0 OR seen_at >= statement_timestamp() - %(back_for)s * interval '1 second')
+  AND seen_at >= statement_timestamp() - %(back_for)s * interval '1 second'
   AND NOT EXISTS (
     SELECT 1 FROM pg_stat_get_activity(w.session_pid::integer) AS a
     WHERE a.pid = w.session_pid

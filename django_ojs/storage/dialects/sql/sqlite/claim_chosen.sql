@@ -2,10 +2,10 @@
 UPDATE ojs_job
 SET state = {after_fetch}, attempt = attempt + 1, run = run + 1, worker_id = %(worker_id)s,
     started_at = {now},
-    lease_ms = CASE WHEN %(own_lease)s THEN COALESCE(visibility_timeout_ms, %(lease_ms)s)
-                    ELSE %(lease_ms)s END,
+    lease_ms = max(CASE WHEN %(own_lease)s THEN coalesce(visibility_timeout_ms, %(lease_ms)s)
+             ELSE %(lease_ms)s END, %(shortest_ms)s),
     lease_until = strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', printf('+%%.3f seconds', (
-        CASE WHEN %(own_lease)s THEN COALESCE(visibility_timeout_ms, %(lease_ms)s)
-             ELSE %(lease_ms)s END) / 1000.0))
+        max(CASE WHEN %(own_lease)s THEN coalesce(visibility_timeout_ms, %(lease_ms)s)
+             ELSE %(lease_ms)s END, %(shortest_ms)s)) / 1000.0))
 WHERE id IN (SELECT value FROM json_each(%(keys)s)) AND state {before_fetch} {{registered}}
 RETURNING {claimed_columns}

@@ -1,0 +1,7 @@
+-- Whether a worker's heartbeats are stored, and have been so for {{beat_ms}} and for two of its intervals;
+-- five seconds of long ones: a live worker tries again sooner.
+EXISTS (
+    SELECT 1 FROM ojs_worker AS witness
+    WHERE witness.seen_at > {now} - INTERVAL 1500 * witness.beat_interval_ms MICROSECOND
+      AND witness.steady_since <= {now}
+          - INTERVAL 1000 * greatest({{beat_ms}}, least(2 * witness.beat_interval_ms, 5000)) MICROSECOND)
