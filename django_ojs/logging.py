@@ -272,12 +272,6 @@ def log_transitions() -> None:
         )
 
 
-def stop_logging_transitions() -> None:
-    """Undo `log_transitions`."""
-    for name in _TRANSITIONS:
-        getattr(signals, name).disconnect(dispatch_uid=f"django_ojs.log_transitions.{name}")
-
-
 def _log_transition(name: str, job: Any, failure: Any = None, **_: Any) -> None:
     if name in _OF_RUNS and _component == "worker" and (failure or name == "job_completed"):
         return

@@ -7,23 +7,25 @@ import json
 import logging
 import sys
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.db import transaction
+from django.dispatch import Signal
 from django.utils.module_loading import import_string
 
 import django_ojs as ojs
 from django_ojs import context as contexts
+from django_ojs import signals
 from django_ojs.logging import (
     JobContextFilter,
     JSONFormatter,
     SampleFilter,
     component,
     log_transitions,
-    stop_logging_transitions,
 )
 from django_ojs.operations import ack, cancel, fail, fetch, retry
 from django_ojs.spec import ids
@@ -295,14 +297,25 @@ def test_the_running_job_decides_about_the_records_of_its_handler(
         assert chosen.filter(record()) is chosen.filter(own)
 
 
+@contextmanager
+def transitions() -> Iterator[None]:
+    """Log each change of state within the block."""
+    log_transitions()
+    try:
+        yield
+    finally:
+        for name, signal in vars(signals).items():
+            if isinstance(signal, Signal):
+                signal.disconnect(dispatch_uid=f"django_ojs.log_transitions.{name}")
+
+
 @pytest.mark.requirement("LOG-R002")
 @pytest.mark.django_db(transaction=True)
 def test_each_change_of_state_is_logged_after_its_commit(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     caplog.set_level(logging.DEBUG, "django_ojs.transitions")
-    log_transitions()
-    try:
+    with transitions():
         with transaction.atomic():
             push(args=["s3cret"])
             transaction.set_rollback(True)
@@ -317,8 +330,6 @@ def test_each_change_of_state_is_logged_after_its_commit(
         ack.ack(active().id)
         given_back = active()
         fail.requeue(given_back.id, BOOM)
-    finally:
-        stop_logging_transitions()
     push()
     found = [written(made) for made in caplog.records]
     of_job = [each for each in found if each["ojs"]["job_id"] == str(failing.id)]
@@ -350,13 +361,9 @@ def test_a_worker_logs_the_end_of_a_run_once(
     caplog: pytest.LogCaptureFixture, db: None, django_capture_on_commit_callbacks: Any
 ) -> None:
     caplog.set_level(logging.INFO, "django_ojs.transitions")
-    log_transitions()
-    try:
-        with component("worker"), django_capture_on_commit_callbacks(execute=True):
-            ack.ack(active().id)
-            fail.fail(active(retry=hourly(1)).id, BOOM)
-    finally:
-        stop_logging_transitions()
+    with transitions(), component("worker"), django_capture_on_commit_callbacks(execute=True):
+        ack.ack(active().id)
+        fail.fail(active(retry=hourly(1)).id, BOOM)
     said = {each.getMessage().partition(": ")[2] for each in caplog.records}
     assert said == {"enqueued"}
 

@@ -92,7 +92,6 @@ def bars(
     seconds: bool = False,
     unit: str = "",
     markers: Mapping[int, str] = MappingProxyType({}),
-    height: int = HEIGHT,
 ) -> Chart:
     """Return a chart of stacked bars, in the order of the series, with lines over them.
 
@@ -117,9 +116,9 @@ def bars(
         path = []
         for index, value in enumerate(map(_or_zero, one.values)):
             if value and top:
-                start, end = below[index] / top * height, (below[index] + value) / top * height
+                start, end = below[index] / top * HEIGHT, (below[index] + value) / top * HEIGHT
                 path.append(
-                    f"M{_text(index * step + step * 0.08)} {_text(height - start)}"
+                    f"M{_text(index * step + step * 0.08)} {_text(HEIGHT - start)}"
                     f"v{_text(start - end)}h{_text(step * 0.84)}v{_text(end - start)}z"
                 )
                 below[index] += value
@@ -129,10 +128,10 @@ def bars(
     ]
     return Chart(
         title=title,
-        height=height,
+        height=HEIGHT,
         bars=shapes,
         lines=[
-            Shape(kind=one.kind, path=_line(one.values, top, step, height, middle=True))
+            Shape(kind=one.kind, path=_line(one.values, top, step, HEIGHT, middle=True))
             for one in series
             if one.line
         ],
@@ -170,7 +169,7 @@ def _y_labels(top: float, *, seconds: bool) -> Sequence[str]:
     return (render(top), render(top / 2), "0")
 
 
-def sparkline(title: str, values: Sequence[float], *, kind: str = "done") -> Chart:
+def sparkline(title: str, values: Sequence[float]) -> Chart:
     """Return a line without axes, as high as a line of text; its title has the sum and maximum."""
     width, height, top = 90, 24, max((*values, 0))
     step = width / max(1, len(values) - 1)
@@ -181,8 +180,8 @@ def sparkline(title: str, values: Sequence[float], *, kind: str = "done") -> Cha
         % {"title": title, "total": number(sum(values)), "most": number(top)},
         width=width,
         height=height,
-        bars=[Shape(kind=kind, path=area)],
-        lines=[Shape(kind=kind, path=line)],
+        bars=[Shape(kind="done", path=area)],
+        lines=[Shape(kind="done", path=line)],
         empty=not top,
     )
 

@@ -128,10 +128,6 @@ def check_override(
 
 @database.write_transaction
 def _override(key: str, limits: dict[str, Any], until: datetime | None) -> None:
-    _store(key, limits, until)
-
-
-def _store(key: str, limits: dict[str, Any], until: datetime | None) -> None:
     old = LimitKey.primary.filter(pk=key).values_list("override", flat=True).first() or {}
     limit_journal.override(key, limits, until)
     if not (limits or old):
@@ -152,7 +148,7 @@ def remove_override(key: str) -> bool:
     )
     if not in_force.exists():
         return False
-    _store(key, {}, None)
+    _override(key, {}, None)
     return True
 
 

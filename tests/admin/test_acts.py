@@ -43,7 +43,7 @@ AUTHENTICATION = [
     "django_ojs.http.authentication.ApiKeyAuthentication",
 ]
 SURE = {"confirm": True}
-HOOK: dict[str, Any] = {"url": "https://hooks.example.com/x", "events": ["job.*"]}
+HOOK: dict[str, Any] = {"url": "https://hooks.example.com/secret-path", "events": ["job.*"]}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -51,7 +51,7 @@ class Act:
     """An act. `scene` makes what it is done to, and returns its key, `{}` in what follows.
 
     `admin` is an address below the pages and a form; `http` a method, a path and a body; `command`
-    what follows `manage.py`. What is None is no way to do it.
+    what follows `manage.py`. What is None is no way to do it. `changes` is what the row says.
     """
 
     action: str
@@ -59,6 +59,7 @@ class Act:
     admin: tuple[str, dict[str, Any]] | None = None
     http: tuple[str, str, dict[str, Any]] | None = None
     command: str | None = None
+    changes: dict[str, Any] | None = None
 
 
 def on_page(model: str, action: str, **values: Any) -> tuple[str, dict[str, Any]]:
@@ -147,7 +148,7 @@ def bulk_operation() -> Any:
 
 
 def in_maintenance() -> str:
-    mode.enable()
+    mode.enable(reason="a move")
     return "1"
 
 
@@ -174,8 +175,14 @@ CRON = {
     "timezone": "UTC",
     "type": "report.send",
     "queue": "mail",
-    "args": "[]",
+    "args": '["secret-argument"]',
     "overlap_policy": "allow",
+}
+PAGE_HOOK = HOOK | {"events": "job.*", "active": "on"}
+CHANGED_HOOK = {
+    "url": "https://hooks.example.com/other-secret-path",
+    "events": "job.discarded",
+    "active": "on",
 }
 HTTP_CRON = {"name": "report", "cron": "0 5 * * *", "type": "report.send", "args": []}
 
@@ -199,7 +206,22 @@ ACTS = [
         admin=on_page("job", "delete"),
         http=("DELETE", "v1/dead-letter/{}", {}),
     ),
-    Act(action="job.run_now", scene=job("scheduled"), admin=on_page("job", "run-now")),
+    Act(
+        action="job.run_now",
+        scene=job("scheduled"),
+        admin=on_page("job", "run-now"),
+        changes={"state": ["scheduled", "available"]},
+    ),
+    Act(
+        action="job.retried",
+        scene=job("discarded"),
+        admin=on_page("job", "retry-with", queue="slow", priority="5"),
+        changes={
+            "state": ["discarded", "available"],
+            "queue": ["mail", "slow"],
+            "priority": [0, 5],
+        },
+    ),
     Act(
         action="job.activated",
         scene=job("pending"),
@@ -238,7 +260,12 @@ ACTS = [
         admin=("bulkoperation/create/retry/", {"q": "state:discarded"}),
         command="ojs retry state:discarded --yes",
     ),
-    Act(action="bulk.stopped", scene=bulk_operation, admin=on_page("bulkoperation", "stop")),
+    Act(
+        action="bulk.stopped",
+        scene=bulk_operation,
+        admin=on_page("bulkoperation", "stop"),
+        changes={"state": ["pending", "stopped"]},
+    ),
     Act(action="doctor.repaired", scene=wrong_counter, command="ojs doctor --only={} --repair"),
     Act(action="queue.created", http=("POST", "v1/queues", {"name": "{}"})),
     Act(
@@ -253,20 +280,23 @@ ACTS = [
         admin=on_page("queue", "pause"),
         http=("POST", "v1/queues/{}/pause", {}),
         command="ojs pause {}",
+        changes={"state": [["active"], ["paused"]]},
     ),
     Act(
         action="queue.drained",
-        scene=queue(),
+        scene=queue(queues.pause),
         admin=on_page("queue", "drain"),
         http=("POST", "v1/queues/{}/drain", {}),
         command="ojs drain {}",
+        changes={"state": [["paused"], ["paused", "draining"]]},
     ),
     Act(
         action="queue.resumed",
-        scene=queue(queues.pause),
+        scene=queue(queues.pause, queues.drain),
         admin=on_page("queue", "resume"),
         http=("POST", "v1/queues/{}/resume", {}),
         command="ojs resume {}",
+        changes={"state": [["paused", "draining"], ["active"]]},
     ),
     Act(
         action="queue.purged",
@@ -294,6 +324,7 @@ ACTS = [
         admin=on_page("cronjob", "pause"),
         http=("PATCH", "v1/cron/{}", {"enabled": False}),
         command="ojs cron pause {}",
+        changes={"enabled": [True, False]},
     ),
     Act(
         action="cron.resumed",
@@ -301,6 +332,7 @@ ACTS = [
         admin=on_page("cronjob", "resume"),
         http=("PATCH", "v1/cron/{}", {"enabled": True}),
         command="ojs cron resume {}",
+        changes={"enabled": [False, True]},
     ),
     Act(
         action="cron.run",
@@ -336,12 +368,18 @@ ACTS = [
         action="api_key.changed",
         scene=api_key,
         admin=("apikey/{}/change/", KEY | {"name": "bills"}),
+        changes={"name": ["shop", "bills"], "scopes": [["read"], ["producer"]]},
     ),
     Act(action="api_key.replaced", scene=api_key, admin=("apikey/{}/replace/", {"grace": "1"})),
     Act(action="api_key.replaced", scene=api_key_prefix, command="ojs_apikey replace {}"),
     Act(action="api_key.revoked", scene=api_key, admin=selected("apikey", "revoke")),
     Act(action="api_key.revoked", scene=api_key_prefix, command="ojs_apikey revoke {}"),
     Act(action="api_key.deleted", scene=api_key, admin=("apikey/{}/delete/", {"post": "yes"})),
+    Act(
+        action="limit_key.overridden",
+        admin=("limitkey/add/", {"key": "acme", "concurrency": "3"}),
+        changes={"concurrency": [None, 3]},
+    ),
     Act(
         action="limit_key.overridden",
         scene=limit(),
@@ -368,15 +406,21 @@ ACTS = [
     ),
     Act(
         action="webhook.created",
-        admin=("webhook/add/", HOOK | {"events": "job.*", "active": "on"}),
+        admin=("webhook/add/", PAGE_HOOK),
         http=("POST", "v1/webhooks/subscriptions", HOOK),
     ),
     Act(
         action="webhook.changed",
         scene=webhook,
-        admin=("webhook/{}/change/", HOOK | {"events": "job.discarded", "active": "on"}),
+        admin=("webhook/{}/change/", CHANGED_HOOK),
+        changes={"events": [["job.*"], ["job.discarded"]]},
+    ),
+    Act(
+        action="webhook.changed",
+        scene=webhook,
         http=("PATCH", "v1/webhooks/subscriptions/{}", {"active": False}),
         command="ojs webhooks disable {}",
+        changes={"active": [True, False]},
     ),
     Act(
         action="webhook.removed",
@@ -387,19 +431,22 @@ ACTS = [
     Act(
         action="webhook.secret_rotated",
         scene=webhook,
+        admin=("webhook/{}/change/", PAGE_HOOK | {"_rotate": "1"}),
         http=("POST", "v1/webhooks/subscriptions/{}/rotate-secret", {}),
     ),
     Act(
         action="maintenance.started",
         scene=lambda: "1",
         admin=on_page("overview", "start-maintenance", reason="a move"),
-        http=("POST", "v1/admin/system/maintenance", {"enabled": True}),
+        http=("POST", "v1/admin/system/maintenance", {"enabled": True, "reason": "a move"}),
+        changes={"maintenance": ["off", "on"], "reason": [None, "a move"]},
     ),
     Act(
         action="maintenance.ended",
         scene=in_maintenance,
         admin=on_page("overview", "end-maintenance"),
         http=("POST", "v1/admin/system/maintenance", {"enabled": False}),
+        changes={"maintenance": ["on", "off"], "reason": ["a move", None]},
     ),
     Act(action="outbox.requeued", scene=rejected, admin=selected("outboxentry", "requeue")),
     Act(
@@ -424,8 +471,8 @@ def in_admin(act: Act, key: object, tmp_path: Path) -> None:
     address, form = act.admin
     response = root("ann").post(f"{BASE}{filled(address, key)}", filled(form, key))
     # A page shows the secret of a webhook and of a key; others lead on.
-    shows_secret = act.action in ("webhook.created", "api_key.created", "api_key.replaced")
-    assert response.status_code == (200 if shows_secret else 302), response.content.decode()
+    status = 200 if act.action in SHOWING_A_SECRET else 302
+    assert response.status_code == status, response.content.decode()
 
 
 def over_http(act: Act, key: object, client: Client, **headers: Any) -> None:
@@ -463,6 +510,9 @@ def by_command(act: Act, key: object, tmp_path: Path) -> None:
         call_command(name, *arguments, stdout=io.StringIO(), stderr=io.StringIO())
 
 
+SHOWING_A_SECRET = {
+    *("webhook.created", "webhook.secret_rotated", "api_key.created", "api_key.replaced"),
+}
 DOORS = {
     "admin": (in_admin, "user"),
     "session": (over_http_by_session, "user"),
@@ -492,6 +542,11 @@ def test_an_act_is_one_row_and_one_line(
         do(act, key, tmp_path)
     entry = AuditEntry.primary.get()
     assert (entry.action, entry.actor_kind) == (act.action, kind)
+    assert entry.object_type in audit_trail.OBJECT_TYPES
+    assert act.changes is None or entry.changes == act.changes
+    # It says more than the name of the act, and no argument, address or secret.
+    assert entry.changes or entry.detail or act.action == "doctor.repaired"
+    assert "secret-" not in f"{entry.changes} {entry.detail}"
     (line,) = [vars(record) for record in caplog.records if hasattr(record, "event_type")]
     assert (line["name"], line["levelname"]) == ("django_ojs", "INFO")
     assert (line["event_type"], line["principal"]) == (act.action, entry.actor)

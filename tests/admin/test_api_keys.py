@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Permission, User
 from django.contrib.sessions.models import Session
 from django.test import Client
 from django.utils import translation
@@ -20,6 +19,7 @@ from django.utils import translation
 from django_ojs.models import ApiKey, AuditEntry
 from django_ojs.operations.access import api_keys
 from django_ojs.spec.errors import TokenExpired
+from tests.admin.users import root, staff
 from tests.cases import together
 from tests.threads import at_once
 
@@ -31,19 +31,6 @@ FORM = {"name": "billing", "scopes": ["producer"], "queues": "b a\nb", "expires_
 KEY = re.compile(r"ojs_[a-z0-9]{10}_[A-Za-z0-9]{43}")
 
 
-def staff(*permissions: str, **values: Any) -> Client:
-    user = User.objects.create_user(username="ann", is_staff=True, **values)
-    user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
-    assert user.user_permissions.count() == len(permissions)
-    client = Client()
-    client.force_login(user)
-    return client
-
-
-def root() -> Client:
-    return staff(is_superuser=True)
-
-
 def make(*scopes: str, **values: Any) -> tuple[ApiKey, str]:
     return api_keys.create(name="billing", scopes=scopes or ["producer"], **values)
 
@@ -53,7 +40,7 @@ def page_of(key: ApiKey) -> str:
 
 
 def test_a_new_key_is_shown_in_the_response_and_nowhere_after() -> None:
-    client = root()
+    client = root("ann")
     response = client.post(ADD, FORM)
     assert response.status_code == 200
     assert "no-store" in response["Cache-Control"]
@@ -76,7 +63,7 @@ def test_a_new_key_is_shown_in_the_response_and_nowhere_after() -> None:
 
 @pytest.mark.parametrize("button", ["_continue", "_addanother", "_popup", "_saveasnew"])
 def test_no_way_of_saving_loses_the_new_key(button: str) -> None:
-    response = root().post(ADD, {**FORM, button: "1"})
+    response = root("ann").post(ADD, {**FORM, button: "1"})
     assert KEY.search(response.content.decode())
 
 
@@ -95,7 +82,7 @@ def test_no_way_of_saving_loses_the_new_key(button: str) -> None:
     undo=True,
 )
 def test_a_wrong_form_is_shown_again(change: dict[str, Any], field: str) -> None:
-    response = root().post(ADD, FORM | change)
+    response = root("ann").post(ADD, FORM | change)
     assert response.status_code == 200
     assert field in response.context["adminform"].form.errors
     assert ApiKey.objects.count() == 0
@@ -103,7 +90,7 @@ def test_a_wrong_form_is_shown_again(change: dict[str, Any], field: str) -> None
 
 def test_a_key_can_be_changed_and_its_secret_stays() -> None:
     key, text = make(queues=["a"])
-    client = root()
+    client = root("ann")
     shown = client.get(page_of(key)).content.decode()
     assert key.prefix in shown
     assert 'name="digest"' not in shown
@@ -120,7 +107,7 @@ def test_a_key_can_be_changed_and_its_secret_stays() -> None:
 
 def test_an_unchanged_form_changes_nothing() -> None:
     key, _ = make(queues=["a", "b"])
-    form = root().get(page_of(key)).context["adminform"].form
+    form = root("ann").get(page_of(key)).context["adminform"].form
     assert form["queues"].value() == "a\nb"
     data = {name: form[name].value() for name in ("name", "scopes", "queues")}
     again = type(form)({**data, "expires_at_0": "", "expires_at_1": ""}, instance=key)
@@ -129,7 +116,7 @@ def test_an_unchanged_form_changes_nothing() -> None:
 
 def test_a_key_is_replaced_and_both_are_valid_until_the_grace_is_over() -> None:
     key, text = make(queues=["a"], expires=timedelta(days=30))
-    client = root()
+    client = root("ann")
     replace = f"{LIST}{key.pk}/replace/"
     assert replace in client.get(page_of(key)).content.decode()
     assert "count as the same program" in client.get(replace).content.decode()
@@ -161,7 +148,7 @@ def test_a_key_is_replaced_and_both_are_valid_until_the_grace_is_over() -> None:
 
 def test_a_reload_of_the_page_that_shows_a_key_makes_no_second_one() -> None:
     key, _ = make()
-    client = root()
+    client = root("ann")
     forms = {ADD: FORM, f"{LIST}{key.pk}/replace/": {"grace": "48"}}
     for number, (address, form) in enumerate(forms.items(), start=2):
         page = client.get(address).content.decode()
@@ -183,7 +170,7 @@ def test_a_reload_of_the_page_that_shows_a_key_makes_no_second_one() -> None:
 @pytest.mark.django_db(transaction=True)
 def test_two_clicks_at_the_same_time_replace_a_key_once() -> None:
     key, _ = make()
-    client = root()
+    client = root("ann")
     replace = f"{LIST}{key.pk}/replace/"
     page = client.get(replace).content.decode()
     fields = dict(re.findall(r'name="(form_token|latest_known)" value="([^"]+)"', page))
@@ -218,7 +205,7 @@ def test_a_key_is_replaced_only_by_who_may_create_one_with_its_scopes() -> None:
 
 def test_revoke_ends_the_keys_that_were_chosen() -> None:
     (gone, text), (_, other) = make(), make()
-    client = root()
+    client = root("ann")
     chosen = {"action": "revoke", "_selected_action": [gone.pk]}
     assert "1 revoked." in client.post(LIST, chosen, follow=True).content.decode()
     with pytest.raises(TokenExpired):
@@ -281,7 +268,7 @@ def test_a_user_without_scopes_makes_no_keys() -> None:
 
 def test_a_hostile_name_stays_text() -> None:
     name = '"><script>alert(1)</script>'
-    client = root()
+    client = root("ann")
     pages = [client.post(ADD, FORM | {"name": name})]
     pages += [client.get(LIST), client.get(page_of(ApiKey.objects.get()))]
     for page in pages:
@@ -291,7 +278,7 @@ def test_a_hostile_name_stays_text() -> None:
 def test_the_list_costs_the_same_for_one_key_and_for_many(
     django_assert_max_num_queries: Any,
 ) -> None:
-    client = root()
+    client = root("ann")
     for _ in range(5):
         make()
     client.get(LIST)  # The numbers of the navigation are reused.

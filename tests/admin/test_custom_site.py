@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from collections.abc import Iterator
 from importlib import import_module
 
@@ -58,23 +56,6 @@ def test_a_themes_model_admin_is_the_base_of_the_pages() -> None:
     register(site, Themed)
     register(site, Themed)  # Once more is no error.
     assert isinstance(site._registry[Queue], Themed)
-
-
-def test_the_app_works_where_the_admin_is_not_installed() -> None:
-    code = """
-import django
-from django.conf import settings
-settings.configure(
-    INSTALLED_APPS=["django.contrib.contenttypes", "django.contrib.auth", "django_ojs"],
-    DATABASES={"default": {"ENGINE": "django.db.backends.sqlite3", "NAME": ":memory:"}},
-    USE_TZ=True,
-)
-django.setup()
-import sys
-assert "django_ojs.admin" not in sys.modules and "django.contrib.admin" not in sys.modules
-"""
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.fixture

@@ -122,7 +122,7 @@ def test_a_job_is_enqueued_by_the_signature_of_its_handler() -> None:
 @together(
     ("given", "message"),
     [
-        ({"type": "Not A Type"}, "must"),
+        ({"type": "Not A Type"}, "type must be dotted segments of a-z"),
         ({"type": "shop.send"}, "This field is required."),
         ({"type": "shop.send", "arg_to": "a", "arg_times": "x"}, "Enter a whole number."),
         ({"type": "shop.send", "arg_to": "a", "arg_share": "nan"}, "Enter a number."),
@@ -130,13 +130,14 @@ def test_a_job_is_enqueued_by_the_signature_of_its_handler() -> None:
         ({"type": "shop.send", "arg_to": "a", "arg_lines": "[1"}, "JSON"),
         ({"type": "shop.send", "arg_to": "a", "arg_rest": "{}"}, "Must be an array."),
         ({"type": "shop.send", "arg_to": "a\0b"}, "Null characters"),
-        ({"type": "shop.send", "arg_to": "a", "queue": "No Queue"}, "queue"),
+        ({"type": "shop.send", "arg_to": "a", "queue": "No Queue"}, "queue must consist of"),
         ({"type": "shop.send", "arg_to": "a", "priority": "999"}, "less than or equal to 100"),
         ({"type": "shop.send", "arg_to": "a", "scheduled_at": "soon"}, "valid date/time"),
         ({"type": "shop.send", "json": "1", "args": "[]"}, "do not fit shop.send"),
         ({"type": "other.go", "args": "{}"}, "Must be an array."),
-        ({"type": "other.go", "args": "[1e999]"}, "args"),
-        ({"type": "other.go", "args": '["\\ud800"]'}, "args"),
+        ({"type": "other.go", "args": "[1e999]"}, "[0] is NaN, infinite or too large"),
+        ({"type": "other.go", "args": '["\\ud800"]'}, "[0] contains a lone surrogate"),
+        ({"type": "other.go", "args": "[9007199254740993]"}, "beyond ±(2**53-1)"),
     ],
     undo=True,
 )

@@ -7,7 +7,7 @@ from html import unescape
 from typing import Any
 
 import pytest
-from django.contrib.auth.models import Permission, User
+from django.contrib.auth.models import User
 from django.db import transaction
 from django.test import Client, override_settings
 
@@ -16,21 +16,12 @@ from django_ojs.models import OutboxEntry
 from django_ojs.operations.access import api_keys
 from django_ojs.spec import ids
 from django_ojs.spec.scopes import Scope
-from tests.admin.users import root
+from tests.admin.users import root, staff
 from tests.command_line.run import ojs as run
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
 LIST = "/admin/django_ojs/outboxentry/"
-
-
-def staff(*permissions: str, name: str = "ann") -> Client:
-    user = User.objects.create_user(username=name, is_staff=True)
-    user.user_permissions.set(Permission.objects.filter(codename__in=permissions))
-    assert user.user_permissions.count() == len(permissions)
-    client = Client()
-    client.force_login(user)
-    return client
 
 
 @pytest.fixture

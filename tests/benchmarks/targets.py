@@ -11,12 +11,10 @@ from tests.benchmarks.measures import (
     cron,
     drain,
     enqueue,
-    events,
     failures,
     figures,
     http,
     idle,
-    large,
     limits,
     maintenance,
     names,
@@ -153,7 +151,6 @@ def targets(results: Results) -> list[Target]:
         Target(
             measure=figures.FIGURES, about=figures.NOTED, against=figures.LEFT_OUT, at_least=0.9
         ),
-        Target(measure=large.SIZE, at_most=16),
         Target(
             measure=failures.RATE,
             about=failures.RETRIED,
@@ -242,9 +239,6 @@ SECTIONS = (
     Section(measure=limits.LIMITED, title="The same, queue with limits", unit="ms"),
     Section(measure=limits.FULL, title="The same, after nine full queues", unit="ms"),
     Section(measure=limits.KEYS, title="The same, 9,990 of 10,000 keys full", unit="ms"),
-    Section(measure=events.SINGLE, title="Enqueue, each step recorded", unit="jobs/s", base=OURS),
-    Section(measure=events.MANY, title="The same in batches", unit="jobs/s", base=OURS),
-    Section(measure=events.DRAIN, title="Drain, each step recorded", unit="jobs/s", base=OURS),
     Section(measure=maintenance.PROMOTION, title="Promotion of a burst", unit="jobs/s"),
     Section(measure=maintenance.DELAY, title="Delay of another queue meanwhile", unit="ms"),
     Section(measure=maintenance.LAPSE, title="Lapsed leases taken back", unit="jobs/s"),
@@ -259,9 +253,6 @@ SECTIONS = (
         Section(measure=name, title=f"{name}, by number of queues", unit="ms", base=names.FEW)
         for name in names.READS
     ),
-    Section(measure=large.SIZE, title="FETCH of 250 jobs of 256 KiB", unit="MB"),
-    Section(measure=large.TIME, title="The same", unit="ms"),
-    Section(measure=large.MEMORY, title="Memory that it adds", unit="MB"),
     Section(
         measure=poison.POISON,
         title="Jobs of 5 ms beside one that kills its process",

@@ -178,7 +178,6 @@ def test_the_overview_that_stays_open_names_what_goes_wrong_and_leads_to_what_me
 def test_the_page_of_a_job_says_why_it_does_not_run_until_it_runs(page: Any) -> None:
     first = push(queue="email", type="mail.send")
     job = push(queue="email", type="mail.send")
-    later = in_state("scheduled", queue="email", type="mail.send")
     queues.configure("email", {"concurrency": 1})
     queues.pause("email", by="ann")
     mode.enable(reason="the new disk")
@@ -209,23 +208,6 @@ def test_the_page_of_a_job_says_why_it_does_not_run_until_it_runs(page: Any) -> 
     refreshed(page)
     counts(reason, 0)
     shows(page.locator(".ojs-lead"), "on one")
-    ack.ack(job.pk)
-
-    # One that is due later is run now, from its own page.
-    page.goto(f"{ADMIN}job/{later.pk}/change/")
-    shows(reason, "It is due in")
-    act(page, "Run now")
-    shows(page.locator(".messagelist"), "The job is available.")
-    shows(reason, "It is the next job of its queue")
-    claimed = claim(read(later.pk), "one")
-    refreshed(page)
-    shows(page.locator(".ojs-lead"), "on one")
-    # The next deployment has no handler for its type.
-    fail.postpone(
-        claimed.id, Failure(type="unknown_job_type", message="no handler"), delay=30 * SECOND
-    )
-    refreshed(page)
-    shows(reason, "has no handler for mail.send, and postponed it.")
 
 
 def test_no_figure_of_a_queue_a_job_or_a_type_misleads(page: Any) -> None:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
+from typing import Any
 
 import pytest
 
@@ -14,6 +16,7 @@ from example_project.demo.ledger import build_ledger
 from example_project.demo.snapshot import JobRecord, Period, Snapshot
 from example_project.demo.stock_import import Imported
 from example_project.shop.labels import tracking
+from tests.cases import together
 from tests.example_project.factories import (
     HANDOVER,
     IMPORTED,
@@ -39,63 +42,109 @@ def test_a_run_that_went_well_has_no_problems() -> None:
     assert problems(good_snapshot()) == ""
 
 
-def test_a_second_payment_is_found() -> None:
-    snapshot = with_order(good_snapshot(), replace(paid("A"), payments=(TOTAL, TOTAL)))
-    assert "order is paid too often (A)" in problems(snapshot)
+def an_order(reference: str, **changes: Any) -> Callable[[Snapshot], Snapshot]:
+    """Change one order of the run."""
+
+    def change(snapshot: Snapshot) -> Snapshot:
+        order = next(order for order in snapshot.orders if order.reference == reference)
+        return with_order(snapshot, replace(order, **changes))
+
+    return change
 
 
-def test_a_missing_payment_is_found() -> None:
-    snapshot = with_order(good_snapshot(), replace(paid("B"), payments=()))
-    assert "order is not paid (B)" in problems(snapshot)
+def a_job_more(type_: str, reference: str) -> Callable[[Snapshot], Snapshot]:
+    """Add a job that completed."""
+    more = JobRecord(id=ids.uuid7(), type=type_, reference=reference, state="completed")
+    return lambda snapshot: with_jobs(snapshot, [*snapshot.jobs, more])
 
 
-def test_a_payment_that_is_too_small_is_found() -> None:
-    snapshot = with_order(good_snapshot(), replace(paid("B"), payments=(TOTAL - 1,)))
-    assert "order is not paid (B)" in problems(snapshot)
+def a_job_less(type_: str) -> Callable[[Snapshot], Snapshot]:
+    """Take a job of the order A away."""
+
+    def change(snapshot: Snapshot) -> Snapshot:
+        missing = job_of(snapshot, "A", type_)
+        return with_jobs(snapshot, [job for job in snapshot.jobs if job.id != missing.id])
+
+    return change
 
 
-def test_a_payment_from_a_declined_card_is_found() -> None:
-    snapshot = good_snapshot()
-    declined = replace(snapshot.orders[2], payments=(TOTAL,))
-    assert "its card was declined (D)" in problems(with_order(snapshot, declined))
+def the_result(type_: str, **result: Any) -> Callable[[Snapshot], Snapshot]:
+    """Have a job of the order A return something else."""
+    return lambda found: with_job(found, replace(job_of(found, "A", type_), result=result))
 
 
-def test_a_lost_order_is_found() -> None:
-    snapshot = good_snapshot()
-    assert "order is missing (B)" in problems(
-        replace(snapshot, orders=tuple(o for o in snapshot.orders if o.reference != "B"))
-    )
+def the_job(number: int, state: str) -> Callable[[Snapshot], Snapshot]:
+    """Have a job of the order A be in another state."""
+
+    def change(snapshot: Snapshot) -> Snapshot:
+        jobs = [*snapshot.jobs]
+        jobs[number] = replace(jobs[number], state=state)
+        return with_jobs(snapshot, jobs)
+
+    return change
 
 
-@pytest.mark.parametrize("type_", ["order.reserve", LABEL, "order.invoice"])
-def test_a_step_without_its_job_is_found(type_: str) -> None:
-    snapshot = good_snapshot()
-    missing = job_of(snapshot, "A", type_)
-    jobs = [job for job in snapshot.jobs if job.id != missing.id]
-    assert "a step has no job, or two (A)" in problems(with_jobs(snapshot, jobs))
+STEPS = "a step has no job, or two"
+GIVEN_UP = "job was discarded wrongly, or wrongly not discarded"
+DOCUMENTS = "order lacks its invoice, or has one and was not sent"
 
 
-@pytest.mark.parametrize(
-    ("reference", "type_"), [("A", "order.receipt"), ("A", "order.cancel"), ("D", LABEL)]
+@together(
+    ("change", "problem"),
+    [
+        (an_order("A", payments=(TOTAL, TOTAL)), "order is paid too often (A)"),
+        (an_order("B", payments=()), "order is not paid (B)"),
+        (an_order("B", payments=(TOTAL - 1,)), "order is not paid (B)"),
+        (an_order("D", payments=(TOTAL,)), "its card was declined (D)"),
+        (an_order("A", status="cancelled"), "wrongly not cancelled (A)"),
+        (an_order("D", status="reserved"), "wrongly not cancelled (D)"),
+        (
+            lambda found: replace(
+                found, orders=tuple(o for o in found.orders if o.reference != "B")
+            ),
+            "order is missing (B)",
+        ),
+        (
+            lambda found: replace(found, orders=(*found.orders, paid("R"))),
+            "though it rolled back (R)",
+        ),
+        (a_job_more("order.receipt", "R"), "job of an order that rolled back (R)"),
+        (a_job_less("order.reserve"), f"{STEPS} (A)"),
+        (a_job_less(LABEL), f"{STEPS} (A)"),
+        (a_job_less("order.invoice"), f"{STEPS} (A)"),
+        (a_job_more("order.receipt", "A"), f"{STEPS} (A)"),
+        (a_job_more("order.cancel", "A"), f"{STEPS} (A)"),
+        (a_job_more(LABEL, "D"), f"{STEPS} (D)"),
+        (
+            lambda found: replace(found, workflows=Counter(completed=2, running=1)),
+            "workflow is not completed (running: 1)",
+        ),
+        *(
+            (the_job(0, state), "job is not finished (A)")
+            for state in ("available", "active", "retryable", "scheduled", "pending")
+        ),
+        (the_job(1, "discarded"), f"{GIVEN_UP} (A)"),
+        (
+            lambda found: with_jobs(found, [replace(j, state="completed") for j in found.jobs]),
+            f"{GIVEN_UP} (D)",
+        ),
+        (lambda found: replace(found, emails=frozenset({"A"})), "and was not sent (B)"),
+        (an_order("A", invoices=0), f"{DOCUMENTS} (A)"),
+        (lambda found: replace(found, pdfs=found.pdfs | {"D"}), f"{DOCUMENTS} (D)"),
+        (the_result(LABEL, tracking="CK1"), "order lacks a label, or has a wrong one (A)"),
+        (the_result(HANDOVER, parcels=[]), "wrong or in another order (A)"),
+        (
+            the_result(HANDOVER, parcels=[tracking("A", 2), tracking("A", 1)]),
+            "wrong or in another order (A)",
+        ),
+        (
+            the_result(HANDOVER, parcels=[tracking("A", 1), tracking("A", 2)], collection="PU1"),
+            "wrong or in another order (A)",
+        ),
+    ],
 )
-def test_a_step_with_a_job_too_many_is_found(reference: str, type_: str) -> None:
-    snapshot = good_snapshot()
-    second = JobRecord(id=ids.uuid7(), type=type_, reference=reference, state="completed")
-    found = problems(with_jobs(snapshot, [*snapshot.jobs, second]))
-    assert f"a step has no job, or two ({reference})" in found
-
-
-def test_a_workflow_that_is_not_completed_is_found() -> None:
-    snapshot = replace(good_snapshot(), workflows=Counter(completed=2, running=1))
-    assert "workflow is not completed (running: 1)" in problems(snapshot)
-
-
-@pytest.mark.parametrize(("reference", "status"), [("A", "cancelled"), ("D", "reserved")])
-def test_a_wrong_cancellation_is_found(reference: str, status: str) -> None:
-    snapshot = good_snapshot()
-    order = next(order for order in snapshot.orders if order.reference == reference)
-    found = problems(with_order(snapshot, replace(order, status=status)))
-    assert f"wrongly not cancelled ({reference})" in found
+def test_what_went_wrong_is_found(change: Callable[[Snapshot], Snapshot], problem: str) -> None:
+    assert problem in problems(change(good_snapshot()))
 
 
 @pytest.mark.parametrize("left", [-1, 1])
@@ -120,80 +169,6 @@ def test_an_import_that_did_not_continue_at_its_checkpoint_is_found(continued_af
 
 def test_an_import_whose_worker_was_not_killed_starts_at_the_beginning() -> None:
     assert problems(good_snapshot(), Imported(killed_at=None, continued_after=0)) == ""
-
-
-def test_an_order_that_came_back_from_its_rollback_is_found() -> None:
-    snapshot = good_snapshot()
-    assert "though it rolled back (R)" in problems(
-        replace(snapshot, orders=(*snapshot.orders, paid("R")))
-    )
-
-
-def test_a_job_of_an_order_that_rolled_back_is_found() -> None:
-    snapshot = good_snapshot()
-    rolled_back = JobRecord(id=ids.uuid7(), type="order.receipt", reference="R", state="completed")
-    assert "job of an order that rolled back (R)" in problems(
-        with_jobs(snapshot, [*snapshot.jobs, rolled_back])
-    )
-
-
-@pytest.mark.parametrize("state", ["available", "active", "retryable", "scheduled", "pending"])
-def test_a_job_that_is_left_is_found(state: str) -> None:
-    snapshot = good_snapshot()
-    left = replace(snapshot.jobs[0], state=state)
-    assert "job is not finished (A)" in problems(with_jobs(snapshot, [left, *snapshot.jobs[1:]]))
-
-
-def test_a_job_that_was_given_up_without_need_is_found() -> None:
-    snapshot = good_snapshot()
-    dead = replace(snapshot.jobs[1], state="discarded")
-    jobs = [snapshot.jobs[0], dead, *snapshot.jobs[2:]]
-    assert "job was discarded wrongly, or wrongly not discarded (A)" in problems(
-        with_jobs(snapshot, jobs)
-    )
-
-
-def test_a_declined_charge_that_completed_is_found() -> None:
-    snapshot = good_snapshot()
-    jobs = [replace(job, state="completed") for job in snapshot.jobs]
-    assert "job was discarded wrongly, or wrongly not discarded (D)" in problems(
-        with_jobs(snapshot, jobs)
-    )
-
-
-def test_a_missing_email_is_found() -> None:
-    assert "and was not sent (B)" in problems(replace(good_snapshot(), emails=frozenset({"A"})))
-
-
-def test_a_missing_invoice_is_found() -> None:
-    snapshot = with_order(good_snapshot(), replace(paid("A"), invoices=0))
-    assert "order lacks its invoice, or has one and was not sent (A)" in problems(snapshot)
-
-
-def test_a_document_of_a_cancelled_order_is_found() -> None:
-    snapshot = good_snapshot()
-    found = problems(replace(snapshot, pdfs=snapshot.pdfs | {"D"}))
-    assert "order lacks its invoice, or has one and was not sent (D)" in found
-
-
-def test_a_wrong_label_is_found() -> None:
-    snapshot = good_snapshot()
-    wrong = replace(job_of(snapshot, "A", LABEL), result={"tracking": "CK1"})
-    assert "order lacks a label, or has a wrong one (A)" in problems(with_job(snapshot, wrong))
-
-
-@pytest.mark.parametrize(
-    "result",
-    [
-        {"parcels": []},
-        {"parcels": [tracking("A", 2), tracking("A", 1)]},
-        {"parcels": [tracking("A", 1), tracking("A", 2)], "collection": "PU1"},
-    ],
-)
-def test_a_wrong_handover_is_found(result: dict[str, object]) -> None:
-    snapshot = good_snapshot()
-    wrong = replace(job_of(snapshot, "A", HANDOVER), result=result)
-    assert "wrong or in another order (A)" in problems(with_job(snapshot, wrong))
 
 
 def requests(*milliseconds: tuple[int, int]) -> tuple[Period, ...]:

@@ -25,7 +25,7 @@ from django_ojs.operations.push import push
 from django_ojs.spec import errors
 from django_ojs.storage import database
 from tests.cases import together
-from tests.http.api import NOBODY, Api, make_key, stored
+from tests.http.api import NOBODY, Api, stored
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -343,12 +343,3 @@ def test_a_projects_own_settings_of_drf_change_nothing() -> None:
     assert "perform_content_negotiation" in vars(view)
     assert view.permission_classes
     assert "get_authenticators" in vars(view)
-
-
-def test_401_and_403_say_what_is_missing(settings: Any) -> None:
-    settings.OJS = {"HTTP_AUTHENTICATION": ["django_ojs.http.authentication.ApiKeyAuthentication"]}
-    nobody = api.post("jobs", JOB)
-    nobody.error(401, "UNAUTHENTICATED")
-    assert nobody.headers["WWW-Authenticate"].startswith("Bearer")
-    reader = Api(make_key("read"))
-    reader.post("jobs", JOB).error(403, "PERMISSION_DENIED", required_scope="producer")

@@ -125,15 +125,3 @@ class TestHead:
         assert api.ask("HEAD", "nothing").status == 404
         response = api.ask("HEAD", "workers/fetch")
         assert (response.status, response.headers["Allow"]) == (405, "POST")
-
-
-@together("given", ["br", "deflate", "gzip, gzip", "identity, br", "x" * 999, "é"], undo=True)
-def test_a_content_encoding_that_is_not_read_is_415_and_nothing_else_is(given: str) -> None:
-    response = api.post("jobs", JOB, headers={"Content-Encoding": given})
-    assert response.error(415, "UNSUPPORTED_COMPRESSION")["type"] == "UnsupportedCompression"
-    assert stored() == 0
-
-
-@pytest.mark.parametrize("given", ["identity", "IDENTITY", " identity ", ""])
-def test_identity_passes(given: str) -> None:
-    api.post("jobs", JOB, headers={"Content-Encoding": given}).ok(201)

@@ -36,13 +36,16 @@ def rejected(response: Any, field: str = "queue") -> None:
     assert "HTTP_MAX_NAMES" in error["hint"]
 
 
-def test_a_producer_makes_up_so_many_queues_and_no_more() -> None:
+@pytest.mark.parametrize("field", ["queue", "type"])
+def test_a_producer_makes_up_so_many_queues_and_types_and_no_more(field: str) -> None:
     api = producer()
+    known = {"type": "test.job", "queue": "q"}
+    push(**known)
     for number in range(3):
-        api.push(queue=f"made-up-{number}")
-    rejected(api.post("jobs", {"type": "test.job", "args": [], "queue": "one-more"}))
-    api.push(queue="made-up-0")
-    assert Job.objects.count() == 4
+        api.push(**known | {field: f"made.up{number}"})
+    rejected(api.post("jobs", {"args": [], **known, field: "one.more"}), field)
+    api.push(**known | {field: "made.up0"})
+    assert Job.objects.count() == 5
 
 
 def test_a_caller_whose_name_is_too_long_for_an_index_is_limited_as_others_are() -> None:
@@ -53,14 +56,6 @@ def test_a_caller_whose_name_is_too_long_for_an_index_is_limited_as_others_are()
     with pytest.raises(PermissionDenied):
         known_names.make_known(long, queues=["four"])
     assert KnownName.primary.filter(name="three").get().principal.startswith("sha256 ")
-
-
-def test_types_are_limited_as_queues_are() -> None:
-    api = producer()
-    for number in range(3):
-        api.push(type=f"made.up{number}", queue="q")
-    rejected(api.post("jobs", {"type": "one.more", "args": [], "queue": "q"}), "type")
-    api.push(type="made.up2", queue="q")
 
 
 def test_a_batch_counts_all_its_names_and_stores_none_if_one_is_too_many() -> None:

@@ -120,18 +120,13 @@ def test_of_two_batches_that_share_an_id_one_is_stored_whole() -> None:
         assert stored() == before + 3
 
 
-def test_a_pending_job_is_activated_once() -> None:
+@pytest.mark.parametrize(
+    ("state", "path"), [("pending", "jobs/{}/activate"), ("active", "workers/nack")]
+)
+def test_a_job_is_activated_or_given_back_once(state: str, path: str) -> None:
     for _ in range(ROUNDS):
-        key = str(in_state("pending").pk)
-        responses = at_once(*[posting(f"jobs/{key}/activate")] * 3)
-        assert statuses(responses) == {200: 1, 409: 2}
-        assert state_of(key) == "available"
-
-
-def test_a_job_given_back_by_two_is_given_back_once() -> None:
-    for _ in range(ROUNDS):
-        key = str(in_state("active").pk)
-        body = {"job_id": key, "requeue": True}
-        responses = at_once(*[posting("workers/nack", body)] * 3)
+        key = str(in_state(state).pk)
+        body = {"job_id": key, "requeue": True} if state == "active" else None
+        responses = at_once(*[posting(path.format(key), body)] * 3)
         assert statuses(responses) == {200: 1, 409: 2}
         assert state_of(key) == "available"

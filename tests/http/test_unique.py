@@ -63,13 +63,6 @@ def test_replace_except_schedule_returns_the_time_as_it_was_first_sent() -> None
     assert api.info(new["id"])["scheduled_at"] == first
 
 
-def test_selected_arguments_alone_count() -> None:
-    some = {"policy": {"args_keys": ["user_id"]}}
-    api.push(**wanted(**some))
-    api.post("jobs", wanted(args=[{"user_id": 42, "locale": "de"}], **some)).error(409, "duplicate")
-    api.push(**wanted(args=[{"user_id": 43, "locale": "en"}], **some))
-
-
 def test_a_period_ends() -> None:
     short = {"policy": {"period": "PT1S"}}
     api.push(**wanted(**short))
@@ -90,13 +83,6 @@ def test_a_failed_job_that_will_run_again_is_in_the_way() -> None:
     job = api.active(**wanted())
     api.post("workers/nack", {"job_id": job["id"], "error": {"type": "E", "message": "m"}}).ok()
     api.post("jobs", wanted()).error(409, "duplicate", existing_job_state="retryable")
-
-
-def test_queues_are_apart_if_the_policy_says_so() -> None:
-    queued = {"policy": {"keys": ["type", "queue"]}}
-    api.push(**wanted(queue="a", **queued))
-    api.push(**wanted(queue="b", **queued))
-    api.post("jobs", wanted(options={"queue": "a"}, **queued)).error(409, "duplicate")
 
 
 @together(

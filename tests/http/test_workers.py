@@ -12,7 +12,6 @@ from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat
 from django_ojs.operations.maintenance import timeouts
-from django_ojs.operations.queues import pause, resume
 from django_ojs.operations.workers.rescue import lapse
 from django_ojs.spec import ids
 from tests.cases import together
@@ -69,11 +68,6 @@ class TestFetch:
         found = api.post("workers/fetch", {"queues": ["a", "b"], "count": 3}).ok()["jobs"]
         assert [job["id"] for job in found] == [*high, low]
 
-    def test_in_a_queue_priority_goes_before_time(self) -> None:
-        keys = {p: api.push(priority=p)["id"] for p in (0, -5, 7, 100)}
-        found = api.fetch(count=4)
-        assert [job["id"] for job in found] == [keys[p] for p in (100, 7, 0, -5)]
-
     def test_the_order_is_that_of_becoming_available_and_not_of_ids(self) -> None:
         made = [str(key) for key in ids_against_time(4)]
         late = api.push(id=made[0], pending=True)["id"]
@@ -123,13 +117,6 @@ class TestFetch:
         assert lease(api.fetch("b")[0]) == 60
         api.push(queue="c")
         assert lease(api.fetch("c")[0]) == 120
-
-    def test_a_paused_queue_accepts_jobs_and_hands_out_none(self) -> None:
-        pause("default")
-        key = api.push()["id"]
-        assert api.fetch() == []
-        resume("default")
-        assert [job["id"] for job in api.fetch()] == [key]
 
     def test_what_is_due_counts_as_available(self) -> None:
         job = api.active(retry=SLOW_RETRY)
@@ -298,13 +285,6 @@ class TestTheClaim:
         )
         assert snapshot(job.pk) == before
 
-    def test_a_second_ack_or_fail_is_a_conflict(self, what: str) -> None:
-        key = api.active(retry=SLOW_RETRY)["id"]
-        self.send(what, key).ok()
-        before = snapshot(UUID(key))
-        self.send(what, key).error(409, "conflict")
-        assert snapshot(UUID(key)) == before
-
     @pytest.mark.requirement("CORE-7.3-2")
     def test_the_ack_or_fail_of_another_worker_is_a_conflict(self, what: str) -> None:
         key = api.active(worker_id="a")["id"]
@@ -407,14 +387,6 @@ class TestBeat:
         assert before is not None
         assert after is not None
         assert timedelta(seconds=25) < after - before < timedelta(seconds=90)
-
-    def test_the_worker_protocol_sends_a_number_and_the_ids_beside_it(self) -> None:
-        job = api.active(worker_id="w")
-        response = api.post(
-            "workers/heartbeat",
-            {"worker_id": "w", "active_jobs": 1, "active_job_ids": [job["id"]]},
-        )
-        assert response.ok()["jobs_extended"] == [job["id"]]
 
     def test_an_extension_never_shortens(self) -> None:
         job = api.active(worker_id="w")

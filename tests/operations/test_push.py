@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django_ojs.operations import push as pushing
 from django_ojs.operations.push import PushOptions
 from django_ojs.spec import json, times
-from django_ojs.spec.errors import DuplicateJob, InvalidQueue
+from django_ojs.spec.errors import DuplicateJob, InvalidQueue, InvalidRequest
 from django_ojs.spec.retry_policy import RetryPolicy
 from tests.factories import HOUR, MINUTE, envelope, jobs, push, read
 
@@ -148,6 +148,11 @@ def test_both_relative_times_are_kept_apart() -> None:
     assert stored.due_at is not None
     assert stored.expires_at == stored.due_at + 2 * HOUR
     assert (stored.tags, job.options) == (["kept"], stored.options)
+
+
+def test_an_empty_batch_is_rejected() -> None:
+    with pytest.raises(InvalidRequest, match="jobs must hold at least one job"):
+        pushing.push_batch([])
 
 
 @pytest.mark.parametrize("generated", [True, False])

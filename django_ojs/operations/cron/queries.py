@@ -88,17 +88,12 @@ def last_jobs(names: Collection[str]) -> dict[str, Job]:
     return {name: jobs[key] for name, key in keys.items() if key in jobs}
 
 
-def unended(names: Collection[str]) -> dict[str, list[CronRun]]:
-    """Return the runs of these cron jobs that have not ended, by name, the earliest first.
+def split(names: Collection[str]) -> tuple[dict[str, list[CronRun]], list[CronRun]]:
+    """Return the runs that have not ended, by name, the earliest first, and those that have since.
 
     A run has ended when its job has: it was completed, cancelled or discarded, or is not stored any
     more. One that waits in the outbox has not.
     """
-    return split(names)[0]
-
-
-def split(names: Collection[str]) -> tuple[dict[str, list[CronRun]], list[CronRun]]:
-    """Return the runs that have not ended, as `unended` does, and those that have ended since."""
     open_runs = CronRun.primary.filter(name__in=names).exclude(phase=CronRunPhase.ENDED)
     rows = list(open_runs.order_by("id"))
     going_on = _unended_jobs([run.job_id for run in rows])

@@ -164,16 +164,12 @@ def _shown(job: CronJob) -> dict[str, Any]:
     return {name: getattr(job, name) for name in names}
 
 
+@database.write_transaction
 def set_enabled(name: str, enabled: bool) -> CronJob:
     """Enable or disable a cron job, also one that code owns, and return it. Raises NotFound.
 
     To enable an enabled one changes nothing.
     """
-    return _set_enabled(name, enabled)
-
-
-@database.write_transaction
-def _set_enabled(name: str, enabled: bool) -> CronJob:
     job, now = lock(name)
     if job.enabled is not enabled:
         job.enabled = enabled
@@ -203,17 +199,13 @@ def _remove(name: str, owner: CronOwner) -> None:
     audit_trail.record("cron.removed", name, object_type="cron_job", changes=changes)
 
 
+@database.write_transaction
 def leave_code(name: str, *, service: str) -> None:
     """Delete a cron job that the code of a project declares no more.
 
     A disabled one stays, and operators own it: the code may come back with the next deployment,
     and takes it over as it is then. Raises NotFound.
     """
-    _leave_code(name, service)
-
-
-@database.write_transaction
-def _leave_code(name: str, service: str) -> None:
     job, now = lock(name)
     if (job.owner, job.service) != (CronOwner.CODE, service):
         return  # Another process was faster.

@@ -46,11 +46,6 @@ class Feed:
         self._watch: _Watch | None = None
         self._pool: ThreadPoolExecutor | None = None
 
-    @property
-    def readers(self) -> int:
-        """How many readers there are."""
-        return self._readers
-
     def enter(self) -> None:
         """Count a reader."""
         with self._lock:

@@ -132,9 +132,9 @@ def observe() -> Observations:
     )
 
 
-def new_dead_letters(within: timedelta = timedelta(hours=1)) -> int:
-    """Return how many jobs became dead letters in this time, up to one more than `MOST`."""
-    fresh = Job.primary.filter(dead_letter=True, finished_at__gt=Now() - within)
+def new_dead_letters() -> int:
+    """Return how many jobs became dead letters in the last hour, up to one more than `MOST`."""
+    fresh = Job.primary.filter(dead_letter=True, finished_at__gt=Now() - timedelta(hours=1))
     return fresh.order_by()[: MOST + 1].count()
 
 

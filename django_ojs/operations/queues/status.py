@@ -87,12 +87,12 @@ def listing(
     return Listing(queues=_read(shown), total=found.total, has_more=len(found.names) > len(shown))
 
 
-def busiest(*, limit: int, text: str = "", within: Collection[str] | None = None) -> Listing:
+def busiest(*, limit: int, text: str = "") -> Listing:
     """Return the configured queues, and of the others the `limit` with the most waiting jobs.
 
-    `text`: only queues whose name contains it; `within` as in `listing`.
+    `text`: only queues whose name contains it.
     """
-    found = known_queues.by_load(limit=limit, text=text, within=within)
+    found = known_queues.by_load(limit=limit, text=text)
     has_more = len(found.names) < found.total
     return Listing(queues=_read(found.names), total=found.total, has_more=has_more)
 

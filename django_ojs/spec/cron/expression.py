@@ -123,16 +123,6 @@ class CronExpression:
             "another day instead. L is the last day of each month."
         )
 
-    def next_after(self, after: datetime, timezone: ZoneInfo) -> datetime | None:
-        """Return the first moment after this one at which it fires, in UTC.
-
-        None if there is none in the next hundred years: each match lies in skipped hours.
-        """
-        for occurrence in self.occurrences(after, timezone):
-            if occurrence.skipped is None:
-                return occurrence.at
-        return None
-
     def occurrences(self, after: datetime, timezone: ZoneInfo) -> Iterator[Occurrence]:
         """Iterate over the matches after a moment, in order, for a hundred years.
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from tests.benchmarks.contenders.bare import BareSQL, CountedSQL
 from tests.benchmarks.contenders.base import Contender
-from tests.benchmarks.contenders.ojs import OpenJobSpec, WithEvents
+from tests.benchmarks.contenders.ojs import OpenJobSpec
 
 OURS = OpenJobSpec.name
 CEILING = BareSQL.name
 
-_OWN: tuple[type[Contender], ...] = (OpenJobSpec, WithEvents, BareSQL, CountedSQL)
+_OWN: tuple[type[Contender], ...] = (OpenJobSpec, BareSQL, CountedSQL)
 
 
 def _all() -> tuple[type[Contender], ...]:

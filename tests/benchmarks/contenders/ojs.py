@@ -98,18 +98,3 @@ class OpenJobSpec(Contender):
 
         options = _OPTIONS.get(kind, {})
         return [django_ojs.request(_TYPES[kind], [number], **options) for number in numbers]
-
-
-class WithEvents(OpenJobSpec):
-    """The same, with each step of each job recorded as an event."""
-
-    name: ClassVar[str] = "django_ojs, all events"
-
-    def django_settings(self) -> dict[str, Any]:
-        """Record more."""
-        found = super().django_settings()
-        return {**found, "OJS": {**found["OJS"], "KEEP_EVENTS": ["*"]}}
-
-    def reset(self) -> None:
-        """Empty the table of events as well."""
-        truncate(*TABLES, "ojs_event")

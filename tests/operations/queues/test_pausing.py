@@ -39,6 +39,12 @@ def test_time_goes_on_in_a_paused_queue() -> None:
     assert read(job.pk).state == "available"
 
 
+def test_pausing_again_keeps_the_time_it_was_paused_at() -> None:
+    first = queues.pause("a").paused_at
+    assert first is not None
+    assert queues.pause("a").paused_at == first
+
+
 def test_resuming_what_was_never_paused_changes_nothing() -> None:
     assert queues.resume("a").paused_at is None
     assert queues.resume("a").paused_at is None
