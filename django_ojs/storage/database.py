@@ -4,14 +4,18 @@ A new database is a line in `_DIALECTS`, a module in `dialects` and a folder in 
 its functions and triggers in `migrations/sql`.
 """
 
+import os
 import random
 import re
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import partial, wraps
 from typing import Any, Final, ParamSpec, TypeVar
+from weakref import WeakSet
 
 from django.apps import apps
 from django.db import (
@@ -48,6 +52,11 @@ _DIALECTS: dict[str, Dialect] = {
     "sqlite": SQLite(),
     "mysql": MariaDB(),
 }
+
+
+#: The connections of all threads.
+_watched: Final[WeakSet[BaseDatabaseWrapper]] = WeakSet()
+_watched_lock: Final = threading.Lock()
 
 
 class OptionalError(DatabaseError):
@@ -167,6 +176,48 @@ def notice_dead_server(connection: BaseDatabaseWrapper, **kwargs: object) -> Non
     """Let a worker's new connection end soon when the machine of its server is off (a receiver)."""
     if (found := _DIALECTS.get(connection.vendor)) is not None:
         found.notice_dead_server(connection)
+
+
+def watch(connection: BaseDatabaseWrapper, **kwargs: object) -> None:
+    """Remember a connection that has been made (a receiver)."""
+    with _watched_lock:
+        _watched.add(connection)
+
+
+def watched() -> list[BaseDatabaseWrapper]:
+    """Return the open connections of this process, of any thread, to the server with the jobs."""
+    own = connections.settings[alias()]
+    with _watched_lock:
+        links = list(_watched)
+    return [
+        link
+        for link in links
+        if link.connection is not None
+        and all(link.settings_dict[name] == own[name] for name in ("ENGINE", "HOST", "PORT"))
+    ]
+
+
+def end(link: BaseDatabaseWrapper) -> bool:
+    """End a connection of any thread: a wait for its reply fails now. Return whether it was ended.
+
+    It is not where there is something to read.
+    """
+    number = dialect_of(link).descriptor(link)
+    if number is None:
+        return False
+    try:
+        with socket.socket(fileno=os.dup(number)) as duplicate:
+            # The thread may have closed it meanwhile, and the system given its number to another.
+            if dialect_of(link).descriptor(link) != number:
+                return False
+            try:
+                duplicate.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                duplicate.shutdown(socket.SHUT_RDWR)
+                return True
+    except OSError:
+        pass
+    return False
 
 
 def leave_if_read_only(error: BaseException) -> None:

@@ -12,8 +12,10 @@ from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat
 from django_ojs.operations.beat import Registration
+from django_ojs.operations.liveness import MISSED_BEATS
 from django_ojs.operations.maintenance.timeouts import timeout_failure
 from django_ojs.storage.backoff import Backoff
+from django_ojs.storage.connection_watch import ConnectionWatch
 from django_ojs.storage.dialects.server import Session
 from django_ojs.worker.completer import Completer
 from django_ojs.worker.handler_call import interrupt
@@ -31,6 +33,10 @@ STUCK_AFTER = 10.0
 
 #: Seconds between two looks at interrupted threads when no job is running.
 STUCK_TICK = 0.5
+
+#: The fewest seconds without a reply after which connections are ended. On a busy machine a good
+#: server may take some.
+LEAST_PATIENCE = 3.0
 
 #: Seconds that closing waits for a beat that is under way.
 CLOSE_TIMEOUT = 5.0
@@ -75,7 +81,10 @@ class Heartbeat:
         self.registered = False
         self._backoff = Backoff()
         self._due = 0.0
-        self._beat()
+        self._watch = ConnectionWatch(max(_silence(interval), LEAST_PATIENCE))
+        self._watch.start()
+        with self._watch:
+            self._beat()
         self._thread = threading.Thread(target=self._work, name="ojs-heartbeat", daemon=True)
         self._thread.start()
 
@@ -117,8 +126,10 @@ class Heartbeat:
                     return
                 self._fail_overdue()
                 if time.monotonic() >= self._due or self._is_session_new:
-                    self._beat()
+                    with self._watch:
+                        self._beat()
         finally:
+            self._watch.close()
             connections.close_all()
 
     def _wait(self) -> None:
@@ -166,7 +177,7 @@ class Heartbeat:
         self._due = time.monotonic() + interval
         self.registered = True
         if self._in_flight.status is not None:
-            self._in_flight.status.note_ready()
+            self._in_flight.status.note_ready(_silence(self._interval))
         for key in response.lost:
             # Cancelled, or claimed by another worker; or completed and stored a moment ago: then
             # its phase is DONE and there is nothing to revoke.
@@ -206,6 +217,11 @@ class Heartbeat:
         if any(run.revoked_at < stuck_before for run in self.interrupted):
             self.interrupted.clear()
             self._on_stuck_thread()
+
+
+def _silence(interval: timedelta) -> float:
+    """Return the seconds without a heartbeat after which this worker counts as dead."""
+    return MISSED_BEATS * interval.total_seconds()
 
 
 def _is_half_over(run: Run) -> bool:

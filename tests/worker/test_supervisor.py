@@ -16,6 +16,7 @@ from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.process import Exit
 from django_ojs.worker.process_status import MAX_ISOLATED, ProcessStatus
 from django_ojs.worker.supervisor import END_TIMEOUT, Child, Supervisor
+from tests.worker.waiting import BOUND
 
 
 class Bench:
@@ -199,11 +200,11 @@ def test_a_process_that_leaves_is_replaced_before_it_ends_and_one_more_at_most(
 
 def test_a_worker_whose_processes_leave_is_ready_when_others_are(bench: Bench) -> None:
     first = bench.child()
-    first.status.note_ready()
+    first.status.note_ready(BOUND)
     assert bench.supervisor._is_ready()
     first.status.note_leaving()
     assert not bench.supervisor._is_ready()
-    bench.child().status.note_ready()
+    bench.child().status.note_ready(BOUND)
     assert bench.supervisor._is_ready()
 
 

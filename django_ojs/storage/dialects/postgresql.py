@@ -99,6 +99,8 @@ _QUERY_CANCELED = "57014"
 _DEADLOCK, _LOCK_NOT_AVAILABLE, _SERIALIZATION = "40P01", "55P03", "40001"
 #: libpq's numbers of the states of a session without a transaction, and without a server.
 _WITHOUT_TRANSACTION = (0, 4)
+#: libpq's number of the state of a session that has sent a statement.
+_WAITING = 1
 #: Isolation levels in which each statement has a snapshot of its own.
 _SNAPSHOT_PER_STATEMENT = {"read committed", "read uncommitted"}
 #: psycopg's number of the isolation level, which Django keeps.
@@ -473,6 +475,9 @@ class PostgreSQL(Dialect):
             _SERIALIZATION,
         )
 
+    def can_commit(self, connection: BaseDatabaseWrapper) -> bool:
+        return bool(self._rows(connection, "can_commit"))
+
     def is_transaction_open(self, connection: BaseDatabaseWrapper) -> bool:
         link: Any = connection.connection
         return link.info.transaction_status not in _WITHOUT_TRANSACTION
@@ -657,6 +662,28 @@ class PostgreSQL(Dialect):
                 id="django_ojs.W004",
             )
         ]
+
+    def descriptor(self, connection: BaseDatabaseWrapper) -> int | None:
+        link: Any = connection.connection
+        try:
+            return None if link is None else int(link.fileno())
+        except Exception:  # Closed: an error of the driver.
+            return None
+
+    def is_waiting(self, connection: BaseDatabaseWrapper) -> bool | None:
+        link: Any = connection.connection
+        return link is not None and link.info.transaction_status == _WAITING
+
+    def session_number(self, connection: BaseDatabaseWrapper) -> int:
+        link: Any = connection.connection
+        return 0 if link is None else int(link.info.backend_pid)
+
+    def executes(
+        self, connection: BaseDatabaseWrapper, numbers: Collection[int]
+    ) -> dict[int, bool] | None:
+        if self.session(connection) is None:
+            return None
+        return dict(self._rows(connection, "executes", [list(numbers)]))
 
     def client_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         if "service" in options:
