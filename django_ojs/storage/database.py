@@ -184,6 +184,19 @@ def watch(connection: BaseDatabaseWrapper, **kwargs: object) -> None:
         _watched.add(connection)
 
 
+def recheck(*, healthy: bool = False) -> None:
+    """Let connections on which a statement failed be checked before the next one; or all of them.
+
+    Those of the threads that a handler uses without knowing it, such as `asyncio.to_thread`, are
+    refreshed by nobody. Without `CONN_HEALTH_CHECKS`, which a worker sets, it does nothing.
+    """
+    with _watched_lock:
+        links: list[Any] = list(_watched)
+    for link in links:
+        if (healthy or link.errors_occurred) and not link.in_atomic_block:
+            link.health_check_done = False
+
+
 def watched() -> list[BaseDatabaseWrapper]:
     """Return the open connections of this process, of any thread, to the server with the jobs."""
     own = connections.settings[alias()]

@@ -9,6 +9,7 @@ from contextlib import nullcontext
 from contextvars import copy_context
 from typing import Any
 
+from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 from django.db import connections
 
 from django_ojs import context as contexts
@@ -17,12 +18,14 @@ from django_ojs.payloads import resolver
 from django_ojs.payloads.resolver import Resolved
 from django_ojs.storage import database
 from django_ojs.worker.event_loop import EventLoop
+from django_ojs.worker.forks import SyncThread
 from django_ojs.worker.handler_call import (
     Interrupted,
     OnEnd,
     call,
     check_others_ended,
     checked_result,
+    end_on_sync_thread,
     open_connections,
     refresh_connections,
     release_frames,
@@ -52,6 +55,11 @@ class _Slot(threading.Thread):
         self.last: Run | None = None
         #: Wakes the thread while it is idle.
         self.wake: queue.SimpleQueue[None] = queue.SimpleQueue()
+        #: Where the async ORM runs if a handler uses it in a loop of its own. Without it, all
+        #: handlers of the process would share one thread, whose connection nobody looks after.
+        self.sync_thread = SyncThread()
+        self.sensitive = ThreadSensitiveContext()
+        SyncToAsync.context_to_thread_executor[self.sensitive] = self.sync_thread
 
     def run(self) -> None:
         self._work(self)
@@ -77,6 +85,7 @@ class Executor:
         self._is_closed = False
         self._loop: EventLoop | None = None
         self._refreshed = _Refreshed()
+        self._rechecked_at = NEVER
 
     def submit(self, runs: list[Run]) -> None:
         """Run these jobs, in this order, as slots become free."""
@@ -140,6 +149,9 @@ class Executor:
                 self._idle.pop(thread, None)
                 self._fill()
             connections.close_all()
+            if thread.sync_thread.is_used:
+                thread.sync_thread.submit(connections.close_all)
+                thread.sync_thread.shutdown(wait=False)
 
     def _next(self, thread: _Slot) -> Run | None:
         """Wait until a run is there for this thread. Return None when the executor is closed."""
@@ -161,13 +173,19 @@ class Executor:
         if not run.begin():
             return True
         thread.last = run
-        result, error, committed = self._call(run)
+        result, error, committed = self._call(run, thread.sensitive)
         try:
             links = open_connections()
-            if (left_open := transaction_left_open(links)) is not None:
+            left_open: BaseException | None = transaction_left_open(links)
+            if thread.sync_thread.is_dirty:
+                ended = thread.sync_thread.submit(end_on_sync_thread, error)
+                left_open = ended.result() or left_open
+                thread.sync_thread.is_dirty = False
+            if left_open is not None:
                 result, error, committed = None, error or left_open, False
             if error is not None:
                 release_frames(error)
+                database.recheck()
             if not run.end():
                 return not run.interrupted
             thread.last = None
@@ -184,7 +202,9 @@ class Executor:
             # Whoever keeps the exception keeps this frame, as one of those that called the handler.
             del run, result, error
 
-    def _call(self, run: Run) -> tuple[Any, BaseException | None, bool]:
+    def _call(
+        self, run: Run, sensitive: ThreadSensitiveContext
+    ) -> tuple[Any, BaseException | None, bool]:
         """Return the result of a run, its error, and whether an atomic handler has committed it.
 
         In a frame of its own, which has ended when `release_frames` is called, and is freed too.
@@ -192,16 +212,20 @@ class Executor:
         try:
             if run.started - self._refreshed.at >= FRESH:
                 refresh_connections()
+            if run.started - self._rechecked_at >= FRESH:
+                database.recheck()
+                self._rechecked_at = run.started
             self._refreshed.at = NEVER
             # What a handler sets there, such as a language or a time zone, ends with its job.
-            result, committed = copy_context().run(_run_in_context, run)
+            result, committed = copy_context().run(_run_in_context, run, sensitive)
         except BaseException as raised:
             # Any exception of a handler, SystemExit too, fails its job and not the worker.
             return None, raised, False
         return result, None, committed
 
 
-def _run_in_context(run: Run) -> tuple[Any, bool]:
+def _run_in_context(run: Run, sensitive: ThreadSensitiveContext) -> tuple[Any, bool]:
+    SyncToAsync.thread_sensitive_context.set(sensitive)
     contexts.enter(run.context)
     return run_handler(run)
 

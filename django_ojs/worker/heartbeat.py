@@ -14,6 +14,7 @@ from django_ojs.operations import beat
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.liveness import MISSED_BEATS
 from django_ojs.operations.maintenance.timeouts import timeout_failure
+from django_ojs.storage import database
 from django_ojs.storage.backoff import Backoff
 from django_ojs.storage.connection_watch import ConnectionWatch
 from django_ojs.storage.dialects.server import Session
@@ -165,6 +166,7 @@ class Heartbeat:
             # A worker goes on as it was (worker-protocol §4.6).
             self._job_log.database_away(error)
             connections.close_all()
+            database.recheck(healthy=True)
             # Soon: without a heartbeat others take this worker for dead. Until then it claims
             # nothing: this thread may find no connection while the others have theirs.
             self.registered = False
