@@ -21,6 +21,7 @@ from django.apps import apps
 from django.db import (
     DEFAULT_DB_ALIAS,
     DatabaseError,
+    Error,
     NotSupportedError,
     OperationalError,
     connections,
@@ -165,6 +166,25 @@ def is_stopped(error: BaseException) -> bool:
     return is_locked or found.is_timeout_error(error)
 
 
+def is_conflict(error: BaseException) -> bool:
+    """Say whether a handler's error is, or follows from, a conflict of transactions.
+
+    That is a serialization failure or a deadlock: the same transaction may pass when it runs again.
+    """
+    link: Any = connection()
+    found, of_driver, seen = dialect(), link.Database.Error, set[int]()
+    following: BaseException | None = error
+    while following is not None and id(following) not in seen:
+        if isinstance(following, of_driver) and found.is_conflict_error(following):
+            return True
+        seen.add(id(following))
+        # Without `raise ... from`, only an error of the database follows from the one before it:
+        # the transaction has ended, so each other statement of it fails.
+        is_of_database = isinstance(following, (Error, of_driver))
+        following = following.__cause__ or (following.__context__ if is_of_database else None)
+    return False
+
+
 def client_options(using: str) -> dict[str, Any]:
     """Return the driver's options by which a worker notices that the server of an alias is gone."""
     link = connections[using]
@@ -188,12 +208,16 @@ def recheck(*, healthy: bool = False) -> None:
     """Let connections on which a statement failed be checked before the next one; or all of them.
 
     Those of the threads that a handler uses without knowing it, such as `asyncio.to_thread`, are
-    refreshed by nobody. Without `CONN_HEALTH_CHECKS`, which a worker sets, it does nothing.
+    refreshed by nobody; the worker's own threads do it themselves. Without `CONN_HEALTH_CHECKS`,
+    which a worker sets, it does nothing.
     """
     with _watched_lock:
         links: list[Any] = list(_watched)
+    own = {each.ident for each in threading.enumerate() if each.name.startswith("ojs-")}
     for link in links:
-        if (healthy or link.errors_occurred) and not link.in_atomic_block:
+        # At the end of its transaction autocommit is off, and the check would begin another one.
+        is_free = link.autocommit and not link.in_atomic_block
+        if is_free and (healthy or link.errors_occurred) and link._thread_ident not in own:
             link.health_check_done = False
 
 

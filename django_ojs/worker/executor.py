@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
 from contextvars import copy_context
+from dataclasses import replace
 from typing import Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext
@@ -16,7 +17,7 @@ from django_ojs import context as contexts
 from django_ojs.operations import ack
 from django_ojs.payloads import resolver
 from django_ojs.payloads.resolver import Resolved
-from django_ojs.storage import database
+from django_ojs.storage import database, transitions
 from django_ojs.worker.event_loop import EventLoop
 from django_ojs.worker.forks import SyncThread
 from django_ojs.worker.handler_call import (
@@ -263,6 +264,7 @@ def _call_resolved(
     complete: Callable[..., object],
 ) -> tuple[Any, bool]:
     atomic = run.handler.atomic
+    claim = replace(run.claim, place=transitions.place(run.job.id)) if atomic else run.claim
     with database.atomic() if atomic else nullcontext():
         result = checked_result(run, _call_and_flush(run, call))
         if resolved is not None:
@@ -270,7 +272,7 @@ def _call_resolved(
         if atomic:
             # The handler's rows and the completion commit together or not at all: when the run has
             # lost its claim, this raises and the rows are rolled back.
-            complete(run.job.id, claim=run.claim, result=result)
+            complete(run.job.id, claim=claim, result=result)
     return result, atomic
 
 

@@ -61,7 +61,7 @@ class SyncThread(ThreadPoolExecutor):
     """
 
     def __init__(self) -> None:
-        super().__init__(max_workers=1)
+        super().__init__(max_workers=1, thread_name_prefix="ojs-sync")
         #: Whether the thread was started.
         self.is_used = False
         #: Whether something ran on it that was not looked after since.

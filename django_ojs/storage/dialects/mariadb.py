@@ -775,6 +775,9 @@ class MariaDB(GaleraLocks):
     def is_contention_error(self, error: OperationalError) -> bool:
         return _code(error) in _CONTENTION
 
+    def is_conflict_error(self, error: BaseException) -> bool:
+        return error.args[:1] == (_DEADLOCK,)
+
     def leaves_transaction(self, error: OperationalError) -> bool:
         return _code(error) != _DEADLOCK and super().leaves_transaction(error)
 

@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, cast
 from uuid import UUID
 
-from django.core.checks import CheckMessage, Warning
+from django.core.checks import CheckMessage, Error, Warning
 from django.db import OperationalError, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -103,8 +103,8 @@ _WITHOUT_TRANSACTION = (0, 4)
 _WAITING = 1
 #: Isolation levels in which each statement has a snapshot of its own.
 _SNAPSHOT_PER_STATEMENT = {"read committed", "read uncommitted"}
-#: psycopg's number of the isolation level, which Django keeps.
-_READ_COMMITTED = 2
+#: psycopg's numbers of isolation levels, which Django keeps.
+_READ_COMMITTED, _SERIALIZABLE = 2, 4
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _AVAILABLE = State.AVAILABLE.value
 
@@ -475,6 +475,15 @@ class PostgreSQL(Dialect):
             _SERIALIZATION,
         )
 
+    def is_conflict_error(self, error: BaseException) -> bool:
+        return getattr(error, "sqlstate", None) in (_DEADLOCK, _SERIALIZATION)
+
+    def place(self, connection: BaseDatabaseWrapper, job_id: UUID) -> str | None:
+        if connection.settings_dict["OPTIONS"].get("isolation_level") != _SERIALIZABLE:
+            return None
+        rows = self._rows(connection, "place", [job_id])
+        return str(rows[0][0]) if rows else None
+
     def can_commit(self, connection: BaseDatabaseWrapper) -> bool:
         return bool(self._rows(connection, "can_commit"))
 
@@ -649,10 +658,25 @@ class PostgreSQL(Dialect):
 
     def check(self, connection: BaseDatabaseWrapper) -> list[CheckMessage]:
         values = connection.settings_dict
+        found: list[CheckMessage] = []
+        level = self._rows(connection, "default_isolation")[0][0]
+        if level not in _SNAPSHOT_PER_STATEMENT:
+            found.append(
+                Error(
+                    f"The sessions of the database {connection.alias!r} begin with the isolation "
+                    f"level {level}, also for single statements of django_ojs, which would fail or "
+                    "miss what was committed before them.",
+                    hint="Remove default_transaction_isolation from the server, the database and "
+                    "the role. For your own transactions set "
+                    f"DATABASES[{connection.alias!r}]['OPTIONS']['isolation_level'].",
+                    id="django_ojs.E012",
+                )
+            )
         hosts = values.get("HOST") or values["OPTIONS"].get("host") or ""
         if "," not in hosts or "target_session_attrs" in values["OPTIONS"]:
-            return []
+            return found
         return [
+            *found,
             Warning(
                 f"The database {connection.alias!r} has several hosts, and connections go to the "
                 "first one that responds: after a failover that may be a replica, which takes no "
@@ -660,7 +684,7 @@ class PostgreSQL(Dialect):
                 hint=f"DATABASES[{connection.alias!r}]['OPTIONS'] = "
                 "{'target_session_attrs': 'read-write'}",
                 id="django_ojs.W004",
-            )
+            ),
         ]
 
     def descriptor(self, connection: BaseDatabaseWrapper) -> int | None:

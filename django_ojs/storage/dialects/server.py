@@ -187,6 +187,13 @@ class Server(ABC):
         """Say whether the session may write. A replica's may not."""
         return bool(self._rows(connection, "can_write")[0][0])
 
+    def place(self, connection: BaseDatabaseWrapper, job_id: UUID) -> str | None:
+        """Return where the row of a job is, if the transactions of a connection are serializable.
+
+        Outside a transaction. None where a row cannot be found by it.
+        """
+        return None
+
     def can_commit(self, connection: BaseDatabaseWrapper) -> bool:
         """Say whether the session may write, once something small is committed, if that can be."""
         return self.can_write(connection)
@@ -197,6 +204,13 @@ class Server(ABC):
 
         That is a deadlock, a lock timeout, a serialization failure or a busy database.
         """
+
+    def is_conflict_error(self, error: BaseException) -> bool:
+        """Say whether an error of the driver ended a transaction that may pass when it runs again.
+
+        That is a serialization failure or a deadlock.
+        """
+        return False
 
     def leaves_transaction(self, error: OperationalError) -> bool:
         """Say whether it is a contention error that undid its statement, not the transaction."""
