@@ -18,7 +18,7 @@ ANSWER_TIMEOUT: Final = 0.8
 GIVE_UP_AFTER: Final = 5.0
 
 #: Seconds after which the server is asked whether it still executes a statement of a request.
-PATIENCE: Final = 15.0
+WAIT_TIMEOUT: Final = 15.0
 
 
 def is_ready(link: BaseDatabaseWrapper) -> bool:
@@ -39,7 +39,7 @@ class Probe:
         self._lock = threading.Lock()
         self._question = _Question()
         self._question.over.set()
-        self._watch = ConnectionWatch(PATIENCE)
+        self._watch = ConnectionWatch(WAIT_TIMEOUT)
 
     def is_ready(self) -> bool:
         """Return the answer; False where there is none in time."""

@@ -18,7 +18,7 @@ from django_ojs.storage import database
 
 logger = logging.getLogger("django_ojs")
 
-#: Looks within the patience of a watch: a connection that is busy with one short statement after
+#: Looks within the timeout of a watch: a connection that is busy with one short statement after
 #: another is seldom seen waiting at all of them.
 LOOKS = 30
 
@@ -35,9 +35,9 @@ class ConnectionWatch:
     but a heartbeat, which is sent in a block of this object: it ends all connections.
     """
 
-    def __init__(self, patience: float) -> None:
-        self._patience = patience
-        self._pause = patience / LOOKS
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._pause = timeout / LOOKS
         #: When the heartbeat under way began, and its connection.
         self._beat: tuple[float, BaseDatabaseWrapper] | None = None
         # Driver connections that were seen waiting at each look, and since when.
@@ -83,10 +83,10 @@ class ConnectionWatch:
             if dialect.is_waiting(link)
         }
         overdue = {
-            driver for driver, since in self._waiting.items() if now - since >= self._patience
+            driver for driver, since in self._waiting.items() if now - since >= self._timeout
         }
         began, own = self._beat or (now, None)
-        is_overdue = now - max(began, self._answered_at) >= self._patience
+        is_overdue = now - max(began, self._answered_at) >= self._timeout
         is_beat_overdue = own is not None and is_overdue
         if own is not None and is_overdue and dialect.is_waiting(own) is None:
             overdue.add(own.connection)

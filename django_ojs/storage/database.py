@@ -207,8 +207,8 @@ def watch(connection: BaseDatabaseWrapper, **kwargs: object) -> None:
 def recheck(*, healthy: bool = False) -> None:
     """Let connections on which a statement failed be checked before the next one; or all of them.
 
-    Those of the threads that a handler uses without knowing it, such as `asyncio.to_thread`, are
-    refreshed by nobody; the worker's own threads do it themselves. Without `CONN_HEALTH_CHECKS`,
+    This is for the threads that a handler uses without knowing it, such as `asyncio.to_thread`. The
+    worker's own threads do it themselves. Without `CONN_HEALTH_CHECKS`,
     which a worker sets, it does nothing.
     """
     with _watched_lock:

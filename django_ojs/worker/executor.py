@@ -57,7 +57,7 @@ class _Slot(threading.Thread):
         #: Wakes the thread while it is idle.
         self.wake: queue.SimpleQueue[None] = queue.SimpleQueue()
         #: Where the async ORM runs if a handler uses it in a loop of its own. Without it, all
-        #: handlers of the process would share one thread, whose connection nobody looks after.
+        #: handlers of the process would share one thread, whose connection would stay broken.
         self.sync_thread = SyncThread()
         self.sensitive = ThreadSensitiveContext()
         SyncToAsync.context_to_thread_executor[self.sensitive] = self.sync_thread

@@ -37,7 +37,7 @@ STUCK_TICK = 0.5
 
 #: The fewest seconds without a reply after which connections are ended. On a busy machine a good
 #: server may take some.
-LEAST_PATIENCE = 3.0
+LEAST_TIMEOUT = 3.0
 
 #: Seconds that closing waits for a beat that is under way.
 CLOSE_TIMEOUT = 5.0
@@ -82,7 +82,7 @@ class Heartbeat:
         self.registered = False
         self._backoff = Backoff()
         self._due = 0.0
-        self._watch = ConnectionWatch(max(_silence(interval), LEAST_PATIENCE))
+        self._watch = ConnectionWatch(max(_silence(interval), LEAST_TIMEOUT))
         self._watch.start()
         with self._watch:
             self._beat()

@@ -37,7 +37,7 @@ def network() -> Iterator[Proxy]:
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Iterator[ConnectionWatch]:
     monkeypatch.setattr(connection_watch, "ANSWER_TIMEOUT", BOUND)
-    watch = ConnectionWatch(patience=0.0)
+    watch = ConnectionWatch(timeout=0.0)
     yield watch
     watch.close()
 
