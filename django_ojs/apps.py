@@ -35,6 +35,7 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs import checks  # noqa: F401
         from django_ojs.migrations._run_sql_files import create_missing
         from django_ojs.payloads import offload  # noqa: F401
+        from django_ojs.storage import database
         from django_ojs.storage.dialects import broken_triggers, message_size
         from django_ojs.storage.figures import rollups
 
@@ -44,6 +45,7 @@ class DjangoOJSConfig(AppConfig):
             broken_triggers.install, dispatch_uid="django_ojs.broken_triggers"
         )
         connection_created.connect(message_size.install, dispatch_uid="django_ojs.message_size")
+        connection_created.connect(database.watch, dispatch_uid="django_ojs.watch")
         if are_wrong_and_reported():
             return  # Without settings no handler can be used.
         if settings().opentelemetry:

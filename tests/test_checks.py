@@ -19,6 +19,7 @@ from django.core import checks as django_checks
 from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 from django.db import NotSupportedError
+from django.db import connections as databases
 from django.test import override_settings
 
 from django_ojs import checks
@@ -28,13 +29,15 @@ from django_ojs.storage.dialects import mariadb_checks
 from django_ojs.storage.dialects.mariadb import MariaDB
 from tests.cases import together
 from tests.databases import KIND
+from tests.factories import connected_to
 from tests.worker.processes import ROOT
 
 
 @contextmanager
 def connection(vendor: str, **options: Any) -> Iterator[None]:
     """Let the jobs' database be another one."""
-    other = mock.Mock(vendor=vendor, alias="jobs", settings_dict={"OPTIONS": options})
+    other = mock.MagicMock(vendor=vendor, alias="jobs", settings_dict={"OPTIONS": options})
+    other.cursor().__enter__().fetchall.return_value = [("read committed",)]
     with (
         mock.patch.object(database, "connection", return_value=other),
         mock.patch.object(database, "alias", return_value="jobs"),
@@ -184,6 +187,29 @@ def test_w004_several_hosts_of_which_any_may_be_a_replica() -> None:
     assert "{'target_session_attrs': 'read-write'}" in problem.hint
     with connection("postgresql", host="a,b", target_session_attrs="primary"):
         assert checks.check_database(databases=["jobs"]) == []
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize(
+    ("level", "found"),
+    [
+        ("read uncommitted", []),
+        ("repeatable read", ["django_ojs.E012"]),
+        ("serializable", ["django_ojs.E012"]),
+    ],
+)
+def test_e012_a_server_whose_single_statements_have_another_isolation_level(
+    level: str, found: list[str]
+) -> None:
+    name = level.replace(" ", r"\ ")
+    options = {"options": f"-c default_transaction_isolation={name}"}
+    values = databases["default"].settings_dict
+    with connected_to({**values, "OPTIONS": {**values["OPTIONS"], **options}}):
+        assert ids(checks.check_database(databases=["default"])) == found
+    # That of a project's own transactions may be any.
+    with connected_to({**values, "OPTIONS": {**values["OPTIONS"], "isolation_level": 4}}):
+        assert checks.check_database(databases=["default"]) == []
 
 
 def test_e004_an_sqlite_that_is_too_old(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -36,6 +36,11 @@ logger = logging.getLogger("django_ojs.worker")
 LOG_EVERY: Final = 60.0
 
 
+#: How many runs in a row may conflict with other transactions until one spends an attempt.
+MAX_CONFLICTS: Final = 10
+_CONFLICTED: Final = "A conflict with another transaction (this run spends no attempt): "
+
+
 @database.write_transaction
 def fail(
     job_id: UUID,
@@ -172,6 +177,21 @@ def fail_beside_others(
         AttemptOutcome.FAILED,
         lost_with_others=F("lost_with_others") + 1,
     )
+
+
+@database.write_transaction
+def fail_by_conflict(job_id: UUID, failure: Failure, *, claim: Claim = ANY_CLAIM) -> Job:
+    """Record a run whose transaction conflicted with another one: the job is available again.
+
+    The first MAX_CONFLICTS such runs in a row spend no attempt. Raises as `fail` does.
+    """
+    latest = Attempt.primary.filter(job_id=job_id).order_by("-run", "-id")
+    runs = [(run.outcome, (run.error or {}).get("message", "")) for run in latest[:MAX_CONFLICTS]]
+    is_known = [o == AttemptOutcome.RETURNED and m.startswith(_CONFLICTED) for o, m in runs]
+    if len(runs) == MAX_CONFLICTS and all(is_known):
+        return fail(job_id, failure, claim=claim)
+    message = f"{_CONFLICTED}{failure.message or failure.type}"
+    return _requeue(job_id, replace(failure, message=message), claim, AttemptOutcome.RETURNED)
 
 
 def _requeue(

@@ -4,19 +4,24 @@ A new database is a line in `_DIALECTS`, a module in `dialects` and a folder in 
 its functions and triggers in `migrations/sql`.
 """
 
+import os
 import random
 import re
+import socket
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
 from functools import partial, wraps
 from typing import Any, Final, ParamSpec, TypeVar
+from weakref import WeakSet
 
 from django.apps import apps
 from django.db import (
     DEFAULT_DB_ALIAS,
     DatabaseError,
+    Error,
     NotSupportedError,
     OperationalError,
     connections,
@@ -59,6 +64,11 @@ _DIALECTS: dict[str, Dialect] = {
     "sqlite": SQLite(),
     "mysql": MariaDB(),
 }
+
+
+#: The connections of all threads.
+_watched: Final[WeakSet[BaseDatabaseWrapper]] = WeakSet()
+_watched_lock: Final = threading.Lock()
 
 
 class OptionalError(DatabaseError):
@@ -190,6 +200,25 @@ def is_stopped(error: BaseException) -> bool:
     return is_locked or found.is_timeout_error(error)
 
 
+def is_conflict(error: BaseException) -> bool:
+    """Say whether a handler's error is, or follows from, a conflict of transactions.
+
+    That is a serialization failure or a deadlock: the same transaction may pass when it runs again.
+    """
+    link: Any = connection()
+    found, of_driver, seen = dialect(), link.Database.Error, set[int]()
+    following: BaseException | None = error
+    while following is not None and id(following) not in seen:
+        if isinstance(following, of_driver) and found.is_conflict_error(following):
+            return True
+        seen.add(id(following))
+        # Without `raise ... from`, only an error of the database follows from the one before it:
+        # the transaction has ended, so each other statement of it fails.
+        is_of_database = isinstance(following, (Error, of_driver))
+        following = following.__cause__ or (following.__context__ if is_of_database else None)
+    return False
+
+
 def client_options(using: str) -> dict[str, Any]:
     """Return the driver's options by which a worker notices that the server of an alias is gone."""
     link = connections[using]
@@ -201,6 +230,65 @@ def notice_dead_server(connection: BaseDatabaseWrapper, **kwargs: object) -> Non
     """Let a worker's new connection end soon when the machine of its server is off (a receiver)."""
     if (found := _DIALECTS.get(connection.vendor)) is not None:
         found.notice_dead_server(connection)
+
+
+def watch(connection: BaseDatabaseWrapper, **kwargs: object) -> None:
+    """Remember a connection that has been made (a receiver)."""
+    with _watched_lock:
+        _watched.add(connection)
+
+
+def recheck(*, healthy: bool = False) -> None:
+    """Let connections on which a statement failed be checked before the next one; or all of them.
+
+    This is for the threads that a handler uses without knowing it, such as `asyncio.to_thread`. The
+    worker's own threads do it themselves. Without `CONN_HEALTH_CHECKS`,
+    which a worker sets, it does nothing.
+    """
+    with _watched_lock:
+        links: list[Any] = list(_watched)
+    own = {each.ident for each in threading.enumerate() if each.name.startswith("ojs-")}
+    for link in links:
+        # At the end of its transaction autocommit is off, and the check would begin another one.
+        is_free = link.autocommit and not link.in_atomic_block
+        if is_free and (healthy or link.errors_occurred) and link._thread_ident not in own:
+            link.health_check_done = False
+
+
+def watched() -> list[BaseDatabaseWrapper]:
+    """Return the open connections of this process, of any thread, to the server with the jobs."""
+    own = connections.settings[alias()]
+    with _watched_lock:
+        links = list(_watched)
+    return [
+        link
+        for link in links
+        if link.connection is not None
+        and all(link.settings_dict[name] == own[name] for name in ("ENGINE", "HOST", "PORT"))
+    ]
+
+
+def end(link: BaseDatabaseWrapper) -> bool:
+    """End a connection of any thread: a wait for its reply fails now. Return whether it was ended.
+
+    It is not where there is something to read.
+    """
+    number = dialect_of(link).descriptor(link)
+    if number is None:
+        return False
+    try:
+        with socket.socket(fileno=os.dup(number)) as duplicate:
+            # The thread may have closed it meanwhile, and the system given its number to another.
+            if dialect_of(link).descriptor(link) != number:
+                return False
+            try:
+                duplicate.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT)
+            except BlockingIOError:
+                duplicate.shutdown(socket.SHUT_RDWR)
+                return True
+    except OSError:
+        pass
+    return False
 
 
 def leave_if_read_only(error: BaseException) -> None:

@@ -39,6 +39,8 @@ class Claim:
     worker_id: str | None = None
     attempt: int | None = None
     run: int | None = None
+    #: Where the row of the job is (see `place`). Without effect once it has moved.
+    place: str | None = None
 
     def condition(self) -> Q:
         """Return the claim as a condition on a job."""
@@ -129,6 +131,15 @@ def claim(
     if has_floors:
         floors.note(queue, floor, jobs, seconds)
     return jobs
+
+
+def place(job_id: UUID) -> str | None:
+    """Return where the row of a job is, for the claim of a transaction that begins next.
+
+    None where it is of no use. A serializable transaction that finds a row by an index conflicts
+    with all that write to the same page of the index: with those that complete other jobs.
+    """
+    return database.dialect().place(database.connection(), job_id)
 
 
 def complete(worker_id: str, finished: Sequence[tuple[UUID, int, json.JSON]]) -> set[UUID]:
@@ -249,8 +260,12 @@ def apply_one(
     Raises JobNotFound, Conflict (not in a state that allows it) or ClaimLost (active, under another
     claim); within `database.passing_by` RowLocked.
     """
-    key = Unlocked(job_id) if database.passes_by() else job_id
-    if not apply(trigger, target, Job.primary.filter(pk=key), claim=claim, **values):
+    job = Job.primary.filter(pk=Unlocked(job_id) if database.passes_by() else job_id)
+    if claim.place is not None:
+        there = job.extra(where=["ctid = %s::tid"], params=[claim.place])
+        if apply(trigger, target, there, claim=claim, **values):
+            return
+    if not apply(trigger, target, job, claim=claim, **values):
         reject(trigger, target, get(job_id), claim)
 
 

@@ -167,7 +167,10 @@ class Completer:
             )
             is_out_of_memory = isinstance(error, MemoryError)
             others = len(self._in_flight.in_phase(Phase.RUNNING)) if is_out_of_memory else 0
-            self.fail(run, failure, seconds=seconds, cause=error, others=others)
+            is_conflict = database.is_conflict(error)
+            self.fail(
+                run, failure, seconds=seconds, cause=error, others=others, is_conflict=is_conflict
+            )
         elif committed:
             self._note_completed([(run, seconds)])
             self._add(StateChange([run], lambda: self._committed(run)))
@@ -184,21 +187,25 @@ class Completer:
         seconds: float = 0.0,
         cause: BaseException | None = None,
         others: int = 0,
+        is_conflict: bool = False,
     ) -> None:
         """Fail a run by its retry policy; without spending an attempt if others may be the cause.
 
-        `others` is the number of jobs beside it that may be.
+        `others` is the number of jobs beside it that may be. After a conflict another transaction
+        is, a number of times.
         """
 
         def write() -> None:
             if others:
                 job = fail.fail_beside_others(run.job.id, failure, others=others, claim=run.claim)
+            elif is_conflict:
+                job = fail.fail_by_conflict(run.job.id, failure, claim=run.claim)
             else:
                 job = fail.fail(run.job.id, failure, claim=run.claim, outcome=outcome)
             self._job_log.failed(run, failure, job, seconds, cause)
             self._workflows.add([job.workflow_id])
 
-        is_alone = others or failure.rate_limit_until is not None
+        is_alone = others or is_conflict or failure.rate_limit_until is not None
         failed = None if is_alone else RunFailure(run, failure, outcome, seconds, cause)
         self._add(StateChange([run], write, failed=failed))
 

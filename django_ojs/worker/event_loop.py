@@ -14,15 +14,14 @@ from django.db import connections
 from django_ojs import context as contexts
 from django_ojs.payloads import resolver
 from django_ojs.payloads.resolver import Resolved
+from django_ojs.storage import database
 from django_ojs.worker.forks import SyncThread
 from django_ojs.worker.handler_call import (
     OnEnd,
     call,
     checked_result,
-    open_connections,
-    refresh_connections,
+    end_on_sync_thread,
     release_frames,
-    transaction_left_open,
 )
 from django_ojs.worker.in_flight import Run
 
@@ -96,6 +95,7 @@ class EventLoop:
                 return
             if not run.begin():
                 return
+            database.recheck()
             sync_thread = self._sync_threads.popleft()
             # Set in the context of this task only.
             SyncToAsync.thread_sensitive_context.set(sync_thread)
@@ -105,7 +105,7 @@ class EventLoop:
                     await sync_to_async(run.context.flush)()
             try:
                 if self._threads[sync_thread].is_used:
-                    left_open = await sync_to_async(_end_on_sync_thread)(error)
+                    left_open = await sync_to_async(end_on_sync_thread)(error)
                     if left_open is not None and error is None:
                         result, error = None, left_open
             except asyncio.CancelledError:
@@ -140,14 +140,6 @@ class EventLoop:
             if resolved is not None:
                 resolved.close()
         return result, None
-
-
-def _end_on_sync_thread(error: BaseException | None) -> BaseException | None:
-    """Refresh the connections of the thread; return the error of a transaction left open."""
-    links = open_connections()
-    left_open = transaction_left_open(links)
-    refresh_connections(error, links)
-    return left_open
 
 
 async def _resolved(run: Run) -> Resolved:

@@ -7,22 +7,26 @@ from collections import deque
 from collections.abc import Callable
 from contextlib import nullcontext
 from contextvars import copy_context
+from dataclasses import replace
 from typing import Any
 
+from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 from django.db import connections
 
 from django_ojs import context as contexts
 from django_ojs.operations import ack
 from django_ojs.payloads import resolver
 from django_ojs.payloads.resolver import Resolved
-from django_ojs.storage import database
+from django_ojs.storage import database, transitions
 from django_ojs.worker.event_loop import EventLoop
+from django_ojs.worker.forks import SyncThread
 from django_ojs.worker.handler_call import (
     Interrupted,
     OnEnd,
     call,
     check_others_ended,
     checked_result,
+    end_on_sync_thread,
     open_connections,
     refresh_connections,
     release_frames,
@@ -52,6 +56,11 @@ class _Slot(threading.Thread):
         self.last: Run | None = None
         #: Wakes the thread while it is idle.
         self.wake: queue.SimpleQueue[None] = queue.SimpleQueue()
+        #: Where the async ORM runs if a handler uses it in a loop of its own. Without it, all
+        #: handlers of the process would share one thread, whose connection would stay broken.
+        self.sync_thread = SyncThread()
+        self.sensitive = ThreadSensitiveContext()
+        SyncToAsync.context_to_thread_executor[self.sensitive] = self.sync_thread
 
     def run(self) -> None:
         self._work(self)
@@ -77,6 +86,7 @@ class Executor:
         self._is_closed = False
         self._loop: EventLoop | None = None
         self._refreshed = _Refreshed()
+        self._rechecked_at = NEVER
 
     def submit(self, runs: list[Run]) -> None:
         """Run these jobs, in this order, as slots become free."""
@@ -140,6 +150,9 @@ class Executor:
                 self._idle.pop(thread, None)
                 self._fill()
             connections.close_all()
+            if thread.sync_thread.is_used:
+                thread.sync_thread.submit(connections.close_all)
+                thread.sync_thread.shutdown(wait=False)
 
     def _next(self, thread: _Slot) -> Run | None:
         """Wait until a run is there for this thread. Return None when the executor is closed."""
@@ -161,13 +174,19 @@ class Executor:
         if not run.begin():
             return True
         thread.last = run
-        result, error, committed = self._call(run)
+        result, error, committed = self._call(run, thread.sensitive)
         try:
             links = open_connections()
-            if (left_open := transaction_left_open(links)) is not None:
+            left_open: BaseException | None = transaction_left_open(links)
+            if thread.sync_thread.is_dirty:
+                ended = thread.sync_thread.submit(end_on_sync_thread, error)
+                left_open = ended.result() or left_open
+                thread.sync_thread.is_dirty = False
+            if left_open is not None:
                 result, error, committed = None, error or left_open, False
             if error is not None:
                 release_frames(error)
+                database.recheck()
             if not run.end():
                 return not run.interrupted
             thread.last = None
@@ -184,7 +203,9 @@ class Executor:
             # An exception that the project keeps has this frame, as one that called the handler.
             del run, result, error
 
-    def _call(self, run: Run) -> tuple[Any, BaseException | None, bool]:
+    def _call(
+        self, run: Run, sensitive: ThreadSensitiveContext
+    ) -> tuple[Any, BaseException | None, bool]:
         """Return the result of a run, its error, and whether an atomic handler has committed it.
 
         In a frame of its own, which has ended when `release_frames` is called, and is freed too.
@@ -192,16 +213,20 @@ class Executor:
         try:
             if run.started - self._refreshed.at >= FRESH:
                 refresh_connections()
+            if run.started - self._rechecked_at >= FRESH:
+                database.recheck()
+                self._rechecked_at = run.started
             self._refreshed.at = NEVER
             # What a handler sets there, such as a language or a time zone, ends with its job.
-            result, committed = copy_context().run(_run_in_context, run)
+            result, committed = copy_context().run(_run_in_context, run, sensitive)
         except BaseException as raised:
             # Any exception of a handler, SystemExit too, fails its job and not the worker.
             return None, raised, False
         return result, None, committed
 
 
-def _run_in_context(run: Run) -> tuple[Any, bool]:
+def _run_in_context(run: Run, sensitive: ThreadSensitiveContext) -> tuple[Any, bool]:
+    SyncToAsync.thread_sensitive_context.set(sensitive)
     contexts.enter(run.context)
     return run_handler(run)
 
@@ -239,6 +264,7 @@ def _call_resolved(
     complete: Callable[..., object],
 ) -> tuple[Any, bool]:
     atomic = run.handler.atomic
+    claim = replace(run.claim, place=transitions.place(run.job.id)) if atomic else run.claim
     with database.atomic() if atomic else nullcontext():
         result = checked_result(run, _call_and_flush(run, call))
         if resolved is not None:
@@ -246,7 +272,7 @@ def _call_resolved(
         if atomic:
             # The handler's rows and the completion commit together or not at all: when the run has
             # lost its claim, this raises and the rows are rolled back.
-            complete(run.job.id, claim=run.claim, result=result)
+            complete(run.job.id, claim=claim, result=result)
     return result, atomic
 
 

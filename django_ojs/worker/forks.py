@@ -55,18 +55,20 @@ async def _await(run: Callable[[JobContext], Any], context: JobContext) -> Any:
 
 
 class SyncThread(ThreadPoolExecutor):
-    """The thread for the synchronous parts of `async def` handlers.
+    """The thread for the synchronous parts of coroutines, such as Django's async ORM.
 
     A process that one of them forks ends with it; it would wait for the next one for ever.
     """
 
     def __init__(self) -> None:
-        super().__init__(max_workers=1)
+        super().__init__(max_workers=1, thread_name_prefix="ojs-sync")
         #: Whether the thread was started.
         self.is_used = False
+        #: Whether something ran on it that was not looked after since.
+        self.is_dirty = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> "Future[T]":
-        self.is_used = True
+        self.is_used = self.is_dirty = True
         return super().submit(_call, partial(fn, *args, **kwargs))
 
 

@@ -132,6 +132,17 @@ def refresh_connections(
         link.close_if_unusable_or_obsolete()
 
 
+def end_on_sync_thread(error: BaseException | None) -> BaseException | None:
+    """Refresh the connections of a SyncThread, on it; return the error of a transaction left open.
+
+    `error` is that of the handler.
+    """
+    links = open_connections()
+    left_open = transaction_left_open(links)
+    refresh_connections(error, links)
+    return left_open
+
+
 def interrupt(run: Run) -> None:
     """Stop a running handler: raise Interrupted in its thread, or cancel its task.
 

@@ -33,7 +33,7 @@ class HealthFile:
         self._written_at = now
         # Complete at any time, for a reader. The clock of the system may be set, this one not.
         temporary = self._path.with_name(f"{self._path.name}.{os.getpid()}")
-        temporary.write_text(f"{now} {'ready' if is_ready else 'starting'}\n")
+        temporary.write_text(f"{now} {'ready' if is_ready else 'not-ready'}\n")
         temporary.replace(self._path)
 
     def remove(self) -> None:
@@ -44,7 +44,7 @@ class HealthFile:
 def problem(path: str, *, ready: bool = False, max_age: float = MAX_AGE) -> str | None:
     """Return what is wrong with the worker that writes this file; None: nothing.
 
-    With `ready`, its processes must have sent a heartbeat too.
+    With `ready`, its processes must have stored a heartbeat lately too.
     """
     try:
         written_at, status = Path(path).read_text().split()
@@ -56,7 +56,10 @@ def problem(path: str, *, ready: bool = False, max_age: float = MAX_AGE) -> str 
     if not 0 <= age <= max_age:  # Negative: it was written before the machine was started.
         return f"{path} is {age:.0f} s old: the worker does not run."
     if ready and status != "ready":
-        return "The processes of the worker have not started yet, or are stopping."
+        return (
+            "Not all processes of the worker have stored a heartbeat within the last three "
+            "intervals: they start, stop, or cannot write to the database."
+        )
     return None
 
 
@@ -68,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     parser.add_argument("file", metavar="FILE")
     parser.add_argument(
-        "--ready", action="store_true", help="its processes must have sent a heartbeat too"
+        "--ready", action="store_true", help="its processes must have stored a heartbeat lately"
     )
     parser.add_argument(
         "--max-age",

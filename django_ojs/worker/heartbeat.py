@@ -12,8 +12,11 @@ from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat
 from django_ojs.operations.beat import Registration
+from django_ojs.operations.liveness import MISSED_BEATS
 from django_ojs.operations.maintenance.timeouts import timeout_failure
+from django_ojs.storage import database
 from django_ojs.storage.backoff import Backoff
+from django_ojs.storage.connection_watch import ConnectionWatch
 from django_ojs.storage.dialects.server import Session
 from django_ojs.worker.completer import Completer
 from django_ojs.worker.handler_call import interrupt
@@ -34,6 +37,9 @@ STUCK_TICK = 0.5
 
 #: Seconds until leases are extended again of which some were not.
 EXTEND_AGAIN = 0.5
+#: The fewest seconds without a reply after which connections are ended. On a busy machine a good
+#: server may take some.
+LEAST_TIMEOUT = 3.0
 
 #: Seconds that closing waits for a beat that is under way.
 CLOSE_TIMEOUT = 5.0
@@ -78,7 +84,10 @@ class Heartbeat:
         self.registered = False
         self._backoff = Backoff()
         self._due = 0.0
-        self._beat()
+        self._watch = ConnectionWatch(max(_silence(interval), LEAST_TIMEOUT))
+        self._watch.start()
+        with self._watch:
+            self._beat()
         self._thread = threading.Thread(target=self._work, name="ojs-heartbeat", daemon=True)
         self._thread.start()
 
@@ -120,8 +129,10 @@ class Heartbeat:
                     return
                 self._fail_overdue()
                 if time.monotonic() >= self._next_beat() or self._is_session_new:
-                    self._beat()
+                    with self._watch:
+                        self._beat()
         finally:
+            self._watch.close()
             connections.close_all()
 
     def _wait(self) -> None:
@@ -165,6 +176,7 @@ class Heartbeat:
             # A worker goes on as it was (worker-protocol §4.6).
             self._job_log.database_away(error)
             connections.close_all()
+            database.recheck(healthy=True)
             # Soon: without a heartbeat others take this worker for dead. Until then it claims
             # nothing: this thread may find no connection while the others have theirs.
             self.registered = False
@@ -182,7 +194,7 @@ class Heartbeat:
         if response.locked:
             self._job_log.leases_locked(response.locked)
         if self._in_flight.status is not None:
-            self._in_flight.status.note_ready()
+            self._in_flight.status.note_ready(_silence(self._interval))
         for key in response.lost:
             # Cancelled, or claimed by another worker; or completed and stored a moment ago: then
             # its phase is DONE and there is nothing to revoke.
@@ -222,3 +234,8 @@ class Heartbeat:
         if any(run.revoked_at < stuck_before for run in self.interrupted):
             self.interrupted.clear()
             self._on_stuck_thread()
+
+
+def _silence(interval: timedelta) -> float:
+    """Return the seconds without a heartbeat after which this worker counts as dead."""
+    return MISSED_BEATS * interval.total_seconds()

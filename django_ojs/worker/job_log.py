@@ -78,6 +78,18 @@ class JobLog:
         A handler that raised ojs.Retry, ojs.Discard or ojs.DeadLetter made a decision: that has no
         traceback.
         """
+        if job.state == State.AVAILABLE and cause is not None and database.is_conflict(cause):
+            logger.warning(
+                "%s %s conflicted with another transaction after %s, and runs again without "
+                "spending an attempt: %s",
+                run.job.type,
+                run.job.id,
+                duration(seconds),
+                _error(failure),
+                extra=_fields(run, "returned", seconds)
+                | {"error": failure.type, "state": job.state},
+            )
+            return
         with self._lock:
             self.failed_count += 1
         if job.state == State.RETRYABLE:

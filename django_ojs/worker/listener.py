@@ -81,6 +81,8 @@ class Listener:
                 self.listening = False
                 self._session.detach_session()
                 connections.close_all()
+                # The server has ended others too, if it was restarted.
+                database.recheck(healthy=True)
                 self._stop.wait(self._backoff.pause())
         finally:
             connections.close_all()

@@ -20,12 +20,15 @@ CAPACITY = 4096
 #: The most processes that run one job alone, besides those of the configuration.
 MAX_ISOLATED = 4
 
-# The number of pulses, two flags, how many jobs wait that must run alone, and three flags.
+# The number of pulses, two flags, how many jobs wait that must run alone, two flags, and until when
+# the last heartbeat counts.
 _PULSES = struct.Struct("=Q")
-_HAS_RUN, _TOO_MANY, _ISOLATED_WAITING, _READY, _LEAVING, _STOP_AT_ONCE = range(8, 14)
+_HAS_RUN, _TOO_MANY, _ISOLATED_WAITING, _LEAVING, _STOP_AT_ONCE = range(8, 13)
+_READY_UNTIL = 16
+_TIME = struct.Struct("=d")
 # A job's id and its run.
 _ENTRY = struct.Struct("=16sI")
-_TABLE = 16
+_TABLE = 24
 _NO_ENTRY = bytes(16)
 
 
@@ -61,16 +64,19 @@ class ProcessStatus:
         number: int = _PULSES.unpack_from(self._memory)[0]
         return number
 
-    def note_ready(self) -> None:
-        """Note that the process has sent a heartbeat, and claims jobs."""
-        if not self.is_ready:
-            self._memory[_READY] = True
+    def note_ready(self, seconds: float) -> None:
+        """Note that a heartbeat was stored, which counts for so long: the process claims jobs."""
+        was_ready = self.is_ready
+        # All processes of the machine have this clock.
+        _TIME.pack_into(self._memory, _READY_UNTIL, time.monotonic() + seconds)
+        if not was_ready:
             self._tell()
 
     @property
     def is_ready(self) -> bool:
-        """Whether the process has sent a heartbeat."""
-        return bool(self._memory[_READY])
+        """Whether the process has stored a heartbeat lately."""
+        until: float = _TIME.unpack_from(self._memory, _READY_UNTIL)[0]
+        return time.monotonic() < until
 
     def note_leaving(self) -> None:
         """Note that the process claims no more jobs, and ends when those that it has are done."""

@@ -25,7 +25,7 @@ from django_ojs.models.worker import Directive
 from django_ojs.operations.workers import rescue
 from django_ojs.spec import ids
 from django_ojs.spec.isolation import Isolation
-from django_ojs.storage import background_writer
+from django_ojs.storage import background_writer, database
 from django_ojs.worker import process_end
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.health import HealthFile
@@ -57,8 +57,9 @@ MAX_RESTART_DELAY = 15.0
 #: Seconds after the grace period in which a process must end: it stores the last outcomes.
 END_TIMEOUT = 10.0
 
-#: Seconds in which the jobs of an ended process are made available while the worker stops.
-RESCUE_TIMEOUT = 5.0
+#: Seconds in which the jobs of an ended process are made available; fewer while the worker stops.
+RESCUE_TIMEOUT = 20.0
+RESCUE_TIMEOUT_AT_END = 5.0
 
 #: The most seconds between two rounds that count as silence of a process: if there are more, the
 #: machine was suspended or too busy, and the process could not run either.
@@ -320,13 +321,19 @@ class Supervisor:
             self._restart_delay = 0.0
 
     def _rescue(self, child: Child, code: int | None = None) -> None:
-        if not self._stopping:
-            self._rescue_now(child, code)
-            return
-        # The database may not answer, and the end of a worker must not wait for it.
+        # The database may not answer.
         thread = threading.Thread(target=self._rescue_now, args=(child, code), daemon=True)
         thread.start()
+        if self._stopping:
+            # All of them together take so long after the last process was killed.
+            left = self._kill_at + RESCUE_TIMEOUT_AT_END - time.monotonic()
+            thread.join(max(0.0, min(left, RESCUE_TIMEOUT_AT_END)))
+            return
         thread.join(RESCUE_TIMEOUT)
+        while thread.is_alive():  # No thread runs while a process is forked.
+            for link in database.watched():
+                database.end(link)
+            thread.join(0.1)
 
     def _rescue_now(self, child: Child, code: int | None) -> None:
         try:

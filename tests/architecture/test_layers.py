@@ -74,6 +74,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         },
         {"database"},
         {
+            "connection_watch",
             "raw_queries",
             "notify",
             "queue_configs",

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.db import connection
 
-from django_ojs.http.views import system
+from django_ojs.models import Job
 from django_ojs.version import VERSION
 from tests.databases import KIND
 from tests.http.api import Api
@@ -103,7 +103,7 @@ class TestHealth:
     def test_a_server_whose_tables_are_not_migrated_is_not_ready(
         self, monkeypatch: pytest.MonkeyPatch, transactional_db: None
     ) -> None:
-        monkeypatch.setattr(system.Job._meta, "db_table", "ojs_not_yet")
+        monkeypatch.setattr(Job._meta, "db_table", "ojs_not_yet")
         body = api.get("ready").ok(503)
         assert body["status"] == "degraded"
         api.get("health").ok()

@@ -247,3 +247,27 @@ def test_a_wait_longer_than_the_calendar_of_the_database_is_not_an_error() -> No
     job = active(retry=RetryPolicy(initial_interval="P1000Y", max_interval="P1000Y", jitter=False))
     assert fail.fail(job.id, BOOM).state == "retryable"
     assert wait_of(job.id) > timedelta(days=300_000) - SECOND
+
+
+def test_runs_that_conflict_with_other_transactions_spend_no_attempt_ten_times_in_a_row() -> None:
+    conflict = Failure(type="OperationalError", message="could not serialize access")
+    job = active(queue="a", retry=RetryPolicy(max_attempts=2))
+    for times in range(1, 2 * fail.MAX_CONFLICTS + 3):
+        spent = job.spent
+        ended = fail.fail_by_conflict(job.id, conflict, claim=held(job))
+        is_one_too_many = times % (fail.MAX_CONFLICTS + 1) == 0
+        if is_one_too_many and times > fail.MAX_CONFLICTS + 1:
+            assert ended.state == "discarded"
+            break
+        assert ended.state == ("retryable" if is_one_too_many else "available")
+        if is_one_too_many:
+            age(job.id, 24 * HOUR)
+            promotion.promote()
+        (job,) = fetch.fetch(["a"], worker_id=WORKER)
+        # The number of the run rises each time, and that of the attempts with a failure.
+        assert job.run == times + 1
+        assert job.spent == spent + is_one_too_many
+    runs = list(read(job.id).attempts.order_by("id"))
+    assert [run.spent_attempt for run in runs] == ([False] * fail.MAX_CONFLICTS + [True]) * 2
+    assert "spends no attempt" in runs[0].error["message"]
+    assert runs[-1].error["message"] == "could not serialize access"

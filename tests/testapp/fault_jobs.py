@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import time
 
+from django.db import OperationalError, connection
+
 import django_ojs as ojs
 from tests.faults import ledger
 from tests.testapp.models import Thing
@@ -70,3 +72,40 @@ def fails_large(megabytes: int) -> None:
 async def fails_large_async(megabytes: int) -> None:
     """Read much on the event loop, and fail."""
     fails_large(megabytes)
+
+
+@ojs.job("faults.own_row", retry=ojs.RetryPolicy(max_attempts=1), atomic=True)
+def own_row(ctx: ojs.JobContext, key: int | None = None) -> None:
+    """Change a row that no other job has, or store one."""
+    name = f"effect {ctx.job.id}"
+    if key is None:
+        Thing.objects.create(name=name)
+    else:
+        Thing.objects.filter(pk=key).update(name=name)
+
+
+@ojs.job("faults.conflicts_once", retry=ojs.RetryPolicy(max_attempts=1), atomic=True)
+def conflicts_once(ctx: ojs.JobContext, sqlstate: str, way: str) -> None:
+    """Conflict with another transaction in the first run: in a statement, or at the commit."""
+    if ctx.job.run > 1:
+        return
+    Thing.objects.create(name="of a run that conflicts")
+    raising = f"RAISE EXCEPTION 'a conflict' USING ERRCODE = '{sqlstate}';"
+    with connection.cursor() as cursor:
+        if way == "at the commit":
+            cursor.execute(
+                "CREATE FUNCTION pg_temp.conflict() RETURNS trigger LANGUAGE plpgsql AS"
+                f" $$ BEGIN {raising} END $$;"
+                "CREATE CONSTRAINT TRIGGER conflict AFTER INSERT ON testapp_thing"
+                " DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION pg_temp.conflict()"
+            )
+            Thing.objects.create(name="of a commit that conflicts")
+            return
+        try:
+            cursor.execute(f"DO $$ BEGIN {raising} END $$")
+        except OperationalError as error:
+            if way == "chained":
+                raise ValueError("the order could not be changed") from error
+            if way == "after it":
+                Thing.objects.create(name="in a transaction that has ended")
+            raise

@@ -12,7 +12,7 @@ from django_ojs.spec import ids
 from django_ojs.worker import process_status
 from django_ojs.worker.process_status import MAX_ISOLATED, ProcessStatus
 from tests.forks import fork
-from tests.worker.waiting import eventually
+from tests.worker.waiting import BOUND, eventually
 
 
 def in_child(status: ProcessStatus, *runs: tuple[str, object]) -> None:
@@ -80,6 +80,21 @@ def test_threads_that_start_jobs_at_once_have_entries_of_their_own() -> None:
     for thread in threads:
         thread.join()
     assert status.running() == {(key, number % 4) for number, key in enumerate(keys)}
+
+
+def test_a_heartbeat_counts_for_a_while() -> None:
+    told: list[None] = []
+    status = ProcessStatus(lambda: told.append(None))
+    assert not status.is_ready
+    in_child(status, ("note_ready", (BOUND,)))
+    assert status.is_ready
+    status.note_ready(0.0)
+    assert not status.is_ready
+    # The supervisor is woken when the process becomes ready, and not by each heartbeat.
+    assert not told
+    status.note_ready(BOUND)
+    status.note_ready(BOUND)
+    assert len(told) == 1
 
 
 def test_an_isolated_job_is_noted_once() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import signal
+import threading
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -16,6 +17,7 @@ from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.process import Exit
 from django_ojs.worker.process_status import MAX_ISOLATED, ProcessStatus
 from django_ojs.worker.supervisor import END_TIMEOUT, Child, Supervisor
+from tests.worker.waiting import BOUND
 
 
 class Bench:
@@ -199,11 +201,11 @@ def test_a_process_that_leaves_is_replaced_before_it_ends_and_one_more_at_most(
 
 def test_a_worker_whose_processes_leave_is_ready_when_others_are(bench: Bench) -> None:
     first = bench.child()
-    first.status.note_ready()
+    first.status.note_ready(BOUND)
     assert bench.supervisor._is_ready()
     first.status.note_leaving()
     assert not bench.supervisor._is_ready()
-    bench.child().status.note_ready()
+    bench.child().status.note_ready(BOUND)
     assert bench.supervisor._is_ready()
 
 
@@ -225,3 +227,28 @@ def test_a_process_that_does_not_end_in_time_is_killed(bench: Bench, requests: i
     assert bench.sent == [(child.pid, signal.SIGTERM)] * requests
     bench.check_after(1)
     assert bench.sent[requests:] == [(child.pid, signal.SIGKILL)]
+
+
+@pytest.mark.parametrize("stops", [False, True])
+def test_a_rescue_that_the_database_does_not_respond_to_is_not_waited_for(
+    stops: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    supervisor, is_ended, goes_on = Supervisor(WorkerConfig()), threading.Event(), threading.Event()
+
+    def rescue(child: Child, code: int | None) -> None:
+        assert is_ended.wait(BOUND)
+        goes_on.set()
+
+    monkeypatch.setattr(supervisor, "_rescue_now", rescue)
+    monkeypatch.setattr(supervisors, "RESCUE_TIMEOUT", 0.0)
+    monkeypatch.setattr(supervisors.database, "watched", lambda: [None])
+    monkeypatch.setattr(supervisors.database, "end", lambda link: is_ended.set())
+    if stops:
+        supervisor._stop()
+        supervisor._kill_at = 0.0
+    supervisor._rescue(SimpleNamespace())
+    # While it stops, it ends without an answer. Otherwise it forks again: no thread is left.
+    assert goes_on.is_set() == (not stops)
+    is_ended.set()
+    assert goes_on.wait(BOUND)
+    supervisor._wake.close()

@@ -7,14 +7,15 @@ from django.db import Error
 from django.http import HttpResponse
 from rest_framework.request import Request
 
+from django_ojs.http import readiness
 from django_ojs.http.headers import VERSION
 from django_ojs.http.manifest import manifest
 from django_ojs.http.responses import json_response
 from django_ojs.http.views.base import PublicView
-from django_ojs.models import Job
 from django_ojs.storage import database
 
 _STARTED: Final = time.monotonic()
+_probe: Final = readiness.Probe()
 
 
 class ManifestView(PublicView):
@@ -28,32 +29,41 @@ class ManifestView(PublicView):
 class Health(PublicView):
     """Whether the server reaches its database (http-binding §8.1)."""
 
-    def get(self, request: Request) -> HttpResponse:
-        return self.check("SELECT 1", "ok")
+    status = "ok"
 
-    def check(self, statement: str, status: str) -> HttpResponse:
-        """Run a statement; return 200, or 503 where it fails, without the reason."""
+    def get(self, request: Request) -> HttpResponse:
+        """Return 200, or 503 where it fails, without the reason."""
         began = time.monotonic()
         backend: dict[str, Any] = {"type": database.kind()}
         try:
-            with database.connection().cursor() as cursor:
-                cursor.execute(statement)
+            is_well = self.is_well()
         except Error:
             # A connection that was lost fails until it is closed.
             database.connection().close_if_unusable_or_obsolete()
+            is_well = False
+        if not is_well:
             backend["status"] = "disconnected"
             return json_response(_report("degraded", backend), 503, {"Retry-After": "1"})
         backend["status"] = "connected"
         backend["latency_ms"] = round((time.monotonic() - began) * 1000)
-        return json_response(_report(status, backend))
+        return json_response(_report(self.status, backend))
+
+    def is_well(self) -> bool:
+        """Ask the database. Raises Error."""
+        with database.connection().cursor() as cursor:
+            cursor.execute("SELECT 1")
+        return True
 
 
 class Ready(Health):
-    """Whether the server is ready for requests: its database is migrated."""
+    """Whether the server is ready for requests: its database is migrated, and takes writes."""
 
-    def get(self, request: Request) -> HttpResponse:
-        # The newest column of the table.
-        return self.check(f"SELECT unique_key FROM {Job._meta.db_table} WHERE false", "ready")
+    status = "ready"
+
+    def is_well(self) -> bool:
+        if database.dialect().is_server:
+            return _probe.is_ready()
+        return readiness.is_ready(database.connection())
 
 
 def _report(status: str, backend: dict[str, Any]) -> dict[str, Any]:

@@ -775,6 +775,9 @@ class MariaDB(GaleraLocks):
     def is_contention_error(self, error: OperationalError) -> bool:
         return _code(error) in _CONTENTION
 
+    def is_conflict_error(self, error: BaseException) -> bool:
+        return error.args[:1] == (_DEADLOCK,)
+
     def leaves_transaction(self, error: OperationalError) -> bool:
         return _code(error) != _DEADLOCK and super().leaves_transaction(error)
 
@@ -830,14 +833,33 @@ class MariaDB(GaleraLocks):
 
     def notice_dead_server(self, connection: BaseDatabaseWrapper) -> None:
         # The driver has no options for it, and waits for up to two hours.
-        number = getattr(connection.connection, "fileno", None)
+        number = self.descriptor(connection)
         if number is None:
-            return  # PyMySQL does not show its socket.
-        with socket.socket(fileno=os.dup(number())) as link:
+            return
+        with socket.socket(fileno=os.dup(number)) as link:
             if link.family in (socket.AF_INET, socket.AF_INET6):
                 for name, value in _TCP_OPTIONS.items():
                     if hasattr(socket, name):
                         link.setsockopt(socket.IPPROTO_TCP, getattr(socket, name), value)
+
+    def descriptor(self, connection: BaseDatabaseWrapper) -> int | None:
+        try:
+            # PyMySQL does not show its socket.
+            return int(connection.connection.fileno())
+        except Exception:  # Closed: an error of the driver.
+            return None
+
+    def session_number(self, connection: BaseDatabaseWrapper) -> int:
+        try:
+            return int(connection.connection.thread_id())
+        except Exception:  # As above.
+            return 0
+
+    def executes(
+        self, connection: BaseDatabaseWrapper, numbers: Collection[int]
+    ) -> dict[int, bool] | None:
+        values = {"numbers": json.dumps(list(numbers))}
+        return {number: bool(busy) for number, busy in self._rows(connection, "executes", values)}
 
     def client_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         return {name: value for name, value in _CLIENT_OPTIONS.items() if name not in options}

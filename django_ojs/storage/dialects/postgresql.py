@@ -10,7 +10,7 @@ from types import ModuleType
 from typing import Any, cast
 from uuid import UUID
 
-from django.core.checks import CheckMessage, Warning
+from django.core.checks import CheckMessage, Error, Warning
 from django.db import OperationalError, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -98,10 +98,12 @@ _QUERY_CANCELED = "57014"
 _DEADLOCK, _LOCK_NOT_AVAILABLE, _SERIALIZATION = "40P01", "55P03", "40001"
 #: libpq's numbers of the states of a session without a transaction, and without a server.
 _WITHOUT_TRANSACTION = (0, 4)
+#: libpq's number of the state of a session that has sent a statement.
+_WAITING = 1
 #: Isolation levels in which each statement has a snapshot of its own.
 _SNAPSHOT_PER_STATEMENT = {"read committed", "read uncommitted"}
-#: psycopg's number of the isolation level, which Django keeps.
-_READ_COMMITTED = 2
+#: psycopg's numbers of isolation levels, which Django keeps.
+_READ_COMMITTED, _SERIALIZABLE = 2, 4
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _AVAILABLE = State.AVAILABLE.value
 
@@ -475,6 +477,18 @@ class PostgreSQL(Dialect):
             _SERIALIZATION,
         )
 
+    def is_conflict_error(self, error: BaseException) -> bool:
+        return getattr(error, "sqlstate", None) in (_DEADLOCK, _SERIALIZATION)
+
+    def place(self, connection: BaseDatabaseWrapper, job_id: UUID) -> str | None:
+        if connection.settings_dict["OPTIONS"].get("isolation_level") != _SERIALIZABLE:
+            return None
+        rows = self._rows(connection, "place", [job_id])
+        return str(rows[0][0]) if rows else None
+
+    def can_commit(self, connection: BaseDatabaseWrapper) -> bool:
+        return bool(self._rows(connection, "can_commit"))
+
     def is_transaction_open(self, connection: BaseDatabaseWrapper) -> bool:
         link: Any = connection.connection
         return link.info.transaction_status not in _WITHOUT_TRANSACTION
@@ -619,10 +633,25 @@ class PostgreSQL(Dialect):
 
     def check(self, connection: BaseDatabaseWrapper) -> list[CheckMessage]:
         values = connection.settings_dict
+        found: list[CheckMessage] = []
+        level = self._rows(connection, "default_isolation")[0][0]
+        if level not in _SNAPSHOT_PER_STATEMENT:
+            found.append(
+                Error(
+                    f"The sessions of the database {connection.alias!r} begin with the isolation "
+                    f"level {level}, also for single statements of django_ojs, which would fail or "
+                    "miss what was committed before them.",
+                    hint="Remove default_transaction_isolation from the server, the database and "
+                    "the role. For your own transactions set "
+                    f"DATABASES[{connection.alias!r}]['OPTIONS']['isolation_level'].",
+                    id="django_ojs.E012",
+                )
+            )
         hosts = values.get("HOST") or values["OPTIONS"].get("host") or ""
         if "," not in hosts or "target_session_attrs" in values["OPTIONS"]:
-            return []
+            return found
         return [
+            *found,
             Warning(
                 f"The database {connection.alias!r} has several hosts, and connections go to the "
                 "first one that responds: after a failover that may be a replica, which takes no "
@@ -630,8 +659,30 @@ class PostgreSQL(Dialect):
                 hint=f"DATABASES[{connection.alias!r}]['OPTIONS'] = "
                 "{'target_session_attrs': 'read-write'}",
                 id="django_ojs.W004",
-            )
+            ),
         ]
+
+    def descriptor(self, connection: BaseDatabaseWrapper) -> int | None:
+        link: Any = connection.connection
+        try:
+            return None if link is None else int(link.fileno())
+        except Exception:  # Closed: an error of the driver.
+            return None
+
+    def is_waiting(self, connection: BaseDatabaseWrapper) -> bool | None:
+        link: Any = connection.connection
+        return link is not None and link.info.transaction_status == _WAITING
+
+    def session_number(self, connection: BaseDatabaseWrapper) -> int:
+        link: Any = connection.connection
+        return 0 if link is None else int(link.info.backend_pid)
+
+    def executes(
+        self, connection: BaseDatabaseWrapper, numbers: Collection[int]
+    ) -> dict[int, bool] | None:
+        if self.session(connection) is None:
+            return None
+        return dict(self._rows(connection, "executes", [list(numbers)]))
 
     def client_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         if "service" in options:

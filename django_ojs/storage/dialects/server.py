@@ -196,12 +196,30 @@ class Server(ABC):
         """Say whether the session may write. A replica's may not."""
         return bool(self._rows(connection, "can_write")[0][0])
 
+    def place(self, connection: BaseDatabaseWrapper, job_id: UUID) -> str | None:
+        """Return where the row of a job is, if the transactions of a connection are serializable.
+
+        Outside a transaction. None where a row cannot be found by it.
+        """
+        return None
+
+    def can_commit(self, connection: BaseDatabaseWrapper) -> bool:
+        """Say whether the session may write, once something small is committed, if that can be."""
+        return self.can_write(connection)
+
     @abstractmethod
     def is_contention_error(self, error: OperationalError) -> bool:
         """Say whether the statement failed because of other transactions, so that a retry may pass.
 
         That is a deadlock, a lock timeout, a serialization failure or a busy database.
         """
+
+    def is_conflict_error(self, error: BaseException) -> bool:
+        """Say whether an error of the driver ended a transaction that may pass when it runs again.
+
+        That is a serialization failure or a deadlock.
+        """
+        return False
 
     def leaves_transaction(self, error: OperationalError) -> bool:
         """Say whether it is a contention error that undid its statement, not the transaction."""
@@ -303,6 +321,30 @@ class Server(ABC):
 
     def notice_dead_server(self, connection: BaseDatabaseWrapper) -> None:  # noqa: B027  # by options
         """Let a new connection end soon when the machine of its server is off."""
+
+    def descriptor(self, connection: BaseDatabaseWrapper) -> int | None:
+        """Return the number of the socket of a connection; None without one, or if it is closed."""
+        return None
+
+    def is_waiting(self, connection: BaseDatabaseWrapper) -> bool | None:
+        """Say whether a thread waits for the reply to a statement. None: the driver does not say.
+
+        Also for the connection of another thread.
+        """
+        return None
+
+    def session_number(self, connection: BaseDatabaseWrapper) -> int:
+        """Return the server's number of a session of any thread, 0 if it is closed."""
+        return 0
+
+    def executes(
+        self, connection: BaseDatabaseWrapper, numbers: Collection[int]
+    ) -> dict[int, bool] | None:
+        """Return which of these sessions there are, and whether each executes a statement now.
+
+        None where a pooler has them. Only where `is_server`.
+        """
+        raise NotImplementedError
 
     def client_options(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Return options of the driver by which a worker notices that its server is gone.

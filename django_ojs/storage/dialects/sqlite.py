@@ -266,6 +266,10 @@ class SQLite(Dialect):
     def is_contention_error(self, error: OperationalError) -> bool:
         return "database is locked" in str(error) or "database table is locked" in str(error)
 
+    def is_conflict_error(self, error: BaseException) -> bool:
+        # Another connection has written since this transaction has read.
+        return getattr(error, "sqlite_errorname", None) == "SQLITE_BUSY_SNAPSHOT"
+
     def is_timeout_error(self, error: BaseException) -> bool:
         return "interrupted" in str(error)
 

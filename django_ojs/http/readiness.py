@@ -1,0 +1,88 @@
+"""Whether the database takes writes now, found within a second."""
+
+import threading
+import time
+from typing import Final
+
+from django.db import Error, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_ojs.models import Job
+from django_ojs.storage import database
+from django_ojs.storage.connection_watch import ConnectionWatch
+
+#: Seconds after which the answer is no.
+ANSWER_TIMEOUT: Final = 0.8
+
+#: Seconds after which the connection ends over which no answer comes, and another one is made.
+GIVE_UP_AFTER: Final = 5.0
+
+#: Seconds after which the server is asked whether it still executes a statement of a request.
+WAIT_TIMEOUT: Final = 15.0
+
+
+def is_ready(link: BaseDatabaseWrapper) -> bool:
+    """Whether a connection may write, and the tables are migrated. Raises Error."""
+    with link.cursor() as cursor:
+        # The newest column of the table.
+        cursor.execute(f"SELECT unique_key FROM {Job._meta.db_table} WHERE false")
+    return database.dialect_of(link).can_commit(link)
+
+
+class Probe:
+    """Asks in a thread, one question at a time; requests that come meanwhile share the answer.
+
+    A server that is frozen leaves the thread waiting, and not the requests.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._question = _Question()
+        self._question.over.set()
+        self._watch = ConnectionWatch(WAIT_TIMEOUT)
+
+    def is_ready(self) -> bool:
+        """Return the answer; False where there is none in time."""
+        with self._lock:
+            if self._question.over.is_set():
+                self._question = _Question()
+                threading.Thread(
+                    target=self._ask, args=(self._question,), name="ojs-readiness", daemon=True
+                ).start()
+            question = self._question
+        waited = time.monotonic() - question.began
+        if waited >= GIVE_UP_AFTER and question.link is not None:
+            database.end(question.link)
+        return question.answered.wait(max(0.0, ANSWER_TIMEOUT - waited)) and question.answer
+
+    def _ask(self, question: "_Question") -> None:
+        try:
+            # Of its own, with a limit to the time of its attempts to connect.
+            link = question.link = connections.create_connection(database.alias())
+            options = link.settings_dict.get("OPTIONS") or {}
+            options = {**database.client_options(link.alias), **options}
+            options.pop("pool", None)
+            link.settings_dict = {**link.settings_dict, "OPTIONS": options}
+            try:
+                question.answer = is_ready(link)
+            finally:
+                link.close()
+        except Error:
+            pass  # Not ready: the reason is no matter of the caller.
+        finally:
+            question.answered.set()
+            try:
+                if question.answer:
+                    # What requests wait for at a server that has gone ends.
+                    self._watch.look()
+            finally:
+                question.over.set()
+
+
+class _Question:
+    def __init__(self) -> None:
+        self.began = time.monotonic()
+        self.link: BaseDatabaseWrapper | None = None
+        self.answer = False
+        #: When the answer is there, and when the thread is done.
+        self.answered, self.over = threading.Event(), threading.Event()

@@ -1,0 +1,146 @@
+"""End waits on connections that are established and carry nothing.
+
+The kernel of a frozen server goes on acknowledging, and so does a proxy whose server is gone: no
+option of TCP fires, and a thread that waits in the driver would wait for ever.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Mapping
+from types import TracebackType
+from typing import Any
+
+from django.db import Error, connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_ojs.storage import database
+
+logger = logging.getLogger("django_ojs")
+
+#: Looks within the timeout of a watch: a connection that is busy with one short statement after
+#: another is seldom seen waiting at all of them.
+LOOKS = 30
+
+#: Seconds that the server has to say over another connection what it executes. Several hosts that
+#: accept the connection and do not respond cost as long.
+ANSWER_TIMEOUT = 10.0
+
+
+class ConnectionWatch:
+    """Ends the connections of this process over which no reply comes for so many seconds.
+
+    The server is asked, over another connection, which statements it executes. Those are waited
+    for, such as a commit that waits for a replica. If it does not say, any statement is waited for
+    but a heartbeat, which is sent in a block of this object: it ends all connections.
+    """
+
+    def __init__(self, timeout: float) -> None:
+        self._timeout = timeout
+        self._pause = timeout / LOOKS
+        #: When the heartbeat under way began, and its connection.
+        self._beat: tuple[float, BaseDatabaseWrapper] | None = None
+        # Driver connections that were seen waiting at each look, and since when.
+        self._waiting: dict[Any, float] = {}
+        self._answered_at = 0.0
+        self._stop = threading.Event()
+
+    def start(self) -> None:
+        """Look again and again, in a thread. It waits for no database."""
+        if database.dialect().is_server:
+            threading.Thread(target=self._work, name="ojs-watch", daemon=True).start()
+
+    def __enter__(self) -> None:
+        self._beat = time.monotonic(), database.connection()
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._beat = None
+
+    def close(self) -> None:
+        """Watch no longer."""
+        self._stop.set()
+
+    def _work(self) -> None:
+        while not self._stop.wait(self._pause):
+            try:
+                self.look()
+            except Exception:
+                logger.exception("The connections could not be looked at; it will be tried again.")
+
+    def look(self) -> None:
+        """End the connections that have been waiting at each look for too long."""
+        now = time.monotonic()
+        dialect = database.dialect()
+        links = {link.connection: link for link in database.watched()}
+        self._waiting = {
+            driver: self._waiting.get(driver, now)
+            for driver, link in links.items()
+            if dialect.is_waiting(link)
+        }
+        overdue = {
+            driver for driver, since in self._waiting.items() if now - since >= self._timeout
+        }
+        began, own = self._beat or (now, None)
+        is_overdue = now - max(began, self._answered_at) >= self._timeout
+        is_beat_overdue = own is not None and is_overdue
+        if own is not None and is_overdue and dialect.is_waiting(own) is None:
+            overdue.add(own.connection)
+        if not (overdue or is_beat_overdue):
+            return
+        numbers = {driver: dialect.session_number(link) for driver, link in links.items()}
+        executes = self._ask(list(numbers.values()))
+        if executes is None:
+            silent = set(links) if is_beat_overdue else set()
+        else:
+            self._answered_at = time.monotonic()
+            busy = {driver for driver in links if executes.get(numbers[driver])}
+            gone = {driver for driver in links if numbers[driver] not in executes}
+            silent = gone | (overdue - busy)
+            if own is not None and own.connection in silent:
+                silent = set(links) - busy
+        ended = [driver for driver in silent if _end(links.get(driver), driver)]
+        if ended:
+            logger.warning(
+                "The database has not replied for %.0f s: %d connections of this process are "
+                "ended, and made anew.",
+                time.monotonic() - min([began, *self._waiting.values()]),
+                len(ended),
+            )
+        # What the server executes is waited for, and asked about again after as long.
+        self._waiting.update(dict.fromkeys(overdue & set(self._waiting), time.monotonic()))
+
+    def _ask(self, numbers: list[int]) -> Mapping[int, bool] | None:
+        """Return which of these sessions the server has, and whether it executes a statement.
+
+        None: it does not respond, or a pooler has the sessions.
+        """
+        answers: list[Mapping[int, bool] | None] = []
+        used: list[BaseDatabaseWrapper] = []
+
+        def ask() -> None:
+            try:
+                used.append(database.connection())
+                answers.append(database.dialect().executes(used[0], numbers))
+            except Error:
+                pass
+            finally:
+                connections.close_all()
+
+        thread = threading.Thread(target=ask, name="ojs-watch-asks", daemon=True)
+        thread.start()
+        thread.join(ANSWER_TIMEOUT)
+        while thread.is_alive() and not self._stop.is_set():
+            # It has connected, and its statement gets no reply either.
+            for link in used:
+                database.end(link)
+            thread.join(self._pause)
+        return answers[0] if answers else None
+
+
+def _end(link: BaseDatabaseWrapper | None, driver: object) -> bool:
+    return link is not None and link.connection is driver and database.end(link)

@@ -1,0 +1,2 @@
+-- The isolation level of single statements.
+SHOW default_transaction_isolation
