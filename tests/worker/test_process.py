@@ -58,8 +58,8 @@ def working(**values: Any) -> Iterator[WorkerProcess]:
     try:
         yield process
     finally:
-        for _ in range(2):
-            process.on_signal(Directive.TERMINATE)
+        process.on_signal(Directive.TERMINATE)
+        process._lifecycle.stop_at_once()
         thread.join(BOUND)
     assert ended == [Exit.OK]
 
