@@ -169,16 +169,16 @@ def test_a_job_that_lapses_while_its_row_is_locked_is_left_to_its_worker() -> No
     locked, free = factories.active(), factories.active()
     for job in (locked, free):
         age(job.id, HOUR)
-    factories.steady()
     check = rescue.LapseCheck()
-    with open_transaction(lambda: lock(locked)):
-        assert check.lapse() == 1
-    # Its worker could not extend the lease, and gets the time for it.
-    assert check.lapse() == 0
-    assert (state(locked), state(free)) == ("active", "available")
-    again = beat.beat(WORKER, holding=[locked.id], visibility_timeout=HOUR)
-    assert (again.jobs_extended, again.locked) == (1, frozenset())
-    assert rescue.LapseCheck().lapse() == 0
+    with factories.steady():
+        with open_transaction(lambda: lock(locked)):
+            assert check.lapse() == 1
+        # Its worker could not extend the lease, and gets the time for it.
+        assert check.lapse() == 0
+        assert (state(locked), state(free)) == ("active", "available")
+        again = beat.beat(WORKER, holding=[locked.id], visibility_timeout=HOUR)
+        assert (again.jobs_extended, again.locked) == (1, frozenset())
+        assert rescue.LapseCheck().lapse() == 0
 
 
 def test_the_session_that_holds_a_row_is_named(
