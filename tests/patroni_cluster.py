@@ -25,6 +25,7 @@ from typing import Any
 
 import httpx
 import psutil
+import psycopg
 
 from tests.docs.pages import ROOT, blocks
 from tests.keeper import Keeper, remove_at_the_end
@@ -125,6 +126,7 @@ class Node(Family):
     def __init__(self, number: int, cluster: Cluster) -> None:
         self.name = f"db{number}"
         self.host = HOSTS[number - 1]
+        self._port = cluster.port
         self.url = f"http://{self.host}:{cluster.rest_port}"
         self.configuration = cluster.home / f"{self.name}.yml"
         self.data = cluster.home / self.name / "data"
@@ -138,6 +140,12 @@ class Node(Family):
             return _http("GET", f"{self.url}/primary").status_code == 200
         except httpx.HTTPError:
             return False
+
+    def session(self) -> psycopg.Connection[tuple[Any, ...]]:
+        """Connect to it, whatever its role is."""
+        return psycopg.connect(
+            host=self.host, port=self._port, user="postgres", dbname="postgres", autocommit=True
+        )
 
     def postmaster(self) -> psutil.Process:
         """Return the first process of its PostgreSQL."""
