@@ -198,6 +198,7 @@ class Cluster:
                 *(f"--listen-client-urls={clients}", f"--advertise-client-urls={clients}"),
                 *(f"--listen-peer-urls={peers}", f"--initial-advertise-peer-urls={peers}"),
                 *(f"--initial-cluster=etcd={peers}", "--unsafe-no-fsync", "--logger=zap"),
+                "--enable-v2",
             ],
             self.account,
         )
@@ -229,7 +230,9 @@ class Cluster:
             "scope": "ojs-test",
             "name": node.name,
             "restapi": {"listen": f"{node.host}:{self.rest_port}"},
-            "etcd3": {"hosts": f"127.0.0.1:{self._etcd_port}"},
+            # By its second protocol: with the third one, Patroni 3.0 writes the lock of a leader that
+            # was frozen over the lock of its successor.
+            "etcd": {"hosts": f"127.0.0.1:{self._etcd_port}"},
             "bootstrap": {
                 "dcs": {
                     "ttl": TTL,

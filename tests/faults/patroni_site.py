@@ -33,6 +33,8 @@ from tests.worker.waiting import BOUND
 VARIABLE = "OJS_FAULTS_DATABASE"
 #: Seconds between two fresh clients, and how many may wait for an answer.
 PAUSE, WAITING = 0.25, 40
+#: Seconds without a commit that are an outage.
+OUTAGE = 4 * PAUSE
 #: Seconds between two heartbeats; a connection is dead after three without a reply.
 BEAT = 2
 DEAD = 3 * BEAT
@@ -190,17 +192,19 @@ class Way:
     def longest_wait(self, began: float, ended: float, dead: float) -> float:
         """Return how long after a commit of a fresh client the workers started no job, at most.
 
-        `dead`: when a connection to a machine that is silent counts as dead. Until then a worker
-        waits for its replies.
+        `dead`: when a connection to a machine that is silent counts as dead; until then a worker
+        waits for its replies. The time in which fresh clients committed nothing does not count.
         """
-        starts = ledger.starts_of(self.processes, began)
-        waits = []
-        for _, end in list(self.clients.commits):
-            if began < end < ended:
-                found = bisect_right(starts, end)
-                start = starts[found] if found < len(starts) else time.monotonic()
-                waits.append(start - max(end, dead))
-        return max(0.0, *waits)
+        ends = sorted(end for _, end in list(self.clients.commits) if began < end < ended)
+        gaps = [(down, up) for down, up in pairwise(ends) if up - down > OUTAGE]
+        starts = [*ledger.starts_of(self.processes, began), time.monotonic()]
+        longest = 0.0
+        for end in ends:
+            start = starts[min(bisect_right(starts, end), len(starts) - 1)]
+            since = max(end, dead)
+            lost = sum(max(0.0, min(up, start) - max(down, since)) for down, up in gaps)
+            longest = max(longest, start - since - lost)
+        return longest
 
     def close(self) -> None:
         self.clients.close()
