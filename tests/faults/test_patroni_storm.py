@@ -98,8 +98,8 @@ class Storm:
     def _judge(self, name: str, way: Way, began: float, ended: float, dead: float) -> None:
         down, up = way.outage(began, ended)
         wait = way.longest_wait(began, ended, dead)
-        # Until then neither can know it.
-        told = [down + DEAD + GOAL, up]
+        # Neither can know it before, and a server takes writes a moment before a client has come.
+        told = [down + DEAD + GOAL, up - GOAL]
         false = {
             who: sum(is_ready for at, is_ready, _ in said if told[0] < at < told[1])
             for who, said in (("worker", way.probe.worker), ("site", way.probe.site))
