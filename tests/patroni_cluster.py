@@ -230,8 +230,8 @@ class Cluster:
             "scope": "ojs-test",
             "name": node.name,
             "restapi": {"listen": f"{node.host}:{self.rest_port}"},
-            # By its second protocol: with the third one, Patroni 3.0 does not look whose the lock is,
-            # and a leader that was frozen may take it from its successor.
+            # By its second protocol. With the third one, Patroni 3.0 does not look whose the lock
+            # is, and a leader that was frozen may take it from its successor.
             "etcd": {"hosts": f"127.0.0.1:{self._etcd_port}"},
             "bootstrap": {
                 "dcs": {
