@@ -8,13 +8,15 @@ export PYTHONUNBUFFERED = 1
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve serve-open test check faults fuzz soak lint matrix docs dist bench plans clean
+.PHONY: help demo serve serve-open cluster test check faults fuzz soak lint matrix docs dist bench plans clean
 
 help:
 	@echo "make demo     place a thousand orders, run their workflows, kill workers, print the ledger"
 	@echo "make serve    keep the demo's site up on http://127.0.0.1:8000/ (orders, admin)"
 	@echo "make serve-open  an OJS server without authentication, on 127.0.0.1 only, to develop clients and"
 	@echo "              workers and to run conformance suites (PORT=8080); it keeps no data"
+	@echo "make cluster  three PostgreSQL under Patroni with etcd and HAProxy, on 127.0.0.1-3, until Ctrl-C;"
+	@echo "              ARGS='--synchronous --failsafe' (Debian: patroni python3-etcd etcd-server haproxy)"
 	@echo "make test     lint, types, migrations, the suite on PostgreSQL and SQLite; COVERAGE=1 for"
 	@echo "              the branch coverage of both together as well, as CI runs it"
 	@echo "make check    the loop: lint of what changed since main, and the tests of it (a minute)"
@@ -50,6 +52,11 @@ serve-open:
 	@OJS_DEMO_DEBUG=1 $(VENV)/bin/python manage.py serve_open \
 	  --settings example_project.open.settings $(if $(PORT),--port $(PORT)) $(ARGS)
 
+# `exec`: what stops make stops the cluster, and not the shell between them.
+cluster:
+	@scripts/venv $(VENV) dev $(PYTHON)
+	@exec $(VENV)/bin/python -m tests.patroni_cluster $(ARGS)
+
 lint:
 	@scripts/venv $(VENV) dev $(PYTHON)
 	$(VENV)/bin/ruff check .
@@ -65,13 +72,14 @@ check:
 	@scripts/venv $(VENV) dev $(PYTHON)
 	@$(VENV)/bin/python scripts/changed $(ARGS)
 
-# All parts run, whatever fails in one of them.
+# All parts run, whatever fails in one of them. The storm on Patroni is not among them: it fails for
+# jobs that run twice while no commit returns (docs/how-to/outgrow-one-machine.md).
 faults:
 	@scripts/venv $(VENV) dev $(PYTHON)
 	@export OJS_FAULTS_KILLS=$(KILLS) OJS_FAULTS_JOBS=$(JOBS) failed=0; \
 	storms() { OJS_FAULTS=full OJS_TEST_TIER=storm OJS_TEST_PROCESSES=0 \
 		scripts/suite $(VENV) "$$@" || failed=1; }; \
-	storms postgresql --ignore=tests/http $(ARGS); \
+	storms postgresql --ignore=tests/http --ignore=tests/faults/test_patroni_storm.py $(ARGS); \
 	storms sqlite --ignore=tests/http $(ARGS); \
 	if $(VENV)/bin/python -m tests.galera_cluster; then \
 		storms mariadb tests/faults/test_galera.py tests/faults/test_galera_storm.py; \

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from django.db import connections
@@ -95,6 +95,17 @@ def count(event: str) -> int:
     with _cursor() as cursor:
         cursor.execute("SELECT count(*) FROM fault_ledger WHERE event = %s", [event])
         return int(cursor.fetchone()[0])
+
+
+def starts_of(pids: Collection[int], after: float) -> list[float]:
+    """Return when these processes began a run after a moment, in the order of time."""
+    with _cursor() as cursor:
+        cursor.execute(
+            "SELECT at FROM fault_ledger WHERE event = 'start' AND at > %s AND pid = ANY(%s) "
+            "ORDER BY at",
+            [after, list(pids)],
+        )
+        return [at for (at,) in cursor.fetchall()]
 
 
 def _cursor() -> CursorWrapper:

@@ -20,7 +20,7 @@ from django_ojs.operations.delete import erase
 from django_ojs.operations.jobs import dead_letters
 from django_ojs.operations.retry import retry, revive
 from django_ojs.operations.run_now import promote, run_now
-from django_ojs.spec.errors import OJSError, QueueFull
+from django_ojs.spec.errors import OJSError, QueueFull, RowLocked
 from django_ojs.spec.states import TERMINAL, State, Trigger, sources
 from django_ojs.spec.suggestions import one_of
 from django_ojs.storage import database
@@ -182,19 +182,17 @@ class BulkStep:
         failed: dict[UUID, str] = {}
         allowed = {job.pk: job for job in Job.primary.filter(pk__in=keys).defer("args", "meta")}
         changed: set[UUID] = set()
-        free = _unlocked(keys)
         for key in keys:
             reason = self._reason_to_skip(allowed[key]) if key in allowed else _GONE
             if reason is not None:
                 skipped[key] = reason
                 continue
-            if key not in free:
-                failed[key] = LOCKED
-                continue
             try:
                 with database.passing_by(), sparing(lambda _: changed):
                     single(key)
                 changed.add(key)
+            except RowLocked:
+                failed[key] = LOCKED
             except OJSError as error:
                 # Without the current depth, so that a thousand rejections have the same reason.
                 full = isinstance(error, QueueFull)
@@ -222,10 +220,3 @@ class BulkStep:
         if state not in self.expected:
             return f"The job has become {state}, and is no longer what the filter means."
         return None
-
-
-@database.write_transaction
-def _unlocked(keys: Collection[UUID]) -> set[UUID]:
-    """Return those of these jobs that no other transaction has locked now."""
-    free = Job.primary.filter(pk__in=keys).select_for_update(no_key=True, skip_locked=True)
-    return set(free.values_list("pk", flat=True))

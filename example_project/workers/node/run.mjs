@@ -42,7 +42,12 @@ export class Run {
     const { attempt, run } = this.job;
     const claim = { worker_id: config.workerId, attempt, run };
     const checkpoint = (state) =>
-      this.server.send('checkpoint', { state, ...claim }, `jobs/${this.job.id}/checkpoint`);
+      this.server.sendWithRetries(
+        'checkpoint',
+        { state, ...claim },
+        this.controller.signal,
+        `jobs/${this.job.id}/checkpoint`,
+      );
     return { job: this.job, signal: this.controller.signal, checkpoint };
   }
 

@@ -52,11 +52,11 @@ export class Server {
   }
 
   /** Send a request until it succeeds or fails for good, or until `signal` is aborted. */
-  async sendWithRetries(operation, body, signal) {
+  async sendWithRetries(operation, body, signal, path) {
     const backOff = new BackOff();
     for (;;) {
       try {
-        return await this.send(operation, body);
+        return await this.send(operation, body, path);
       } catch (error) {
         if (signal.aborted || (error instanceof ErrorResponse && !error.isTemporary)) throw error;
         const pause = backOff.next(error);
