@@ -69,7 +69,7 @@ def check_times(**kwargs: Any) -> list[CheckMessage]:
         problems.append(
             "VISIBILITY_TIMEOUT is shorter than two seconds: a worker reserves its jobs for two."
         )
-    return [Warning(f"OJS: {problem}", id="django_ojs.W009") for problem in problems]
+    return [Warning(f"OJS: {problem}", id="django_ojs.W010") for problem in problems]
 
 
 @register("django_ojs")

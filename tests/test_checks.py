@@ -411,7 +411,7 @@ def test_times_that_a_busy_machine_cannot_keep_are_named(
 ) -> None:
     with override_settings(OJS={name: short}):
         (problem,) = checks.check_times()
-    assert problem.id == "django_ojs.W009"
+    assert problem.id == "django_ojs.W010"
     assert name in problem.msg
     with override_settings(OJS={name: enough}):
         assert checks.check_times() == []

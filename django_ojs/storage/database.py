@@ -249,9 +249,8 @@ def recheck(*, healthy: bool = False) -> None:
         links: list[Any] = list(_watched)
     own = {each.ident for each in threading.enumerate() if each.name.startswith("ojs-")}
     for link in links:
-        # At the end of its transaction autocommit is off, and the check would begin another one.
-        is_free = link.autocommit and not link.in_atomic_block
-        if is_free and (healthy or link.errors_occurred) and link._thread_ident not in own:
+        is_wanted = (healthy or link.errors_occurred) and link._thread_ident not in own
+        if is_wanted and dialect_of(link).is_free(link):
             link.health_check_done = False
 
 

@@ -548,6 +548,8 @@ class Completer:
                         "again when its lease expires.",
                         number_of_jobs(max(1, len(runs))),
                     )
+                    # What is wrong may be the connection: the next write has another one.
+                    connections.close_all()
                     return False
         finally:
             self._is_away = False

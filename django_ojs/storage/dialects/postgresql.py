@@ -673,6 +673,11 @@ class PostgreSQL(Dialect):
         link: Any = connection.connection
         return link is not None and link.info.transaction_status == _WAITING
 
+    def is_free(self, connection: Any) -> bool:
+        link = connection.connection
+        # The driver's own attribute: Django's is that of the connection before, until it is made.
+        return super().is_free(connection) and link is not None and bool(link.autocommit)
+
     def session_number(self, connection: BaseDatabaseWrapper) -> int:
         link: Any = connection.connection
         return 0 if link is None else int(link.info.backend_pid)

@@ -333,6 +333,15 @@ class Server(ABC):
         """
         return None
 
+    def is_free(self, connection: Any) -> bool:
+        """Say whether a connection, of any thread, is made and has no transaction.
+
+        While its thread connects, and at the end of a transaction, autocommit is off: a statement
+        would begin a transaction that nothing ends.
+        """
+        made = connection.connection is not None
+        return made and connection.autocommit and not connection.in_atomic_block
+
     def session_number(self, connection: BaseDatabaseWrapper) -> int:
         """Return the server's number of a session of any thread, 0 if it is closed."""
         return 0
