@@ -34,7 +34,6 @@ class Run:
         "extended_at",
         "interrupted",
         "job",
-        "lease",
         "lock",
         "on_begin",
         "phase",
@@ -62,7 +61,6 @@ class Run:
         self.lock = threading.Lock()
         self.phase = Phase.WAITING
         self.claimed_at = time.monotonic()
-        self.lease = job.lease.total_seconds()
         #: Before the statement that claimed the job or extended its lease. By this process's clock:
         #: the database's clock may differ.
         self.extended_at = self.claimed_at if asked_at is None else asked_at
@@ -84,6 +82,11 @@ class Run:
     def claim(self) -> Claim:
         """The claim that fences every write about this run."""
         return Claim(worker_id=self.job.worker_id, run=self.job.run)
+
+    @property
+    def lease(self) -> float:
+        """The seconds for which the job is reserved."""
+        return self.job.lease.total_seconds()
 
     @property
     def extension_due(self) -> float:

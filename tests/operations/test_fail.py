@@ -268,6 +268,6 @@ def test_runs_that_conflict_with_other_transactions_spend_no_attempt_ten_times_i
         assert job.run == times + 1
         assert job.spent == spent + is_one_too_many
     runs = list(read(job.id).attempts.order_by("id"))
-    assert [run.spent_attempt for run in runs] == ([False] * fail.MAX_CONFLICTS + [True]) * 2
+    assert [run.outcome for run in runs] == (["returned"] * fail.MAX_CONFLICTS + ["failed"]) * 2
     assert "spends no attempt" in runs[0].error["message"]
     assert runs[-1].error["message"] == "could not serialize access"

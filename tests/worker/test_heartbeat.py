@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
+from uuid import UUID
 
 import pytest
 from django.db import OperationalError, connection
@@ -223,20 +224,22 @@ def test_a_lease_shorter_than_the_interval_is_extended_between_two_beats(bench: 
 def test_a_lease_that_could_not_be_extended_is_tried_again_soon(
     bench: Bench, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    # A stranger holds the lock of one of them: only the others are extended.
-    asked: list[int] = []
+    # A stranger holds the lock of one of them: only the other one is extended.
+    asked: list[list[UUID]] = []
 
     def respond(*args: Any, extend: Any, **kwargs: Any) -> beat.BeatResponse:
-        asked.append(len(extend))
-        extended = len(extend) - (len(asked) == 1)
-        return beat.BeatResponse(state=Directive.RUNNING, jobs_extended=extended)
+        locked = frozenset(extend[:1] if not asked else ())
+        asked.append(extend)
+        extended = len(extend) - len(locked)
+        return beat.BeatResponse(state=Directive.RUNNING, jobs_extended=extended, locked=locked)
 
     monkeypatch.setattr(beat, "beat", respond)
     runs = [bench.holds() for _ in range(2)]
     for run in runs:
         run.extended_at -= 60 * 60
     bench.start(interval=3600)
-    eventually(lambda: asked[-1:] == [2] and len(asked) == 2, "both are extended again")
+    eventually(lambda: len(asked) > 1, "the locked one is extended")
+    assert runs[0].job.id in asked[1]
     assert all(run.extension_due > run.claimed_at for run in runs)
 
 

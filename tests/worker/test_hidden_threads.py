@@ -150,7 +150,7 @@ def two_slots(outcomes: Outcomes) -> Iterator[Callable[[Callable[..., Any]], Any
         "in_its_loop",
         "in_a_thread_of_its_loop",
     ],
-    ids=str,
+    ids=lambda way: way if isinstance(way, str) else way.__name__,
 )
 @pytest.mark.parametrize("catches", [False, True])
 def test_after_the_server_ended_a_session_the_next_jobs_run(
