@@ -252,8 +252,8 @@ class Migration(migrations.Migration):
                     "steady_since",
                     models.DateTimeField(
                         help_text=(
-                            "Since when each of its beats was stored in time, if it sends an "
-                            "interval."
+                            "Since when it can store each heartbeat and extend its leases in "
+                            "time; empty while it cannot."
                         ),
                         null=True,
                     ),

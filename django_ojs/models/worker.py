@@ -52,7 +52,10 @@ class Worker(StoredModel):
     )
     steady_since = models.DateTimeField(
         null=True,
-        help_text=_("Since when each of its beats was stored in time, if it sends an interval."),
+        help_text=_(
+            "Since when it can store each heartbeat and extend its leases in time; empty while it "
+            "cannot."
+        ),
     )
     dead_after_ms = models.PositiveBigIntegerField(
         help_text=_("Time without a heartbeat after which the worker counts as dead.")

@@ -73,6 +73,7 @@ def beat(
     session: Session | None = None,
     principal: Principal = liveness.PROJECT,
     renews: bool = False,
+    is_behind: bool = False,
 ) -> BeatResponse:
     """Record the heartbeat, then extend the leases, and return the directive.
 
@@ -86,7 +87,8 @@ def beat(
     shows that the worker died. Without it, only silence does.
 
     `renews`: a worker of the project sends the registration and the session of its last BEAT. They
-    are not stored again, as long as they are stored.
+    are not stored again, as long as they are stored. `is_behind`: at its last BEAT it could not
+    extend all leases, so those that end are left to it until it can.
 
     A job in `holding` that was claimed without the id of a worker becomes this worker's. Raises
     PermissionDenied if the principal may not write this worker.
@@ -108,6 +110,7 @@ def beat(
         registration=registration,
         session=session,
         principal=principal,
+        is_behind=is_behind,
     )
     if not holding and not wanted:
         return BeatResponse(state=directive, jobs_extended=0)
@@ -205,6 +208,7 @@ def _record(
     registration: Registration | None,
     session: Session | None,
     principal: Principal,
+    is_behind: bool,
 ) -> Directive:
     values: dict[str, Any] = {
         "owner": principal.id,
@@ -212,6 +216,8 @@ def _record(
         "active_jobs": active_jobs,
         **liveness.after_beat(worker_id, interval),
     }
+    if is_behind:
+        values["steady_since"] = None
     if registration is not None:
         # What it leaves out stays as an earlier BEAT reported it.
         values |= {name: value for name, value in asdict(registration).items() if value}
@@ -232,7 +238,7 @@ def _record(
     if not workers.filter(pk=worker_id).update(**values):
         # The first BEAT registers; so does one of a live worker that was removed as dead.
         values = {"queues": [], "concurrency": None, **values}
-        values["steady_since"] = None if interval is None else Now()
+        values["steady_since"] = None if interval is None or is_behind else Now()
         principal.check(liveness.register(worker_id, principal=principal, **values).owner)
     if publish.is_recorded(EventType.WORKER_HEARTBEAT):
         queues = workers.filter(pk=worker_id).values_list("queues", flat=True).first()

@@ -82,6 +82,8 @@ class Heartbeat:
         #: Whether the last heartbeat was stored. Without it the worker must claim no job: its death
         #: would not be noticed, or it counts as dead.
         self.registered = False
+        # Whether leases could not be extended at the last heartbeat.
+        self._is_behind = False
         self._backoff = Backoff()
         self._due = 0.0
         self._watch = ConnectionWatch(max(_silence(interval), LEAST_TIMEOUT))
@@ -171,6 +173,7 @@ class Heartbeat:
                 registration=self._registration,
                 session=self.session,
                 renews=renews,
+                is_behind=self._is_behind,
             )
         except Error as error:
             # A worker goes on as it was (worker-protocol §4.6).
@@ -191,7 +194,8 @@ class Heartbeat:
         for run in to_extend:
             is_late = run.job.id in response.locked
             run.extended_at = began - run.lease / 3 + EXTEND_AGAIN if is_late else began
-        if response.locked:
+        self._is_behind = bool(response.locked)
+        if self._is_behind:
             self._job_log.leases_locked(response.locked)
         if self._in_flight.status is not None:
             self._in_flight.status.note_ready(_silence(self._interval))

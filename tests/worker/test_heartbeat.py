@@ -226,10 +226,12 @@ def test_a_lease_that_could_not_be_extended_is_tried_again_soon(
 ) -> None:
     # A stranger holds the lock of one of them: only the other one is extended.
     asked: list[list[UUID]] = []
+    said: list[bool] = []
 
-    def respond(*args: Any, extend: Any, **kwargs: Any) -> beat.BeatResponse:
+    def respond(*args: Any, extend: Any, is_behind: bool, **kwargs: Any) -> beat.BeatResponse:
         locked = frozenset(extend[:1] if not asked else ())
         asked.append(extend)
+        said.append(is_behind)
         extended = len(extend) - len(locked)
         return beat.BeatResponse(state=Directive.RUNNING, jobs_extended=extended, locked=locked)
 
@@ -241,6 +243,8 @@ def test_a_lease_that_could_not_be_extended_is_tried_again_soon(
     eventually(lambda: len(asked) > 1, "the locked one is extended")
     assert runs[0].job.id in asked[1]
     assert all(run.extension_due > run.claimed_at for run in runs)
+    # Until it could try again, its leases do not end.
+    assert said[:2] == [False, True]
 
 
 def test_a_database_that_is_away_changes_nothing_and_is_logged_once(

@@ -122,7 +122,13 @@ def _lapsed_in_time() -> str:
         "ELSE ojs_job.lease_ms END FROM ojs_worker "
         "WHERE id = ojs_job.worker_id AND beat_interval_ms IS NOT NULL"
     )
-    return f"{_lapsed()} AND {database.dialect().steady(f'coalesce(({beat_ms}), 0)')}"
+    steady = database.dialect().steady(f"coalesce(({beat_ms}), 0)")
+    # It sends heartbeats, and something keeps it from extending its leases, such as a lock.
+    is_behind = (
+        "EXISTS (SELECT 1 FROM ojs_worker WHERE id = ojs_job.worker_id "
+        "AND beat_interval_ms IS NOT NULL AND steady_since IS NULL)"
+    )
+    return f"{_lapsed()} AND {steady} AND NOT {is_behind}"
 
 
 def _lapsed() -> str:

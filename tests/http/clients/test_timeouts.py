@@ -11,6 +11,7 @@ from pytest_django.live_server_helper import LiveServer
 from django_ojs.models import Attempt, Job
 from django_ojs.worker.job_log import JobLog
 from django_ojs.worker.maintenance import MaintenanceThread
+from tests.factories import steady
 from tests.http.clients.wire import Wire
 from tests.worker.waiting import eventually
 
@@ -24,9 +25,10 @@ BOUND = timedelta(seconds=4)
 @pytest.fixture
 def maintenance() -> Iterator[None]:
     """The maintenance of another process, which has no other part in the job."""
-    running = MaintenanceThread("elsewhere", JobLog())
-    yield
-    running.close()
+    with steady():
+        running = MaintenanceThread("elsewhere", JobLog())
+        yield
+        running.close()
 
 
 @pytest.mark.parametrize("beats", [True, False])

@@ -317,6 +317,20 @@ def test_a_helper_takes_back_only_when_a_lease_lapsed_long_ago() -> None:
         assert check.lapse() == 1
 
 
+def test_a_lease_of_a_worker_that_says_it_cannot_extend_it_is_left_to_it_until_it_can() -> None:
+    job = active()
+    check = rescue.LapseCheck()
+    with steady():
+        beat.beat(WORKER, interval=MINUTE, is_behind=True)
+        age(job.id, HOUR)
+        assert check.lapse() == 0
+        for renews in (True, False):
+            beat.beat(WORKER, interval=MINUTE, is_behind=True)
+            beat.beat(WORKER, interval=MINUTE, renews=renews)
+            assert Worker.objects.get(pk=WORKER).steady_since is not None
+        assert check.lapse() == 1
+
+
 def test_jobs_are_found_for_many_batches_and_a_lease_that_was_extended_since_stays(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -3,8 +3,8 @@
 --
 -- The assignments count one after the other here: the gap is measured before the time is set.
 UPDATE ojs_worker SET active_jobs = 0, seen_at = {now},
-    steady_since = CASE WHEN beat_at > {now} - INTERVAL 2000 * beat_interval_ms MICROSECOND
-                        THEN steady_since ELSE {now} END,
+    steady_since = coalesce(CASE WHEN beat_at > {now} - INTERVAL 2000 * beat_interval_ms MICROSECOND
+                                 THEN steady_since END, {now}),
     beat_at = {now}
 WHERE id = %(worker_id)s AND owner = '' AND state = 'running'
   AND beat_interval_ms = %(interval)s AND session_pid <=> %(pid)s

@@ -1,9 +1,9 @@
 -- BEAT of a registered worker that holds no jobs: what changes with each heartbeat. None where the row
 -- says something else, such as another session: then the whole row is written.
 UPDATE ojs_worker SET active_jobs = 0, seen_at = {now}, beat_at = {now},
-    steady_since = CASE WHEN strftime('%%Y-%%m-%%d %%H:%%M:%%f', beat_at,
-                                      printf('+%%.3f seconds', 2 * beat_interval_ms / 1000.0)) > {now}
-                        THEN steady_since ELSE {now} END
+    steady_since = coalesce(CASE WHEN strftime('%%Y-%%m-%%d %%H:%%M:%%f', beat_at,
+                                               printf('+%%.3f seconds', 2 * beat_interval_ms / 1000.0)) > {now}
+                                 THEN steady_since END, {now})
 WHERE id = %(worker_id)s AND owner = '' AND state = 'running'
   AND beat_interval_ms = %(interval)s AND session_pid IS %(pid)s
 RETURNING directive
