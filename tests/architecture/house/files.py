@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import statistics
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -23,6 +23,7 @@ GENERATED = "This page is generated"
 
 # -- the map of parts and subjects
 
+
 @cache
 def place(module: str) -> tuple[str, str]:
     """Return ("parts" or "subjects", which one) for a module, and ("", "") for one in neither."""
@@ -38,18 +39,22 @@ def place(module: str) -> tuple[str, str]:
             return "", ""
         name = name.rpartition(".")[0]
 
+
 def part(module: str) -> str:
     """Return the part that a module belongs to; empty for a module of a subject."""
     kind, which = place(module)
     return which if kind == "parts" else ""
+
 
 def subject(module: str) -> str:
     """Return the subject that a module belongs to; empty for a module of a part."""
     kind, which = place(module)
     return which if kind == "subjects" else ""
 
+
 def short(module: str) -> str:
     return module.removeprefix(PACKAGE).removeprefix(".")
+
 
 @cache
 def known() -> dict[str, Path]:
@@ -68,6 +73,7 @@ def imported(module: str) -> tuple[Import, ...]:
     """Return the imports of a module, inside of functions too; not those for types alone."""
     return tuple(imports(module, known()[module], frozenset(known())))
 
+
 @cache
 def nodes(path: Path) -> tuple[ast.AST, ...]:
     """Return all nodes of a file, walked once for all numbers."""
@@ -77,7 +83,9 @@ def nodes(path: Path) -> tuple[ast.AST, ...]:
 def lines(path: Path) -> int:
     return path.read_text().count("\n")
 
+
 # -- imports
+
 
 @cache
 def _exported(package: str) -> dict[str, str]:
@@ -87,9 +95,11 @@ def _exported(package: str) -> dict[str, str]:
         return {}
     return {each.name: each.target for each in imported(package) if each.name}
 
+
 def home(found: Import) -> str:
     """Return the module that an import is about, where a package passes the name on."""
     return _exported(found.target).get(found.name, found.target)
+
 
 def _named_in_strings(path: Path) -> Iterator[str]:
     """Yield the modules that strings of a file name, as import_module() takes them; no loggers."""
@@ -108,6 +118,7 @@ def _named_in_strings(path: Path) -> Iterator[str]:
             elif (module := node.value.rpartition(".")[0]) in known() and module != PACKAGE:
                 yield module
 
+
 def _imports_of_subjects(wanted: str) -> Count:
     found = set()
     for module, path in sources().items():
@@ -118,16 +129,19 @@ def _imports_of_subjects(wanted: str) -> Count:
                     found.add(f"{about}: {short(module) or PACKAGE} imports {short(target)}")
     return of(found)
 
+
 @number("imports-core", "imports of the core into subjects")
 def imports_of_core() -> Count:
     """Pairs of a module of the core and a module of a subject that it imports, also inside of
     functions, through a package that passes the name on, or by a string; not for types alone."""
     return _imports_of_subjects("core")
 
+
 @number("imports-doors", "imports of the doors into subjects")
 def imports_of_doors() -> Count:
     """As `imports-core`, of HTTP, the admin and the command line."""
     return _imports_of_subjects("doors")
+
 
 @cache
 def _targets(module: str) -> frozenset[str]:
@@ -136,6 +150,7 @@ def _targets(module: str) -> frozenset[str]:
         parts = each.target.split(".")
         found |= {".".join(parts[:n]) for n in range(1, len(parts) + 1)}
     return frozenset(found & known().keys())
+
 
 def _closure(module: str) -> Count:
     seen: set[str] = set()
@@ -146,44 +161,54 @@ def _closure(module: str) -> Count:
             left += _targets(each)
     return of(short(each) or PACKAGE for each in seen)
 
+
 @number("closure-push", "import closure of operations.push")
 def closure_of_push() -> Count:
     """Modules of the package that operations.push needs, itself and the packages around them
     included: its imports and theirs, also inside of functions, but not for types alone."""
     return _closure("operations.push")
 
+
 @number("closure-worker", "import closure of worker.process")
 def closure_of_worker() -> Count:
     """As `closure-push`, of worker.process."""
     return _closure("worker.process")
 
+
 # -- size
+
 
 def _with_lines(paths: dict[str, Path]) -> Count:
     counted = sorted(((lines(path), name) for name, path in paths.items()), reverse=True)
     items = [f"{count:6} {name}" for count, name in counted]
     return Count(value=sum(count for count, _ in counted), items=items)
 
+
 @cache
 def _core() -> dict[str, Path]:
     return {short(name) or PACKAGE: p for name, p in sources().items() if part(name) == "core"}
+
 
 @number("package-lines", "package, lines of Python")
 def package_lines() -> Count:
     """Physical lines of Python in the package, without migrations."""
     return _with_lines({short(name) or PACKAGE: path for name, path in sources().items()})
 
+
 @number("core-lines", "core, lines of Python")
 def core_lines() -> Count:
     """Physical lines of the modules of the core; those of subjects are not in it."""
     return _with_lines(_core())
+
 
 @number("core-files", "core, files")
 def core_files() -> Count:
     """Modules of the core; those of subjects are not in it."""
     return of(_core())
 
+
 # -- functions
+
 
 @cache
 def _functions() -> list[tuple[str, str, FunctionNode]]:
@@ -205,10 +230,12 @@ def _functions() -> list[tuple[str, str, FunctionNode]]:
         visit(tree(path), module, "")
     return found
 
+
 def _parameters(node: FunctionNode) -> int:
     arguments = node.args
     names = [each.arg for each in (*arguments.posonlyargs, *arguments.args, *arguments.kwonlyargs)]
     return len(names) - (names[:1] in (["self"], ["cls"]))
+
 
 @cache
 def _lengths() -> list[tuple[int, str]]:
@@ -217,6 +244,7 @@ def _lengths() -> list[tuple[int, str]]:
         for module, name, node in _functions()
     ]
     return sorted(found, reverse=True)
+
 
 @number("many-parameters", "functions with eight parameters or more")
 def many_parameters() -> Count:
@@ -227,17 +255,20 @@ def many_parameters() -> Count:
         if (count := _parameters(node)) >= MANY_PARAMETERS
     )
 
+
 @number("longest-function", "longest function, lines")
 def longest_function() -> Count:
     """Physical lines of the longest function, without decorators; the list has the longest."""
     items = [f"{count:4} {name}" for count, name in _lengths()[:40]]
     return Count(value=_lengths()[0][0], items=items)
 
+
 @number("largest-file", "largest file, lines")
 def largest_file() -> Count:
     """Physical lines of the largest file, without migrations; the list has the largest."""
     counted = package_lines().items[:40]
     return Count(value=int(counted[0].split()[0]), items=counted)
+
 
 @number("median-line", "median line, characters")
 def median_line() -> Count:
@@ -250,17 +281,21 @@ def median_line() -> Count:
     ]
     return _median(lengths)
 
+
 @number("median-function", "median function, lines")
 def median_function() -> Count:
     """Physical lines of the median function."""
     return _median([count for count, _ in _lengths()])
+
 
 def _median(values: list[int]) -> Count:
     parts = statistics.quantiles(values, n=10)
     items = [f"{n * 10}% of {len(values)}: {part:g} or less" for n, part in enumerate(parts, 1)]
     return Count(value=statistics.median(values), items=items)
 
+
 # -- the database
+
 
 def _methods(module: str, name: str) -> Iterator[str]:
     parsed = tree(known()[f"{PACKAGE}.{module}"])
@@ -270,12 +305,14 @@ def _methods(module: str, name: str) -> Iterator[str]:
                 if isinstance(each, FunctionNode) and not each.name.startswith("_"):
                     yield each.name
 
+
 @number("database-methods", "methods of the database interface")
 def database_methods() -> Count:
     """Public methods and properties that the interface of a database defines (`interface` in
     the data file)."""
     classes = [each.split(":") for each in data()["interface"]["classes"]]
     return of({method for module, name in classes for method in _methods(module, name)})
+
 
 @number("sql-files", "SQL files of PostgreSQL")
 def sql_files() -> Count:
@@ -289,6 +326,7 @@ def sql_files() -> Count:
         if f'"{path.stem}"' in dialect
     }
     return of(own | common)
+
 
 @cache
 def columns() -> frozenset[str]:
@@ -306,6 +344,7 @@ def columns() -> frozenset[str]:
         if isinstance(target, ast.Name)
     )
 
+
 def _named(path: Path) -> Iterator[str]:
     """Yield the words that may name a column: strings, keyword arguments, assigned names."""
     for node in nodes(path):
@@ -316,6 +355,7 @@ def _named(path: Path) -> Iterator[str]:
         elif isinstance(node, ast.AnnAssign | ast.Assign):
             targets = [node.target] if isinstance(node, ast.AnnAssign) else node.targets
             yield from (each.id for each in targets if isinstance(each, ast.Name))
+
 
 @number("column-files", "files that name nine columns of a job or more")
 def column_files() -> Count:
@@ -328,7 +368,9 @@ def column_files() -> Count:
         if len(found) >= MANY_COLUMNS
     )
 
+
 # -- settings, tests, words
+
 
 @number("settings", "settings of the core")
 def settings() -> Count:
@@ -344,11 +386,13 @@ def settings() -> Count:
         if isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name)
     )
 
+
 @number("test-lines", "tests, lines of Python")
 def test_lines() -> Count:
     """Physical lines of Python in `tests`."""
     paths = (ROOT / "tests").rglob("*.py")
     return _with_lines({path.relative_to(ROOT).as_posix(): path for path in paths})
+
 
 def _words(paths: list[Path]) -> Count:
     counted = sorted(
@@ -360,14 +404,15 @@ def _words(paths: list[Path]) -> Count:
         items=[f"{count:6} {name}" for count, name in counted],
     )
 
+
 @number("documentation-words", "documentation, words")
 def documentation_words() -> Count:
     """Words of the pages below `docs`, without the pages that are generated."""
     pages = (ROOT / "docs").rglob("*.md")
     return _words([page for page in pages if GENERATED not in page.read_text()])
 
+
 @number("changelog-words", "CHANGELOG, words")
 def changelog_words() -> Count:
     """Words of `CHANGELOG.md`."""
     return _words([ROOT / "CHANGELOG.md"])
-

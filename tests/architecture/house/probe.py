@@ -30,7 +30,7 @@ QUEUES = ["default"]
 WARM = 3
 #: Calls that are looked at. What only some of them run, such as what is due once a second, is not
 #: of the operation.
-MEASURED = 3
+MEASURED = 10
 
 #: They count as the function that they stand in, as Python 3.12 and later compile them.
 _INLINE = {"<listcomp>", "<setcomp>", "<dictcomp>", "<genexpr>", "<module>"}
@@ -73,10 +73,21 @@ def set_up(url: str) -> None:
     from django.urls import include, path
 
     django.setup()
+    hold_still()
     call_command("migrate", verbosity=0)
     urls: Any = ModuleType(URLS)
     urls.urlpatterns = [path("", include("django_ojs.http.urls"))]
     sys.modules[URLS] = urls
+
+
+def hold_still() -> None:
+    """Do each time the same: read no configuration again after a second, nor the age of snapshots
+    after a slow claim, and notify the workers of each job."""
+    from django_ojs.storage import claim_floors, notify, queue_configs
+
+    setattr(notify, "INTERVAL", 0.0)  # noqa: B010 - a constant
+    setattr(queue_configs, "LIFETIME", 3600.0)  # noqa: B010 - a constant
+    setattr(claim_floors, "SLOW", float("inf"))  # noqa: B010 - a constant
 
 
 # -- the functions of an operation
@@ -84,7 +95,7 @@ def set_up(url: str) -> None:
 
 def operations() -> dict[str, Callable[[], Act]]:
     """Return by name what prepares one call of each operation."""
-    from django.db import transaction
+    from django.db import connection, transaction
     from django.test import Client
 
     import django_ojs as ojs
@@ -107,7 +118,8 @@ def operations() -> dict[str, Callable[[], Act]]:
     step = {"type": "house.step", "args": [1]}
 
     def store() -> None:
-        with transaction.atomic():
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute("SELECT 1")  # The caller has a statement of its own.
             ojs.enqueue("house.job", [1])
 
     def claim() -> Any:
