@@ -68,11 +68,14 @@ def start(apps: tuple[str, ...], attempt: int = 0) -> tuple[list[str], float]:
     return modules, seconds
 
 
-def prefetch() -> None:
-    """Run all processes, as many at a time as this machine has processors."""
+def prefetch(*, starts: int = STARTS) -> None:
+    """Run all processes, as many at a time as this machine has processors.
+
+    One start is enough for the modules that it imports.
+    """
     sites = [apps + ours for apps in (APPS, ADMIN) for ours in ((), (PACKAGE,))]
     runs = [partial(probe, vendor) for vendor in VENDORS]
-    runs += [partial(start, apps, attempt) for attempt in range(STARTS) for apps in sites]
+    runs += [partial(start, apps, attempt) for attempt in range(starts) for apps in sites]
     with ThreadPoolExecutor(os.cpu_count()) as pool:
         for each in [pool.submit(run) for run in runs]:
             each.result()
