@@ -19,8 +19,12 @@ _RULES = ("scripts/house", "tests/__init__.py", "tests/architecture")
 
 
 def difference(name: str, commit: str) -> tuple[list[str], list[str]]:
-    """Return the lines of a number that are new since a commit, and those that are gone."""
-    before, now = Counter(items_of(name, commit)), Counter(NUMBERS[name].count().items)
+    """Return the lines of a number that are new since a commit, and those that are gone.
+
+    What that commit has beside this branch does not count.
+    """
+    began = _git("merge-base", commit, "HEAD").decode().strip()
+    before, now = Counter(items_of(name, began)), Counter(NUMBERS[name].count().items)
     return sorted((now - before).elements()), sorted((before - now).elements())
 
 
