@@ -8,7 +8,7 @@ export PYTHONUNBUFFERED = 1
 SHELL := /bin/bash
 
 .DEFAULT_GOAL := help
-.PHONY: help demo serve serve-open cluster test check faults fuzz soak lint matrix docs dist bench plans clean
+.PHONY: help demo serve serve-open cluster test check faults fuzz soak lint matrix house docs dist bench plans clean
 
 help:
 	@echo "make demo     place a thousand orders, run their workflows, kill workers, print the ledger"
@@ -25,6 +25,7 @@ help:
 	@echo "make fuzz     random and hostile requests to every operation of the API (<= 30 minutes)"
 	@echo "make soak     a worker for ten minutes: memory and connections (SECONDS=600)"
 	@echo "make lint     ruff, mypy and the migrations check alone"
+	@echo "make house    the size of the package and what its core carries, in numbers beside their limits"
 	@echo "make matrix   the wheel in an empty folder and tests, on each supported Python/Django pair of"
 	@echo "              this machine; ARGS=--whole for the short suite, ARGS=--wheel for the wheel alone,"
 	@echo "              ARGS='--only 3.12' for some"
@@ -95,6 +96,10 @@ soak:
 	@scripts/venv $(VENV) dev $(PYTHON)
 	OJS_FAULTS_SOAK=$(or $(SECONDS),600) OJS_TEST_TIER=full OJS_TEST_PROCESSES=0 \
 		scripts/suite $(VENV) postgresql tests/faults/test_soak.py
+
+house:
+	@scripts/venv $(VENV) dev $(PYTHON)
+	@$(VENV)/bin/python scripts/house $(ARGS)
 
 matrix:
 	@scripts/matrix $(ARGS)

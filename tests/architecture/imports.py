@@ -14,11 +14,15 @@ PACKAGE = "django_ojs"
 
 @dataclass(frozen=True, kw_only=True)
 class Import:
-    """One import: the module it stands in, the module it names, the line."""
+    """One import: the module it stands in, the module it names, the line.
+
+    `name` is what it takes from that module, where it takes something.
+    """
 
     module: str
     target: str
     line: int
+    name: str = ""
 
 
 def modules(root: Path = ROOT) -> dict[str, Path]:
@@ -55,12 +59,14 @@ def imports(
                 base = ".".join([*above, base]).rstrip(".")
             for alias in node.names:
                 full = f"{base}.{alias.name}"
-                target = full if full in known else base
-                yield Import(module=module, target=target, line=node.lineno)
+                target, name = (full, "") if full in known else (base, alias.name)
+                yield Import(module=module, target=target, line=node.lineno, name=name)
 
 
 def _walk(node: ast.AST, *, for_types: bool) -> Iterator[ast.AST]:
     for child in ast.iter_child_nodes(node):
+        if isinstance(child, ast.expr):
+            continue  # No statement is inside of an expression.
         if (
             not for_types
             and isinstance(child, ast.If)
