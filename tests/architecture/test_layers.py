@@ -16,6 +16,8 @@ FLOORS = {
     "spec": 1,
     "version": 1,
     "conf": 2,
+    "extension": 2,
+    "extensions": 4,
     "signals": 2,
     "models": 2,
     "storage": 2,

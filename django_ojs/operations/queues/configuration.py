@@ -9,14 +9,14 @@ from django.db import IntegrityError
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
+from django_ojs.extension import tell
 from django_ojs.operations import dead_letter_queue
 from django_ojs.operations.access import audit_trail
-from django_ojs.operations.events import publish
 from django_ojs.operations.queues.rows import is_deleted, rows, touch
 from django_ojs.operations.queues.status import QueueState, QueueStatus, get, stored_default
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict
-from django_ojs.spec.events import EventType
+from django_ojs.spec.events import EventType, of_queue
 from django_ojs.spec.queue_config import DEFAULT_POLICY, QueueConfig, check, merge
 from django_ojs.storage import bounds, database, queue_configs, tenants
 from django_ojs.storage.figures import counts
@@ -53,7 +53,7 @@ def _create(name: str, given: dict[str, Any]) -> None:
                 bounds.rebound(name)
         except IntegrityError:  # Another transaction has created it.
             raise _exists(name) from None
-    publish.queue_event(EventType.QUEUE_CREATED, name)
+    tell(EventType.QUEUE_CREATED, of_queue, name)
     changes = {"state": (None, QueueState.ACTIVE), **_changes({}, merge({}, given))}
     audit_trail.record("queue.created", name, changes=changes)
 
@@ -96,7 +96,7 @@ def _change(name: str, given: dict[str, Any]) -> None:
         dead_letter_queue.check(name, given.get("dead_letter_queue"))
     before, after = _store(name, given)
     bounds.rebound(name)
-    publish.queue_event(EventType.QUEUE_CONFIG_UPDATED, name, changed=sorted(given))
+    tell(EventType.QUEUE_CONFIG_UPDATED, of_queue, name, changed=sorted(given))
     if changes := _changes(before, after):
         audit_trail.record("queue.configured", name, changes=changes)
 

@@ -13,16 +13,16 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
+from django_ojs.extension import tell
 from django_ojs.models import Job
 from django_ojs.operations import draining
 from django_ojs.operations.access import audit_trail
 from django_ojs.operations.backpressure import bounds
-from django_ojs.operations.events import publish
 from django_ojs.operations.queues.rows import mark_deleted, rows, touch
 from django_ojs.operations.queues.status import QueueState, get
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict, InvalidRequest, QueueFull
-from django_ojs.spec.events import EventType
+from django_ojs.spec.events import EventType, of_queue
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import WAITING, State, Trigger
 from django_ojs.spec.tenants import DEFAULT_TENANT, tenant_of
@@ -37,7 +37,7 @@ from django_ojs.storage import (
 from django_ojs.storage.bounds import remove as remove_bound
 from django_ojs.storage.database import BATCH
 from django_ojs.storage.dialects.expressions import OneOf
-from django_ojs.storage.figures import counts, rollups
+from django_ojs.storage.figures import counts
 from django_ojs.storage.figures.counts import ByState
 
 Strategy = Literal["reject", "discard", "move"]
@@ -265,18 +265,14 @@ def _moved(keys: list[UUID], source: str, target: str) -> int:
 
 
 def _discard(keys: list[UUID], before: State) -> int:
-    gone = transitions.apply(
+    return transitions.apply(
         Trigger.DELETE_QUEUE,
         State.DISCARDED,
-        Job.primary.filter(pk__in=keys),
+        dict.fromkeys(keys, before),
         finished_at=Now(),
         error=_GONE.render(),
         discard_reason="operator",
     )
-    publish.discarded(keys, before=before)
-    of_keys = Job.primary.filter(pk__in=keys).values_list("queue", "type")
-    rollups.note_after_commit(rollups.DISCARDED, of_keys)
-    return gone
 
 
 @database.write_transaction
@@ -284,7 +280,7 @@ def _remove(name: str, left: ByState) -> None:
     queue = rows().select_for_update().filter(pk=name).first()
     if queue is None:  # Another transaction has deleted it.
         return
-    publish.queue_event(EventType.QUEUE_DELETED, name)
+    tell(EventType.QUEUE_DELETED, of_queue, name)
     if left:
         mark_deleted(queue)
     else:
