@@ -4,9 +4,9 @@ An extension is an object of a subclass of `Extension`, which its app registers 
 hooks are functions that the core calls. The core imports no extension: it calls what is here.
 
 The hooks of all extensions are compiled into tuples, which the core reads as attributes. A hook
-that nobody has costs nothing: no transaction is opened, no row is read and no object is made for
-it. They are compiled when an extension is registered, when the setting `OJS` changes, and when one
-of `django_ojs.signals` gains or loses a receiver.
+that no extension has costs nothing: no transaction is opened, no row is read and no object is made
+for it. They are compiled when an extension is registered, when the setting `OJS` changes, and when
+one of `django_ojs.signals` gains or loses a receiver.
 
 Where several extensions have a hook, that of the lowest number comes first, whatever the order of
 `INSTALLED_APPS`. What the events, the statistics, the signals and the audit trail do is in
@@ -188,12 +188,12 @@ class Hooks:
     )
     reads: Mapping[Trigger, Reads] = field(default_factory=dict)
 
-    #: News of a queue, a worker, a workflow, a cron job or a limit key, and of a job whose state
-    #: stays (a heartbeat, progress, a checkpoint): called with events of the types in `told_types`,
-    #: in the transaction of what they tell of. An event of another type is not even made. An error
-    #: undoes what happened.
-    told: Callable[[Sequence[NewEvent]], object] | None = None
-    told_types: frozenset[EventType] = frozenset()
+    #: Something happened that changes no state of a job: to a queue, a worker, a workflow, a cron
+    #: job or a limit key, or a job has sent a heartbeat, progress or a checkpoint. Called in the
+    #: transaction of what happened, with events of the types in `published_types`: an event of
+    #: another type is not even made. An error undoes what happened.
+    published: Callable[[Sequence[NewEvent]], object] | None = None
+    published_types: frozenset[EventType] = frozenset()
 
     #: Something was counted that is no change of a state: called after the commit, with how many
     #: jobs of each queue and type. An error is logged.
@@ -232,8 +232,8 @@ class Extension:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Listeners:
-    """Who wants the changes of one trigger."""
+class ChangeHooks:
+    """The hooks for the changes of one trigger."""
 
     changed: tuple[Callable[[Change], object], ...]
     committed: tuple[tuple[str, Callable[[Change], object]], ...]
@@ -257,6 +257,7 @@ class Listeners:
             _call(name, hook, change)
 
 
+_Publisher: TypeAlias = tuple[frozenset[EventType], Callable[[Sequence[NewEvent]], object]]
 _Named: TypeAlias = tuple[tuple[str, Callable[..., object]], ...]
 
 
@@ -296,7 +297,7 @@ class Registry:
             try:
                 self._hooks[number] = extension.hooks()
             except ImproperlyConfigured:
-                # Whoever reads the settings next gets the error. Here it would be raised by
+                # The next reader of the settings gets the error. Here it would be raised by
                 # whatever changes them, such as the end of a test.
                 self._hooks.setdefault(number, Hooks())
         found = [
@@ -307,14 +308,15 @@ class Registry:
             hooks.stored for _, hooks in found if hooks.stored
         )
         self.committed: _Named = _named(found, "committed")
-        self.changes: Mapping[Trigger, Listeners] = {
-            trigger: listeners
+        self.changes: Mapping[Trigger, ChangeHooks] = {
+            trigger: compiled
             for trigger in Trigger
-            if (listeners := _listeners(trigger, found)) is not None
+            if (compiled := _change_hooks(trigger, found)) is not None
         }
-        self.told: tuple[tuple[frozenset[EventType], Callable[[Sequence[NewEvent]], object]], ...]
-        self.told = tuple((hooks.told_types, hooks.told) for _, hooks in found if hooks.told)
-        self.told_types: frozenset[EventType] = frozenset().union(*(each for each, _ in self.told))
+        self.published: tuple[_Publisher, ...] = tuple(
+            (hooks.published_types, hooks.published) for _, hooks in found if hooks.published
+        )
+        self.published_types = frozenset[EventType]().union(*(each for each, _ in self.published))
         self.counted: _Named = _named(found, "counted")
         self.acted: tuple[Callable[[Act], Callable[[Mapping[str, Any]], object] | None], ...]
         self.acted = tuple(hooks.acted for _, hooks in found if hooks.acted)
@@ -329,7 +331,7 @@ def _named(found: Iterable[tuple[str, Hooks]], hook: str) -> _Named:
     return tuple((name, getattr(hooks, hook)) for name, hooks in found if getattr(hooks, hook))
 
 
-def _listeners(trigger: Trigger, found: Sequence[tuple[str, Hooks]]) -> Listeners | None:
+def _change_hooks(trigger: Trigger, found: Sequence[tuple[str, Hooks]]) -> ChangeHooks | None:
     changed = tuple(hooks.changed[trigger] for _, hooks in found if trigger in hooks.changed)
     committed = tuple(
         (name, hooks.changed_and_committed[trigger])
@@ -339,7 +341,7 @@ def _listeners(trigger: Trigger, found: Sequence[tuple[str, Hooks]]) -> Listener
     if not changed and not committed:
         return None
     reads = max(hooks.reads.get(trigger, Reads.NOTHING) for _, hooks in found)
-    return Listeners(changed=changed, committed=committed, reads=reads)
+    return ChangeHooks(changed=changed, committed=committed, reads=reads)
 
 
 registry: Final = Registry()
@@ -357,26 +359,26 @@ def committed(numbers: Numbers) -> None:
         _call(name, hook, numbers)
 
 
-def is_told(*types: EventType) -> bool:
-    """Say whether somebody wants the news of one of these types."""
-    return not registry.told_types.isdisjoint(types)
+def is_published(*types: EventType) -> bool:
+    """Say whether an extension wants the events of one of these types."""
+    return not registry.published_types.isdisjoint(types)
 
 
-def tell(type: EventType, make: Callable[..., NewEvent], *args: Any, **data: Any) -> None:
+def publish(type: EventType, make: Callable[..., NewEvent], *args: Any, **data: Any) -> None:
     """Tell of something in its transaction. `make(type, *args, **data)` returns the event.
 
-    It is not called if nobody wants events of the type.
+    It is not called if no extension wants events of the type.
     """
-    if type in registry.told_types:
-        tell_all([make(type, *args, **data)])
+    if type in registry.published_types:
+        publish_all([make(type, *args, **data)])
 
 
-def tell_all(events: Iterable[NewEvent]) -> None:
-    """Call the hooks `told`, each with the events of its types."""
-    if not registry.told:
+def publish_all(events: Iterable[NewEvent]) -> None:
+    """Call the hooks `published`, each with the events of its types."""
+    if not registry.published:
         return
     news = list(events)
-    for types, hook in registry.told:
+    for types, hook in registry.published:
         if wanted := [event for event in news if event.type in types]:
             hook(wanted)
 

@@ -17,7 +17,7 @@ from django_ojs.storage import events as storage
 _ENQUEUED: Final = frozenset({EventType.JOB_ENQUEUED, EventType.JOB_SCHEDULED})
 
 
-class Events(Extension):
+class EventsExtension(Extension):
     """Records events."""
 
     name = "events"
@@ -29,8 +29,8 @@ class Events(Extension):
         return Hooks(
             stored=None if kept.isdisjoint(_ENQUEUED) else _stored,
             changed={trigger: hook for trigger, (hook, types) in _CHANGED.items() if types & kept},
-            told=_told,
-            told_types=kept,
+            published=_published,
+            published_types=kept,
             due_steps=(
                 # Readers of the events settle them too.
                 DueStep(run=log.settle, interval=2.0, when=log.unsettled_condition),
@@ -44,7 +44,7 @@ def _record(events: Iterator[NewEvent]) -> None:
     storage.add([event for event in events if event.type in kept])
 
 
-def _told(events: Sequence[NewEvent]) -> None:
+def _published(events: Sequence[NewEvent]) -> None:
     storage.add(events)
 
 

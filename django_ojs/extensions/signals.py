@@ -12,7 +12,7 @@ from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database
 
 
-class Signals(Extension):
+class SignalsExtension(Extension):
     """Sends signals."""
 
     name = "signals"

@@ -15,7 +15,7 @@ from django_ojs.spec.times import elapsed
 from django_ojs.storage.figures import rollup_compaction, rollups
 
 
-class Statistics(Extension):
+class StatisticsExtension(Extension):
     """Counts."""
 
     name = "statistics"

@@ -5,7 +5,7 @@ from uuid import UUID
 from django.db.models.functions import Now
 
 from django_ojs.models import Job
-from django_ojs.operations.access import audit_trail
+from django_ojs.operations.access import operator
 from django_ojs.operations.backpressure import bounds, rejections
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, transitions
@@ -29,5 +29,5 @@ def activate(job_id: UUID, *, is_tried_again: bool = False) -> Job:
     job = activated or transitions.get(job_id)
     notify.workers_of([job.queue])
     changes = {"state": (State.PENDING, State.AVAILABLE)}
-    audit_trail.record("job.activated", job_id, changes=changes)
+    operator.acted("job.activated", job_id, changes=changes)
     return job

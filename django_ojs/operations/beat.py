@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db import Error
 from django.db.models.functions import Now
 
-from django_ojs.extension import is_told, tell, tell_all
+from django_ojs.extension import is_published, publish, publish_all
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import liveness
@@ -151,7 +151,7 @@ def extend(worker_id: str, job_id: UUID, by: timedelta | None = None) -> bool:
 
     Return whether it is held.
     """
-    with database.atomic_if(is_told(EventType.JOB_HEARTBEAT)):
+    with database.atomic_if(is_published(EventType.JOB_HEARTBEAT)):
         return bool(_extend_and_publish(worker_id, [job_id], by))
 
 
@@ -176,13 +176,13 @@ def direct(worker_id: str, directive: Directive) -> bool:
     known = bool(workers.update(directive=directive))
     if directive is Directive.QUIET and active is not None:
         # From now on FETCH returns it no jobs.
-        tell(EventType.WORKER_QUIET, of_worker, worker_id, active_jobs=active)
+        publish(EventType.WORKER_QUIET, of_worker, worker_id, active_jobs=active)
     return known
 
 
 def _renew(worker_id: str, interval: timedelta, session: Session | None) -> Directive | None:
     """Record a heartbeat by literal SQL. Return None if there is more to store."""
-    if is_told(EventType.WORKER_HEARTBEAT):
+    if is_published(EventType.WORKER_HEARTBEAT):
         return None
     connection = database.connection()
     directive = database.retried(
@@ -229,15 +229,15 @@ def _record(
         # A worker with the directive quiet counts as quiet since then; the event was published.
         newly = workers.filter(pk=worker_id, state=Directive.RUNNING, directive=Directive.RUNNING)
         if newly.update(state=state):
-            tell(EventType.WORKER_QUIET, of_worker, worker_id, active_jobs=active_jobs)
+            publish(EventType.WORKER_QUIET, of_worker, worker_id, active_jobs=active_jobs)
     if not workers.filter(pk=worker_id).update(**values):
         # The first BEAT registers; so does one of a live worker that was removed as dead.
         values = {"queues": [], "concurrency": None, **values}
         values["steady_since"] = None if interval is None else Now()
         principal.check(liveness.register(worker_id, principal=principal, **values).owner)
-    if is_told(EventType.WORKER_HEARTBEAT):
+    if is_published(EventType.WORKER_HEARTBEAT):
         queues = workers.filter(pk=worker_id).values_list("queues", flat=True).first()
-        tell(
+        publish(
             EventType.WORKER_HEARTBEAT,
             of_worker,
             worker_id,
@@ -256,9 +256,9 @@ def _extend_and_publish(
     worker_id: str, wanted: Collection[UUID], visibility_timeout: timedelta | None
 ) -> int:
     extended = _extend(worker_id, wanted, visibility_timeout)
-    if extended and is_told(EventType.JOB_HEARTBEAT):
+    if extended and is_published(EventType.JOB_HEARTBEAT):
         jobs = _mine(worker_id, wanted).defer("args", "options", "progress", "result")
-        tell_all(map(job_events.heartbeat, jobs))
+        publish_all(map(job_events.heartbeat, jobs))
     return extended
 
 

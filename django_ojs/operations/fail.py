@@ -17,7 +17,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from django_ojs.conf import settings
-from django_ojs.extension import Count, Known, count, tell
+from django_ojs.extension import Count, Known, count, publish
 from django_ojs.models import Attempt, Job
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import dead_letter_queue
@@ -327,7 +327,7 @@ def _pause_key(job: Job, failure: Failure) -> None:
         is_new = limit_journal.pause(job.limit_key, pause)
         if is_new:
             until = format_timestamp(timezone.now() + pause)
-            tell(
+            publish(
                 EventType.RATE_LIMIT_DYNAMIC_ADJUSTED,
                 of_limit_key,
                 job.limit_key,

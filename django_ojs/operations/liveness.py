@@ -14,7 +14,7 @@ from django.db.models import Case, F, Func, QuerySet, When
 from django.db.models.functions import Coalesce, Greatest, Now
 
 from django_ojs.conf import settings
-from django_ojs.extension import tell
+from django_ojs.extension import publish
 from django_ojs.models import Job, Worker
 from django_ojs.spec.errors import PermissionDenied
 from django_ojs.spec.events import EventType, of_worker
@@ -88,7 +88,7 @@ def register(
         },
     )
     if made:
-        tell(
+        publish(
             EventType.WORKER_STARTED,
             of_worker,
             worker_id,

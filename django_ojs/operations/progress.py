@@ -6,7 +6,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from django_ojs.extension import Count, count, is_told, tell_all
+from django_ojs.extension import Count, count, is_published, publish_all
 from django_ojs.models import Job
 from django_ojs.operations import checkpoint, liveness
 from django_ojs.operations.liveness import Principal
@@ -55,7 +55,7 @@ def report(
 
 def _publish(job: Job, before: dict[str, Any] | None, now: datetime) -> None:
     share = job.progress.get("progress")
-    if share is None or not is_told(EventType.JOB_PROGRESS):
+    if share is None or not is_published(EventType.JOB_PROGRESS):
         return
     if before is not None and before["run"] == job.run and before.get("progress") is not None:
         since = now - times.parse_timestamp(before["updated_at"], "updated_at")
@@ -63,4 +63,4 @@ def _publish(job: Job, before: dict[str, Any] | None, now: datetime) -> None:
             return
     message = (job.progress.get("data") or {}).get("message")
     said = message if isinstance(message, str) else ""
-    tell_all([job_events.progress(job, round(100 * share, 2), said)])
+    publish_all([job_events.progress(job, round(100 * share, 2), said)])

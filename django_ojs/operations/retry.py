@@ -8,7 +8,7 @@ from django.db.models.functions import Coalesce, Now
 
 from django_ojs.models import Job
 from django_ojs.operations import draining
-from django_ojs.operations.access import audit_trail
+from django_ojs.operations.access import operator
 from django_ojs.operations.backpressure import bounds, rejections
 from django_ojs.operations.dead_letter_queue import put_back
 from django_ojs.spec.states import State, Trigger
@@ -29,7 +29,7 @@ def retry(job_id: UUID) -> Job:
     if not revived:
         transitions.reject(Trigger.RETRY, State.AVAILABLE, job)
     changes = {"state": (State.DISCARDED, State.AVAILABLE)}
-    audit_trail.record("job.retried", job_id, changes=changes)
+    operator.acted("job.retried", job_id, changes=changes)
     return transitions.get(job_id)
 
 

@@ -6,7 +6,7 @@ from uuid import UUID
 from django.db.models.functions import Now
 
 from django_ojs.models import Job
-from django_ojs.operations.access import audit_trail
+from django_ojs.operations.access import operator
 from django_ojs.spec.states import State, Trigger, allows
 from django_ojs.storage import database, notify, transitions
 
@@ -21,7 +21,7 @@ def run_now(job_id: UUID) -> Job:
     if not allows(Trigger.TIMER, State(job.state), State.AVAILABLE):
         transitions.reject(Trigger.TIMER, State.AVAILABLE, job)
     promote([job])
-    audit_trail.record("job.run_now", job_id, changes={"state": (job.state, State.AVAILABLE)})
+    operator.acted("job.run_now", job_id, changes={"state": (job.state, State.AVAILABLE)})
     return transitions.get(job_id)
 
 

@@ -32,7 +32,7 @@ from django.db.models import Exists, Q
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
-from django_ojs.extension import Known, tell
+from django_ojs.extension import Known, is_published, publish_all
 from django_ojs.models import Job, LimitKey, Queue
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.events import EventType, of_limit_key
@@ -281,13 +281,15 @@ def _set_aside(found: _Round) -> int:
 def _drop(dropped: Collection[Dropped]) -> None:
     keys = [each.id for each in dropped]
     jobs = Job.primary.filter(OneOf("pk", keys)).only("id", "queue", "type").in_bulk()
-    for each in dropped:
-        tell(
-            EventType.RATE_LIMIT_DROPPED,
-            of_limit_key,
-            each.key,
-            job_id=str(each.id),
-            job_type=jobs[each.id].type,
+    if is_published(EventType.RATE_LIMIT_DROPPED):
+        publish_all(
+            of_limit_key(
+                EventType.RATE_LIMIT_DROPPED,
+                each.key,
+                job_id=str(each.id),
+                job_type=jobs[each.id].type,
+            )
+            for each in dropped
         )
     transitions.apply(
         Trigger.DROP,
@@ -345,15 +347,12 @@ def _begin_episodes(found: _Round) -> None:
             unique_fields=["key"],
             update_fields=["limited_since", "limited_by", "eased_at"],
         )
-    for key, (strategy, limit, current) in begun.items():
-        tell(
-            EventType.RATE_LIMIT_EXCEEDED,
-            of_limit_key,
-            key,
-            strategy=strategy,
-            limit=limit,
-            current=current,
+    publish_all(
+        of_limit_key(
+            EventType.RATE_LIMIT_EXCEEDED, key, strategy=strategy, limit=limit, current=current
         )
+        for key, (strategy, limit, current) in begun.items()
+    )
 
 
 def _add_starts(found: _Round, started_at: datetime) -> None:

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.db.models.functions import Now
 
-from django_ojs.extension import tell
+from django_ojs.extension import publish_all
 from django_ojs.models import Job, LimitCheck, LimitKey
 from django_ojs.spec.events import EventType, of_limit_key
 from django_ojs.spec.rate_limit import Hold
@@ -148,8 +148,10 @@ def _ease(keys: Iterable[str], uses: Mapping[str, KeyUse]) -> None:
         LimitKey.primary.filter(pk__in=over).update(
             limited_since=None, limited_by="", eased_at=None
         )
-    for key in over:
-        tell(EventType.RATE_LIMIT_RELEASED, of_limit_key, key, strategy=uses[key].limited_by)
+    publish_all(
+        of_limit_key(EventType.RATE_LIMIT_RELEASED, key, strategy=uses[key].limited_by)
+        for key in over
+    )
 
 
 def note_room(room_at: dict[str, int], key: str, use: KeyUse) -> None:

@@ -19,7 +19,7 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from django_ojs.extension import NOTHING_KNOWN, Change, Known, Listeners, Reads, registry
+from django_ojs.extension import NOTHING_KNOWN, Change, ChangeHooks, Known, Reads, registry
 from django_ojs.models import Job
 from django_ojs.spec import json
 from django_ojs.spec.errors import ClaimLost, Conflict, JobNotFound, RowLocked
@@ -115,8 +115,8 @@ def claim(
     # The jobs that run alone are few, in an index of their own.
     has_floors = isolation is not Isolation.ALONE
     floor = floors.of(queue) if has_floors else None
-    listeners = registry.changes.get(Trigger.FETCH)
-    with _transaction(listeners):
+    hooks = registry.changes.get(Trigger.FETCH)
+    with _transaction(hooks):
         began = time.monotonic()
         found = dialect.claim(
             connection,
@@ -135,7 +135,7 @@ def claim(
         seconds = time.monotonic() - began
         jobs = [Claimed(row) for row in found]
         jobs.sort(key=lambda job: (-job.priority, job.enqueued_at, job.id))
-        _tell_claimed(listeners, jobs)
+        _tell_claimed(hooks, jobs)
     if has_floors:
         floors.note(queue, floor, jobs, seconds)
     return jobs
@@ -164,11 +164,11 @@ def claim_chosen(
     return jobs
 
 
-def _tell_claimed(listeners: Listeners | None, jobs: Sequence[Claimed]) -> None:
-    if listeners is not None and jobs:
+def _tell_claimed(hooks: ChangeHooks | None, jobs: Sequence[Claimed]) -> None:
+    if hooks is not None and jobs:
         known = Known(jobs={job.id: job for job in jobs})
         before = dict.fromkeys(known.jobs, State.AVAILABLE)
-        _tell(listeners, Trigger.FETCH, before, State.ACTIVE, known)
+        _tell(hooks, Trigger.FETCH, before, State.ACTIVE, known)
 
 
 def place(job_id: UUID) -> str | None:
@@ -192,12 +192,12 @@ def complete(
     if not finished:
         return set()
     text = ", ".join([_completed(*each) for each in finished])
-    listeners = registry.changes.get(Trigger.ACK)
-    with _transaction(listeners):
+    hooks = registry.changes.get(Trigger.ACK)
+    with _transaction(hooks):
         kept = database.dialect().complete(database.connection(), worker_id, f"[{text}]")
-        if listeners is not None and kept:
+        if hooks is not None and kept:
             before = dict.fromkeys(kept, State.ACTIVE)
-            _tell(listeners, Trigger.ACK, before, State.COMPLETED, known)
+            _tell(hooks, Trigger.ACK, before, State.COMPLETED, known)
     return kept
 
 
@@ -206,14 +206,14 @@ def completed(job: Job | Claimed, seconds: float | None = None) -> None:
 
     `seconds` are those that the handler ran, if they are known.
     """
-    listeners = registry.changes.get(Trigger.ACK)
-    if listeners is None or not listeners.committed:
+    hooks = registry.changes.get(Trigger.ACK)
+    if hooks is None or not hooks.committed:
         return
     known = Known(jobs={job.pk: job}, seconds={} if seconds is None else {job.pk: seconds})
     before = {job.pk: State.ACTIVE}
-    change = _change(listeners, Trigger.ACK, before, State.COMPLETED, known)
-    listeners.read(change)
-    database.after_commit(lambda: listeners.tell_committed(change))
+    change = _change(hooks, Trigger.ACK, before, State.COMPLETED, known)
+    hooks.read(change)
+    database.after_commit(lambda: hooks.tell_committed(change))
 
 
 def _completed(key: UUID, run: int, result: json.JSON) -> str:
@@ -266,13 +266,13 @@ def fail(
         dialect.retry_failed(connection, json.dumps([*again.values()]))
     if ended:
         dialect.discard_failed(connection, json.dumps([*ended.values()]))
-    listeners = registry.changes.get(Trigger.FAIL)
-    if listeners is None:
+    hooks = registry.changes.get(Trigger.FAIL)
+    if hooks is None:
         rows: Sequence[Job] = _rows(known.jobs, Reads.ROWS)
     else:
         after = {key: State.RETRYABLE if key in again else State.DISCARDED for key in known.jobs}
         before = dict.fromkeys(known.jobs, State.ACTIVE)
-        rows = _tell(listeners, Trigger.FAIL, before, after, known).rows()
+        rows = _tell(hooks, Trigger.FAIL, before, after, known).rows()
     return {job.pk: job for job in rows}
 
 
@@ -303,12 +303,12 @@ def promote_by_queue(queues: Sequence[str], each: int) -> list[tuple[UUID, str, 
 
 
 def _promote(statement: Callable[[], list[tuple[UUID, str, str]]]) -> list[tuple[UUID, str, str]]:
-    listeners = registry.changes.get(Trigger.TIMER)
-    with _transaction(listeners):
+    hooks = registry.changes.get(Trigger.TIMER)
+    with _transaction(hooks):
         due = statement()
-        if listeners is not None and due:
+        if hooks is not None and due:
             before = {key: State(state) for key, _, state in due}
-            _tell(listeners, Trigger.TIMER, before, State.AVAILABLE, NOTHING_KNOWN)
+            _tell(hooks, Trigger.TIMER, before, State.AVAILABLE, NOTHING_KNOWN)
     return due
 
 
@@ -317,10 +317,10 @@ def reschedule(jobs: Mapping[UUID, datetime]) -> int:
     if not jobs:
         return 0
     number = database.dialect().reschedule(database.connection(), jobs)
-    listeners = registry.changes.get(Trigger.RESCHEDULE)
-    if listeners is not None and number:
+    hooks = registry.changes.get(Trigger.RESCHEDULE)
+    if hooks is not None and number:
         before = dict.fromkeys(jobs, State.AVAILABLE)
-        _tell(listeners, Trigger.RESCHEDULE, before, State.SCHEDULED, NOTHING_KNOWN)
+        _tell(hooks, Trigger.RESCHEDULE, before, State.SCHEDULED, NOTHING_KNOWN)
     return number
 
 
@@ -342,12 +342,12 @@ def take_back(keys: Collection[UUID], error: Mapping[str, object], known: Known)
         database.connection(), keys, error=json.dumps(error), spends=known.spends
     )
     taken = [Taken(*row) for row in rows]
-    listeners = registry.changes.get(Trigger.LAPSE)
-    if listeners is not None and taken:
+    hooks = registry.changes.get(Trigger.LAPSE)
+    if hooks is not None and taken:
         after = {job.id: State(job.state) for job in taken}
         before = dict.fromkeys(after, State.ACTIVE)
         known = replace(known, jobs={job.id: job for job in taken})
-        _tell(listeners, Trigger.LAPSE, before, after, known)
+        _tell(hooks, Trigger.LAPSE, before, after, known)
     return taken
 
 
@@ -368,9 +368,9 @@ def apply(
     before = {key: state for key, state in held.items() if state in allowed}
     jobs = Job.primary.filter(OneOf("pk", before))
     number = _update(trigger, target, jobs, claim, values) if before else 0
-    listeners = registry.changes.get(trigger)
-    if listeners is not None and number:
-        _tell(listeners, trigger, before, target, known)
+    hooks = registry.changes.get(trigger)
+    if hooks is not None and number:
+        _tell(hooks, trigger, before, target, known)
     return number
 
 
@@ -391,14 +391,14 @@ def apply_one(
     a state that allows it) or ClaimLost (active, under another claim); within `database.passing_by`
     RowLocked.
     """
-    listeners = registry.changes.get(trigger)
-    with _transaction(listeners):
+    hooks = registry.changes.get(trigger)
+    with _transaction(hooks):
         _update_one(trigger, target, job_id, claim, values)
-        if listeners is None:
+        if hooks is None:
             return None
         (source,) = sources(trigger, target)
         change = _tell(
-            listeners,
+            hooks,
             trigger,
             {job_id: source},
             target,
@@ -428,13 +428,13 @@ def _update_one(
         reject(trigger, target, get(job_id), claim)
 
 
-def _transaction(listeners: Listeners | None) -> AbstractContextManager[object]:
-    """Open the transaction that a change needs if somebody wants it before its commit."""
-    return database.atomic_if(listeners is not None and listeners.changed)
+def _transaction(hooks: ChangeHooks | None) -> AbstractContextManager[object]:
+    """Open the transaction that a change needs if an extension wants it before its commit."""
+    return database.atomic_if(hooks is not None and hooks.changed)
 
 
 def _tell(
-    listeners: Listeners,
+    hooks: ChangeHooks,
     trigger: Trigger,
     before: Mapping[UUID, State],
     after: State | Mapping[UUID, State],
@@ -444,16 +444,16 @@ def _tell(
     is_followed_up: bool = True,
 ) -> Change:
     """Tell the extensions of a change, in its transaction and after it."""
-    change = _change(listeners, trigger, before, after, known, read)
-    listeners.tell(change)
-    if is_followed_up and listeners.committed:
-        listeners.read(change)
-        database.after_commit(lambda: listeners.tell_committed(change))
+    change = _change(hooks, trigger, before, after, known, read)
+    hooks.tell(change)
+    if is_followed_up and hooks.committed:
+        hooks.read(change)
+        database.after_commit(lambda: hooks.tell_committed(change))
     return change
 
 
 def _change(
-    listeners: Listeners,
+    hooks: ChangeHooks,
     trigger: Trigger,
     before: Mapping[UUID, State],
     after: State | Mapping[UUID, State],
@@ -462,7 +462,7 @@ def _change(
 ) -> Change:
     if isinstance(after, State):
         after = dict.fromkeys(before, after)
-    return Change(trigger, before, after, known, read or (lambda: _rows(before, listeners.reads)))
+    return Change(trigger, before, after, known, read or (lambda: _rows(before, hooks.reads)))
 
 
 #: The columns of a job that are most of a large one.

@@ -14,7 +14,7 @@ from django.db import Error, connections
 
 from django_ojs import extension
 from django_ojs.operations import expiry, limit_checks, promotion
-from django_ojs.operations.access import audit_trail, known_names
+from django_ojs.operations.access import known_names
 from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.operations.cron import due_query as due_cron
 from django_ojs.operations.cron.pruning import WALK, RunPruner
@@ -165,7 +165,6 @@ class MaintenanceThread:
             Step(bulk_execution.work, 1.0, when=bulk_execution.open_condition),
             Step(bulk_operations.prune, 60.0),
             Step(bulk_operations.prune_followed, 60.0),
-            Step(audit_trail.prune, 60.0),
             Step(
                 dispatch.WebhookDispatcher().dispatch,
                 1.0,

@@ -20,7 +20,7 @@ from django.core.asgi import get_asgi_application
 from django.db import transaction
 from django.test import Client
 
-from django_ojs.extension import tell
+from django_ojs.extension import publish
 from django_ojs.http import event_messages, event_stream, long_poll
 from django_ojs.models import Event
 from django_ojs.operations.access import api_keys
@@ -41,7 +41,7 @@ api = Api()
 
 def happen(*names: str) -> None:
     for name in names:
-        tell(EventType.QUEUE_PAUSED, of_queue, name)
+        publish(EventType.QUEUE_PAUSED, of_queue, name)
 
 
 @dataclass(frozen=True)
@@ -177,7 +177,7 @@ def test_filters_and_channels_select_events() -> None:
             )
         ]
         happen("a", "b", "c")
-        tell(EventType.QUEUE_RESUMED, of_queue, "a")
+        publish(EventType.QUEUE_RESUMED, of_queue, "a")
         last = [next(found) for found in opened]
     assert [(each.event, each.subject) for each in last] == [
         ("queue.resumed", "a"),
@@ -318,7 +318,7 @@ def test_events_that_are_gone_are_a_gap() -> None:
         assert subjects(found, 1) == ["d"]
 
 
-def test_a_client_that_had_what_the_database_has_lost_is_told_and_misses_nothing_new() -> None:
+def test_a_client_that_had_what_the_database_has_lost_is_published_and_misses_nothing_new() -> None:
     happen("a", "b")
     cursor = api.get("events").ok()["cursor"]
     Event.objects.filter(position=int(cursor)).delete()

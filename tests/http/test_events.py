@@ -9,7 +9,7 @@ import pytest
 from django.conf import settings
 from django.test import override_settings
 
-from django_ojs.extension import tell
+from django_ojs.extension import publish
 from django_ojs.operations import fetch, queues
 from django_ojs.spec.events import EventType, of_queue
 from tests.cases import together
@@ -22,7 +22,7 @@ api = Api()
 
 
 def happen(name: str = "q") -> None:
-    tell(EventType.QUEUE_PAUSED, of_queue, name)
+    publish(EventType.QUEUE_PAUSED, of_queue, name)
 
 
 def read(query: str = "", by: Api = api) -> Any:

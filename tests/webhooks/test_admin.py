@@ -10,7 +10,7 @@ from django.contrib.auth.models import Permission, User
 from django.contrib.sessions.models import Session
 from django.test import Client
 
-from django_ojs.extension import tell
+from django_ojs.extension import publish
 from django_ojs.models import Webhook
 from django_ojs.operations.webhooks import dispatch, subscriptions
 from django_ojs.spec.events import EventType, of_queue
@@ -96,7 +96,7 @@ def test_a_webhook_is_tested_and_its_deliveries_are_listed(
         assert cause in page.content.decode()
     root.post(change, form)
     assert [each.event["type"] for each in receiver.received] == ["webhook.test"] * 2
-    tell(EventType.QUEUE_PAUSED, of_queue, "a")
+    publish(EventType.QUEUE_PAUSED, of_queue, "a")
     dispatch.dispatch()
     page = root.get(change).content.decode()
     assert "queue.paused</a> pending" in page

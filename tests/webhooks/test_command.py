@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from django_ojs.extension import tell
+from django_ojs.extension import publish
 from django_ojs.models import AuditEntry, Job, Webhook
 from django_ojs.operations.webhooks import dispatch, subscriptions
 from django_ojs.operations.webhooks.deliveries import died
@@ -36,7 +36,7 @@ def test_an_operator_finds_a_disabled_webhook_and_has_it_work_again(
     webhook, secret = subscriptions.create(given)
     other, _secret = subscriptions.create(Subscription(url=receiver.url, events=["job.*"]))
     assert "No delivery yet." in run("webhooks", "show", webhook.pk).out
-    tell(EventType.QUEUE_PAUSED, of_queue, "email")
+    publish(EventType.QUEUE_PAUSED, of_queue, "email")
     dispatch.dispatch()
     job = Job.objects.get(queue="ojs-webhooks")
     discard(job)

@@ -16,7 +16,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from django_ojs.extension import tell
+from django_ojs.extension import publish
 from django_ojs.models import Event, Job, Webhook, WebhookDelivery
 from django_ojs.operations import promotion, queues
 from django_ojs.operations.events import log
@@ -55,7 +55,7 @@ def subscribe(url: str = "https://hooks.test/a", *events: str, **values: Any) ->
 
 def happen(*names: str) -> None:
     for name in names:
-        tell(EventType.QUEUE_PAUSED, of_queue, name)
+        publish(EventType.QUEUE_PAUSED, of_queue, name)
 
 
 def jobs() -> list[Job]:

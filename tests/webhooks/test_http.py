@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from django_ojs.extension import tell
+from django_ojs.extension import publish
 from django_ojs.models import Webhook
 from django_ojs.operations.webhooks import dispatch
 from django_ojs.spec.events import EventType, of_queue
@@ -147,7 +147,7 @@ def test_deliveries_are_listed_and_a_dead_one_is_sent_again(
     receiver.responses = [400]
     created = create(url=receiver.url, filter={})
     create(filter={})
-    tell(EventType.QUEUE_PAUSED, of_queue, "a")
+    publish(EventType.QUEUE_PAUSED, of_queue, "a")
     dispatch.dispatch()
     assert len(api.get("webhooks/deliveries").ok()["deliveries"]) == 2
     listed = f"webhooks/deliveries?subscription_id={created['id']}"

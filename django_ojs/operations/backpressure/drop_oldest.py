@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.db.models.functions import Now
 
-from django_ojs.extension import Known, is_told, tell_all
+from django_ojs.extension import Known, is_published, publish_all
 from django_ojs.models import Job
 from django_ojs.spec.events import EventType, of_queue
 from django_ojs.spec.queue_config import Backpressure
@@ -40,8 +40,8 @@ def drop_oldest(queue: str, bound: Backpressure, before: Load, added: Load) -> L
     dropped, left = _to_drop(queue, bound, before, added)
     if not left.with_(added.jobs, added.size).fits(bound):
         return None
-    if is_told(EventType.BACKPRESSURE_DROPPED):
-        tell_all(
+    if is_published(EventType.BACKPRESSURE_DROPPED):
+        publish_all(
             of_queue(EventType.BACKPRESSURE_DROPPED, queue, job_id=str(job.pk), job_type=job.type)
             for job in dropped
         )

@@ -14,7 +14,7 @@ from typing import Final
 from django.db import Error
 from django.db.models.functions import Now
 
-from django_ojs.extension import tell
+from django_ojs.extension import publish
 from django_ojs.models import Lease
 from django_ojs.operations.backpressure import episodes
 from django_ojs.spec.events import EventType, of_queue
@@ -56,7 +56,7 @@ def cross(queue: str, bound: Backpressure, found: Load) -> bool:
         if not bounds.set_warned(queue, is_above):
             return False
         crossed = EventType.BACKPRESSURE_WARNING if is_above else EventType.BACKPRESSURE_CLEARED
-        tell(crossed, of_queue, queue, depth=depth, bound=most)
+        publish(crossed, of_queue, queue, depth=depth, bound=most)
         return True
 
     crossed = database.in_write_transaction(operation)

@@ -16,7 +16,7 @@ from typing import Final
 
 from django.db import Error
 
-from django_ojs.extension import Count, count, tell
+from django_ojs.extension import Count, count, publish
 from django_ojs.models import Job
 from django_ojs.operations.backpressure import episodes
 from django_ojs.spec.envelope import Envelope
@@ -113,7 +113,7 @@ class RejectionRecorder:
 
         def operation() -> None:
             for (queue, type, tenant), data in rejected.items():
-                tell(
+                publish(
                     EventType.BACKPRESSURE_REJECTED,
                     of_queue,
                     queue,

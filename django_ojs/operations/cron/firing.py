@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db import InterfaceError, OperationalError
 
 from django_ojs.conf import settings
-from django_ojs.extension import tell_all
+from django_ojs.extension import publish_all
 from django_ojs.models import CronJob, CronRun
 from django_ojs.models.cron import CronRunPhase, OverlapPolicy
 from django_ojs.operations.cancel import cancel
@@ -269,4 +269,4 @@ def record(runs: Sequence[Firing], now: datetime) -> None:
             )
     if rows:
         cron_jobs.add_runs(rows)
-    tell_all(events)
+    publish_all(events)

@@ -14,7 +14,7 @@ from typing import Final, cast
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
-from django_ojs.extension import tell_all
+from django_ojs.extension import publish_all
 from django_ojs.models import CronJob
 from django_ojs.operations.cron import schedule
 from django_ojs.operations.cron.firing import DueRun, enqueue, event_source, record
@@ -137,7 +137,7 @@ def _fire(due: dict[str, _Due]) -> tuple[int, int]:
     waiting.update(row.name for row in rows if not due[row.name].is_of(row))
     for name in waiting:
         _stay_due(name, due[name])
-    tell_all(
+    publish_all(
         event
         for row in rows
         if row.name not in waiting

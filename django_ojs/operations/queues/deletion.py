@@ -13,10 +13,10 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
-from django_ojs.extension import tell
+from django_ojs.extension import publish
 from django_ojs.models import Job
 from django_ojs.operations import draining
-from django_ojs.operations.access import audit_trail
+from django_ojs.operations.access import operator
 from django_ojs.operations.backpressure import bounds
 from django_ojs.operations.queues.rows import mark_deleted, rows, touch
 from django_ojs.operations.queues.status import QueueState, get
@@ -97,7 +97,7 @@ def delete(
     if strategy == "reject":
         _reject_unfinished(name, known.counts)
     # First, because many transactions follow.
-    entry = audit_trail.record("queue.deleted", name, strategy=strategy, target=target)
+    entry = operator.acted("queue.deleted", name, strategy=strategy, target=target)
     affected = 0
     if target is not None:
         draining.check([target])
@@ -109,7 +109,7 @@ def delete(
     waiting = sum(left.get(state, 0) for state in _LEFT)
     if not waiting:
         _remove(name, left)
-    audit_trail.complete(entry, jobs=affected, waiting=waiting)
+    entry.complete(jobs=affected, waiting=waiting)
     return Deletion(
         queue=name,
         strategy=strategy,
@@ -280,7 +280,7 @@ def _remove(name: str, left: ByState) -> None:
     queue = rows().select_for_update().filter(pk=name).first()
     if queue is None:  # Another transaction has deleted it.
         return
-    tell(EventType.QUEUE_DELETED, of_queue, name)
+    publish(EventType.QUEUE_DELETED, of_queue, name)
     if left:
         mark_deleted(queue)
     else:

@@ -6,7 +6,7 @@ from typing import Literal
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
-from django_ojs.extension import tell
+from django_ojs.extension import publish
 from django_ojs.models import Worker
 from django_ojs.spec.events import EventType, of_worker
 from django_ojs.spec.times import milliseconds_between
@@ -55,7 +55,7 @@ def _remove(
     workers = workers.filter(pk__in=locked)
     found = list(workers.annotate(now=Now()).values_list("pk", "started_at", "now"))
     for key, since, now in found:
-        tell(
+        publish(
             EventType.WORKER_STOPPED,
             of_worker,
             key,

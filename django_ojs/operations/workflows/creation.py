@@ -9,7 +9,7 @@ from uuid import UUID
 from django.db import connections
 
 from django_ojs.conf import settings
-from django_ojs.extension import tell_all
+from django_ojs.extension import publish_all
 from django_ojs.models import Workflow, WorkflowStep
 from django_ojs.models.workflow import StepState
 from django_ojs.operations.enqueue import caller_database, instrumentation, lineage
@@ -119,7 +119,7 @@ def _create(graph: Graph, queues: list[str]) -> Workflow:
         if result.outcome is not Outcome.STORED:
             raise Conflict(starting.rejection_of(result)["message"])
     workflow.refresh_from_db(using=database.alias())
-    tell_all([workflow_events.created(workflow)])
+    publish_all([workflow_events.created(workflow)])
     return workflow
 
 

@@ -18,7 +18,7 @@ from django.db.models import F
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
-from django_ojs.extension import tell
+from django_ojs.extension import publish
 from django_ojs.models import Event
 from django_ojs.operations import queues
 from django_ojs.operations.events import log
@@ -38,7 +38,7 @@ ALL = override_settings(OJS={"KEEP_EVENTS": ["*"]})
 def happen(name: str = "q", number: int = 1) -> None:
     """Let something happen to a queue."""
     for _ in range(number):
-        tell(EventType.QUEUE_PAUSED, of_queue, name)
+        publish(EventType.QUEUE_PAUSED, of_queue, name)
 
 
 def names(page: log.Page) -> list[str]:
@@ -376,7 +376,7 @@ def test_a_reader_misses_nothing_new_of_a_database_that_has_lost_its_tail(later:
     assert names(log.read(after=cursor)) == ["new"] * later
 
 
-def test_a_reader_that_is_beyond_the_log_is_told_and_goes_on_where_the_log_is() -> None:
+def test_a_reader_that_is_beyond_the_log_is_published_and_goes_on_where_the_log_is() -> None:
     happen("before", 2)
     survived = log.read().cursor
     assert not log.read(after=survived).tail_lost
