@@ -80,7 +80,7 @@ def broken(*args: Any) -> None:
     raise RuntimeError("the extension broke")
 
 
-def test_a_change_is_published_in_its_transaction_and_after_its_commit() -> None:
+def test_a_change_is_told_in_its_transaction_and_after_its_commit() -> None:
     job, before, after = make.push(), Noted(), Noted()
     with installed(Other(Hooks(changed=of_all(before), changed_and_committed=of_all(after)))):
         with transaction.atomic():
@@ -238,7 +238,7 @@ def test_an_event_is_made_only_where_its_type_is_wanted() -> None:
     assert [(event.type, event.queue) for event in found] == [(EventType.QUEUE_PAUSED, "q")]
 
 
-def test_an_error_of_what_is_published_undoes_what_it_tells_of() -> None:
+def test_an_error_of_what_is_published_undoes_what_happened() -> None:
     make.worker()
     with (
         installed(Other(Hooks(published=broken, published_types=frozenset(EventType)))),
@@ -248,7 +248,7 @@ def test_an_error_of_what_is_published_undoes_what_it_tells_of() -> None:
     assert Worker.primary.get().directive == Directive.RUNNING
 
 
-def test_an_act_of_an_operator_is_published_and_completed() -> None:
+def test_an_act_of_an_operator_is_told_and_completed() -> None:
     acts: list[Act] = []
     added: list[Mapping[str, Any]] = []
 
@@ -267,7 +267,7 @@ def test_an_act_of_an_operator_is_published_and_completed() -> None:
     assert (only.detail, added) == ({"states": ["discarded"]}, [{"jobs": 2}])
 
 
-def test_what_is_counted_is_published_after_the_commit() -> None:
+def test_what_is_counted_is_told_after_the_commit() -> None:
     counted: list[Any] = []
     job = make.active()
     other = Other(Hooks(counted=lambda *args: counted.append(args)))

@@ -318,7 +318,7 @@ def test_events_that_are_gone_are_a_gap() -> None:
         assert subjects(found, 1) == ["d"]
 
 
-def test_a_client_that_had_what_the_database_has_lost_is_published_and_misses_nothing_new() -> None:
+def test_a_client_that_had_what_the_database_has_lost_is_told_and_misses_nothing_new() -> None:
     happen("a", "b")
     cursor = api.get("events").ok()["cursor"]
     Event.objects.filter(position=int(cursor)).delete()

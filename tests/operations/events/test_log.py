@@ -376,7 +376,7 @@ def test_a_reader_misses_nothing_new_of_a_database_that_has_lost_its_tail(later:
     assert names(log.read(after=cursor)) == ["new"] * later
 
 
-def test_a_reader_that_is_beyond_the_log_is_published_and_goes_on_where_the_log_is() -> None:
+def test_a_reader_that_is_beyond_the_log_is_told_and_goes_on_where_the_log_is() -> None:
     happen("before", 2)
     survived = log.read().cursor
     assert not log.read(after=survived).tail_lost
