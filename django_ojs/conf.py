@@ -383,7 +383,6 @@ def _forget(*, setting: str, **kwargs: object) -> None:
     if setting == "OJS":
         settings.cache_clear()
         registry.compile()
-        registry.compile()
 
 
 setting_changed.connect(_forget, dispatch_uid="django_ojs.conf")

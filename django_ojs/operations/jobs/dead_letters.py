@@ -28,7 +28,7 @@ from django_ojs.spec.envelope import Envelope, validate
 from django_ojs.spec.errors import InvalidRequest, JobNotFound, NotFound
 from django_ojs.storage import database, queue_configs, transitions
 from django_ojs.storage.dialects import job_row
-from django_ojs.storage.figures.all_time import OTHERS
+from django_ojs.storage.figures.known_queues import OTHERS
 
 #: Totals and figures cover this many of the newest dead letters, which takes some 20 ms.
 COUNT_LIMIT: Final = listing.COUNT_LIMIT
