@@ -170,6 +170,10 @@ class Hooks:
     #: undoes the INSERT and is raised by the enqueue.
     stored: Callable[[Sequence[Any]], object] | None = None
 
+    #: The same after the commit, which needs no transaction: the jobs stay in memory until then. An
+    #: error is logged.
+    stored_and_committed: Callable[[Sequence[Any]], object] | None = None
+
     #: The transaction of an enqueue has committed: called with how many jobs of each queue and type
     #: it has stored, once for each INSERT. It gets no jobs, because a long transaction must not
     #: keep its payloads in memory. An error is logged.
@@ -307,6 +311,7 @@ class Registry:
         self.stored: tuple[Callable[[Sequence[Any]], object], ...] = tuple(
             hooks.stored for _, hooks in found if hooks.stored
         )
+        self.stored_and_committed: _Named = _named(found, "stored_and_committed")
         self.committed: _Named = _named(found, "committed")
         self.changes: Mapping[Trigger, ChangeHooks] = {
             trigger: compiled
@@ -351,6 +356,12 @@ def stored(jobs: Sequence[Any]) -> None:
     """Call the hooks `stored`, in the transaction of the INSERT."""
     for hook in registry.stored:
         hook(jobs)
+
+
+def stored_and_committed(jobs: Sequence[Any]) -> None:
+    """Call the hooks `stored_and_committed`, after the commit of the INSERT."""
+    for name, hook in registry.stored_and_committed:
+        _call(name, hook, jobs)
 
 
 def committed(numbers: Numbers) -> None:

@@ -156,6 +156,32 @@ def test_an_error_of_stored_undoes_the_insert() -> None:
     assert not make.jobs().exists()
 
 
+@pytest.mark.statements
+def test_new_jobs_are_told_after_the_commit_without_a_transaction_for_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    found: list[Any] = []
+
+    def receiver(**kwargs: Any) -> None:
+        """Until there is one road, PUSH asks only where an event or a signal is wanted."""
+
+    signals.job_enqueued.connect(receiver)
+    try:
+        with (
+            installed(
+                Other(Hooks(stored_and_committed=broken), "breaks", 40),
+                Other(Hooks(stored_and_committed=found.extend), "last", 41),
+            ),
+            CaptureQueriesContext(connection) as queries,
+        ):
+            job = make.push()
+    finally:
+        signals.job_enqueued.disconnect(receiver)
+    assert [each.pk for each in found] == [job.pk]
+    assert "BEGIN" not in {q["sql"].split()[0] for q in queries}
+    assert "The extension breaks of django_ojs failed after a commit." in caplog.messages
+
+
 def test_hooks_are_called_in_the_order_of_the_numbers() -> None:
     called: list[str] = []
 

@@ -9,7 +9,6 @@ from django_ojs import signals
 from django_ojs.extension import Change, Extension, Hooks, Reads
 from django_ojs.models import Job
 from django_ojs.spec.states import State, Trigger
-from django_ojs.storage import database
 
 
 class SignalsExtension(Extension):
@@ -26,7 +25,7 @@ class SignalsExtension(Extension):
             if any(signal.has_listeners(Job) for signal in senders)
         }
         return Hooks(
-            stored=_stored if signals.job_enqueued.has_listeners(Job) else None,
+            stored_and_committed=_stored if signals.job_enqueued.has_listeners(Job) else None,
             changed_and_committed=wanted,
             reads={trigger: _READS.get(trigger, Reads.WHOLE_ROWS) for trigger in wanted},
         )
@@ -37,11 +36,8 @@ def _send(signal: Signal, job: Any, **details: Any) -> None:
 
 
 def _stored(jobs: Sequence[Any]) -> None:
-    def send() -> None:
-        for job in jobs:
-            _send(signals.job_enqueued, job)
-
-    database.after_commit(send)
+    for job in jobs:
+        _send(signals.job_enqueued, job)
 
 
 def _sends(signal: Signal) -> Callable[[Change], None]:

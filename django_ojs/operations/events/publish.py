@@ -19,3 +19,5 @@ def atomic_if_published(*types: EventType) -> AbstractContextManager[object]:
 def enqueued(new: Sequence[Job]) -> None:
     """Jobs were stored."""
     extension.stored(new)
+    if extension.registry.stored_and_committed:
+        database.after_commit(lambda: extension.stored_and_committed(new))
