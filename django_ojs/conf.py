@@ -19,6 +19,7 @@ from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
+from django_ojs.extension import registry
 from django_ojs.spec import (
     destinations,
     events,
@@ -381,6 +382,7 @@ def are_wrong_and_reported() -> bool:
 def _forget(*, setting: str, **kwargs: object) -> None:
     if setting == "OJS":
         settings.cache_clear()
+        registry.compile()
 
 
 setting_changed.connect(_forget, dispatch_uid="django_ojs.conf")

@@ -6,20 +6,42 @@ worker's own runs a claimed job with the same attributes); `job_failed` and `job
 the other receivers.
 """
 
+from typing import Any
+
 from django.dispatch import Signal
 
-# Most have no receiver, and every job checks: Django caches the receivers, as for its models.
-job_enqueued = Signal(use_caching=True)
-job_started = Signal(use_caching=True)
-job_completed = Signal(use_caching=True)
+from django_ojs.extension import registry
+
+
+class JobSignal(Signal):
+    """A signal that costs nothing while it has no receiver."""
+
+    def __init__(self) -> None:
+        super().__init__(use_caching=True)
+
+    def connect(self, *args: Any, **kwargs: Any) -> None:
+        """Connect a receiver, as Django's signals do."""
+        super().connect(*args, **kwargs)
+        registry.compile()
+
+    def disconnect(self, *args: Any, **kwargs: Any) -> bool:
+        """Disconnect a receiver, as Django's signals do."""
+        was_connected = super().disconnect(*args, **kwargs)
+        registry.compile()
+        return was_connected
+
+
+job_enqueued = JobSignal()
+job_started = JobSignal()
+job_completed = JobSignal()
 #: A run failed; the job will run again or is discarded, and `job_retrying` or `job_discarded`
 #: follows.
-job_failed = Signal(use_caching=True)
-job_retrying = Signal(use_caching=True)
-job_discarded = Signal(use_caching=True)
-job_cancelled = Signal(use_caching=True)
+job_failed = JobSignal()
+job_retrying = JobSignal()
+job_discarded = JobSignal()
+job_cancelled = JobSignal()
 #: A claim lapsed without a response from its worker, or was given back; the job is available again.
-job_returned = Signal(use_caching=True)
+job_returned = JobSignal()
 #: A pending job was activated, or a discarded one retried by hand.
-job_activated = Signal(use_caching=True)
-job_retried = Signal(use_caching=True)
+job_activated = JobSignal()
+job_retried = JobSignal()

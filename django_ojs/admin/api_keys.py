@@ -22,7 +22,7 @@ from django_ojs.admin.formatting import absolute_time
 from django_ojs.admin.operator_views import with_operator
 from django_ojs.admin.secret_page import SecretPageAdmin
 from django_ojs.models import ApiKey
-from django_ojs.operations.access import api_keys, audit_trail, key_expiry
+from django_ojs.operations.access import api_keys, key_expiry, operator
 from django_ojs.spec.errors import Conflict, InvalidRequest, OJSError
 from django_ojs.spec.scopes import Scope
 from django_ojs.storage import database
@@ -170,7 +170,7 @@ class ApiKeyAdmin(SecretPageAdmin):
             # The others may have changed meanwhile: it was used, or revoked.
             obj.save(update_fields=form.changed_data)
             old, new = form.initial, form.cleaned_data
-            audit_trail.record(
+            operator.acted(
                 "api_key.changed",
                 obj.pk,
                 changes={
@@ -191,7 +191,7 @@ class ApiKeyAdmin(SecretPageAdmin):
     def delete_model(self, request: HttpRequest, obj: ApiKey) -> None:
         with database.atomic():
             names = ("name", "scopes", "queues")
-            audit_trail.record(
+            operator.acted(
                 "api_key.deleted",
                 obj.pk,
                 changes={name: (getattr(obj, name), None) for name in names},

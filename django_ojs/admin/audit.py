@@ -15,8 +15,8 @@ from django_ojs.admin.audit_search import SCAN_LIMIT, AuditSearch
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
 from django_ojs.conf import settings
+from django_ojs.extensions import audit
 from django_ojs.models import ActorKind, AuditEntry
-from django_ojs.operations.access import audit_trail
 
 PER_PAGE: Final = 50
 
@@ -55,7 +55,7 @@ class AuditEntryAdmin(OperatorModelAdmin):
             "errors": search.errors,
             "rows": shown,
             "qualifiers": audit_search.QUALIFIERS.values(),
-            "actions": sorted(audit_trail.ACTIONS),
+            "actions": sorted(audit.ACTIONS),
             "groups": [
                 (label, _address(q=text, by=name), name == by)
                 for name, (label, _) in _LISTS.items()
@@ -79,7 +79,7 @@ def _page(
         found = found.filter(pk__lt=before)
     last = None
     if search.scans:
-        newest = audit_trail.entries()
+        newest = audit.entries()
         if before:
             newest = newest.filter(pk__lt=before)
         keys = newest.order_by("-pk").values_list("pk", flat=True)

@@ -12,8 +12,8 @@ from django.utils.translation import pgettext
 
 from django_ojs.admin.audit_search import AuditSearch
 from django_ojs.conf import settings
+from django_ojs.extensions import audit
 from django_ojs.models import AuditEntry
-from django_ojs.operations.access import audit_trail
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
 
 #: Of one entry, the members that are shown, and the characters of each value.
@@ -71,7 +71,7 @@ def rows_about(
 ) -> list[AuditRow]:
     """Return the newest entries about an object: what was done to it, by whichever door."""
     object_type = _OBJECT_TYPES.get(model, "")
-    entries = audit_trail.entries().filter(object_type=object_type, object_id=key)
+    entries = audit.entries().filter(object_type=object_type, object_id=key)
     return [row_of(entry, shown_key=shown_key) for entry in entries.order_by("-pk")[:limit]]
 
 

@@ -10,8 +10,8 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_ojs.admin.formatting import StrOrPromise
+from django_ojs.extensions import audit
 from django_ojs.models import ActorKind, AuditEntry
-from django_ojs.operations.access import audit_trail
 from django_ojs.operations.jobs import search_query
 from django_ojs.spec import ids
 from django_ojs.spec.suggestions import nearest
@@ -51,7 +51,7 @@ class AuditSearch:
 
     def entries(self) -> QuerySet[AuditEntry]:
         """Return the entries that are searched for, in no order."""
-        found = audit_trail.entries()
+        found = audit.entries()
         if self.actor.endswith("*"):
             found = found.filter(actor__startswith=self.actor[:-1])
         elif self.actor:
@@ -62,7 +62,7 @@ class AuditSearch:
             found = found.filter(action__in=_actions(self.action))
         if self.object:
             type, _slash, key = self.object.partition("/")
-            is_typed = key and type in audit_trail.OBJECT_TYPES
+            is_typed = key and type in audit.OBJECT_TYPES
             of_type = Q(object_type=type, object_id=key) if is_typed else Q()
             found = found.filter(of_type or Q(object_id=self.object))
         if self.day is not None:
@@ -125,8 +125,8 @@ def _no_qualifier(name: str, value: str) -> str:
 
 
 def _no_action(value: str) -> str:
-    near = nearest(value, audit_trail.ACTIONS)
-    values = {"action": _cut(value), "near": near, "known": ", ".join(audit_trail.ACTIONS)}
+    near = nearest(value, audit.ACTIONS)
+    values = {"action": _cut(value), "near": near, "known": ", ".join(audit.ACTIONS)}
     text = (
         _("There is no action %(action)s. The names are %(known)s.")
         if near is None
@@ -137,8 +137,8 @@ def _no_action(value: str) -> str:
 
 def _actions(value: str) -> list[str]:
     if value.endswith("*"):
-        return [each for each in audit_trail.ACTIONS if each.startswith(value[:-1])]
-    return [value] if value in audit_trail.ACTIONS else []
+        return [each for each in audit.ACTIONS if each.startswith(value[:-1])]
+    return [value] if value in audit.ACTIONS else []
 
 
 def _day(value: str) -> date | None:

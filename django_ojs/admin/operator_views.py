@@ -12,9 +12,9 @@ from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern
 
 from django_ojs.admin.object_history import ObjectHistory
+from django_ojs.extension import Actor
 from django_ojs.models import ActorKind
-from django_ojs.operations.access import audit_trail
-from django_ojs.operations.access.audit_trail import Actor
+from django_ojs.operations.access import operator
 
 if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[Any]
@@ -65,7 +65,7 @@ def with_operator(view: View) -> View:
 
     @wraps(view)
     def wrapper(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
-        with audit_trail.acting(operator_of(request)):
+        with operator.acting(operator_of(request)):
             return view(request, *args, **kwargs)
 
     return wrapper

@@ -20,7 +20,7 @@ from django_ojs.admin.payloads import may_see
 from django_ojs.conf import settings
 from django_ojs.models import OutboxEntry
 from django_ojs.models.outbox import Delivery
-from django_ojs.operations.access import audit_trail
+from django_ojs.operations.access import operator
 from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
 from django_ojs.spec import json
@@ -183,14 +183,14 @@ class OutboxEntryAdmin(OperatorViews, _Admin):
     def delete_model(self, request: HttpRequest, obj: OutboxEntry) -> None:
         with database.atomic():
             super().delete_model(request, obj)
-            audit_trail.record(
+            operator.acted(
                 "outbox.deleted", object_type="outbox_entry", job=str(obj.job_id), type=obj.type
             )
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[OutboxEntry]) -> None:
         with database.atomic():
             number = queryset.delete()[0]
-            audit_trail.record("outbox.deleted", object_type="outbox_entry", jobs=number)
+            operator.acted("outbox.deleted", object_type="outbox_entry", jobs=number)
 
     def has_requeue_permission(self, request: HttpRequest) -> bool:
         return bool(request.user.has_perm("django_ojs.requeue_outboxentry"))
@@ -229,7 +229,7 @@ class OutboxEntryAdmin(OperatorViews, _Admin):
         with database.atomic():
             done = outbox.requeue(keys[:MAX_ROWS], using=queryset.db)
             if done:
-                audit_trail.record("outbox.requeued", object_type="outbox_entry", jobs=done)
+                operator.acted("outbox.requeued", object_type="outbox_entry", jobs=done)
         skipped += len(keys[:MAX_ROWS]) - done
         sentences = [ngettext("%(count)d requeued.", "%(count)d requeued.", done) % {"count": done}]
         if skipped:

@@ -18,7 +18,7 @@ from django_ojs.command_line.subcommand import (
     usage_error,
 )
 from django_ojs.formatting import grouped
-from django_ojs.operations.access import audit_trail
+from django_ojs.operations.access import operator
 from django_ojs.operations.jobs import bulk, listing
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import State
@@ -43,11 +43,11 @@ def _purge(console: Console, options: Options) -> int:
     if number > 1 or more:
         ask(console, f"Delete {what}, with their error histories?", yes=options["yes"])
     deleted, failed = 0, 0
-    entry = audit_trail.record("queue.purged", name, states=states)
+    entry = operator.acted("queue.purged", name, states=states)
     try:
         while True:
             # One entry for all batches.
-            with audit_trail.acting(None):
+            with operator.acting(None):
                 summary = bulk.purge(name, states, older_than=older_than)
             deleted, failed = deleted + summary.succeeded, summary.failed
             console.progress(_deleted(deleted))
@@ -55,7 +55,7 @@ def _purge(console: Console, options: Options) -> int:
                 break
     finally:
         # Also when it is interrupted: what was deleted is gone.
-        audit_trail.complete(entry, jobs=deleted, skipped=failed)
+        entry.complete(jobs=deleted, skipped=failed)
     console.progress("")
     if console.as_json:
         console.json({"queue": name, "deleted": deleted, "failed": failed})

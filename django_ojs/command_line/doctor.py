@@ -9,7 +9,7 @@ from django_ojs.command_line.checks import jobs, queues, schema, server
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.subcommand import FAILED, OK, Options, Subcommand
-from django_ojs.operations.access import audit_trail
+from django_ojs.operations.access import operator
 from django_ojs.storage import database
 
 CHECKS: Final[dict[str, Check]] = {
@@ -66,7 +66,7 @@ def _repair(check: Check) -> None:
 
     def recorded() -> None:
         first()
-        audit_trail.record("doctor.repaired", check.name, object_type="check")
+        operator.acted("doctor.repaired", check.name, object_type="check")
 
     database.in_write_transaction(recorded)
     for step in others:

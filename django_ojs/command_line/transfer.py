@@ -21,7 +21,7 @@ from django_ojs.command_line.subcommand import FAILED, OK, USAGE, Options, Subco
 from django_ojs.conf import settings
 from django_ojs.formatting import grouped
 from django_ojs.models import Job
-from django_ojs.operations.access import audit_trail
+from django_ojs.operations.access import operator
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.jobs.export import stream
 from django_ojs.operations.push import PushOptions, push_batch
@@ -46,7 +46,7 @@ _RUNS_AGAIN: Final = TERMINAL | {State.ACTIVE}
 def _export(console: Console, options: Options) -> int:
     which = filter_of(console, options)
     number = offloaded = steps = 0
-    entry = audit_trail.record("jobs.exported", object_type="job")
+    entry = operator.acted("jobs.exported", object_type="job")
     try:
         for job in stream(which):
             number += 1
@@ -57,7 +57,7 @@ def _export(console: Console, options: Options) -> int:
                 console.progress(counted_jobs(number))
     finally:
         # Also when its reader ends early: it has these jobs.
-        audit_trail.complete(entry, jobs=number)
+        entry.complete(jobs=number)
     console.progress("")
     console.note(f"Exported jobs: {grouped(number)}, with their arguments.")
     if offloaded:
@@ -246,16 +246,16 @@ def _import(console: Console, options: Options) -> int:
     found = _Import(console, dry_run=options["dry_run"], rerun=options["rerun"])
     with _opened(name) as lines:
         # First, because many transactions follow.
-        entry = None
-        if not options["dry_run"]:
-            entry = audit_trail.record("jobs.imported", object_type="job")
+        entry = (
+            operator.Acted()
+            if options["dry_run"]
+            else operator.acted("jobs.imported", object_type="job")
+        )
         try:
             found.read(lines)
         finally:
             # Also when it is interrupted: the batches before that are stored.
-            if not options["dry_run"]:
-                counts = _counts(found, Outcome)
-                audit_trail.complete(entry, **counts)
+            entry.complete(**_counts(found, Outcome))
     if found.steps:
         console.note(
             f"Jobs that were steps of workflows: {grouped(found.steps)}. Each is imported as a job "

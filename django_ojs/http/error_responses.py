@@ -17,7 +17,7 @@ from django_ojs.http.access import access_of, unauthenticated
 from django_ojs.http.authentication import CHALLENGE
 from django_ojs.http.headers import request_id
 from django_ojs.http.responses import json_response
-from django_ojs.operations.access import api_keys, audit_trail
+from django_ojs.operations.access import api_keys, operator
 from django_ojs.operations.figures import health_queries
 from django_ojs.spec.errors import (
     BackendError,
@@ -183,7 +183,7 @@ def _log_denial(request: Any, error: OJSError) -> None:
     """
     authenticated = error.status != 401
     event_type = "access.denied" if authenticated else "auth.failure"
-    principal = audit_trail.printable(_principal(request)) if authenticated else _UNKNOWN
+    principal = operator.printable(_principal(request)) if authenticated else _UNKNOWN
     match = getattr(request, "resolver_match", None)
     detail = {
         "reason": error.code,
@@ -194,7 +194,7 @@ def _log_denial(request: Any, error: OJSError) -> None:
     prefix = None if authenticated else api_keys.prefix_of(token)
     if prefix is not None:
         detail["key_prefix"] = prefix
-    extra = audit_trail.log_fields(
+    extra = operator.log_fields(
         event_type,
         principal=principal,
         source_ip=request.META.get("REMOTE_ADDR", ""),

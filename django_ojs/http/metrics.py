@@ -26,7 +26,8 @@ from django_ojs.operations.workers import registry as workers
 from django_ojs.spec.states import State
 from django_ojs.storage import bounds
 from django_ojs.storage.figures import all_time, known_queues, rollup_queries, rollups
-from django_ojs.storage.figures.all_time import OTHERS, Total
+from django_ojs.storage.figures.all_time import Total
+from django_ojs.storage.figures.known_queues import OTHERS
 from django_ojs.storage.queue_configs import config_of
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"

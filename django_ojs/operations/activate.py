@@ -4,11 +4,9 @@ from uuid import UUID
 
 from django.db.models.functions import Now
 
-from django_ojs import signals
 from django_ojs.models import Job
-from django_ojs.operations.access import audit_trail
+from django_ojs.operations.access import operator
 from django_ojs.operations.backpressure import bounds, rejections
-from django_ojs.operations.events import publish
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, transitions
 
@@ -25,12 +23,11 @@ def activate(job_id: UUID, *, is_tried_again: bool = False) -> Job:
         # A pending job does not count in its queue's bound; from now on it does.
         with rejections.recorded([held], is_tried_again=is_tried_again):
             bounds.enter_all([held], is_tried_again=is_tried_again)
-    transitions.apply_one(
+    activated = transitions.apply_one(
         Trigger.ACTIVATE, State.AVAILABLE, job_id, activated_at=Now(), enqueued_at=Now()
     )
-    job = transitions.get(job_id)
+    job = activated or transitions.get(job_id)
     notify.workers_of([job.queue])
-    publish.job_available(job, signals.job_activated, before=State.PENDING)
     changes = {"state": (State.PENDING, State.AVAILABLE)}
-    audit_trail.record("job.activated", job_id, changes=changes)
+    operator.acted("job.activated", job_id, changes=changes)
     return job

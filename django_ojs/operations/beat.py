@@ -10,14 +10,15 @@ from uuid import UUID
 from django.db import Error
 from django.db.models.functions import Now
 
+from django_ojs.extension import is_published, publish, publish_all
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import liveness
-from django_ojs.operations.events import publish
 from django_ojs.operations.fetch import check_worker_id
 from django_ojs.operations.liveness import Principal
+from django_ojs.spec import job_events
 from django_ojs.spec.errors import InvalidRequest
-from django_ojs.spec.events import EventType
+from django_ojs.spec.events import EventType, of_worker
 from django_ojs.spec.states import State
 from django_ojs.storage import database, transitions
 from django_ojs.storage.dialects.server import Session
@@ -153,7 +154,7 @@ def extend(worker_id: str, job_id: UUID, by: timedelta | None = None) -> bool:
 
     Return whether it is held.
     """
-    with publish.atomic_if_published(EventType.JOB_HEARTBEAT):
+    with database.atomic_if(is_published(EventType.JOB_HEARTBEAT)):
         return bool(_extend_and_publish(worker_id, [job_id], by))
 
 
@@ -178,13 +179,13 @@ def direct(worker_id: str, directive: Directive) -> bool:
     known = bool(workers.update(directive=directive))
     if directive is Directive.QUIET and active is not None:
         # From now on FETCH returns it no jobs.
-        publish.worker_event(EventType.WORKER_QUIET, worker_id, active_jobs=active)
+        publish(EventType.WORKER_QUIET, of_worker, worker_id, active_jobs=active)
     return known
 
 
 def _renew(worker_id: str, interval: timedelta, session: Session | None) -> Directive | None:
     """Record a heartbeat by literal SQL. Return None if there is more to store."""
-    if publish.is_recorded(EventType.WORKER_HEARTBEAT):
+    if is_published(EventType.WORKER_HEARTBEAT):
         return None
     connection = database.connection()
     directive = database.retried(
@@ -234,16 +235,20 @@ def _record(
         # A worker with the directive quiet counts as quiet since then; the event was published.
         newly = workers.filter(pk=worker_id, state=Directive.RUNNING, directive=Directive.RUNNING)
         if newly.update(state=state):
-            publish.worker_event(EventType.WORKER_QUIET, worker_id, active_jobs=active_jobs)
+            publish(EventType.WORKER_QUIET, of_worker, worker_id, active_jobs=active_jobs)
     if not workers.filter(pk=worker_id).update(**values):
         # The first BEAT registers; so does one of a live worker that was removed as dead.
         values = {"queues": [], "concurrency": None, **values}
         values["steady_since"] = None if interval is None or is_behind else Now()
         principal.check(liveness.register(worker_id, principal=principal, **values).owner)
-    if publish.is_recorded(EventType.WORKER_HEARTBEAT):
+    if is_published(EventType.WORKER_HEARTBEAT):
         queues = workers.filter(pk=worker_id).values_list("queues", flat=True).first()
-        publish.worker_event(
-            EventType.WORKER_HEARTBEAT, worker_id, active_jobs=active_jobs, queues=queues or []
+        publish(
+            EventType.WORKER_HEARTBEAT,
+            of_worker,
+            worker_id,
+            active_jobs=active_jobs,
+            queues=queues or [],
         )
     directive = workers.filter(pk=worker_id).values_list("directive", flat=True).first()
     return Directive(directive) if directive is not None else Directive.RUNNING
@@ -257,8 +262,9 @@ def _extend_and_publish(
     worker_id: str, wanted: Collection[UUID], visibility_timeout: timedelta | None
 ) -> int:
     extended = _extend(worker_id, wanted, visibility_timeout)
-    if extended and publish.is_recorded(EventType.JOB_HEARTBEAT):
-        publish.extended(list(_mine(worker_id, wanted).values_list("pk", flat=True)))
+    if extended and is_published(EventType.JOB_HEARTBEAT):
+        jobs = _mine(worker_id, wanted).defer("args", "options", "progress", "result")
+        publish_all(map(job_events.heartbeat, jobs))
     return extended
 
 

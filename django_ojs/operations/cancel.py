@@ -5,10 +5,10 @@ from uuid import UUID
 
 from django.db.models.functions import Now
 
+from django_ojs.extension import Known
 from django_ojs.models import Job
 from django_ojs.models.attempt import AttemptOutcome
-from django_ojs.operations.access import audit_trail
-from django_ojs.operations.events import publish
+from django_ojs.operations.access import operator
 from django_ojs.operations.fail import record
 from django_ojs.spec.states import State, Trigger, allows
 from django_ojs.storage import database, testing_hook, transitions
@@ -35,7 +35,7 @@ def _cancel(job_id: UUID) -> tuple[Job, State]:
     if not allows(Trigger.CANCEL, before, State.CANCELLED):
         transitions.reject(Trigger.CANCEL, State.CANCELLED, job)
     stop([job])
-    audit_trail.record("job.cancelled", job_id, changes={"state": (before, State.CANCELLED)})
+    operator.acted("job.cancelled", job_id, changes={"state": (before, State.CANCELLED)})
     return transitions.get(job_id), before
 
 
@@ -43,13 +43,11 @@ def stop(held: Collection[Job]) -> None:
     """Cancel these jobs, which the caller has locked and which may be cancelled."""
     running = [job.pk for job in held if job.state == State.ACTIVE]
     record(running, AttemptOutcome.CANCELLED, None)
-    before = {job.pk: State(job.state) for job in held}
-    keys = list(before)
     transitions.apply(
         Trigger.CANCEL,
         State.CANCELLED,
-        Job.primary.filter(pk__in=keys),
+        {job.pk: State(job.state) for job in held},
+        known=Known(jobs={job.pk: job for job in held}),
         finished_at=Now(),
         lease_until=None,
     )
-    publish.cancelled(keys, before=before)

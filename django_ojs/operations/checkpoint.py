@@ -6,9 +6,9 @@ from typing import Final
 from uuid import UUID
 
 from django_ojs.conf import settings
+from django_ojs.extension import is_published, publish_all
 from django_ojs.models import Job
 from django_ojs.operations import liveness
-from django_ojs.operations.events import publish
 from django_ojs.operations.liveness import Principal
 from django_ojs.spec import job_events, json
 from django_ojs.spec.checkpoint import SavedCheckpoint, encode
@@ -134,9 +134,9 @@ def _store(job: Job, text: str) -> SavedCheckpoint:
     saved = checkpoints.save(job.pk, job.run, text)
     if saved is None:
         raise ClaimLost("A later run has saved a checkpoint.", details={"job_id": str(job.pk)})
-    if publish.is_recorded(EventType.JOB_CHECKPOINTED):
+    if is_published(EventType.JOB_CHECKPOINTED):
         size = len(text.encode())
-        publish.record([job_events.checkpointed(job, sequence=saved.sequence, size=size)])
+        publish_all([job_events.checkpointed(job, sequence=saved.sequence, size=size)])
     if observers:
         database.after_commit(lambda: _observe(job.type, text))
     return saved

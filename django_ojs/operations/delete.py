@@ -4,7 +4,7 @@ from collections.abc import Callable, Collection
 from uuid import UUID
 
 from django_ojs.models import Job
-from django_ojs.operations.access import audit_trail
+from django_ojs.operations.access import operator
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.spec.suggestions import one_of
@@ -24,7 +24,7 @@ def delete(job_id: UUID) -> Job:
     if State(job.state) not in TERMINAL:
         raise not_ended(job)
     erase([job_id])
-    audit_trail.record("job.deleted", job_id, type=job.type, queue=job.queue, state=job.state)
+    operator.acted("job.deleted", job_id, type=job.type, queue=job.queue, state=job.state)
     return job
 
 

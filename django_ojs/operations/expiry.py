@@ -6,13 +6,10 @@ from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from django_ojs.models import Job
-from django_ojs.operations.events import publish
 from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.storage import database, raw_queries, transitions
 from django_ojs.storage.database import BATCH
 from django_ojs.storage.dialects import sql_files
-from django_ojs.storage.dialects.expressions import OneOf
-from django_ojs.storage.figures import rollups
 
 
 def expired_condition(since: timedelta = timedelta(0)) -> str:
@@ -39,11 +36,6 @@ def expire(limit: int = BATCH) -> int:
 def _expire(late: QuerySet[Job], limit: int) -> int:
     locked = late.order_by("expires_at").select_for_update(skip_locked=True)
     before = {key: State(state) for key, state in locked.values_list("pk", "state")[:limit]}
-    keys = list(before)
-    expired = Job.primary.filter(OneOf("pk", keys))
-    count = transitions.apply(
-        Trigger.EXPIRE, State.DISCARDED, expired, finished_at=Now(), discard_reason="expired"
+    return transitions.apply(
+        Trigger.EXPIRE, State.DISCARDED, before, finished_at=Now(), discard_reason="expired"
     )
-    publish.expired(keys, before=before)
-    rollups.note_after_commit(rollups.DISCARDED, expired.values_list("queue", "type"))
-    return count

@@ -4,6 +4,7 @@ import logging
 import math
 import random
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -13,21 +14,22 @@ from uuid import UUID
 
 from django.db.models import F
 from django.db.models.functions import Now
+from django.utils import timezone
 
-from django_ojs import signals
 from django_ojs.conf import settings
+from django_ojs.extension import Count, Known, count, publish
 from django_ojs.models import Attempt, Job
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import dead_letter_queue
-from django_ojs.operations.events import publish
 from django_ojs.spec import json
+from django_ojs.spec.events import EventType, of_limit_key
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.retry_policy import Decision
 from django_ojs.spec.states import State, Trigger
+from django_ojs.spec.times import format_timestamp
 from django_ojs.storage import database, in_memory_state, limit_journal, notify, transitions
 from django_ojs.storage.claims import Claimed
-from django_ojs.storage.figures import rollups
 from django_ojs.storage.transitions import ANY_CLAIM, Claim
 
 logger = logging.getLogger("django_ojs.worker")
@@ -61,11 +63,9 @@ def fail(
     job = _lock_active(job_id, Trigger.FAIL, State.RETRYABLE, claim)
     decision = decide(job, failure)
     if decision.action == "retry":
-        _wait(job, failure, decision.delay, outcome, spend=True)
+        ended = _wait(job, failure, decision.delay, outcome, spend=True)
     else:
-        _discard(job, failure, decision, outcome)
-    ended = transitions.get(job_id)
-    _publish([(ended, failure)], worker_id=job.worker_id)
+        ended = _discard(job, failure, decision, outcome)
     if ended.dead_letter and dead_letter_queue.queue_of(ended.queue) is not None:
         dead_letter_queue.move({job_id: ended.queue})
         return transitions.get(job_id)
@@ -86,25 +86,28 @@ def fail_batch(
     kept = [each for each in failed if (each[0].id, each[0].run) in held]
     if not kept:
         return {}
-    again: list[dict[str, object]] = []
-    ended: list[dict[str, object]] = []
+    again: dict[UUID, dict[str, object]] = {}
+    ended: dict[UUID, dict[str, object]] = {}
     for job, failure, outcome in kept:
         # By the claimed job: nothing changes the policy or the counts of an active one.
         decision = decide(job, failure)
         row = {"id": str(job.id), "outcome": outcome.value, "error": _error_of(failure)}
         if decision.action == "retry":
-            again.append({**row, "delay_us": decision.delay // timedelta(microseconds=1)})
+            again[job.id] = {**row, "delay_us": decision.delay // timedelta(microseconds=1)}
         else:
             dead_letter, reason = decision.dead_letter, decision.reason
-            ended.append({**row, "delay_us": None, "reason": reason, "dead_letter": dead_letter})
+            ended[job.id] = {**row, "delay_us": None, "reason": reason, "dead_letter": dead_letter}
     keys = [job.id for job, _, _ in kept]
-    rows = json.dumps([*again, *ended])
+    rows = json.dumps([*again.values(), *ended.values()])
     _add_to_histories(
         keys, lambda: database.dialect().add_failed_attempts(database.connection(), rows)
     )
-    transitions.fail(again, ended)
-    now = publish.read_failed(keys)
-    _publish([(now[job.id], failure) for job, failure, _ in kept], worker_id=worker_id)
+    known = Known(
+        jobs={job.id: job for job, _, _ in kept},
+        workers=dict.fromkeys(keys, worker_id),
+        failures={job.id: failure for job, failure, _ in kept},
+    )
+    now = transitions.fail(again, ended, known)
     dead_letter_queue.move({job.pk: job.queue for job in now.values() if job.dead_letter})
     return {(job.id, job.run): now[job.id] for job, _, _ in kept}
 
@@ -133,10 +136,7 @@ def postpone(job_id: UUID, failure: Failure, *, delay: timedelta, claim: Claim =
 def _postpone(job_id: UUID, failure: Failure, delay: timedelta, claim: Claim) -> Job:
     job = _lock_active(job_id, Trigger.FAIL, State.RETRYABLE, claim)
     _pause_key(job, failure)
-    _wait(job, failure, delay, AttemptOutcome.RETURNED, spend=False)
-    postponed = transitions.get(job_id)
-    publish.postponed(postponed, failure, worker_id=job.worker_id)
-    return postponed
+    return _wait(job, failure, delay, AttemptOutcome.RETURNED, spend=False)
 
 
 @database.write_transaction
@@ -207,22 +207,30 @@ def _requeue(
         _pause_key(job, failure)
     if error is not None:
         record([job.pk], outcome, error)
-    transitions.apply_one(
+        values["error"] = error
+    requeued = transitions.apply_one(
         Trigger.RETURN,
         State.AVAILABLE,
         job_id,
         claim=Claim(run=job.run),
+        known=_known(job, failure, spends=False),
         returned=F("returned") + 1,
         enqueued_at=Now(),
         lease_until=None,
         worker_id=None,
-        **({} if error is None else {"error": error}),
         **values,
     )
-    returned = transitions.get(job_id)
     notify.workers_of([job.queue])
-    publish.job_available(returned, signals.job_returned, before=State.ACTIVE)
-    return returned
+    return requeued or transitions.get(job_id)
+
+
+def _known(job: Job, failure: Failure | None, *, spends: bool) -> Known:
+    return Known(
+        jobs={job.pk: job},
+        workers={job.pk: job.worker_id},
+        failures={} if failure is None else {job.pk: failure},
+        spends=spends,
+    )
 
 
 def record(
@@ -263,8 +271,8 @@ def _add_to_histories(keys: Collection[UUID], add: Callable[[], None]) -> None:
         _failures.log(failed)
         raise
     if not stored:
-        missed = Job.primary.filter(pk__in=keys).values_list("queue", "type")
-        rollups.note_after_commit(rollups.HISTORY_FAILURES, missed)
+        missed = Counter(Job.primary.filter(pk__in=keys).values_list("queue", "type"))
+        database.after_commit(lambda: count(Count.HISTORY_FAILURES, missed))
 
 
 def _was_postponed(job: Job, error: dict[str, object]) -> bool:
@@ -318,42 +326,54 @@ def _pause_key(job: Job, failure: Failure) -> None:
     if job.limit_key is not None and (pause := failure.pause):
         is_new = limit_journal.pause(job.limit_key, pause)
         if is_new:
-            publish.key_paused(job.limit_key, pause, reason=failure.type)
+            until = format_timestamp(timezone.now() + pause)
+            publish(
+                EventType.RATE_LIMIT_DYNAMIC_ADJUSTED,
+                of_limit_key,
+                job.limit_key,
+                until=until,
+                reason=failure.type,
+            )
 
 
 def _wait(
     job: Job, failure: Failure, delay: timedelta, outcome: AttemptOutcome, *, spend: bool
-) -> None:
+) -> Job:
     error = _error_of(failure)
     is_known = None if spend else partial(_was_postponed, job, error)
     record([job.pk], outcome, error, delay, is_known=is_known)
-    transitions.apply_one(
+    unspent: dict[str, Any] = {} if spend else {"returned": F("returned") + 1}
+    waiting = transitions.apply_one(
         Trigger.FAIL,
         State.RETRYABLE,
         job.pk,
         claim=Claim(run=job.run),
+        known=_known(job, failure, spends=spend),
         due_at=Now() + delay,
         error=error,
         lease_until=None,
         worker_id=None,
-        **({} if spend else {"returned": F("returned") + 1}),
+        **unspent,
     )
+    return waiting or transitions.get(job.pk)
 
 
-def _discard(job: Job, failure: Failure, decision: Decision, outcome: AttemptOutcome) -> None:
+def _discard(job: Job, failure: Failure, decision: Decision, outcome: AttemptOutcome) -> Job:
     error = _error_of(failure)
     record([job.pk], outcome, error)
-    transitions.apply_one(
+    ended = transitions.apply_one(
         Trigger.FAIL,
         State.DISCARDED,
         job.pk,
         claim=Claim(run=job.run),
+        known=_known(job, failure, spends=True),
         finished_at=Now(),
         error=error,
         lease_until=None,
         dead_letter=decision.dead_letter,
         discard_reason=decision.reason,
     )
+    return ended or transitions.get(job.pk)
 
 
 def _error_of(failure: Failure) -> dict[str, Any]:
@@ -361,13 +381,3 @@ def _error_of(failure: Failure) -> dict[str, Any]:
     if not settings().backtraces:
         failure = replace(failure, backtrace=())
     return failure.render()
-
-
-def _publish(failed: Sequence[tuple[Job, Failure]], *, worker_id: str | None) -> None:
-    for what, jobs in (
-        (rollups.FAILED, [job for job, _ in failed]),
-        (rollups.DISCARDED, [job for job, _ in failed if job.state == State.DISCARDED]),
-    ):
-        if jobs:
-            rollups.note_after_commit(what, [(job.queue, job.type) for job in jobs])
-    publish.failed(failed, worker_id=worker_id)

@@ -13,7 +13,6 @@ from django_ojs.models import Checkpoint, Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import fail, limit_checks, liveness
 from django_ojs.operations.due_check import DueCheck
-from django_ojs.operations.events import publish
 from django_ojs.operations.liveness import Principal
 from django_ojs.operations.operator_texts import check_text
 from django_ojs.spec.envelope import check_queue
@@ -106,18 +105,12 @@ def fetch(
             "at_least_one": left == most,
             "registered": registered,
         }
-        with publish.atomic_if_published(*publish.STARTED):
-            fairness = queue_configs.of(queue).tenant_fairness if limits_checked else None
-            if fairness is not None:
-                claimed, effects = tenant_turns.claim(fairness, values)
-                publish.limits(effects)
-            elif limits_checked and queue_configs.is_limited_by_key(queue):
-                claimed, effects = key_limits.claim(**values)
-                publish.limits(effects)
-            else:
-                claimed = transitions.claim(**values, limits_checked=limits_checked)
-            publish.started(claimed)
-        return claimed
+        fairness = queue_configs.of(queue).tenant_fairness if limits_checked else None
+        if fairness is not None:
+            return tenant_turns.claim(fairness, values)
+        if limits_checked and queue_configs.is_limited_by_key(queue):
+            return key_limits.claim(**values)
+        return transitions.claim(**values, limits_checked=limits_checked)
 
     def claim_limited(queue: str, wanted: int, left: int) -> list[Claimed]:
         queue_limits.next_starts.unread.discard(queue)

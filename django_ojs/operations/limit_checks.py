@@ -3,9 +3,7 @@
 from typing import Final
 
 from django_ojs.models import LimitCheck
-from django_ojs.operations.events import publish
 from django_ojs.storage import database, key_limits, limit_journal, raw_queries
-from django_ojs.storage.key_limits import Effects
 
 #: Keys of one step.
 AT_ONCE: Final = limit_journal.KEYS_AT_ONCE
@@ -25,9 +23,7 @@ def open_due() -> int:
 @database.write_transaction
 def _open_due() -> int:
     database.dialect().read_committed(database.connection())
-    number, crossings = limit_journal.open_due()
-    publish.limits(Effects(crossings=crossings))
-    return number
+    return limit_journal.open_due()
 
 
 @database.write_transaction

@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from django_ojs.models import LimitKey
-from django_ojs.operations.access import audit_trail
+from django_ojs.operations.access import operator
 from django_ojs.spec import times
 from django_ojs.spec.errors import InvalidRequest, NotFound
 from django_ojs.spec.rate_limit_policy import LIMITS, check_key, parse_override
@@ -132,10 +132,10 @@ def _override(key: str, limits: dict[str, Any], until: datetime | None) -> None:
     limit_journal.override(key, limits, until)
     if not (limits or old):
         return  # There was no override to end.
-    audit_trail.record(
+    operator.acted(
         "limit_key.overridden" if limits else "limit_key.override_removed",
         key,
-        changes=audit_trail.changed(old, limits),
+        changes=operator.changed(old, limits),
         until=str(until or ""),
     )
 
@@ -181,7 +181,7 @@ def _pause(key: str, duration: timedelta) -> None:
             None if each is None else times.format_timestamp(each) for each in (before, after)
         ]
         changes = {"paused_until": (moments[0], moments[1])}
-        audit_trail.record("limit_key.paused", key, changes=changes)
+        operator.acted("limit_key.paused", key, changes=changes)
 
 
 @database.write_transaction
@@ -190,7 +190,7 @@ def open_now(keys: Collection[str]) -> int:
     opened = limit_journal.end_pauses(keys)
     for key, until in opened.items():
         changes = {"paused_until": (times.format_timestamp(until), None)}
-        audit_trail.record("limit_key.opened", key, changes=changes)
+        operator.acted("limit_key.opened", key, changes=changes)
     return len(opened)
 
 

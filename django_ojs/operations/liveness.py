@@ -14,10 +14,10 @@ from django.db.models import Case, F, Func, QuerySet, When
 from django.db.models.functions import Coalesce, Greatest, Now
 
 from django_ojs.conf import settings
+from django_ojs.extension import publish
 from django_ojs.models import Job, Worker
-from django_ojs.operations.events import publish
 from django_ojs.spec.errors import PermissionDenied
-from django_ojs.spec.events import EventType
+from django_ojs.spec.events import EventType, of_worker
 from django_ojs.spec.times import elapsed
 from django_ojs.storage import database, raw_queries
 from django_ojs.storage.dialects.expressions import Milliseconds
@@ -88,8 +88,9 @@ def register(
         },
     )
     if made:
-        publish.worker_event(
+        publish(
             EventType.WORKER_STARTED,
+            of_worker,
             worker_id,
             queues=list(queues),
             # The event requires a number; a worker that reports none has at least one slot.

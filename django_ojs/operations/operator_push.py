@@ -4,7 +4,7 @@ from collections.abc import Collection
 from typing import Any
 from uuid import UUID
 
-from django_ojs.operations.access import audit_trail
+from django_ojs.operations.access import operator
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.push import ONE, PushOptions, push
 from django_ojs.spec.envelope import Envelope
@@ -43,5 +43,5 @@ def _push(
         detail: dict[str, Any] = {"type": result.type, "queue": result.queue, "changed": changed}
         if result.destination is not None:
             detail["destination"] = result.destination
-        audit_trail.record("job.enqueued", result.id, copy_of=old, **detail)
+        operator.acted("job.enqueued", result.id, copy_of=old, **detail)
     return result

@@ -6,9 +6,9 @@ from uuid import UUID
 
 from django.utils import timezone
 
+from django_ojs.extension import Count, count, is_published, publish_all
 from django_ojs.models import Job
 from django_ojs.operations import checkpoint, liveness
-from django_ojs.operations.events import publish
 from django_ojs.operations.liveness import Principal
 from django_ojs.spec import job_events, times
 from django_ojs.spec.errors import ClaimLost
@@ -16,7 +16,6 @@ from django_ojs.spec.events import EventType
 from django_ojs.spec.progress import Report, after
 from django_ojs.spec.states import State
 from django_ojs.storage import database, transitions
-from django_ojs.storage.figures import rollups
 from django_ojs.storage.transitions import ANY_CLAIM, Claim
 
 #: The shortest time between two progress events of a job (ojs-progress §6.2).
@@ -48,14 +47,15 @@ def report(
     if reported.checkpoint is not None:
         checkpoint.store(job, checkpoint.encoded(reported.checkpoint))
     liveness.after_progress(job.worker_id, principal)
-    rollups.note_after_commit(rollups.PROGRESS_UPDATES, [(job.queue, job.type)])
+    numbers = {(job.queue, job.type): 1}
+    database.after_commit(lambda: count(Count.PROGRESS_UPDATES, numbers))
     _publish(job, before, now)
     return job
 
 
 def _publish(job: Job, before: dict[str, Any] | None, now: datetime) -> None:
     share = job.progress.get("progress")
-    if share is None or not publish.is_recorded(EventType.JOB_PROGRESS):
+    if share is None or not is_published(EventType.JOB_PROGRESS):
         return
     if before is not None and before["run"] == job.run and before.get("progress") is not None:
         since = now - times.parse_timestamp(before["updated_at"], "updated_at")
@@ -63,4 +63,4 @@ def _publish(job: Job, before: dict[str, Any] | None, now: datetime) -> None:
             return
     message = (job.progress.get("data") or {}).get("message")
     said = message if isinstance(message, str) else ""
-    publish.record([job_events.progress(job, round(100 * share, 2), said)])
+    publish_all([job_events.progress(job, round(100 * share, 2), said)])

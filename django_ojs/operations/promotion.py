@@ -8,7 +8,6 @@ from datetime import timedelta
 from uuid import UUID
 
 from django_ojs.models import Job
-from django_ojs.operations.events import publish
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, raw_queries, transitions
 from django_ojs.storage.database import BATCH
@@ -42,10 +41,7 @@ def promote_by_queue(queues: Sequence[str], limit: int = BATCH) -> int:
 
 @database.retry_contention
 def _promote(operation: Callable[[], list[tuple[UUID, str, str]]]) -> int:
-    with publish.atomic_if_published(*publish.AVAILABLE):
-        due = operation()
-        before = {key: State(state) for key, _, state in due}
-        publish.jobs_available([*before], before=before)
+    due = operation()
     if due:
         notify.workers_of(queue for _, queue, _ in due)
     return len(due)

@@ -6,13 +6,11 @@ from uuid import UUID
 
 from django.db.models.functions import Coalesce, Now
 
-from django_ojs import signals
 from django_ojs.models import Job
 from django_ojs.operations import draining
-from django_ojs.operations.access import audit_trail
+from django_ojs.operations.access import operator
 from django_ojs.operations.backpressure import bounds, rejections
 from django_ojs.operations.dead_letter_queue import put_back
-from django_ojs.operations.events import publish
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, transitions
 
@@ -31,7 +29,7 @@ def retry(job_id: UUID) -> Job:
     if not revived:
         transitions.reject(Trigger.RETRY, State.AVAILABLE, job)
     changes = {"state": (State.DISCARDED, State.AVAILABLE)}
-    audit_trail.record("job.retried", job_id, changes=changes)
+    operator.acted("job.retried", job_id, changes=changes)
     return transitions.get(job_id)
 
 
@@ -41,21 +39,20 @@ def revive(held: Collection[Job]) -> int:
     Return how many. Raises QueuePaused, and QueueFull when there is no room for all of them, and
     records no rejection: the caller does, or tries the jobs one by one.
     """
-    keys = [job.pk for job in held]
     put_back(held)
     revived = [job for job in held if job.state == State.DISCARDED]
     draining.check(job.queue for job in revived)
     bounds.enter_all(revived)
+    keys = [job.pk for job in revived]
     late = set(Job.primary.filter(pk__in=keys, expires_at__lte=Now()).values_list("pk", flat=True))
     number = _revive([key for key in keys if key not in late])
-    for job in held:
+    for job in revived:
         if job.pk in late:
             # Responses show the options as the client sent them, so the old deadline must go.
             shown = {key: value for key, value in job.options.items() if key != "expires_at"}
             number += _revive([job.pk], expires_at=None, options=shown)
     if number:
         notify.workers_of(job.queue for job in held)
-        publish.jobs_available(keys, signals.job_retried, before=State.DISCARDED)
     return number
 
 
@@ -65,7 +62,7 @@ def _revive(keys: Collection[UUID], **deadline: Any) -> int:
     return transitions.apply(
         Trigger.RETRY,
         State.AVAILABLE,
-        Job.primary.filter(pk__in=keys),
+        dict.fromkeys(keys, State.DISCARDED),
         attempt=0,
         returned=0,
         error=None,

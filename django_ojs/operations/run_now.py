@@ -6,8 +6,7 @@ from uuid import UUID
 from django.db.models.functions import Now
 
 from django_ojs.models import Job
-from django_ojs.operations.access import audit_trail
-from django_ojs.operations.events import publish
+from django_ojs.operations.access import operator
 from django_ojs.spec.states import State, Trigger, allows
 from django_ojs.storage import database, notify, transitions
 
@@ -22,7 +21,7 @@ def run_now(job_id: UUID) -> Job:
     if not allows(Trigger.TIMER, State(job.state), State.AVAILABLE):
         transitions.reject(Trigger.TIMER, State.AVAILABLE, job)
     promote([job])
-    audit_trail.record("job.run_now", job_id, changes={"state": (job.state, State.AVAILABLE)})
+    operator.acted("job.run_now", job_id, changes={"state": (job.state, State.AVAILABLE)})
     return transitions.get(job_id)
 
 
@@ -31,9 +30,7 @@ def promote(held: Collection[Job]) -> int:
 
     They need no room in a bounded queue: jobs that wait for their time count already.
     """
-    keys = [job.pk for job in held]
-    jobs = Job.primary.filter(pk__in=keys)
-    promoted = transitions.apply(Trigger.TIMER, State.AVAILABLE, jobs, enqueued_at=Now())
+    states = {job.pk: State(job.state) for job in held}
+    promoted = transitions.apply(Trigger.TIMER, State.AVAILABLE, states, enqueued_at=Now())
     notify.workers_of(job.queue for job in held)
-    publish.jobs_available(keys, before={job.pk: State(job.state) for job in held})
     return promoted

@@ -9,6 +9,7 @@ from typing import Any, Final
 from urllib.parse import quote
 from uuid import UUID
 
+from django_ojs.spec.failure import clean
 from django_ojs.spec.ids import parse_id
 from django_ojs.spec.times import format_timestamp
 
@@ -160,6 +161,29 @@ class NewEvent:
     subject: str
     queue: str = ""
     data: Mapping[str, Any] = field(default_factory=dict)
+
+
+def of_queue(type: EventType, name: str, **data: Any) -> NewEvent:
+    """Return an event of a queue. A value of None in `data` is left out, a long text is cut."""
+    given = {
+        key: clean(value, 255) if isinstance(value, str) else value
+        for key, value in data.items()
+        if value is not None
+    }
+    return NewEvent(type=type, subject=name, queue=name, data={"queue": name, **given})
+
+
+def of_worker(type: EventType, worker_id: str, **data: Any) -> NewEvent:
+    """Return an event of a worker. A value of None in `data` is left out."""
+    given = {key: value for key, value in data.items() if value is not None}
+    return NewEvent(type=type, subject=worker_id, data={"worker_id": worker_id, **given})
+
+
+def of_limit_key(type: EventType, key: str, **data: Any) -> NewEvent:
+    """Return an event of a limit key. A value of None in `data` is left out."""
+    # Its jobs may be in any queue, so it belongs to none.
+    given = {name: value for name, value in data.items() if value is not None}
+    return NewEvent(type=type, subject=key, data={"key": key, **given})
 
 
 def render(

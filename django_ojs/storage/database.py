@@ -488,6 +488,14 @@ def _complete(then: Callable[[], object]) -> Callable[[], object]:
     return called
 
 
+def atomic_if(wanted: object) -> AbstractContextManager[object]:
+    """Open a transaction if one is wanted and none is open.
+
+    For what is a single statement and needs no transaction otherwise.
+    """
+    return atomic() if wanted and not connection().in_atomic_block else nullcontext()
+
+
 def atomic() -> transaction.Atomic:
     """Open a transaction, or a savepoint in the caller's, on the jobs' database."""
     return transaction.atomic(using=alias())

@@ -32,8 +32,10 @@ from django.db.models import Exists, Q
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
+from django_ojs.extension import Known, is_published, publish_all
 from django_ojs.models import Job, LimitKey, Queue
 from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.events import EventType, of_limit_key
 from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.spec.rate_limit import Hold, OnLimit
@@ -43,7 +45,7 @@ from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.dialects.rows import Candidate
-from django_ojs.storage.limit_journal import Crossing, check_at, moment, note_room, open_due
+from django_ojs.storage.limit_journal import check_at, moment, note_room, open_due
 from django_ojs.storage.limit_key_use import KeyUse, parsed, uses_of
 from django_ojs.storage.queue_limits import RETRY_AFTER, next_starts
 
@@ -106,16 +108,6 @@ class Dropped:
 
 
 @dataclass(slots=True)
-class Effects:
-    """What a claim did with keys, and with jobs that it did not return."""
-
-    #: Keys that reached a limit, or left it.
-    crossings: list[Crossing] = field(default_factory=list)
-    rescheduled: list[UUID] = field(default_factory=list)
-    dropped: list[Dropped] = field(default_factory=list)
-
-
-@dataclass(slots=True)
 class _Round:
     """What a claim finds among the best jobs of a queue."""
 
@@ -173,18 +165,17 @@ def claim(
     at_least_one: bool,
     registered: bool,
     find: Find | None = None,
-) -> tuple[list[Claimed], Effects]:
+) -> list[Claimed]:
     """Claim the best jobs of a queue, those with a limit by key within their limits.
 
     As `transitions.claim`, in a transaction in which each statement sees what was committed before.
-    `find` finds the jobs in another order, in which they are claimed and returned. Return them, and
-    what became of keys and of other jobs.
+    `find` finds the jobs in another order, in which they are claimed and returned.
     """
-    _, crossings = open_due()
-    effects = Effects(crossings=crossings)
+    open_due()
     connection = database.connection()
     dialect = database.dialect_of(connection)
-    found, busy, limited, is_cut, dropped_size = _Round(), set[str](), limit, False, 0
+    found, busy, limited, is_cut = _Round(), set[str](), limit, False
+    dropped_size = set_aside = 0
     for _ in range(ROUNDS):
         if find is not None:
             candidates = find(limited, busy)
@@ -202,10 +193,10 @@ def claim(
         )
         dropped_size = found.dropped_size
         busy |= found.busy
-        _set_aside(found, effects)
+        set_aside += _set_aside(found)
         if len(found.chosen) >= limit or not (found.has_rejected or found.busy):
             break
-        if found.is_cut or len(effects.dropped) + len(effects.rescheduled) >= HELD_AT_ONCE:
+        if found.is_cut or set_aside >= HELD_AT_ONCE:
             is_cut = True
             break  # Each is stored with its events, which takes longer than to hold it.
         limited = max(limit, HELD_AT_ONCE)
@@ -213,17 +204,13 @@ def claim(
         is_cut = True
     jobs: list[Claimed] = []
     if found.chosen:
-        rows = dialect.claim_chosen(
-            connection,
+        jobs = transitions.claim_chosen(
             [each.id for each in found.chosen],
             worker_id=worker_id,
             lease_ms=lease_ms,
             own_lease=own_lease,
             registered=registered,
         )
-        jobs = [Claimed(row) for row in rows]
-        order = {each.id: n for n, each in enumerate(found.chosen)}
-        jobs.sort(key=lambda job: order[job.id])
         if jobs and (started_at := jobs[0].started_at):
             _add_starts(found, started_at)
     if is_cut and not jobs:
@@ -232,7 +219,7 @@ def claim(
         next_starts.note(queue, RETRY_AFTER)
     else:
         next_starts.forget(queue)
-    return jobs, effects
+    return jobs
 
 
 def _choose(
@@ -277,26 +264,42 @@ def _choose(
     return found
 
 
-def _set_aside(found: _Round, effects: Effects) -> None:
-    """Hold, reschedule or drop the jobs that were rejected, and add that to the effects."""
+def _set_aside(found: _Round) -> int:
+    """Hold, reschedule or drop the jobs that were rejected. Return how many were not held."""
     if not found.has_rejected:
-        return
+        return 0
+    _store_in_keys(found)
+    _begin_episodes(found)
     if found.held:
         Job.primary.filter(OneOf("pk", found.held)).update(limit_hold=Hold.HELD)
     transitions.reschedule({key: moment(at) for key, at in found.rescheduled.items()})
     if found.dropped:
-        transitions.apply(
-            Trigger.DROP,
-            State.DISCARDED,
-            Job.primary.filter(OneOf("pk", [each.id for each in found.dropped])),
-            finished_at=Now(),
-            discard_reason=DROPPED,
-            error=_DROPPED_ERROR,
+        _drop(found.dropped)
+    return len(found.rescheduled) + len(found.dropped)
+
+
+def _drop(dropped: Collection[Dropped]) -> None:
+    keys = [each.id for each in dropped]
+    jobs = Job.primary.filter(OneOf("pk", keys)).only("id", "queue", "type").in_bulk()
+    if is_published(EventType.RATE_LIMIT_DROPPED):
+        publish_all(
+            of_limit_key(
+                EventType.RATE_LIMIT_DROPPED,
+                each.key,
+                job_id=str(each.id),
+                job_type=jobs[each.id].type,
+            )
+            for each in dropped
         )
-    _store_in_keys(found)
-    effects.rescheduled += found.rescheduled
-    effects.dropped += found.dropped
-    effects.crossings += _begin_episodes(found)
+    transitions.apply(
+        Trigger.DROP,
+        State.DISCARDED,
+        dict.fromkeys(keys, State.AVAILABLE),
+        known=Known(jobs=jobs, reason=DROPPED),
+        finished_at=Now(),
+        discard_reason=DROPPED,
+        error=_DROPPED_ERROR,
+    )
 
 
 def _store_in_keys(found: _Round) -> None:
@@ -328,32 +331,28 @@ def _store_in_keys(found: _Round) -> None:
         )
 
 
-def _begin_episodes(found: _Round) -> list[Crossing]:
-    """Note the keys that are at a limit. Return those that have reached it now."""
+def _begin_episodes(found: _Round) -> None:
+    """Note the keys that are at a limit, and tell of those that have reached it now."""
     check_at(found.room_at)
     if lasting := [key for key in found.exceeded if found.uses[key].eased_at is not None]:
         LimitKey.primary.filter(pk__in=lasting).update(eased_at=None)
-    begun = [
-        Crossing(key=key, strategy=strategy, limit=limit, current=current)
-        for key, (strategy, limit, current) in found.exceeded.items()
-        if not found.uses[key].limited_by
-    ]
+    begun = {key: at for key, at in found.exceeded.items() if not found.uses[key].limited_by}
     if begun:
         LimitKey.primary.bulk_create(
             [
-                LimitKey(
-                    key=each.key,
-                    expires_at=Now(),
-                    limited_since=Now(),
-                    limited_by=each.strategy,
-                )
-                for each in begun
+                LimitKey(key=key, expires_at=Now(), limited_since=Now(), limited_by=strategy)
+                for key, (strategy, _, _) in begun.items()
             ],
             update_conflicts=True,
             unique_fields=["key"],
             update_fields=["limited_since", "limited_by", "eased_at"],
         )
-    return begun
+    publish_all(
+        of_limit_key(
+            EventType.RATE_LIMIT_EXCEEDED, key, strategy=strategy, limit=limit, current=current
+        )
+        for key, (strategy, limit, current) in begun.items()
+    )
 
 
 def _add_starts(found: _Round, started_at: datetime) -> None:

@@ -4,14 +4,15 @@ See `storage.key_limits` for the whole method.
 """
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
 from django.db.models.functions import Now
 
+from django_ojs.extension import publish_all
 from django_ojs.models import Job, LimitCheck, LimitKey
+from django_ojs.spec.events import EventType, of_limit_key
 from django_ojs.spec.rate_limit import Hold
 from django_ojs.spec.states import State
 from django_ojs.storage import database, notify
@@ -38,29 +39,17 @@ _EPISODE_ENDS_AFTER_MS: Final = 60_000
 _LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Crossing:
-    """A key reached a limit, or none of its jobs has been held for a minute."""
-
-    key: str
-    strategy: str
-    is_over: bool = False
-    limit: int | None = None
-    current: int | None = None
-
-
-def open_due() -> tuple[int, list[Crossing]]:
+def open_due() -> int:
     """Take keys from the journal, and open their best held jobs that may start.
 
-    In a transaction in which each statement sees what was committed before. Return how many keys,
-    and those of which no job has been held for a minute.
+    In a transaction in which each statement sees what was committed before. Return how many keys.
     """
     connection = database.connection()
     dialect = database.dialect_of(connection)
     due = dialect.due_limit_keys(connection, KEYS_AT_ONCE)
     keys = [key for key, is_locked in due if is_locked]
     if not keys:
-        return 0, []
+        return 0
     # What has ended by a row that is deleted here is counted by the next statement no more.
     LimitCheck.primary.filter(limit_key__in=keys, due_at__lte=Now()).delete()
     uses = uses_of(keys)
@@ -99,14 +88,13 @@ def open_due() -> tuple[int, list[Crossing]]:
         notify.workers_of(queues)
     check_at(room_at)
     checks = [LimitCheck(limit_key=key, due_at=Now()) for key in again]
-    over: list[Crossing] = []
     if unsettled:
         at = Now() + LOCKED_AFTER
         locked = _with_held(unsettled)
         checks += [LimitCheck(limit_key=key, due_at=at) for key in locked]
-        over = _ease(unsettled - locked, uses)
+        _ease(unsettled - locked, uses)
     LimitCheck.primary.bulk_create(checks)
-    return len(keys), over
+    return len(keys)
 
 
 def _with_held(keys: Collection[str]) -> set[str]:
@@ -133,8 +121,8 @@ def _split(
     return may_start, rejected
 
 
-def _ease(keys: Iterable[str], uses: Mapping[str, KeyUse]) -> list[Crossing]:
-    """Note that no job of these keys is held. Return those of which none has been for a minute.
+def _ease(keys: Iterable[str], uses: Mapping[str, KeyUse]) -> None:
+    """Note that no job of these keys is held, and tell of those of which none was for a minute.
 
     The jobs of a key that is nearly at its limit are held and opened many times a minute.
     """
@@ -160,7 +148,10 @@ def _ease(keys: Iterable[str], uses: Mapping[str, KeyUse]) -> list[Crossing]:
         LimitKey.primary.filter(pk__in=over).update(
             limited_since=None, limited_by="", eased_at=None
         )
-    return [Crossing(key=key, strategy=uses[key].limited_by, is_over=True) for key in over]
+    publish_all(
+        of_limit_key(EventType.RATE_LIMIT_RELEASED, key, strategy=uses[key].limited_by)
+        for key in over
+    )
 
 
 def note_room(room_at: dict[str, int], key: str, use: KeyUse) -> None:

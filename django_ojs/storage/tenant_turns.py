@@ -78,9 +78,7 @@ class Positions:
 positions: Final = in_memory_state.register(Positions())
 
 
-def claim(
-    fairness: TenantFairness, values: ClaimValues
-) -> tuple[list[Claimed], key_limits.Effects]:
+def claim(fairness: TenantFairness, values: ClaimValues) -> list[Claimed]:
     """Claim jobs of a queue by turns; otherwise as `key_limits.claim`.
 
     Jobs that must run alone are few, and are claimed in the order of other queues.
@@ -88,9 +86,9 @@ def claim(
     if values["isolation"] is Isolation.ALONE:
         return key_limits.claim(**values)
     finder = _Finder(fairness, values["queue"], values["isolation"])
-    jobs, effects = key_limits.claim(**values, find=finder.find)
+    jobs = key_limits.claim(**values, find=finder.find)
     finder.note(jobs)
-    return jobs, effects
+    return jobs
 
 
 #: A priority and a tenant.

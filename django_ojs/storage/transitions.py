@@ -4,17 +4,22 @@ Every transition is one conditional UPDATE: its condition has the expected state
 is given, the claim. An operation that comes too late changes nothing and raises. The transitions
 are in `spec.states`; the statements of the hot paths (insert, claim, complete, promote, take back)
 belong to the dialects, and are built from the same table. `operations.push` stores new jobs.
+
+Each statement here tells the extensions what it has changed (see `extension.Hooks.changed`), so
+that no operation can forget it.
 """
 
 import time
-from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final, NoReturn, TypedDict
+from typing import Any, Final, NamedTuple, NoReturn, TypedDict
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
+from django_ojs.extension import NOTHING_KNOWN, Change, ChangeHooks, Known, Reads, registry
 from django_ojs.models import Job
 from django_ojs.spec import json
 from django_ojs.spec.errors import ClaimLost, Conflict, JobNotFound, RowLocked
@@ -24,7 +29,7 @@ from django_ojs.spec.suggestions import one_of
 from django_ojs.storage import database, raw_queries, testing_hook
 from django_ojs.storage.claim_floors import floors
 from django_ojs.storage.claims import Claimed
-from django_ojs.storage.dialects.expressions import Unlocked
+from django_ojs.storage.dialects.expressions import OneOf, Unlocked
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -110,27 +115,60 @@ def claim(
     # The jobs that run alone are few, in an index of their own.
     has_floors = isolation is not Isolation.ALONE
     floor = floors.of(queue) if has_floors else None
-    began = time.monotonic()
-    found = dialect.claim(
-        connection,
-        queue=queue,
-        limit=limit,
-        worker_id=worker_id,
-        lease_ms=lease_ms,
-        own_lease=own_lease,
-        floor=floor,
-        isolation=isolation,
-        max_bytes=max_bytes,
-        at_least_one=at_least_one,
-        limits_checked=limits_checked,
-        registered=registered,
-    )
-    seconds = time.monotonic() - began
-    jobs = [Claimed(row) for row in found]
-    jobs.sort(key=lambda job: (-job.priority, job.enqueued_at, job.id))
+    hooks = registry.changes.get(Trigger.FETCH)
+    with _transaction(hooks):
+        began = time.monotonic()
+        found = dialect.claim(
+            connection,
+            queue=queue,
+            limit=limit,
+            worker_id=worker_id,
+            lease_ms=lease_ms,
+            own_lease=own_lease,
+            floor=floor,
+            isolation=isolation,
+            max_bytes=max_bytes,
+            at_least_one=at_least_one,
+            limits_checked=limits_checked,
+            registered=registered,
+        )
+        seconds = time.monotonic() - began
+        jobs = [Claimed(row) for row in found]
+        jobs.sort(key=lambda job: (-job.priority, job.enqueued_at, job.id))
+        _tell_claimed(hooks, jobs)
     if has_floors:
         floors.note(queue, floor, jobs, seconds)
     return jobs
+
+
+def claim_chosen(
+    keys: Sequence[UUID], *, worker_id: str | None, lease_ms: int, own_lease: bool, registered: bool
+) -> list[Claimed]:
+    """Move these available jobs, which the caller has locked, to active.
+
+    Return them in this order; with `registered`, none for a worker that has no row.
+    """
+    connection = database.connection()
+    rows = database.dialect_of(connection).claim_chosen(
+        connection,
+        keys,
+        worker_id=worker_id,
+        lease_ms=lease_ms,
+        own_lease=own_lease,
+        registered=registered,
+    )
+    jobs = [Claimed(row) for row in rows]
+    order = {key: n for n, key in enumerate(keys)}
+    jobs.sort(key=lambda job: order[job.id])
+    _tell_claimed(registry.changes.get(Trigger.FETCH), jobs)
+    return jobs
+
+
+def _tell_claimed(hooks: ChangeHooks | None, jobs: Sequence[Claimed]) -> None:
+    if hooks is not None and jobs:
+        known = Known(jobs={job.id: job for job in jobs})
+        before = dict.fromkeys(known.jobs, State.AVAILABLE)
+        _tell(hooks, Trigger.FETCH, before, State.ACTIVE, known)
 
 
 def place(job_id: UUID) -> str | None:
@@ -142,7 +180,11 @@ def place(job_id: UUID) -> str | None:
     return database.dialect().place(database.connection(), job_id)
 
 
-def complete(worker_id: str, finished: Sequence[tuple[UUID, int, json.JSON]]) -> set[UUID]:
+def complete(
+    worker_id: str,
+    finished: Sequence[tuple[UUID, int, json.JSON]],
+    known: Known = NOTHING_KNOWN,
+) -> set[UUID]:
     """ACK many jobs of one worker, given as (id, run, result), in one statement.
 
     Return those it still held, and that no other session has locked; see `still_held`.
@@ -150,7 +192,28 @@ def complete(worker_id: str, finished: Sequence[tuple[UUID, int, json.JSON]]) ->
     if not finished:
         return set()
     text = ", ".join([_completed(*each) for each in finished])
-    return database.dialect().complete(database.connection(), worker_id, f"[{text}]")
+    hooks = registry.changes.get(Trigger.ACK)
+    with _transaction(hooks):
+        kept = database.dialect().complete(database.connection(), worker_id, f"[{text}]")
+        if hooks is not None and kept:
+            before = dict.fromkeys(kept, State.ACTIVE)
+            _tell(hooks, Trigger.ACK, before, State.COMPLETED, known)
+    return kept
+
+
+def completed(job: Job | Claimed, seconds: float | None = None) -> None:
+    """Tell what comes after the commit of an ACK that `apply_one` was not to follow up.
+
+    `seconds` are those that the handler ran, if they are known.
+    """
+    hooks = registry.changes.get(Trigger.ACK)
+    if hooks is None or not hooks.committed:
+        return
+    known = Known(jobs={job.pk: job}, seconds={} if seconds is None else {job.pk: seconds})
+    before = {job.pk: State.ACTIVE}
+    change = _change(hooks, Trigger.ACK, before, State.COMPLETED, known)
+    hooks.read(change)
+    database.after_commit(lambda: hooks.tell_committed(change))
 
 
 def _completed(key: UUID, run: int, result: json.JSON) -> str:
@@ -187,26 +250,41 @@ def lock_free(jobs: QuerySet[Job]) -> list[UUID]:
     return list(free.values_list("pk", flat=True))
 
 
-def fail(again: Sequence[Mapping[str, object]], ended: Sequence[Mapping[str, object]]) -> None:
+def fail(
+    again: Mapping[UUID, Mapping[str, object]],
+    ended: Mapping[UUID, Mapping[str, object]],
+    known: Known,
+) -> dict[UUID, Job]:
     """FAIL many jobs, which the caller has locked: `again` wait, and `ended` are discarded.
 
-    The values of each are those of `Dialect.retry_failed` and `Dialect.discard_failed`.
+    The values of each are those of `Dialect.retry_failed` and `Dialect.discard_failed`. The jobs
+    are those of `known`, in their order. Return them as they are then, without their payloads if no
+    extension needs these.
     """
     dialect, connection = database.dialect(), database.connection()
     if again:
-        dialect.retry_failed(connection, json.dumps(again))
+        dialect.retry_failed(connection, json.dumps([*again.values()]))
     if ended:
-        dialect.discard_failed(connection, json.dumps(ended))
+        dialect.discard_failed(connection, json.dumps([*ended.values()]))
+    hooks = registry.changes.get(Trigger.FAIL)
+    if hooks is None:
+        rows: Sequence[Job] = _rows(known.jobs, Reads.ROWS)
+    else:
+        after = {key: State.RETRYABLE if key in again else State.DISCARDED for key in known.jobs}
+        before = dict.fromkeys(known.jobs, State.ACTIVE)
+        rows = _tell(hooks, Trigger.FAIL, before, after, known).rows()
+    return {job.pk: job for job in rows}
 
 
 def oldest_available(queue: str, limit: int) -> list[Job]:
-    """Return the jobs of a queue that are available for the longest time, locked; id, type, size.
+    """Return the jobs of a queue that are available for the longest time, locked.
 
-    Jobs that another transaction has locked are left out.
+    They have an id, a queue, a type and a size. Jobs that another transaction has locked are left
+    out.
     """
     keys = database.dialect().oldest_available(database.connection(), queue, limit)
     found = Job.primary.filter(pk__in=keys)
-    return list(found.only("id", "type", "size_bytes").order_by("enqueued_at", "id"))
+    return list(found.only("id", "queue", "type", "size_bytes").order_by("enqueued_at", "id"))
 
 
 def promote(limit: int) -> list[tuple[UUID, str, str]]:
@@ -214,59 +292,186 @@ def promote(limit: int) -> list[tuple[UUID, str, str]]:
 
     Return (id, queue, state before) of each.
     """
-    return database.dialect().promote(database.connection(), limit)
+    return _promote(lambda: database.dialect().promote(database.connection(), limit))
 
 
 def promote_by_queue(queues: Sequence[str], each: int) -> list[tuple[UUID, str, str]]:
     """Make up to `each` due jobs of each of these queues available. Return as `promote` does."""
-    return database.dialect().promote_by_queue(database.connection(), queues, each)
+    return _promote(
+        lambda: database.dialect().promote_by_queue(database.connection(), queues, each)
+    )
+
+
+def _promote(statement: Callable[[], list[tuple[UUID, str, str]]]) -> list[tuple[UUID, str, str]]:
+    hooks = registry.changes.get(Trigger.TIMER)
+    with _transaction(hooks):
+        due = statement()
+        if hooks is not None and due:
+            before = {key: State(state) for key, _, state in due}
+            _tell(hooks, Trigger.TIMER, before, State.AVAILABLE, NOTHING_KNOWN)
+    return due
 
 
 def reschedule(jobs: Mapping[UUID, datetime]) -> int:
     """Make available jobs, which the caller has locked, due at these times. Return how many."""
-    return database.dialect().reschedule(database.connection(), jobs) if jobs else 0
+    if not jobs:
+        return 0
+    number = database.dialect().reschedule(database.connection(), jobs)
+    hooks = registry.changes.get(Trigger.RESCHEDULE)
+    if hooks is not None and number:
+        before = dict.fromkeys(jobs, State.AVAILABLE)
+        _tell(hooks, Trigger.RESCHEDULE, before, State.SCHEDULED, NOTHING_KNOWN)
+    return number
 
 
-def take_back(
-    keys: Collection[UUID], error: Mapping[str, object], *, spends: bool
-) -> list[tuple[UUID, str, str, str]]:
+class Taken(NamedTuple):
+    """A job that was taken back."""
+
+    id: UUID
+    queue: str
+    type: str
+    state: str
+
+
+def take_back(keys: Collection[UUID], error: Mapping[str, object], known: Known) -> list[Taken]:
     """Make active jobs, which the caller has locked, available again.
 
-    `spends`: the run counts as an attempt, and jobs that have spent theirs are discarded. Return
-    (id, queue, type, state) of each.
+    If their runs count as attempts, those that have spent theirs are discarded.
     """
-    return database.dialect().take_back(
-        database.connection(), keys, error=json.dumps(error), spends=spends
+    rows = database.dialect().take_back(
+        database.connection(), keys, error=json.dumps(error), spends=known.spends
     )
+    taken = [Taken(*row) for row in rows]
+    hooks = registry.changes.get(Trigger.LAPSE)
+    if hooks is not None and taken:
+        after = {job.id: State(job.state) for job in taken}
+        before = dict.fromkeys(after, State.ACTIVE)
+        known = replace(known, jobs={job.id: job for job in taken})
+        _tell(hooks, Trigger.LAPSE, before, after, known)
+    return taken
 
 
 def apply(
-    trigger: Trigger, target: State, jobs: QuerySet[Job], *, claim: Claim = ANY_CLAIM, **values: Any
+    trigger: Trigger,
+    target: State,
+    held: Mapping[UUID, State],
+    *,
+    claim: Claim = ANY_CLAIM,
+    known: Known = NOTHING_KNOWN,
+    **values: Any,
 ) -> int:
     """Change the state of these jobs to `target`, where the table allows it and the claim matches.
 
-    Return how many.
+    The caller has locked them, and gives the state of each. Return how many.
     """
-    return jobs.filter(claim.condition(), state__in=sources(trigger, target)).update(
-        state=target.value, **values
-    )
+    allowed = sources(trigger, target)
+    before = {key: state for key, state in held.items() if state in allowed}
+    jobs = Job.primary.filter(OneOf("pk", before))
+    number = _update(trigger, target, jobs, claim, values) if before else 0
+    hooks = registry.changes.get(trigger)
+    if hooks is not None and number:
+        _tell(hooks, trigger, before, target, known)
+    return number
 
 
 def apply_one(
-    trigger: Trigger, target: State, job_id: UUID, *, claim: Claim = ANY_CLAIM, **values: Any
-) -> None:
-    """Change the state of one job.
+    trigger: Trigger,
+    target: State,
+    job_id: UUID,
+    *,
+    claim: Claim = ANY_CLAIM,
+    known: Known = NOTHING_KNOWN,
+    is_followed_up: bool = True,
+    **values: Any,
+) -> Job | None:
+    """Change the state of one job, by a trigger that leads to `target` from one state.
 
-    Raises JobNotFound, Conflict (not in a state that allows it) or ClaimLost (active, under another
-    claim); within `database.passing_by` RowLocked.
+    Return the job as it is then, if an extension has read it. With `is_followed_up` False, the
+    caller tells what comes after the commit with `completed`. Raises JobNotFound, Conflict (not in
+    a state that allows it) or ClaimLost (active, under another claim); within `database.passing_by`
+    RowLocked.
     """
+    hooks = registry.changes.get(trigger)
+    with _transaction(hooks):
+        _update_one(trigger, target, job_id, claim, values)
+        if hooks is None:
+            return None
+        (source,) = sources(trigger, target)
+        change = _tell(
+            hooks,
+            trigger,
+            {job_id: source},
+            target,
+            known,
+            read=lambda: [get(job_id)],
+            is_followed_up=is_followed_up,
+        )
+    return change.rows_if_read[0] if change.rows_if_read else None
+
+
+def _update(
+    trigger: Trigger, target: State, jobs: QuerySet[Job], claim: Claim, values: Mapping[str, Any]
+) -> int:
+    allowed = sources(trigger, target)
+    return jobs.filter(claim.condition(), state__in=allowed).update(state=target.value, **values)
+
+
+def _update_one(
+    trigger: Trigger, target: State, job_id: UUID, claim: Claim, values: Mapping[str, Any]
+) -> None:
     job = Job.primary.filter(pk=Unlocked(job_id) if database.passes_by() else job_id)
     if claim.place is not None:
         there = job.extra(where=["ctid = %s::tid"], params=[claim.place])
-        if apply(trigger, target, there, claim=claim, **values):
+        if _update(trigger, target, there, claim, values):
             return
-    if not apply(trigger, target, job, claim=claim, **values):
+    if not _update(trigger, target, job, claim, values):
         reject(trigger, target, get(job_id), claim)
+
+
+def _transaction(hooks: ChangeHooks | None) -> AbstractContextManager[object]:
+    """Open the transaction that a change needs if an extension wants it before its commit."""
+    return database.atomic_if(hooks is not None and hooks.changed)
+
+
+def _tell(
+    hooks: ChangeHooks,
+    trigger: Trigger,
+    before: Mapping[UUID, State],
+    after: State | Mapping[UUID, State],
+    known: Known,
+    *,
+    read: Callable[[], Sequence[Job]] | None = None,
+    is_followed_up: bool = True,
+) -> Change:
+    """Tell the extensions of a change, in its transaction and after it."""
+    change = _change(hooks, trigger, before, after, known, read)
+    hooks.tell(change)
+    if is_followed_up and hooks.committed:
+        hooks.read(change)
+        database.after_commit(lambda: hooks.tell_committed(change))
+    return change
+
+
+def _change(
+    hooks: ChangeHooks,
+    trigger: Trigger,
+    before: Mapping[UUID, State],
+    after: State | Mapping[UUID, State],
+    known: Known,
+    read: Callable[[], Sequence[Job]] | None = None,
+) -> Change:
+    if isinstance(after, State):
+        after = dict.fromkeys(before, after)
+    return Change(trigger, before, after, known, read or (lambda: _rows(before, hooks.reads)))
+
+
+#: The columns of a job that are most of a large one.
+_PAYLOAD: Final = ("args", "options", "progress", "result")
+
+
+def _rows(keys: Iterable[UUID], reads: Reads) -> list[Job]:
+    rows = Job.primary.filter(OneOf("pk", list(keys)))
+    return list(rows if reads is Reads.WHOLE_ROWS else rows.defer(*_PAYLOAD))
 
 
 def reject(trigger: Trigger, target: State, job: Job, claim: Claim = ANY_CLAIM) -> NoReturn:

@@ -9,7 +9,6 @@ from uuid import UUID
 
 from django.db.models.functions import Now
 
-from django_ojs import signals
 from django_ojs.conf import settings
 from django_ojs.context import JobContext
 from django_ojs.handlers import get_handler, job_types
@@ -17,7 +16,6 @@ from django_ojs.models import EndedWorkflowJob, Job, Workflow, WorkflowStep
 from django_ojs.operations import ack, beat, checkpoint, fail, progress, run_now, workflows
 from django_ojs.operations.due_check import DueCheck
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
-from django_ojs.operations.events import publish
 from django_ojs.operations.fetch import fetch
 from django_ojs.operations.workers import rescue
 from django_ojs.spec import json
@@ -30,7 +28,6 @@ from django_ojs.spec.suggestions import did_you_mean
 from django_ojs.spec.workflow import Graph
 from django_ojs.storage import database, transitions
 from django_ojs.storage.claims import Claimed
-from django_ojs.storage.figures import rollups
 from django_ojs.storage.queue_limits import next_starts
 from django_ojs.storage.testing_hook import Interceptor
 from django_ojs.storage.transitions import Claim
@@ -129,8 +126,7 @@ class Rows(Interceptor):
         if not committed:
             ack.ack(run.job.id, claim=run.claim, result=result)
             return
-        rollups.completed_after_commit(transitions.get(run.job.id))
-        publish.send_all_after_commit(signals.job_completed, [run.job.id])
+        transitions.completed(transitions.get(run.job.id))
 
     def complete_atomic(self, job_id: UUID, **values: Any) -> None:
         """ACK inside the transaction of an atomic handler."""

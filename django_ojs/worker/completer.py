@@ -14,19 +14,15 @@ from typing import Any
 
 from django.db import Error, connections
 
-from django_ojs import signals
 from django_ojs.conf import settings
+from django_ojs.extension import Known
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import ack, fail
-from django_ojs.operations.events import publish
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict, JobNotFound, RowLocked
 from django_ojs.spec.failure import Failure
-from django_ojs.spec.times import elapsed
 from django_ojs.storage import database, transitions
 from django_ojs.storage.backoff import Backoff
-from django_ojs.storage.claims import Claimed
-from django_ojs.storage.figures import rollups
 from django_ojs.storage.queue_limits import next_starts
 from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
 from django_ojs.worker.job_log import JobLog, number_of_jobs
@@ -172,8 +168,8 @@ class Completer:
                 run, failure, seconds=seconds, cause=error, others=others, is_conflict=is_conflict
             )
         elif committed:
-            self._note_completed([(run, seconds)])
-            self._add(StateChange([run], lambda: self._committed(run)))
+            self._job_log.completed([(run, seconds)])
+            self._add(StateChange([run], lambda: self._committed(run, seconds)))
         else:
             self._add(Completion(run, result, seconds))
         self._on_slot_free(seconds)
@@ -476,11 +472,16 @@ class Completer:
 
     def _complete(self, completions: list[Completion]) -> list[Run]:
         """Return the runs that were not stored; see `_done`."""
+        known = Known(
+            jobs={item.run.job.id: item.run.job for item in completions},
+            seconds={item.run.job.id: item.seconds for item in completions},
+        )
         stored = ack.ack_batch(
             self._worker_id,
             [(item.run.job.id, item.run.job.run, item.result) for item in completions],
+            known,
         )
-        self._note_completed(
+        self._job_log.completed(
             [(item.run, item.seconds) for item in completions if item.run.job.id in stored]
         )
         self._workflows.add([item.run.job.workflow_id for item in completions])
@@ -488,25 +489,18 @@ class Completer:
             return []
         return [item.run for item in completions if item.run.job.id not in stored]
 
-    def _committed(self, run: Run) -> None:
-        """Follow up a run that has committed its own ACK, and the event with it.
+    def _committed(self, run: Run, seconds: float) -> None:
+        """Follow up a run that has committed its own ACK.
 
-        The signal is sent here: its receivers must not use up the time of the handler.
+        What extensions do after a commit is done here: it must not use up the time of the handler.
         """
-        publish.send_all_after_commit(signals.job_completed, [run.job.id])
+        transitions.completed(run.job, seconds)
         self._workflows.add([run.job.workflow_id])
 
     def _fail_rejected(self, item: Completion) -> None:
         failure = Failure(type="result_rejected", message="The database rejected the result.")
         job = fail.fail(item.run.job.id, failure, claim=item.run.claim)
         self._job_log.failed(item.run, failure, job, item.seconds, None)
-
-    def _note_completed(self, runs: Collection[tuple[Run, float]]) -> None:
-        self._job_log.completed(runs)
-        rollups.note_all(
-            rollups.COMPLETED,
-            [(run.job.queue, run.job.type, 1, _waited(run.job), seconds) for run, seconds in runs],
-        )
 
     def _store(self, write: Callable[[], object], runs: Sequence[Run] = ()) -> bool:
         """Retry while the database is away. Return False when the database rejects the write.
@@ -553,9 +547,3 @@ class Completer:
                     return False
         finally:
             self._is_away = False
-
-
-def _waited(job: Claimed) -> float | None:
-    if job.started_at is None or job.enqueued_at is None:
-        return None
-    return elapsed(job.enqueued_at, job.started_at).total_seconds()

@@ -12,14 +12,14 @@ from typing import Final
 
 from django.db import Error, connections
 
+from django_ojs import extension
 from django_ojs.operations import expiry, limit_checks, promotion
-from django_ojs.operations.access import audit_trail, known_names
+from django_ojs.operations.access import known_names
 from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.operations.cron import due_query as due_cron
 from django_ojs.operations.cron.pruning import WALK, RunPruner
 from django_ojs.operations.due_check import DueCheck
 from django_ojs.operations.enqueue import outbox
-from django_ojs.operations.events import log
 from django_ojs.operations.figures import stats
 from django_ojs.operations.jobs import bulk_execution, bulk_operations
 from django_ojs.operations.maintenance import (
@@ -39,7 +39,7 @@ from django_ojs.outbox import local
 from django_ojs.payloads import sweep
 from django_ojs.storage import bounds, database, raw_queries, tenants
 from django_ojs.storage.backoff import Backoff
-from django_ojs.storage.figures import counts, rollups
+from django_ojs.storage.figures import counts
 from django_ojs.worker import maintenance_observers
 from django_ojs.worker.job_log import JobLog
 from django_ojs.worker.workflow_advancer import ADVANCE
@@ -148,8 +148,6 @@ class MaintenanceThread:
             Step(stalled.tell_stalled, 5.0, stalled.BATCH),
             Step(keeper.fold, 1.0, _ALL, when=counts.changes_condition),
             Step(keeper.vacuum_counts, 10.0),
-            Step(stats.fold_rollups, 10.0, when=stats.rollups_condition),
-            Step(stats.coarsen_rollups, 60.0),
             Step(pruning.prune, 10.0, pruning.PRUNED, when=pruning.condition),
             Step(pruning.QueuePruner().prune, 10.0, pruning.WALK),
             Step(run_pruner.prune, 10.0, WALK, when=run_pruner.condition),
@@ -167,10 +165,6 @@ class MaintenanceThread:
             Step(bulk_execution.work, 1.0, when=bulk_execution.open_condition),
             Step(bulk_operations.prune, 60.0),
             Step(bulk_operations.prune_followed, 60.0),
-            Step(audit_trail.prune, 60.0),
-            # Readers of the events settle them too.
-            Step(log.settle, 2.0, when=log.unsettled_condition),
-            Step(log.prune, 10.0, when=log.old_condition),
             Step(
                 dispatch.WebhookDispatcher().dispatch,
                 1.0,
@@ -181,6 +175,10 @@ class MaintenanceThread:
             Step(local.deliver, 1.0, when=local.condition),
             Step(outbox.prune, 10.0, when=outbox.old_condition),
             Step(sweep.Sweeper().start, sweep.INTERVAL),
+            *(
+                Step(step.run, step.interval, step.batch or database.BATCH, when=step.when)
+                for step in extension.registry.due_steps
+            ),
         ]
         # What workers do that have not the lease, if its holder is too slow.
         self._helping = [
@@ -255,8 +253,8 @@ class MaintenanceThread:
                         is_behind = self._run_due(self._steps, due)
                     elif not database.dialect().has_one_writer:
                         is_behind = self._run_due(self._helping, due)
-                    # The rollups of this process only, so without the lease.
-                    rollups.flush_if_due()
+                    # What concerns this process only, so without the lease.
+                    extension.worker_passes()
                     pause = 0.0 if is_behind else TICK
                     backoff.reset()
                 except Error as error:

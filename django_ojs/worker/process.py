@@ -12,6 +12,7 @@ from enum import IntEnum
 
 from django.db import Error, connections
 
+from django_ojs import extension
 from django_ojs.conf import settings
 from django_ojs.handlers import job_types
 from django_ojs.models.worker import Directive
@@ -23,7 +24,6 @@ from django_ojs.spec import ids
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.isolation import Isolation
 from django_ojs.storage import notify
-from django_ojs.storage.figures import rollups
 from django_ojs.version import VERSION
 from django_ojs.worker.batch_sizer import MAX_SLOT_WAIT, BatchSizer
 from django_ojs.worker.claimer import UNSTORED_CHECK_INTERVAL, Claimer
@@ -378,7 +378,7 @@ class WorkerProcess:
         self._maintenance.close()
         stored = self._completer.close(FINAL_WRITE_TIMEOUT)
         self._heartbeat.close()
-        rollups.flush()
+        extension.worker_ends()
         if (
             self._isolation is Isolation.ALONE
             and self._claimer.claimed

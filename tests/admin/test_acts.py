@@ -19,10 +19,12 @@ from django.db import connection, transaction
 from django.test import Client, TestCase, override_settings
 
 import django_ojs
+from django_ojs.extension import Actor
+from django_ojs.extensions import audit
 from django_ojs.models import ActorKind, AuditEntry, OutboxEntry
 from django_ojs.models.bulk_operation import BulkActionName
 from django_ojs.operations import beat, cron, limit_keys, queues
-from django_ojs.operations.access import api_keys, audit_trail
+from django_ojs.operations.access import api_keys, operator
 from django_ojs.operations.jobs import bulk_operations
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.maintenance import mode
@@ -542,7 +544,7 @@ def test_an_act_is_one_row_and_one_line(
         do(act, key, tmp_path)
     entry = AuditEntry.primary.get()
     assert (entry.action, entry.actor_kind) == (act.action, kind)
-    assert entry.object_type in audit_trail.OBJECT_TYPES
+    assert entry.object_type in audit.OBJECT_TYPES
     assert act.changes is None or entry.changes == act.changes
     # It says more than the name of the act, and no argument, address or secret.
     assert entry.changes or entry.detail or act.action == "doctor.repaired"
@@ -561,14 +563,14 @@ def test_an_act_is_one_row_and_one_line(
 
 
 def test_each_act_is_in_the_table() -> None:
-    assert {act.action for act in ACTS} >= {*audit_trail.ACTIONS}
+    assert {act.action for act in ACTS} >= {*audit.ACTIONS}
 
 
 def test_an_act_that_is_rolled_back_is_not_logged(caplog: pytest.LogCaptureFixture) -> None:
     using = database.alias()
     with (
         caplog.at_level(logging.INFO),
-        audit_trail.acting(audit_trail.Actor(kind=ActorKind.USER, name="ann")),
+        operator.acting(Actor(kind=ActorKind.USER, name="ann")),
         TestCase.captureOnCommitCallbacks(using=using, execute=True),
         transaction.atomic(using=using),
     ):

@@ -15,10 +15,11 @@ from django.test import Client, override_settings
 from django.utils import timezone
 from django.utils.http import urlencode
 
+from django_ojs.extension import Actor
+from django_ojs.extensions import audit
 from django_ojs.models import AuditEntry, Job, Queue
 from django_ojs.operations import cron, queues
-from django_ojs.operations.access import api_keys, audit_trail
-from django_ojs.operations.access.audit_trail import Actor
+from django_ojs.operations.access import api_keys, operator
 from django_ojs.operations.cancel import cancel
 from django_ojs.operations.jobs.bulk_step import CANCEL, BulkStep
 from django_ojs.spec import ids
@@ -137,7 +138,7 @@ def test_an_entry_and_its_change_are_stored_together_or_not_at_all() -> None:
             assert len(trail()) == 2
             transaction.set_rollback(True, using=database.alias())
 
-    with audit_trail.acting(actor):
+    with operator.acting(actor):
         rolled_back()
     assert trail() == []
     assert Job.primary.get(pk=job.pk).state == "available"
@@ -166,7 +167,7 @@ def test_an_action_on_many_jobs_has_one_entry_over_http_and_over_a_shell() -> No
 def test_a_bulk_action_has_one_entry_and_an_old_entry_is_pruned() -> None:
     keys = [factories.push(queue="email").pk for _ in range(3)]
     register("report")
-    with audit_trail.acting(Actor(kind="command", name="ann")):  # type: ignore[arg-type]
+    with operator.acting(Actor(kind="command", name="ann")):  # type: ignore[arg-type]
         BulkStep(CANCEL).run(keys)
         cron.set_enabled("report", True)
     assert trail() == []
@@ -174,8 +175,8 @@ def test_a_bulk_action_has_one_entry_and_an_old_entry_is_pruned() -> None:
     for moment in (old, timezone.now()):
         key = ids.first_of(moment)
         AuditEntry.primary.create(pk=key, actor="ann", action="queue.paused", object_id="email")
-    assert audit_trail.prune() == 1
-    assert audit_trail.prune() == 0
+    assert audit.prune() == 1
+    assert audit.prune() == 0
     assert AuditEntry.primary.count() == 1
 
 

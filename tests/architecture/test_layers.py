@@ -16,6 +16,8 @@ FLOORS = {
     "spec": 1,
     "version": 1,
     "conf": 2,
+    "extension": 2,
+    "extensions": 4,
     "signals": 2,
     "models": 2,
     "storage": 2,
@@ -102,6 +104,50 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
 }
 # Django calls these, or they only name what others provide: they may see the whole house.
 ROOF = {"", "apps", "checks"}
+
+
+#: Subjects that hang on `extension` alone: the core tells what happens, and they write.
+EXTENSIONS = (
+    "django_ojs.extensions",
+    "django_ojs.storage.events",
+    "django_ojs.storage.figures.rollups",
+    "django_ojs.storage.figures.rollup_queries",
+    "django_ojs.storage.figures.rollup_compaction",
+    "django_ojs.storage.figures.all_time",
+    "django_ojs.operations.events",
+    "django_ojs.signals",
+)
+#: What the core is not: the doors, what they show, what others connect to, and the subjects that
+#: read events or statistics and are not extensions yet.
+NOT_CORE = (
+    *EXTENSIONS,
+    *(f"django_ojs.{name}" for name in ("admin", "http", "command_line", "management", "contrib")),
+    *("django_ojs.apps", "django_ojs.logging", "django_ojs.testing", "django_ojs.tasks"),
+    *(f"django_ojs.operations.{name}" for name in ("figures", "webhooks", "queues.statistics")),
+    *("django_ojs.operations.workers.ended", "django_ojs.operations.workers.release_history"),
+    "django_ojs.operations.backpressure.rejections",
+    # One road for an enqueue calls the hooks `stored` and `committed` in their place.
+    *("django_ojs.operations.push", "django_ojs.operations.enqueue"),
+)
+
+
+def within(module: str, names: tuple[str, ...]) -> bool:
+    return any(module == name or module.startswith(f"{name}.") for name in names)
+
+
+def test_the_core_imports_no_extension() -> None:
+    found = modules()
+    known = frozenset(found)
+    core = {module: path for module, path in found.items() if not within(module, NOT_CORE)}
+    assert {"django_ojs.operations.ack", "django_ojs.storage.transitions"} <= core.keys()
+    assert {"django_ojs.worker.completer", "django_ojs.worker.maintenance"} <= core.keys()
+    said = [
+        f"{module}:{i.line} imports {i.target}"
+        for module, path in core.items()
+        for i in imports(module, path, known, for_types=True)
+        if within(i.target, EXTENSIONS)
+    ]
+    assert not said, "\n" + "\n".join(said)
 
 
 def part(module: str) -> str:

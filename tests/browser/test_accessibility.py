@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 import django_ojs as ojs
+from django_ojs.extension import Actor
 from django_ojs.models import ActorKind
 from django_ojs.models.bulk_operation import BulkActionName
 from django_ojs.operations import ack, beat, fail, limit_keys, queues
-from django_ojs.operations.access import api_keys, audit_trail
-from django_ojs.operations.access.audit_trail import Actor
+from django_ojs.operations.access import api_keys, operator
 from django_ojs.operations.jobs import bulk_execution, bulk_operations
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.failure import Failure
@@ -46,7 +46,7 @@ def incident() -> list[str]:
     worker("gone")
     silence("gone", timedelta(hours=2))
     ended = in_state("completed", type="testapp.add", args=[1, 2])
-    with audit_trail.acting(Actor(kind=ActorKind.API_KEY, name="shop (k3v9x0a2bq)")):
+    with operator.acting(Actor(kind=ActorKind.API_KEY, name="shop (k3v9x0a2bq)")):
         queues.pause("report")
         queues.configure("report", {"backpressure": {"max_depth": 900, "strategy": "block"}})
     workflow = ojs.chain(

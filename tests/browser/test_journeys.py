@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from django_ojs.extension import Actor
 from django_ojs.models import ActorKind, Rollup
 from django_ojs.operations import ack, fail, fetch, limit_keys, queues
-from django_ojs.operations.access import audit_trail
-from django_ojs.operations.access.audit_trail import Actor
+from django_ojs.operations.access import operator
 from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.operations.figures.findings import FEWEST_RUNS
 from django_ojs.operations.jobs import bulk_execution
@@ -367,7 +367,7 @@ def test_no_page_is_wider_than_its_window(page: Any) -> None:
         waited=[0] * 20 + [8, 0, 1, 0],
         ran=[0] * 20 + [8, 0, 1, 0],
     )
-    with audit_trail.acting(Actor(kind=ActorKind.API_KEY, name="a" * 80, source_ip="f" * 39)):
+    with operator.acting(Actor(kind=ActorKind.API_KEY, name="a" * 80, source_ip="f" * 39)):
         queues.configure("q" * 60, {"backpressure": {"max_depth": 5}, "producers": ["p" * 80]})
     addresses = (
         *("overview/", "queue/", f"queue/{'q' * 60}/change/", "worker/", "event/", "job/"),

@@ -19,7 +19,7 @@ from django_ojs.command_line.checks import server
 from django_ojs.command_line.doctor import CHECKS
 from django_ojs.models import Attempt, Job, Worker
 from django_ojs.operations import cron, promotion, queues
-from django_ojs.operations.access import audit_trail
+from django_ojs.operations.access import operator
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.maintenance import lease, mode, pruning
 from django_ojs.operations.workers import rescue
@@ -191,7 +191,7 @@ def test_wrong_counters_are_found_and_repaired(monkeypatch: pytest.MonkeyPatch) 
     assert found["found"] == "Queue mail, available: counted 7, there are 1."
     # A repair that cannot be recorded in the audit trail is not done.
     with monkeypatch.context() as broken:
-        broken.setattr(audit_trail, "record", Mock(side_effect=OSError("disk")))
+        broken.setattr(operator, "acted", Mock(side_effect=OSError("disk")))
         with pytest.raises(OSError, match="disk"):
             doctor("counters", "--repair")
     assert finding("counters") == found

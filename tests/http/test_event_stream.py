@@ -20,13 +20,14 @@ from django.core.asgi import get_asgi_application
 from django.db import transaction
 from django.test import Client
 
+from django_ojs.extension import publish
 from django_ojs.http import event_messages, event_stream, long_poll
 from django_ojs.models import Event
 from django_ojs.operations.access import api_keys
 from django_ojs.operations.events import feed as feeds
-from django_ojs.operations.events import log, publish
+from django_ojs.operations.events import log
 from django_ojs.spec import times
-from django_ojs.spec.events import EventType
+from django_ojs.spec.events import EventType, of_queue
 from django_ojs.spec.scopes import Scope
 from example_project.site_server import Site
 from tests.factories import own_connections
@@ -40,7 +41,7 @@ api = Api()
 
 def happen(*names: str) -> None:
     for name in names:
-        publish.queue_event(EventType.QUEUE_PAUSED, name)
+        publish(EventType.QUEUE_PAUSED, of_queue, name)
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,7 @@ def test_filters_and_channels_select_events() -> None:
             )
         ]
         happen("a", "b", "c")
-        publish.queue_event(EventType.QUEUE_RESUMED, "a")
+        publish(EventType.QUEUE_RESUMED, of_queue, "a")
         last = [next(found) for found in opened]
     assert [(each.event, each.subject) for each in last] == [
         ("queue.resumed", "a"),

@@ -9,9 +9,9 @@ import pytest
 from django.conf import settings
 from django.test import override_settings
 
+from django_ojs.extension import publish
 from django_ojs.operations import fetch, queues
-from django_ojs.operations.events import publish
-from django_ojs.spec.events import EventType
+from django_ojs.spec.events import EventType, of_queue
 from tests.cases import together
 from tests.factories import push, worker
 from tests.http.api import Api, make_key
@@ -22,7 +22,7 @@ api = Api()
 
 
 def happen(name: str = "q") -> None:
-    publish.queue_event(EventType.QUEUE_PAUSED, name)
+    publish(EventType.QUEUE_PAUSED, of_queue, name)
 
 
 def read(query: str = "", by: Api = api) -> Any:

@@ -11,6 +11,8 @@ from django.test import override_settings
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import invariant, run_state_machine_as_test
 
+from django_ojs.extension import Change, Extension, Hooks, registry
+from django_ojs.spec.states import Trigger
 from django_ojs.storage.figures import counts
 from tests.factories import age_all, jobs
 from tests.properties.machine import JobRules
@@ -24,12 +26,50 @@ STEPS = 40
 PAIRS = {(source, target) for source, _, target in ROWS}
 
 
+class Follower(Extension):
+    """Knows the state of each job by the changes that it is told alone."""
+
+    name = "follower"
+    number = 50
+
+    def __init__(self) -> None:
+        self.states: dict[UUID, str] = {}
+
+    def hooks(self) -> Hooks:
+        return Hooks(changed=dict.fromkeys(Trigger, self.follow))
+
+    def follow(self, change: Change) -> None:
+        assert change.before
+        assert change.before.keys() == change.after.keys()
+        for key, left in change.before.items():
+            # A change that is told twice, or of which none was told, does not begin here.
+            assert self.states[key] == left, (change.trigger, key)
+            assert (left, change.trigger, change.after[key]) in ROWS
+            self.states[key] = change.after[key].value
+
+
 class Machine(JobRules):
     """The rules, and what must be so after each of them."""
 
     def __init__(self) -> None:
         super().__init__()
         self.before: dict[UUID, str] = {}
+        self.follower = Follower()
+        registry.register(self.follower)
+
+    def teardown(self) -> None:
+        registry.remove(self.follower)
+        super().teardown()
+
+    @invariant()
+    def each_change_of_a_state_was_told_once(self) -> None:
+        now = {job.pk: job.state for job in jobs()}
+        new = now.keys() - self.follower.states.keys()
+        # PUSH is no change of a state.
+        assert {now[key] for key in new} <= {"available", "scheduled", "pending"}
+        known = {key: state for key, state in self.follower.states.items() if key in now}
+        assert known == {key: state for key, state in now.items() if key not in new}
+        self.follower.states = now
 
     @invariant()
     def every_job_is_as_the_model_says(self) -> None:

@@ -10,10 +10,10 @@ from django.contrib.auth.models import Permission, User
 from django.contrib.sessions.models import Session
 from django.test import Client
 
+from django_ojs.extension import publish
 from django_ojs.models import Webhook
-from django_ojs.operations.events import publish
 from django_ojs.operations.webhooks import dispatch, subscriptions
-from django_ojs.spec.events import EventType
+from django_ojs.spec.events import EventType, of_queue
 from tests.webhooks.conftest import Receiver
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -96,7 +96,7 @@ def test_a_webhook_is_tested_and_its_deliveries_are_listed(
         assert cause in page.content.decode()
     root.post(change, form)
     assert [each.event["type"] for each in receiver.received] == ["webhook.test"] * 2
-    publish.queue_event(EventType.QUEUE_PAUSED, "a")
+    publish(EventType.QUEUE_PAUSED, of_queue, "a")
     dispatch.dispatch()
     page = root.get(change).content.decode()
     assert "queue.paused</a> pending" in page

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
+from django_ojs.extension import publish
 from django_ojs.models import AuditEntry, Job, Webhook
-from django_ojs.operations.events import publish
 from django_ojs.operations.webhooks import dispatch, subscriptions
 from django_ojs.operations.webhooks.deliveries import died
 from django_ojs.operations.webhooks.subscriptions import Subscription
-from django_ojs.spec.events import EventType
+from django_ojs.spec.events import EventType, of_queue
 from django_ojs.spec.ids import uuid7
 from django_ojs.spec.webhooks import DISABLED_AFTER
 from tests.admin.users import root
@@ -36,7 +36,7 @@ def test_an_operator_finds_a_disabled_webhook_and_has_it_work_again(
     webhook, secret = subscriptions.create(given)
     other, _secret = subscriptions.create(Subscription(url=receiver.url, events=["job.*"]))
     assert "No delivery yet." in run("webhooks", "show", webhook.pk).out
-    publish.queue_event(EventType.QUEUE_PAUSED, "email")
+    publish(EventType.QUEUE_PAUSED, of_queue, "email")
     dispatch.dispatch()
     job = Job.objects.get(queue="ojs-webhooks")
     discard(job)

@@ -16,9 +16,10 @@ from django.db.models import F
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from django_ojs.extension import publish
 from django_ojs.models import Event, Job, Webhook, WebhookDelivery
 from django_ojs.operations import promotion, queues
-from django_ojs.operations.events import log, publish
+from django_ojs.operations.events import log
 from django_ojs.operations.push import push_batch
 from django_ojs.operations.webhooks import deliveries, dispatch, subscriptions
 from django_ojs.operations.webhooks.deliveries import DeliveryStatus
@@ -32,7 +33,7 @@ from django_ojs.spec.errors import (
     PayloadUnavailable,
     UnsupportedFeature,
 )
-from django_ojs.spec.events import EventType
+from django_ojs.spec.events import EventType, of_queue
 from django_ojs.spec.states import State
 from django_ojs.spec.times import format_timestamp
 from django_ojs.storage import database
@@ -54,7 +55,7 @@ def subscribe(url: str = "https://hooks.test/a", *events: str, **values: Any) ->
 
 def happen(*names: str) -> None:
     for name in names:
-        publish.queue_event(EventType.QUEUE_PAUSED, name)
+        publish(EventType.QUEUE_PAUSED, of_queue, name)
 
 
 def jobs() -> list[Job]:

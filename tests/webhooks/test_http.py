@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from django_ojs.extension import publish
 from django_ojs.models import Webhook
-from django_ojs.operations.events import publish
 from django_ojs.operations.webhooks import dispatch
-from django_ojs.spec.events import EventType
+from django_ojs.spec.events import EventType, of_queue
 from django_ojs.testing import TestContext
 from tests.cases import together
 from tests.http.api import NOBODY, Api, make_key
@@ -147,7 +147,7 @@ def test_deliveries_are_listed_and_a_dead_one_is_sent_again(
     receiver.responses = [400]
     created = create(url=receiver.url, filter={})
     create(filter={})
-    publish.queue_event(EventType.QUEUE_PAUSED, "a")
+    publish(EventType.QUEUE_PAUSED, of_queue, "a")
     dispatch.dispatch()
     assert len(api.get("webhooks/deliveries").ok()["deliveries"]) == 2
     listed = f"webhooks/deliveries?subscription_id={created['id']}"

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from django_ojs.operations.events import publish
+from django_ojs.extension import publish
 from django_ojs.operations.webhooks import subscriptions
 from django_ojs.operations.webhooks.subscriptions import Subscription
 from django_ojs.spec import webhooks
-from django_ojs.spec.events import EventType
+from django_ojs.spec.events import EventType, of_queue
 from tests.webhooks.conftest import LOOPBACK, Receiver
 from tests.worker.processes import Tree
 from tests.worker.waiting import eventually
@@ -29,7 +29,7 @@ def test_a_worker_that_is_killed_loses_no_delivery(
     first = Tree(process_environment, tmp_path / "first", "--queues", webhooks.QUEUE, ojs=LOOPBACK)
     try:
         for name in names:
-            publish.queue_event(EventType.QUEUE_PAUSED, name)
+            publish(EventType.QUEUE_PAUSED, of_queue, name)
         eventually(lambda: receiver.received, "a delivery is being sent")
     finally:
         first.kill()

@@ -203,10 +203,10 @@ def test_one_outcome_that_the_database_rejects_does_not_take_the_others_along(
     # Its lease would last for half an hour; it fails by its policy at once.
     real = ack.ack_batch
 
-    def batch(worker_id: str, finished: list[Any]) -> Any:
+    def batch(worker_id: str, finished: list[Any], *known: Any) -> Any:
         if rejected in [key for key, _, _ in finished]:
             raise DataError
-        return real(worker_id, finished)
+        return real(worker_id, finished, *known)
 
     monkeypatch.setattr(ack, "ack_batch", batch)
     for run in runs:
@@ -310,9 +310,9 @@ def test_many_completions_go_in_few_statements(
     sizes: list[int] = []
     real = ack.ack_batch
 
-    def batch(worker_id: str, finished: list[Any]) -> Any:
+    def batch(worker_id: str, finished: list[Any], *known: Any) -> Any:
         sizes.append(len(finished))
-        return real(worker_id, finished)
+        return real(worker_id, finished, *known)
 
     monkeypatch.setattr(ack, "ack_batch", batch)
     runs = [bench.ended(factories.claim(job)) for job in factories.push_many(40, queue="batch")]
@@ -442,7 +442,7 @@ def test_closing_does_not_wait_for_a_database_that_stays_away(
 ) -> None:
     away = [True]
 
-    def batch(worker_id: str, finished: list[Any]) -> set[Any]:
+    def batch(worker_id: str, finished: list[Any], *known: Any) -> set[Any]:
         if away[0]:
             raise OperationalError
         return {key for key, _, _ in finished}

@@ -14,6 +14,7 @@ from rest_framework.request import Request
 from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
+from django_ojs.extension import Actor
 from django_ojs.http import compression, error_responses, headers, throttling
 from django_ojs.http.access import API_KEY, Access, access_of, required_access
 from django_ojs.http.authentication import authentication_classes
@@ -21,8 +22,7 @@ from django_ojs.http.parsers import discard_rest, read_object
 from django_ojs.http.permissions import HasScope
 from django_ojs.http.responses import MEDIA_TYPE, json_response
 from django_ojs.models import ActorKind
-from django_ojs.operations.access import audit_trail, known_names
-from django_ojs.operations.access.audit_trail import Actor
+from django_ojs.operations.access import known_names, operator
 from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.spec import json
 from django_ojs.spec.scopes import Scope
@@ -103,7 +103,7 @@ class OJSView(APIView):
             headers.add_standard_headers(request, response)
         finally:
             if self._acting is not None:
-                audit_trail.end(self._acting)
+                operator.end(self._acting)
         if request.method not in ("GET", "HEAD") and response.status_code < 400:
             pressure_monitor.watch.request()
         return response
@@ -112,7 +112,7 @@ class OJSView(APIView):
         """Check the version of the specification before the permissions."""
         headers.check_version(request._request)
         super().initial(request, *args, **kwargs)
-        self._acting = audit_trail.begin(_actor(request))
+        self._acting = operator.begin(_actor(request))
 
     def body(self, *, required: bool = True) -> dict[str, Any]:
         """Return the JSON object of the request; see `parsers.read_object`."""

@@ -28,9 +28,9 @@ from django_ojs.command_line.subcommand import (
     Subcommand,
     check_texts,
 )
+from django_ojs.extension import Actor
 from django_ojs.models import ActorKind
-from django_ojs.operations.access import audit_trail
-from django_ojs.operations.access.audit_trail import Actor
+from django_ojs.operations.access.operator import acting
 
 DESCRIPTION = """\
 Operate background jobs from a shell: what the admin does, and a check of the whole system.
@@ -119,7 +119,7 @@ examples:
         )
         try:
             actor = Actor(kind=ActorKind.COMMAND, name=operator())
-            with errors_in_words(), audit_trail.acting(actor):
+            with errors_in_words(), acting(actor):
                 code = SUBCOMMANDS[subcommand].run(console, options)
         except BrokenPipeError:
             # The reader, such as `head`, has ended; Python must not write to it at its exit either.

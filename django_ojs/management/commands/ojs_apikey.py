@@ -11,9 +11,10 @@ from django_ojs.command_line.database_check import errors_in_words
 from django_ojs.command_line.lists import ListColumn, column, write_table
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import check_texts, duration
+from django_ojs.extension import Actor
 from django_ojs.models import ActorKind, ApiKey
-from django_ojs.operations.access import api_keys, audit_trail, key_expiry
-from django_ojs.operations.access.audit_trail import Actor
+from django_ojs.operations.access import api_keys, key_expiry
+from django_ojs.operations.access.operator import acting
 from django_ojs.spec import times
 from django_ojs.spec.scopes import Scope
 
@@ -97,7 +98,7 @@ class Command(BaseCommand):
     def handle(self, *, action: str, **options: Any) -> None:
         check_texts(options)
         actor = Actor(kind=ActorKind.COMMAND, name=operator("ojs_apikey"))
-        with errors_in_words(), audit_trail.acting(actor):
+        with errors_in_words(), acting(actor):
             getattr(self, f"_{action}")(options)
 
     def _create(self, options: dict[str, Any]) -> None:

@@ -19,7 +19,7 @@ from django.db.models.functions import Coalesce, Least, Now
 
 from django_ojs.conf import settings
 from django_ojs.models import ApiKey
-from django_ojs.operations.access import audit_trail
+from django_ojs.operations.access import operator
 from django_ojs.spec import times
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import (
@@ -84,8 +84,8 @@ def create(
             name=name, scopes=scopes, queues=queues, expires=expires, principal=None
         )
         values = {"name": key.name, "scopes": key.scopes, "queues": key.queues, **_shown(key)}
-        changes = audit_trail.changed({}, values)
-        audit_trail.record("api_key.created", key.pk, changes=changes, key_prefix=key.prefix)
+        changes = operator.changed({}, values)
+        operator.acted("api_key.created", key.pk, changes=changes, key_prefix=key.prefix)
     return key, text
 
 
@@ -158,8 +158,8 @@ def revoke(prefix: str) -> ApiKey:
         return _get(prefix)
     keys().filter(pk=before.pk).update(revoked_at=Now())
     revoked = _get(prefix)
-    changes = audit_trail.changed(_shown(before), _shown(revoked))
-    audit_trail.record("api_key.revoked", before.pk, changes=changes, key_prefix=prefix)
+    changes = operator.changed(_shown(before), _shown(revoked))
+    operator.acted("api_key.revoked", before.pk, changes=changes, key_prefix=prefix)
     return revoked
 
 
@@ -206,8 +206,8 @@ def replace(
     )
     ends = Now() + grace
     keys().filter(pk=old.pk).update(expires_at=Least(Coalesce("expires_at", ends), ends))
-    changes = audit_trail.changed(_shown(old), _shown(_get(prefix)))
-    audit_trail.record(
+    changes = operator.changed(_shown(old), _shown(_get(prefix)))
+    operator.acted(
         "api_key.replaced",
         old.pk,
         changes=changes,

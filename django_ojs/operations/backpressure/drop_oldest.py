@@ -8,14 +8,13 @@ from uuid import UUID
 
 from django.db.models.functions import Now
 
+from django_ojs.extension import Known, is_published, publish_all
 from django_ojs.models import Job
-from django_ojs.operations.events import publish
-from django_ojs.spec.events import EventType, NewEvent
+from django_ojs.spec.events import EventType, of_queue
 from django_ojs.spec.queue_config import Backpressure
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import transitions
 from django_ojs.storage.bounds import Load
-from django_ojs.storage.figures import rollups
 
 #: Each returns the jobs of a queue that are not dropped now.
 _spared: Final[ContextVar[tuple[Callable[[str], Collection[UUID]], ...]]] = ContextVar(
@@ -41,26 +40,19 @@ def drop_oldest(queue: str, bound: Backpressure, before: Load, added: Load) -> L
     dropped, left = _to_drop(queue, bound, before, added)
     if not left.with_(added.jobs, added.size).fits(bound):
         return None
-    keys = [job.pk for job in dropped]
+    if is_published(EventType.BACKPRESSURE_DROPPED):
+        publish_all(
+            of_queue(EventType.BACKPRESSURE_DROPPED, queue, job_id=str(job.pk), job_type=job.type)
+            for job in dropped
+        )
     transitions.apply(
         Trigger.DROP,
         State.DISCARDED,
-        Job.primary.filter(pk__in=keys),
+        {job.pk: State.AVAILABLE for job in dropped},
+        known=Known(jobs={job.pk: job for job in dropped}, reason="dropped"),
         finished_at=Now(),
         discard_reason="dropped",
     )
-    rollups.note_after_commit(rollups.DROPPED, [(queue, job.type) for job in dropped])
-    if publish.is_recorded(EventType.BACKPRESSURE_DROPPED):
-        publish.record(
-            NewEvent(
-                type=EventType.BACKPRESSURE_DROPPED,
-                subject=queue,
-                queue=queue,
-                data={"queue": queue, "job_id": str(job.pk), "job_type": job.type},
-            )
-            for job in dropped
-        )
-    publish.discarded(keys, before=State.AVAILABLE)
     return left
 
 

@@ -14,10 +14,10 @@ from typing import Final
 from django.db import Error
 from django.db.models.functions import Now
 
+from django_ojs.extension import publish
 from django_ojs.models import Lease
 from django_ojs.operations.backpressure import episodes
-from django_ojs.operations.events import publish
-from django_ojs.spec.events import EventType
+from django_ojs.spec.events import EventType, of_queue
 from django_ojs.spec.queue_config import Backpressure
 from django_ojs.storage import bounds, database, queue_configs
 from django_ojs.storage.background_writer import BackgroundWriter
@@ -56,7 +56,7 @@ def cross(queue: str, bound: Backpressure, found: Load) -> bool:
         if not bounds.set_warned(queue, is_above):
             return False
         crossed = EventType.BACKPRESSURE_WARNING if is_above else EventType.BACKPRESSURE_CLEARED
-        publish.queue_event(crossed, queue, depth=depth, bound=most)
+        publish(crossed, of_queue, queue, depth=depth, bound=most)
         return True
 
     crossed = database.in_write_transaction(operation)

@@ -16,15 +16,15 @@ from typing import Final
 
 from django.db import Error
 
+from django_ojs.extension import Count, count, publish
 from django_ojs.models import Job
 from django_ojs.operations.backpressure import episodes
-from django_ojs.operations.events import publish
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import RETRY_AFTER, QueueFull
-from django_ojs.spec.events import EventType
+from django_ojs.spec.events import EventType, of_queue
 from django_ojs.storage import bounds, database
 from django_ojs.storage.background_writer import BackgroundWriter
-from django_ojs.storage.figures import rollup_queries, rollups
+from django_ojs.storage.figures import rollup_queries
 
 logger = logging.getLogger("django_ojs")
 
@@ -68,7 +68,7 @@ class RejectionRecorder:
         tenant: str | None = None,
     ) -> None:
         """Count jobs of a type that were rejected."""
-        rollups.note(rollups.REJECTED, queue, type, number=number)
+        count(Count.REJECTED, {(queue, type): number})
         with self._lock:
             key = queue, type, tenant
             self._numbers[key] += number
@@ -113,8 +113,9 @@ class RejectionRecorder:
 
         def operation() -> None:
             for (queue, type, tenant), data in rejected.items():
-                publish.queue_event(
+                publish(
                     EventType.BACKPRESSURE_REJECTED,
+                    of_queue,
                     queue,
                     **data,
                     job_type=type,

@@ -11,6 +11,7 @@ from uuid import UUID
 from django.db import InterfaceError, OperationalError
 
 from django_ojs.conf import settings
+from django_ojs.extension import publish_all
 from django_ojs.models import CronJob, CronRun
 from django_ojs.models.cron import CronRunPhase, OverlapPolicy
 from django_ojs.operations.cancel import cancel
@@ -18,7 +19,6 @@ from django_ojs.operations.cron.queries import split
 from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.enqueue.unique import UniqueKeyLocked
-from django_ojs.operations.events import publish
 from django_ojs.operations.push import PushOptions, push_batch
 from django_ojs.spec import cron_events
 from django_ojs.spec.cron_events import SkipReason
@@ -269,4 +269,4 @@ def record(runs: Sequence[Firing], now: datetime) -> None:
             )
     if rows:
         cron_jobs.add_runs(rows)
-    publish.record(events)
+    publish_all(events)

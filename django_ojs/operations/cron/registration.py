@@ -17,7 +17,7 @@ from django.db import IntegrityError
 from django_ojs.conf import settings
 from django_ojs.models import CronJob
 from django_ojs.models.cron import CronOwner, OverlapPolicy
-from django_ojs.operations.access import audit_trail
+from django_ojs.operations.access import operator
 from django_ojs.operations.cron import schedule
 from django_ojs.operations.cron.queries import lock
 from django_ojs.spec import envelope
@@ -137,11 +137,11 @@ def _register(definition: Definition, values: dict[str, Any]) -> tuple[CronJob, 
     if is_moved and not (is_due and enabled):
         _set_times(job, now)
     _save(job, now)
-    changes = audit_trail.changed(before, _shown(job))
+    changes = operator.changed(before, _shown(job))
     # Options, arguments and metadata of its jobs: that they changed, and not their values.
-    replaced = sorted(audit_trail.changed(had, job.template)) if had is not None else []
+    replaced = sorted(operator.changed(had, job.template)) if had is not None else []
     if changes or replaced:
-        audit_trail.record(
+        operator.acted(
             "cron.created" if is_new else "cron.changed",
             name,
             object_type="cron_job",
@@ -177,7 +177,7 @@ def set_enabled(name: str, enabled: bool) -> CronJob:
         _save(job, now)
         action = "cron.resumed" if enabled else "cron.paused"
         changes = {"enabled": (not enabled, enabled)}
-        audit_trail.record(action, name, object_type="cron_job", changes=changes)
+        operator.acted(action, name, object_type="cron_job", changes=changes)
     return job
 
 
@@ -195,8 +195,8 @@ def _remove(name: str, owner: CronOwner) -> None:
     if job.owner == CronOwner.CODE and owner != CronOwner.CODE:
         raise _owned_by_code(job)
     job.delete(using=database.alias())
-    changes = audit_trail.changed(_shown(job), {})
-    audit_trail.record("cron.removed", name, object_type="cron_job", changes=changes)
+    changes = operator.changed(_shown(job), {})
+    operator.acted("cron.removed", name, object_type="cron_job", changes=changes)
 
 
 @database.write_transaction

@@ -14,13 +14,13 @@ from typing import Final, cast
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
+from django_ojs.extension import publish_all
 from django_ojs.models import CronJob
 from django_ojs.operations.cron import schedule
 from django_ojs.operations.cron.firing import DueRun, enqueue, event_source, record
 from django_ojs.operations.cron.held_jobs import release
 from django_ojs.operations.cron.schedule import Passed
 from django_ojs.operations.enqueue.result import EnqueuedJob
-from django_ojs.operations.events import publish
 from django_ojs.spec.cron import CronExpressionError
 from django_ojs.spec.cron_events import SkipReason
 from django_ojs.spec.events import NewEvent
@@ -137,7 +137,7 @@ def _fire(due: dict[str, _Due]) -> tuple[int, int]:
     waiting.update(row.name for row in rows if not due[row.name].is_of(row))
     for name in waiting:
         _stay_due(name, due[name])
-    publish.record(
+    publish_all(
         event
         for row in rows
         if row.name not in waiting

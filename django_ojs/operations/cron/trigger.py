@@ -1,6 +1,6 @@
 """Run a cron job now, outside of its schedule."""
 
-from django_ojs.operations.access import audit_trail
+from django_ojs.operations.access import operator
 from django_ojs.operations.cron.firing import DueRun, SkippedRun, enqueue, record
 from django_ojs.operations.cron.queries import lock
 from django_ojs.operations.enqueue.result import EnqueuedJob
@@ -22,7 +22,7 @@ def trigger(name: str, *, by: str) -> EnqueuedJob:
     result = run.result
     assert result is not None  # It has waited for the key.
     if isinstance(result, EnqueuedJob):
-        audit_trail.record("cron.run", name, object_type="cron_job", job=str(result.id))
+        operator.acted("cron.run", name, object_type="cron_job", job=str(result.id))
         return result
     raise _conflict(name, result)
 

@@ -8,11 +8,10 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from django_ojs.conf import settings
 from django_ojs.operations import queues
 from django_ojs.operations.workers import registry
 from django_ojs.spec.states import State
-from django_ojs.storage.figures import counts, rollup_compaction, rollup_queries, rollups
+from django_ojs.storage.figures import counts, rollup_queries, rollups
 from django_ojs.storage.figures.counts import ByState
 
 #: Rates are means over this time, which ends now.
@@ -117,21 +116,3 @@ class CountKeeper:
             counts.vacuum()
         self._folded = 0
         return 0
-
-
-def fold_rollups() -> int:
-    """Fold the rollups of past minutes, and add old ones to the all-time sums.
-
-    Return how many rows changed.
-    """
-    return rollup_compaction.fold() + rollup_compaction.prune(settings().keep_rollups)
-
-
-def rollups_condition() -> str:
-    """Whether `fold_rollups` may find any, in SQL."""
-    return rollup_compaction.condition(settings().keep_rollups)
-
-
-def coarsen_rollups() -> int:
-    """Merge minutes that are older than two days into hours. Return how many rows were deleted."""
-    return rollup_compaction.coarsen()

@@ -12,8 +12,8 @@ from uuid import UUID
 
 from django.db import OperationalError
 
-from django_ojs.models import AuditEntry
-from django_ojs.operations.access import audit_trail
+from django_ojs.operations.access import operator
+from django_ojs.operations.access.operator import Acted
 from django_ojs.operations.jobs.bulk_step import (
     BUSY,
     CANCEL,
@@ -187,21 +187,21 @@ def _run(action: StepAction, which: Which, within: frozenset[str] | None, limit:
     entry = _recorded(action, which)
     for start in range(0, len(changed), CHUNK):
         tally.take(changed[start : start + CHUNK])
-    audit_trail.complete(entry, jobs=tally.succeeded, skipped=tally.failed)
+    entry.complete(jobs=tally.succeeded, skipped=tally.failed)
     return tally.summary(has_more=len(keys) > limit)
 
 
-def _recorded(action: StepAction, which: Which) -> AuditEntry | None:
+def _recorded(action: StepAction, which: Which) -> Acted:
     """Store the entry of the audit trail. It comes first, because many transactions follow."""
     if not isinstance(which, JobFilter):
         named = [str(key) for key in which[:_MAX_RECORDED]]
         only = named[0] if len(named) == 1 else ""
         ids = named if len(named) > 1 else []
-        return audit_trail.record(f"jobs.{action.name}", only, object_type="job", ids=ids)
+        return operator.acted(f"jobs.{action.name}", only, object_type="job", ids=ids)
     detail: dict[str, Any] = {"states": list(which.states), "type": which.type}
     if action.name == "purge":
-        return audit_trail.record("queue.purged", which.queue, **detail)
-    return audit_trail.record(f"jobs.{action.name}", object_type="job", queue=which.queue, **detail)
+        return operator.acted("queue.purged", which.queue, **detail)
+    return operator.acted(f"jobs.{action.name}", object_type="job", queue=which.queue, **detail)
 
 
 class _Tally:

@@ -14,7 +14,7 @@ from django.db.models.functions import Now
 from django_ojs.conf import settings
 from django_ojs.models import BulkOperation, BulkOperationJob, Job
 from django_ojs.models.bulk_operation import BulkActionName, BulkState
-from django_ojs.operations.access import audit_trail
+from django_ojs.operations.access import operator
 from django_ojs.operations.jobs import bulk_step, filter_json
 from django_ojs.operations.jobs.bulk_step import StepAction
 from django_ojs.operations.jobs.job_filter import JobFilter
@@ -85,7 +85,7 @@ def order(
             ordered_by=by,
             expected=None if more else expected,
         )
-        audit_trail.record(
+        operator.acted(
             "bulk.ordered",
             operation.pk,
             object_type="bulk_operation",
@@ -146,7 +146,7 @@ def stop(key: int, *, by: str) -> bool:
     if not found.update(state=BulkState.STOPPED, stopped_by=by, finished_at=Now()):
         return False
     changes = {"state": (before, BulkState.STOPPED)}
-    audit_trail.record("bulk.stopped", key, object_type="bulk_operation", changes=changes)
+    operator.acted("bulk.stopped", key, object_type="bulk_operation", changes=changes)
     return True
 
 

@@ -13,7 +13,7 @@ from uuid import UUID
 from django.db import OperationalError
 
 from django_ojs.models import Job
-from django_ojs.operations.access import audit_trail
+from django_ojs.operations.access import operator
 from django_ojs.operations.backpressure.drop_oldest import sparing
 from django_ojs.operations.cancel import stop
 from django_ojs.operations.delete import erase
@@ -140,7 +140,7 @@ class BulkStep:
         """
         alone = not database.connection().in_atomic_block
         # The audit trail has one entry for the whole action, and none for each job.
-        with audit_trail.acting(None):
+        with operator.acting(None):
             result, end = self._step(keys), time.monotonic() + database.SHORT_LOCK_TIMEOUT
             # Not within a transaction, which would keep its own locks meanwhile.
             while alone and result.locked and time.monotonic() < end:

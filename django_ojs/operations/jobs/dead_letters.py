@@ -13,7 +13,7 @@ from uuid import UUID
 
 from django_ojs.conf import settings
 from django_ojs.models import Job
-from django_ojs.operations.access import audit_trail
+from django_ojs.operations.access import operator
 from django_ojs.operations.backpressure import rejections
 from django_ojs.operations.dead_letter_queue import put_back
 from django_ojs.operations.delete import erase
@@ -28,7 +28,7 @@ from django_ojs.spec.envelope import Envelope, validate
 from django_ojs.spec.errors import InvalidRequest, JobNotFound, NotFound
 from django_ojs.storage import database, queue_configs, transitions
 from django_ojs.storage.dialects import job_row
-from django_ojs.storage.figures.all_time import OTHERS
+from django_ojs.storage.figures.known_queues import OTHERS
 
 #: Totals and figures cover this many of the newest dead letters, which takes some 20 ms.
 COUNT_LIMIT: Final = listing.COUNT_LIMIT
@@ -156,10 +156,10 @@ def retry(job_id: UUID, *, override: Mapping[str, Any] | None = None) -> Job:
         revive([job])
     retried = transitions.get(job_id)
     replaced = sorted({"args", "meta"} & (override or {}).keys())
-    audit_trail.record(
+    operator.acted(
         "job.retried",
         job_id,
-        changes=audit_trail.changed(before, _shown(retried)),
+        changes=operator.changed(before, _shown(retried)),
         replaced=replaced,
     )
     return retried
@@ -170,7 +170,7 @@ def delete(job_id: UUID) -> None:
     """Delete a dead letter and the history of its errors. Raises NotFound."""
     job = _read(job_id, transitions.lock)
     erase([job_id])
-    audit_trail.record("job.deleted", job_id, type=job.type, queue=job.queue, state=job.state)
+    operator.acted("job.deleted", job_id, type=job.type, queue=job.queue, state=job.state)
 
 
 def _shown(job: Job) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from django.db.models.functions import Now
 
 from django_ojs.models import Attempt, Job
 from django_ojs.models.attempt import AttemptOutcome
-from django_ojs.operations.access import audit_trail
+from django_ojs.operations.access import operator
 from django_ojs.spec import json, times
 from django_ojs.spec.failure import clean
 from django_ojs.spec.job_events import MAX_MESSAGE_CHARACTERS
@@ -86,7 +86,7 @@ def delete(job_id: UUID) -> int:
     number = len(read(job))
     Attempt.primary.filter(job_id=job.pk).delete()
     Job.primary.filter(pk=job.pk).update(history_deleted_at=Now())
-    audit_trail.record("job.history_deleted", job_id, type=job.type, queue=job.queue, events=number)
+    operator.acted("job.history_deleted", job_id, type=job.type, queue=job.queue, events=number)
     return number
 
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 from django.db.models.functions import Now
 
 from django_ojs.models import Queue
-from django_ojs.operations.access import audit_trail
+from django_ojs.operations.access import operator
 from django_ojs.operations.operator_texts import check_text
 from django_ojs.spec import times
 from django_ojs.spec.errors import InvalidRequest
@@ -70,8 +70,8 @@ def _enable(reason: str | None, estimated_duration: timedelta | None) -> Mainten
         config["estimated_end"] = times.format_timestamp(estimated_end)
     row.config = config
     row.save(using=database.alias(), update_fields=["config"])
-    changes = audit_trail.changed(before or _OFF, _shown(row))
-    audit_trail.record("maintenance.started", changes=changes)
+    changes = operator.changed(before or _OFF, _shown(row))
+    operator.acted("maintenance.started", changes=changes)
     return _as_value(row)
 
 
@@ -99,7 +99,7 @@ def _disable() -> bool:
     if row is None:
         return False
     Queue.primary.filter(pk=ALL_QUEUES).delete()
-    audit_trail.record("maintenance.ended", changes=audit_trail.changed(_shown(row), _OFF))
+    operator.acted("maintenance.ended", changes=operator.changed(_shown(row), _OFF))
     return True
 
 

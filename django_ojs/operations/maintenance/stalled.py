@@ -9,8 +9,8 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from django_ojs.conf import settings
+from django_ojs.extension import is_published, publish_all
 from django_ojs.models import Job
-from django_ojs.operations.events import publish
 from django_ojs.spec import job_events, progress
 from django_ojs.spec.events import EventType
 from django_ojs.spec.states import State
@@ -26,7 +26,7 @@ def tell_stalled() -> int:
 
     A run that never reported is none of them. Return how many.
     """
-    if not publish.is_recorded(EventType.PROGRESS_STALLED):
+    if not is_published(EventType.PROGRESS_STALLED):
         return 0
     silent = _silent().filter(progress__stalled__isnull=True)
     return _tell(silent.values_list("pk", flat=True)[:BATCH]) if silent.exists() else 0
@@ -62,5 +62,5 @@ def _tell(silent: QuerySet[Job, UUID]) -> int:
     # report of the run removes the mark.
     for job in held:
         Job.primary.filter(pk=job.pk).update(progress={**job.progress, "stalled": True})
-    publish.record(job_events.stalled(job) for job in stalled)
+    publish_all(job_events.stalled(job) for job in stalled)
     return len(stalled)

@@ -9,14 +9,14 @@ from django.db import IntegrityError
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
+from django_ojs.extension import publish
 from django_ojs.operations import dead_letter_queue
-from django_ojs.operations.access import audit_trail
-from django_ojs.operations.events import publish
+from django_ojs.operations.access import operator
 from django_ojs.operations.queues.rows import is_deleted, rows, touch
 from django_ojs.operations.queues.status import QueueState, QueueStatus, get, stored_default
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict
-from django_ojs.spec.events import EventType
+from django_ojs.spec.events import EventType, of_queue
 from django_ojs.spec.queue_config import DEFAULT_POLICY, QueueConfig, check, merge
 from django_ojs.storage import bounds, database, queue_configs, tenants
 from django_ojs.storage.figures import counts
@@ -53,9 +53,9 @@ def _create(name: str, given: dict[str, Any]) -> None:
                 bounds.rebound(name)
         except IntegrityError:  # Another transaction has created it.
             raise _exists(name) from None
-    publish.queue_event(EventType.QUEUE_CREATED, name)
+    publish(EventType.QUEUE_CREATED, of_queue, name)
     changes = {"state": (None, QueueState.ACTIVE), **_changes({}, merge({}, given))}
-    audit_trail.record("queue.created", name, changes=changes)
+    operator.acted("queue.created", name, changes=changes)
 
 
 def configure(name: str, changes: object, *, path: str = "") -> QueueStatus:
@@ -96,9 +96,9 @@ def _change(name: str, given: dict[str, Any]) -> None:
         dead_letter_queue.check(name, given.get("dead_letter_queue"))
     before, after = _store(name, given)
     bounds.rebound(name)
-    publish.queue_event(EventType.QUEUE_CONFIG_UPDATED, name, changed=sorted(given))
+    publish(EventType.QUEUE_CONFIG_UPDATED, of_queue, name, changed=sorted(given))
     if changes := _changes(before, after):
-        audit_trail.record("queue.configured", name, changes=changes)
+        operator.acted("queue.configured", name, changes=changes)
 
 
 def _store(name: str, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -112,4 +112,4 @@ def _store(name: str, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, 
 
 
 def _changes(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[Any, Any]]:
-    return audit_trail.changed(audit_trail.flattened(before), audit_trail.flattened(after))
+    return operator.changed(operator.flattened(before), operator.flattened(after))

@@ -13,16 +13,16 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
+from django_ojs.extension import publish
 from django_ojs.models import Job
 from django_ojs.operations import draining
-from django_ojs.operations.access import audit_trail
+from django_ojs.operations.access import operator
 from django_ojs.operations.backpressure import bounds
-from django_ojs.operations.events import publish
 from django_ojs.operations.queues.rows import mark_deleted, rows, touch
 from django_ojs.operations.queues.status import QueueState, get
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict, InvalidRequest, QueueFull
-from django_ojs.spec.events import EventType
+from django_ojs.spec.events import EventType, of_queue
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import WAITING, State, Trigger
 from django_ojs.spec.tenants import DEFAULT_TENANT, tenant_of
@@ -37,7 +37,7 @@ from django_ojs.storage import (
 from django_ojs.storage.bounds import remove as remove_bound
 from django_ojs.storage.database import BATCH
 from django_ojs.storage.dialects.expressions import OneOf
-from django_ojs.storage.figures import counts, rollups
+from django_ojs.storage.figures import counts
 from django_ojs.storage.figures.counts import ByState
 
 Strategy = Literal["reject", "discard", "move"]
@@ -97,7 +97,7 @@ def delete(
     if strategy == "reject":
         _reject_unfinished(name, known.counts)
     # First, because many transactions follow.
-    entry = audit_trail.record("queue.deleted", name, strategy=strategy, target=target)
+    entry = operator.acted("queue.deleted", name, strategy=strategy, target=target)
     affected = 0
     if target is not None:
         draining.check([target])
@@ -109,7 +109,7 @@ def delete(
     waiting = sum(left.get(state, 0) for state in _LEFT)
     if not waiting:
         _remove(name, left)
-    audit_trail.complete(entry, jobs=affected, waiting=waiting)
+    entry.complete(jobs=affected, waiting=waiting)
     return Deletion(
         queue=name,
         strategy=strategy,
@@ -265,18 +265,14 @@ def _moved(keys: list[UUID], source: str, target: str) -> int:
 
 
 def _discard(keys: list[UUID], before: State) -> int:
-    gone = transitions.apply(
+    return transitions.apply(
         Trigger.DELETE_QUEUE,
         State.DISCARDED,
-        Job.primary.filter(pk__in=keys),
+        dict.fromkeys(keys, before),
         finished_at=Now(),
         error=_GONE.render(),
         discard_reason="operator",
     )
-    publish.discarded(keys, before=before)
-    of_keys = Job.primary.filter(pk__in=keys).values_list("queue", "type")
-    rollups.note_after_commit(rollups.DISCARDED, of_keys)
-    return gone
 
 
 @database.write_transaction
@@ -284,7 +280,7 @@ def _remove(name: str, left: ByState) -> None:
     queue = rows().select_for_update().filter(pk=name).first()
     if queue is None:  # Another transaction has deleted it.
         return
-    publish.queue_event(EventType.QUEUE_DELETED, name)
+    publish(EventType.QUEUE_DELETED, of_queue, name)
     if left:
         mark_deleted(queue)
     else:

@@ -10,13 +10,13 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
+from django_ojs.extension import publish
 from django_ojs.models import Queue
-from django_ojs.operations.access import audit_trail
-from django_ojs.operations.events import publish
+from django_ojs.operations.access import operator
 from django_ojs.operations.queues.rows import rows, touch
 from django_ojs.operations.queues.status import QueueState
 from django_ojs.spec.envelope import check_queue
-from django_ojs.spec.events import EventType
+from django_ojs.spec.events import EventType, of_queue
 from django_ojs.storage import database, notify, queue_configs
 
 
@@ -36,8 +36,8 @@ def _pause(name: str, by: str | None) -> Queue:
     updated = rows().filter(pk=name, paused_at__isnull=True).update(paused_at=Now())
     queue.refresh_from_db()
     if updated:
-        publish.queue_event(EventType.QUEUE_PAUSED, name, paused_by=by)
-        audit_trail.record("queue.paused", name, changes=audit_trail.changed(before, _shown(queue)))
+        publish(EventType.QUEUE_PAUSED, of_queue, name, paused_by=by)
+        operator.acted("queue.paused", name, changes=operator.changed(before, _shown(queue)))
     return queue
 
 
@@ -58,9 +58,7 @@ def _drain(name: str) -> Queue:
     updated = rows().filter(pk=name, draining_at__isnull=True).update(draining_at=Now())
     queue.refresh_from_db()
     if updated:
-        audit_trail.record(
-            "queue.drained", name, changes=audit_trail.changed(before, _shown(queue))
-        )
+        operator.acted("queue.drained", name, changes=operator.changed(before, _shown(queue)))
         queue_configs.changed()
     return queue
 
@@ -83,13 +81,11 @@ def _resume(name: str, by: str | None) -> Queue:
     stopped = Q(paused_at__isnull=False) | Q(draining_at__isnull=False)
     if rows().filter(stopped, pk=name).update(paused_at=None, draining_at=None):
         if queue.paused:
-            publish.queue_event(EventType.QUEUE_RESUMED, name, resumed_by=by)
+            publish(EventType.QUEUE_RESUMED, of_queue, name, resumed_by=by)
         if queue.draining_at is not None:
             queue_configs.changed()
         queue.refresh_from_db()
-        audit_trail.record(
-            "queue.resumed", name, changes=audit_trail.changed(before, _shown(queue))
-        )
+        operator.acted("queue.resumed", name, changes=operator.changed(before, _shown(queue)))
     return queue
 
 

@@ -17,7 +17,7 @@ from django.utils import timezone
 
 from django_ojs.conf import settings
 from django_ojs.models import Webhook, WebhookDelivery
-from django_ojs.operations.access import audit_trail
+from django_ojs.operations.access import operator
 from django_ojs.operations.events import log
 from django_ojs.spec import addresses, times, webhooks
 from django_ojs.spec.envelope import check_queue, check_type
@@ -69,8 +69,8 @@ def create(given: Subscription) -> tuple[Webhook, str]:
     webhook = Webhook(salt=_new_salt(), cursor=log.latest(), **values)
     with database.atomic():
         webhook.save(using=database.alias(), force_insert=True)
-        changes = audit_trail.changed({}, _shown(values))
-        audit_trail.record("webhook.created", webhook.pk, changes=changes)
+        changes = operator.changed({}, _shown(values))
+        operator.acted("webhook.created", webhook.pk, changes=changes)
     return get(webhook.pk), secret_of(webhook)
 
 
@@ -100,11 +100,11 @@ def _change(key: UUID, values: dict[str, Any], latest: int) -> None:
     found.update(**values)
     if webhook is not None:
         before = {name: getattr(webhook, name) for name in values}
-        changes = audit_trail.changed(_shown(before), _shown(values))
+        changes = operator.changed(_shown(before), _shown(values))
         replaced = [name for name in ("url", "metadata") if before.get(name) != values.get(name)]
         replaced = [name for name in replaced if name not in changes]
         if changes or replaced:
-            audit_trail.record("webhook.changed", key, changes=changes, replaced=replaced)
+            operator.acted("webhook.changed", key, changes=changes, replaced=replaced)
 
 
 def _shown(values: Mapping[str, Any]) -> dict[str, Any]:
@@ -134,7 +134,7 @@ def _remove_batch(key: UUID) -> bool:
     if len(keys) == database.BATCH:
         _rows().filter(pk=key).update(active=False)
         return False
-    audit_trail.record("webhook.removed", key, url=without_path(webhook.url))
+    operator.acted("webhook.removed", key, url=without_path(webhook.url))
     webhook.delete(using=database.alias())
     return True
 
@@ -158,7 +158,7 @@ def _rotate(key: UUID) -> Webhook:
     until = times.format_timestamp(found.now + webhooks.ROTATION)
     former = [(found.salt, until), *_valid(found, found.now)]
     rows.update(salt=_new_salt(), former_salts=former[:_MAX_FORMER])
-    audit_trail.record("webhook.secret_rotated", key, old_secret_until=until)
+    operator.acted("webhook.secret_rotated", key, old_secret_until=until)
     return get(key)
 
 

@@ -10,7 +10,7 @@ from django_ojs.conf import settings
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat
-from django_ojs.operations.access import audit_trail
+from django_ojs.operations.access import operator
 from django_ojs.operations.jobs.listing import LISTED_FIELDS
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict, NotFound
@@ -187,9 +187,7 @@ def _direct(worker_id: str, directive: Directive) -> WorkerStatus:
         )
     beat.direct(worker_id, directive)
     if current != directive:
-        audit_trail.record(
-            "worker.directed", worker_id, changes={"directive": (current, directive)}
-        )
+        operator.acted("worker.directed", worker_id, changes={"directive": (current, directive)})
     return get(worker_id)
 
 
@@ -211,9 +209,9 @@ def deregister(worker_id: str) -> int:
             },
         )
     # A job that another transaction has locked is left to maintenance, and so is the worker.
-    entry = audit_trail.record("worker.deregistered", worker_id)
+    entry = operator.acted("worker.deregistered", worker_id)
     rescued = rescue.rescue([worker_id])
-    audit_trail.complete(entry, jobs=rescued)
+    entry.complete(jobs=rescued)
     return rescued
 
 

@@ -6,9 +6,9 @@ from typing import Literal
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
+from django_ojs.extension import publish
 from django_ojs.models import Worker
-from django_ojs.operations.events import publish
-from django_ojs.spec.events import EventType
+from django_ojs.spec.events import EventType, of_worker
 from django_ojs.spec.times import milliseconds_between
 from django_ojs.storage import database
 
@@ -55,8 +55,9 @@ def _remove(
     workers = workers.filter(pk__in=locked)
     found = list(workers.annotate(now=Now()).values_list("pk", "started_at", "now"))
     for key, since, now in found:
-        publish.worker_event(
+        publish(
             EventType.WORKER_STOPPED,
+            of_worker,
             key,
             reason=reason,
             jobs_completed=jobs_completed,

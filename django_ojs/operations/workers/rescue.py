@@ -11,11 +11,10 @@ from uuid import UUID
 from django.db.models import Count, F, Q, QuerySet
 from django.db.models.functions import Now
 
-from django_ojs import signals
+from django_ojs.extension import Known
 from django_ojs.models import Attempt, Job, Worker
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import dead_letter_queue, liveness
-from django_ojs.operations.events import publish
 from django_ojs.operations.fail import record
 from django_ojs.operations.maintenance import lease
 from django_ojs.operations.workers.removal import remove_all
@@ -27,7 +26,6 @@ from django_ojs.storage.database import BATCH
 from django_ojs.storage.dialects.base import ALWAYS
 from django_ojs.storage.dialects.expressions import Milliseconds, OneOf
 from django_ojs.storage.dialects.server import Session
-from django_ojs.storage.figures import rollups
 from django_ojs.storage.transitions import Claim
 
 logger = logging.getLogger("django_ojs.worker")
@@ -338,18 +336,10 @@ def _take_back_some(
         return 0
     error = failure.render()
     record(held, outcome, error)
-    taken = transitions.take_back(held, error, spends=spends)
-    again = {key: queue for key, queue, _, state in taken if state == State.AVAILABLE}
-    spent = {key: (queue, type) for key, queue, type, _ in taken if key not in again}
-    notify.workers_of(again.values())
-    if not spends:
-        publish.jobs_available(again, signals.job_returned, before=State.ACTIVE)
-        return len(held)
-    for what in (rollups.FAILED, rollups.LOST):
-        rollups.note_after_commit(what, [(queue, type) for _, queue, type, _ in taken])
-    rollups.note_after_commit(rollups.DISCARDED, spent.values())
-    publish.runs_lost(again, spent, failure, workers=held)
-    dead_letter_queue.move({key: queue for key, (queue, _) in spent.items()})
+    known = Known(workers=held, failures=dict.fromkeys(held, failure), spends=spends)
+    taken = transitions.take_back(held, error, known)
+    notify.workers_of(job.queue for job in taken if job.state == State.AVAILABLE)
+    dead_letter_queue.move({job.id: job.queue for job in taken if job.state == State.DISCARDED})
     return len(held)
 
 
@@ -400,19 +390,18 @@ def _give_back(claims: Sequence[tuple[UUID, int]], worker_id: str) -> int:
         which |= Q(pk=key, run=run)
     mine = Job.primary.filter(which, state=State.ACTIVE, worker_id=worker_id)
     keys = transitions.lock_free(mine)
-    claimed = Job.primary.filter(OneOf("pk", keys))
-    queues = set(claimed.values_list("queue", flat=True))
+    queues = set(Job.primary.filter(OneOf("pk", keys)).values_list("queue", flat=True))
     returned = transitions.apply(
         Trigger.RETURN,
         State.AVAILABLE,
-        claimed,
+        dict.fromkeys(keys, State.ACTIVE),
         claim=Claim(worker_id=worker_id),
+        known=Known(spends=False, has_run=False),
         returned=F("returned") + 1,
         # `enqueued_at` stays, so they keep their position in the queue.
         started_at=None,
         lease_until=None,
         worker_id=None,
     )
-    publish.jobs_available(keys, before=State.ACTIVE)
     notify.workers_of(queues)
     return returned

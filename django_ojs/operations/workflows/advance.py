@@ -14,9 +14,9 @@ from uuid import UUID
 
 from django.db import Error, InterfaceError, OperationalError
 
+from django_ojs.extension import is_published, publish_all
 from django_ojs.models import EndedWorkflowJob, Workflow, WorkflowStep
 from django_ojs.models.workflow import StepState, WorkflowState
-from django_ojs.operations.events import publish
 from django_ojs.operations.workflows import starting
 from django_ojs.spec import workflow_events
 from django_ojs.spec.events import NewEvent
@@ -178,7 +178,7 @@ class _Advance:
         self._starts = starts
         self._changed: dict[UUID, Workflow] = {}
         self._events: defaultdict[UUID, list[NewEvent]] = defaultdict(list)
-        self._has_step_events = publish.is_recorded(*workflow_events.STEP_ENDED)
+        self._has_step_events = is_published(*workflow_events.STEP_ENDED)
 
     def run(self, ended: Sequence[EndedStep]) -> None:
         """Count steps whose jobs have ended, and do all that follows. Raises _TooManySteps."""
@@ -194,7 +194,7 @@ class _Advance:
             pending, starting = [*self._start(starting)], []
         if self._changed:
             self._save()
-        publish.record([event for events in self._events.values() for event in events])
+        publish_all([event for events in self._events.values() for event in events])
 
     def _ready(self) -> list[WorkflowStep]:
         """Return the steps that waited for room in their queues."""
@@ -301,7 +301,7 @@ class _Advance:
                 self._events[key].insert(0, workflow_events.started(workflow))
             if workflow.state == WorkflowState.RUNNING:
                 continue
-            if publish.is_recorded(workflow_events.type_of_end(workflow.state)):
+            if is_published(workflow_events.type_of_end(workflow.state)):
                 self._events[key].append(workflow_events.ended(workflow, _first_failed(workflow)))
 
 

@@ -4,11 +4,11 @@ from uuid import UUID
 
 from django.db.models.functions import Now
 
+from django_ojs.extension import publish_all
 from django_ojs.models import Job, Workflow, WorkflowStep
 from django_ojs.models.workflow import StepState, WorkflowState
-from django_ojs.operations.access import audit_trail
+from django_ojs.operations.access import operator
 from django_ojs.operations.cancel import stop
-from django_ojs.operations.events import publish
 from django_ojs.operations.workflows.advance import count_ended
 from django_ojs.operations.workflows.queries import lock
 from django_ojs.spec import workflow_events
@@ -87,8 +87,8 @@ def _cancel(workflow_id: UUID, completes: UUID | None) -> Workflow:
         state=WorkflowState.CANCELLED, finished_at=Now(), steps_left=0
     )
     workflow.refresh_from_db(using=database.alias())
-    publish.record([workflow_events.ended(workflow)])
-    audit_trail.record(
+    publish_all([workflow_events.ended(workflow)])
+    operator.acted(
         "workflow.cancelled",
         workflow_id,
         changes={"state": (WorkflowState.RUNNING, WorkflowState.CANCELLED)},

@@ -9,11 +9,11 @@ from uuid import UUID
 from django.db import connections
 
 from django_ojs.conf import settings
+from django_ojs.extension import publish_all
 from django_ojs.models import Workflow, WorkflowStep
 from django_ojs.models.workflow import StepState
 from django_ojs.operations.enqueue import caller_database, instrumentation, lineage
 from django_ojs.operations.enqueue.result import Outcome
-from django_ojs.operations.events import publish
 from django_ojs.operations.workflows import starting
 from django_ojs.spec import ids, workflow_events
 from django_ojs.spec.envelope import Envelope, parse
@@ -119,7 +119,7 @@ def _create(graph: Graph, queues: list[str]) -> Workflow:
         if result.outcome is not Outcome.STORED:
             raise Conflict(starting.rejection_of(result)["message"])
     workflow.refresh_from_db(using=database.alias())
-    publish.record([workflow_events.created(workflow)])
+    publish_all([workflow_events.created(workflow)])
     return workflow
 
 

@@ -16,14 +16,13 @@ from django_ojs.conf import settings
 from django_ojs.models import Rollup
 from django_ojs.storage import in_memory_state, queue_configs
 from django_ojs.storage.figures import rollups
+from django_ojs.storage.figures.known_queues import OTHERS
 from django_ojs.storage.figures.rollup_compaction import EVER
 from django_ojs.storage.figures.rollups import BUCKETS, COLUMNS
 
 #: Minutes that are older than this do not change any more.
 _SETTLED = timedelta(minutes=10)
 
-#: The name that stands for all queues, or all types, that are not listed. No name may begin so.
-OTHERS: Final = "_other"
 #: Producers choose names freely: a process keeps the sums of this many pairs of queue and type.
 MAX_KEPT: Final = 20_000
 

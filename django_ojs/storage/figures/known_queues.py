@@ -14,6 +14,9 @@ from django_ojs.storage import database
 from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.queue_configs import DELETED
 
+#: The name that stands for all queues, or all types, that are not listed. No name may begin so.
+OTHERS: Final = "_other"
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class KnownQueues:

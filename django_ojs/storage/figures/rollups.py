@@ -6,14 +6,12 @@ A process that is killed loses up to ten seconds of its figures, but no jobs and
 import logging
 import threading
 import time
-from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 
 from django.db import Error
 
-from django_ojs.models import Job, Rollup
-from django_ojs.spec.times import elapsed
+from django_ojs.models import Rollup
 from django_ojs.storage import database, in_memory_state
 from django_ojs.storage.background_writer import BackgroundWriter
 
@@ -134,30 +132,11 @@ def note_all(
                 observer(what, queue, type, number, waited, ran)
 
 
-def note_after_commit(what: int, jobs: Iterable[tuple[str, str]]) -> None:
-    """Add something that happens to these (queue, type) once the current transaction commits."""
-    counts = Counter(jobs)
-    database.after_commit(lambda: add(what, counts))
-
-
 def add(what: int, jobs: Mapping[tuple[str, str], int]) -> None:
     """Add something that happened now to so many jobs of each (queue, type)."""
     for (queue, type), number in jobs.items():
         note(what, queue, type, number=number)
     flush_if_due()
-
-
-def completed_after_commit(job: Job) -> None:
-    """Count a completed job, with its durations, once the current transaction commits."""
-    waited, started, finished = job.waited, job.started_at, job.finished_at
-    ran = elapsed(started, finished).total_seconds() if finished and started else None
-
-    def add() -> None:
-        seconds = waited.total_seconds() if waited is not None else None
-        note(COMPLETED, job.queue, job.type, waited=seconds, ran=ran)
-        flush_if_due()
-
-    database.after_commit(add)
 
 
 def flush_if_due() -> None:

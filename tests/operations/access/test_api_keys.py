@@ -11,9 +11,9 @@ import pytest
 from django.db import transaction
 from django.test.utils import CaptureQueriesContext
 
+from django_ojs.extension import Actor
 from django_ojs.models import ActorKind, ApiKey, AuditEntry
-from django_ojs.operations.access import api_keys, audit_trail, key_expiry
-from django_ojs.operations.access.audit_trail import Actor
+from django_ojs.operations.access import api_keys, key_expiry, operator
 from django_ojs.spec.errors import (
     Conflict,
     InvalidRequest,
@@ -263,7 +263,7 @@ def test_a_scope_that_this_version_does_not_know_gives_no_right() -> None:
 
 
 def test_the_audit_trail_has_the_prefix_and_never_the_secret() -> None:
-    with audit_trail.acting(Actor(kind=ActorKind.USER, name="ann")):
+    with operator.acting(Actor(kind=ActorKind.USER, name="ann")):
         key, text = make()
         api_keys.revoke(key.prefix)
         api_keys.revoke(key.prefix)

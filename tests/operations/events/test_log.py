@@ -18,11 +18,12 @@ from django.db.models import F
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
+from django_ojs.extension import publish
 from django_ojs.models import Event
 from django_ojs.operations import queues
-from django_ojs.operations.events import log, publish
+from django_ojs.operations.events import log
 from django_ojs.spec.errors import InvalidRequest
-from django_ojs.spec.events import EventType
+from django_ojs.spec.events import EventType, of_queue
 from django_ojs.storage import commit_order, database
 from django_ojs.storage import events as stored
 from tests.factories import HOUR, own_connections, push, worker
@@ -37,7 +38,7 @@ ALL = override_settings(OJS={"KEEP_EVENTS": ["*"]})
 def happen(name: str = "q", number: int = 1) -> None:
     """Let something happen to a queue."""
     for _ in range(number):
-        publish.queue_event(EventType.QUEUE_PAUSED, name)
+        publish(EventType.QUEUE_PAUSED, of_queue, name)
 
 
 def names(page: log.Page) -> list[str]:

@@ -10,6 +10,7 @@ import pytest
 from django.db.models import F
 from django.db.models.functions import Now
 
+from django_ojs.extensions import statistics
 from django_ojs.models import (
     BulkOperation,
     CronJob,
@@ -29,7 +30,6 @@ from django_ojs.operations.cron import due_query as due_cron
 from django_ojs.operations.cron.pruning import RunPruner
 from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.events import log
-from django_ojs.operations.figures import stats
 from django_ojs.operations.jobs import bulk_execution
 from django_ojs.operations.maintenance import pruning, timeouts
 from django_ojs.operations.webhooks import dispatch
@@ -191,7 +191,7 @@ CONDITIONS: dict[Callable[[], str], tuple[list[Make], list[Make]]] = {
     ),
     workflow_pruning.condition: ([old_workflow], []),
     RunPruner().condition: ([old_run], []),
-    stats.rollups_condition: (
+    statistics.condition: (
         [lambda: rollup(timedelta(minutes=5), rows=2), lambda: rollup(YEARS)],
         [lambda: rollup(timedelta(minutes=5)), lambda: rollup(timedelta(0), rows=2)],
     ),

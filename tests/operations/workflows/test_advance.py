@@ -17,6 +17,7 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.context import enter
+from django_ojs.extension import Known
 from django_ojs.models import EndedWorkflowJob, Event, Job, Workflow, WorkflowStep
 from django_ojs.operations import ack, cancel, delete, expiry, fail, fetch, queues, retry, workflows
 from django_ojs.operations.backpressure import rejections
@@ -174,7 +175,8 @@ class TestEnds:
         push(queue="plain")
         with CaptureQueriesContext(connection) as queries:
             (claimed,) = fetch.fetch(["plain"], worker_id="w", due=False)
-            ack.ack_batch("w", [(claimed.id, claimed.run, None)])
+            known = Known(jobs={claimed.id: claimed})
+            ack.ack_batch("w", [(claimed.id, claimed.run, None)], known)
         assert len(queries) == 2
         assert not EndedWorkflowJob.primary.exists()
 

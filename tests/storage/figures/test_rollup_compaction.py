@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from django_ojs.extensions import statistics
 from django_ojs.models import Rollup
-from django_ojs.operations.figures import stats
 from django_ojs.storage.figures import rollup_compaction, rollups
 
 pytestmark = pytest.mark.django_db
@@ -37,7 +37,7 @@ def test_rows_of_a_minute_that_is_over_are_folded_into_one() -> None:
     rollups.flush()
     assert rollup_compaction.fold() == 0, "writers may still be late with this minute"
     Rollup.objects.update(minute=datetime.now(UTC) - HOUR)
-    assert stats.fold_rollups() == 2
+    assert statistics.fold() == 2
     row = Rollup.objects.get(queue="q", type="t")
     assert row.completed == 6
     assert sum(row.ran) == 3
@@ -66,7 +66,7 @@ def test_minutes_of_days_ago_become_hours() -> None:
     put(hour + 7 * MINUTE)
     put(hour + 20 * MINUTE, queue="other")
     put(hour + HOUR, number=5)
-    assert stats.coarsen_rollups() == 3
+    assert rollup_compaction.coarsen() == 3
     rows = {(row.queue, row.minute): row for row in Rollup.objects.all()}
     assert {key: row.completed for key, row in rows.items()} == {
         ("q", hour): 1 + 8 + 60 + 1,

@@ -1,0 +1,420 @@
+"""What an extension may do, and the registry of those that are installed.
+
+An extension is an object of a subclass of `Extension`, which its app registers in `ready()`. Its
+hooks are functions that the core calls. The core imports no extension: it calls what is here.
+
+The hooks of all extensions are compiled into tuples, which the core reads as attributes. A hook
+that no extension has costs nothing: no transaction is opened, no row is read and no object is made
+for it. They are compiled when an extension is registered, when the setting `OJS` changes, and when
+one of `django_ojs.signals` gains or loses a receiver.
+
+Where several extensions have a hook, that of the lowest number comes first, whatever the order of
+`INSTALLED_APPS`. What the events, the statistics, the signals and the audit trail do is in
+`django_ojs.extensions`, and uses nothing else.
+"""
+
+import logging
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import IntEnum, StrEnum
+from typing import Any, Final, TypeAlias
+from uuid import UUID
+
+from django.core.exceptions import ImproperlyConfigured
+
+from django_ojs.spec.events import EventType, NewEvent
+from django_ojs.spec.failure import Failure
+from django_ojs.spec.states import State, Trigger
+
+logger = logging.getLogger("django_ojs")
+
+#: Numbers of jobs, by queue and type.
+Numbers: TypeAlias = Mapping[tuple[str, str], int]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Known:
+    """What an operation knows of the jobs that it changes, each by the id of the job.
+
+    What it does not know is left out.
+    """
+
+    #: The jobs as they were claimed, or before the change. Each has a queue and a type.
+    jobs: Mapping[UUID, Any] = field(default_factory=dict)
+    #: The workers that ran them.
+    workers: Mapping[UUID, str | None] = field(default_factory=dict)
+    #: How their runs failed.
+    failures: Mapping[UUID, Failure] = field(default_factory=dict)
+    #: For how many seconds their handlers ran.
+    seconds: Mapping[UUID, float] = field(default_factory=dict)
+    #: Whether the runs that ended count as attempts.
+    spends: bool = True
+    #: Whether the jobs were running. False: they were claimed, and no handler began.
+    has_run: bool = True
+    #: Why they were discarded, as in the column `discard_reason`.
+    reason: str | None = None
+
+
+NOTHING_KNOWN: Final = Known()
+
+
+class Change:
+    """One statement has changed the states of these jobs."""
+
+    __slots__ = ("_read", "_rows", "after", "before", "known", "trigger")
+
+    def __init__(
+        self,
+        trigger: Trigger,
+        before: Mapping[UUID, State],
+        after: Mapping[UUID, State],
+        known: Known,
+        read: Callable[[], Sequence[Any]],
+    ) -> None:
+        self.trigger: Final = trigger
+        #: The states that the jobs have left and entered. Both have the ids of all jobs.
+        self.before: Final = before
+        self.after: Final = after
+        self.known: Final = known
+        self._read: Final = read
+        self._rows: Sequence[Any] | None = None
+
+    def rows(self) -> Sequence[Any]:
+        """Return the jobs as they are after the change: one query, for all hooks.
+
+        Without their payloads (see `Reads.ROWS`), unless a hook says that it needs these.
+        """
+        if self._rows is None:
+            self._rows = self._read()
+        return self._rows
+
+    @property
+    def rows_if_read(self) -> Sequence[Any] | None:
+        """The rows, if a hook has asked for them."""
+        return self._rows
+
+    def jobs(self) -> Mapping[UUID, Any]:
+        """Return the jobs as the operation knows them, or else their rows, by id."""
+        return self.known.jobs or {job.pk: job for job in self.rows()}
+
+
+class Reads(IntEnum):
+    """What a hook reads after the commit. The core reads it before, in the transaction."""
+
+    NOTHING = 0
+    #: What `Change.jobs` returns.
+    JOBS = 1
+    #: What `Change.rows` returns, without `args`, `options`, `progress` and `result`: they are most
+    #: of a large job.
+    ROWS = 2
+    #: What `Change.rows` returns, with all columns.
+    WHOLE_ROWS = 3
+
+
+class Count(StrEnum):
+    """What happens to jobs and is no change of a state."""
+
+    #: A full queue rejected them.
+    REJECTED = "rejected"
+    #: Their handlers reported progress.
+    PROGRESS_UPDATES = "progress_updates"
+    #: The end of a run could not be added to their histories.
+    HISTORY_FAILURES = "history_failures"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Actor:
+    """An operator, the address of the client, and the id of its request over HTTP."""
+
+    #: By which door: one of `models.ActorKind`.
+    kind: str
+    name: str
+    source_ip: str = ""
+    correlation_id: str = ""
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Act:
+    """An operator did something to an object."""
+
+    actor: Actor
+    #: An object and a verb, such as `job.cancelled`.
+    action: str
+    object_type: str
+    object_id: str
+    #: The old and the new value of each field.
+    changes: Mapping[str, tuple[Any, Any]]
+    detail: Mapping[str, Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DueStep:
+    """Something that one worker of the site does every so many seconds. It returns a number.
+
+    When it returns `batch` or more, it is called again at once; by default 500. It has nothing to
+    do while the condition `when`, which is SQL, does not hold.
+    """
+
+    run: Callable[[], int]
+    interval: float
+    batch: int | None = None
+    when: Callable[[], str] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Hooks:
+    """The functions of one extension that the core calls. What is absent takes no part."""
+
+    #: PUSH has inserted jobs: called with the batch, in the order in which they were sent. It is
+    #: called in the transaction of the INSERT, which is the caller's if one is open. An error
+    #: undoes the INSERT and is raised by the enqueue.
+    stored: Callable[[Sequence[Any]], object] | None = None
+
+    #: The same after the commit, which needs no transaction: the jobs stay in memory until then. An
+    #: error is logged.
+    stored_and_committed: Callable[[Sequence[Any]], object] | None = None
+
+    #: The transaction of an enqueue has committed: called with how many jobs of each queue and type
+    #: it has stored, once for each INSERT. It gets no jobs, because a long transaction must not
+    #: keep its payloads in memory. An error is logged.
+    committed: Callable[[Numbers], object] | None = None
+
+    #: A statement has changed the states of jobs: called with the change, by the trigger of the
+    #: state machine (ojs-core §6.3). It is called by `storage.transitions` right after the
+    #: statement and in its transaction, which is opened if none is open. An error undoes the change
+    #: and is raised by the operation.
+    changed: Mapping[Trigger, Callable[[Change], object]] = field(default_factory=dict)
+
+    #: The same after the commit, without a transaction. `reads` names by trigger what it needs of
+    #: the jobs, because they may have changed again. An error is logged.
+    changed_and_committed: Mapping[Trigger, Callable[[Change], object]] = field(
+        default_factory=dict
+    )
+    reads: Mapping[Trigger, Reads] = field(default_factory=dict)
+
+    #: Something happened that changes no state of a job: to a queue, a worker, a workflow, a cron
+    #: job or a limit key, or a job has sent a heartbeat, progress or a checkpoint. Called in the
+    #: transaction of what happened, with events of the types in `published_types`: an event of
+    #: another type is not even made. An error undoes what happened.
+    published: Callable[[Sequence[NewEvent]], object] | None = None
+    published_types: frozenset[EventType] = frozenset()
+
+    #: Something was counted that is no change of a state: called after the commit, with how many
+    #: jobs of each queue and type. An error is logged.
+    counted: Callable[[Count, Numbers], object] | None = None
+
+    #: An operator did something: called in the transaction of what was done; what the code of a
+    #: project does by itself is no act. It may return a function that adds to the details of the
+    #: act: an operation of many transactions calls it when it is done. An error undoes what was
+    #: done.
+    acted: Callable[[Act], Callable[[Mapping[str, Any]], object] | None] | None = None
+
+    #: What one worker of the site does again and again, in the thread of its maintenance. An error
+    #: of the database ends the pass and is logged; others end the thread.
+    due_steps: Sequence[DueStep] = ()
+
+    #: Called about twice a second by each worker, in the thread of its maintenance and outside of
+    #: a transaction, and once more by each worker that ends, as its last write. An error is logged.
+    worker_passes: Callable[[], object] | None = None
+    worker_ends: Callable[[], object] | None = None
+
+
+class Extension:
+    """A subject that the core does not know. Register an object of a subclass in `ready()`."""
+
+    #: Its name in messages.
+    name: str
+    #: Its place among the others. Those of this package are below 32; 32 and more are free.
+    number: int
+
+    def hooks(self) -> Hooks:
+        """Return the hooks by the settings as they are now: those that are not needed are absent.
+
+        Called whenever hooks are compiled.
+        """
+        raise NotImplementedError
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChangeHooks:
+    """The hooks for the changes of one trigger."""
+
+    changed: tuple[Callable[[Change], object], ...]
+    committed: tuple[tuple[str, Callable[[Change], object]], ...]
+    reads: Reads
+
+    def tell(self, change: Change) -> None:
+        """Call the hooks in the transaction of the change."""
+        for hook in self.changed:
+            hook(change)
+
+    def read(self, change: Change) -> None:
+        """Read what the hooks after the commit need, in the transaction."""
+        if self.reads is Reads.JOBS:
+            change.jobs()
+        elif self.reads is not Reads.NOTHING:
+            change.rows()
+
+    def tell_committed(self, change: Change) -> None:
+        """Call the hooks after the commit."""
+        for name, hook in self.committed:
+            _call(name, hook, change)
+
+
+_Publisher: TypeAlias = tuple[frozenset[EventType], Callable[[Sequence[NewEvent]], object]]
+_Named: TypeAlias = tuple[tuple[str, Callable[..., object]], ...]
+
+
+class Registry:
+    """The hooks of all extensions, in the order of their numbers.
+
+    What is called after a commit stands beside the name of its extension, for the log.
+    """
+
+    def __init__(self) -> None:
+        self._extensions: dict[int, Extension] = {}
+        #: What an extension had when it was asked last, for settings that are wrong.
+        self._hooks: dict[int, Hooks] = {}
+        self.compile()
+
+    def register(self, *extensions: Extension) -> None:
+        """Add extensions. One of the same class and number as another replaces it."""
+        for each in extensions:
+            known = self._extensions.get(each.number)
+            if known is not None and type(known) is not type(each):
+                raise ImproperlyConfigured(
+                    f"The extensions {known.name} and {each.name} of django_ojs have the number "
+                    f"{each.number}: give one of them another."
+                )
+            self._extensions[each.number] = each
+        self.compile()
+
+    def remove(self, extension: Extension) -> None:
+        """Remove an extension, for tests."""
+        self._extensions.pop(extension.number, None)
+        self._hooks.pop(extension.number, None)
+        self.compile()
+
+    def compile(self) -> None:
+        """Ask all extensions for their hooks."""
+        for number, extension in self._extensions.items():
+            try:
+                self._hooks[number] = extension.hooks()
+            except ImproperlyConfigured:
+                # The next reader of the settings gets the error. Here it would be raised by
+                # whatever changes them, such as the end of a test.
+                self._hooks.setdefault(number, Hooks())
+        found = [
+            (extension.name, self._hooks[number])
+            for number, extension in sorted(self._extensions.items())
+        ]
+        self.stored: tuple[Callable[[Sequence[Any]], object], ...] = tuple(
+            hooks.stored for _, hooks in found if hooks.stored
+        )
+        self.stored_and_committed: _Named = _named(found, "stored_and_committed")
+        self.committed: _Named = _named(found, "committed")
+        self.changes: Mapping[Trigger, ChangeHooks] = {
+            trigger: compiled
+            for trigger in Trigger
+            if (compiled := _change_hooks(trigger, found)) is not None
+        }
+        self.published: tuple[_Publisher, ...] = tuple(
+            (hooks.published_types, hooks.published) for _, hooks in found if hooks.published
+        )
+        self.published_types = frozenset[EventType]().union(*(each for each, _ in self.published))
+        self.counted: _Named = _named(found, "counted")
+        self.acted: tuple[Callable[[Act], Callable[[Mapping[str, Any]], object] | None], ...]
+        self.acted = tuple(hooks.acted for _, hooks in found if hooks.acted)
+        self.due_steps: tuple[DueStep, ...] = tuple(
+            step for _, hooks in found for step in hooks.due_steps
+        )
+        self.worker_passes: _Named = _named(found, "worker_passes")
+        self.worker_ends: _Named = _named(found, "worker_ends")
+
+
+def _named(found: Iterable[tuple[str, Hooks]], hook: str) -> _Named:
+    return tuple((name, getattr(hooks, hook)) for name, hooks in found if getattr(hooks, hook))
+
+
+def _change_hooks(trigger: Trigger, found: Sequence[tuple[str, Hooks]]) -> ChangeHooks | None:
+    changed = tuple(hooks.changed[trigger] for _, hooks in found if trigger in hooks.changed)
+    committed = tuple(
+        (name, hooks.changed_and_committed[trigger])
+        for name, hooks in found
+        if trigger in hooks.changed_and_committed
+    )
+    if not changed and not committed:
+        return None
+    reads = max(hooks.reads.get(trigger, Reads.NOTHING) for _, hooks in found)
+    return ChangeHooks(changed=changed, committed=committed, reads=reads)
+
+
+registry: Final = Registry()
+
+
+def stored(jobs: Sequence[Any]) -> None:
+    """Call the hooks `stored`, in the transaction of the INSERT."""
+    for hook in registry.stored:
+        hook(jobs)
+
+
+def stored_and_committed(jobs: Sequence[Any]) -> None:
+    """Call the hooks `stored_and_committed`, after the commit of the INSERT."""
+    for name, hook in registry.stored_and_committed:
+        _call(name, hook, jobs)
+
+
+def committed(numbers: Numbers) -> None:
+    """Call the hooks `committed`, after the commit of an enqueue."""
+    for name, hook in registry.committed:
+        _call(name, hook, numbers)
+
+
+def is_published(*types: EventType) -> bool:
+    """Say whether an extension wants the events of one of these types."""
+    return not registry.published_types.isdisjoint(types)
+
+
+def publish(type: EventType, make: Callable[..., NewEvent], *args: Any, **data: Any) -> None:
+    """Tell of something in its transaction. `make(type, *args, **data)` returns the event.
+
+    It is not called if no extension wants events of the type.
+    """
+    if type in registry.published_types:
+        publish_all([make(type, *args, **data)])
+
+
+def publish_all(events: Iterable[NewEvent]) -> None:
+    """Call the hooks `published`, each with the events of its types."""
+    if not registry.published:
+        return
+    news = list(events)
+    for types, hook in registry.published:
+        if wanted := [event for event in news if event.type in types]:
+            hook(wanted)
+
+
+def count(what: Count, numbers: Numbers) -> None:
+    """Call the hooks `counted`, after the commit."""
+    for name, hook in registry.counted:
+        _call(name, hook, what, numbers)
+
+
+def worker_passes() -> None:
+    """Call the hooks `worker_passes`."""
+    for name, hook in registry.worker_passes:
+        _call(name, hook)
+
+
+def worker_ends() -> None:
+    """Call the hooks `worker_ends`."""
+    for name, hook in registry.worker_ends:
+        _call(name, hook)
+
+
+def _call(name: str, hook: Callable[..., object], *args: object) -> None:
+    """Call a hook after a commit: an error can undo nothing any more, and must harm nothing."""
+    try:
+        hook(*args)
+    except Exception:
+        logger.exception("The extension %s of django_ojs failed after a commit.", name)

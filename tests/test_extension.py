@@ -1,0 +1,345 @@
+"""The interface of extensions: who is called when, in which order, and what an error does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from django.core.exceptions import ImproperlyConfigured
+from django.db import connection, transaction
+from django.test import override_settings
+from django.test.utils import CaptureQueriesContext
+
+import django_ojs as ojs
+from django_ojs import extension, signals
+from django_ojs.conf import settings
+from django_ojs.extension import (
+    Act,
+    Actor,
+    Change,
+    Count,
+    Extension,
+    Hooks,
+    Reads,
+    registry,
+)
+from django_ojs.models import Worker
+from django_ojs.models.worker import Directive
+from django_ojs.operations import ack, beat, fail, fetch, progress, promotion
+from django_ojs.operations.access import operator
+from django_ojs.spec.events import EventType, NewEvent, of_queue
+from django_ojs.spec.progress import Report
+from django_ojs.spec.states import State, Trigger
+from tests import factories as make
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@dataclass
+class Other(Extension):
+    """An extension with these hooks."""
+
+    given: Hooks
+    name: str = "other"
+    number: int = 40
+
+    def hooks(self) -> Hooks:
+        return self.given
+
+
+@contextmanager
+def installed(*extensions: Extension) -> Iterator[None]:
+    registry.register(*extensions)
+    try:
+        yield
+    finally:
+        for each in extensions:
+            registry.remove(each)
+
+
+@dataclass
+class Noted:
+    """Notes the changes that it is told."""
+
+    changes: list[tuple[Trigger, Mapping[Any, State], Mapping[Any, State]]] = field(
+        default_factory=list
+    )
+
+    def __call__(self, change: Change) -> None:
+        self.changes.append((change.trigger, change.before, change.after))
+
+
+def of_all(hook: Callable[[Change], object]) -> dict[Trigger, Callable[[Change], object]]:
+    return dict.fromkeys(Trigger, hook)
+
+
+def broken(*args: Any) -> None:
+    raise RuntimeError("the extension broke")
+
+
+def test_a_change_is_told_in_its_transaction_and_after_its_commit() -> None:
+    job, before, after = make.push(), Noted(), Noted()
+    with installed(Other(Hooks(changed=of_all(before), changed_and_committed=of_all(after)))):
+        with transaction.atomic():
+            ojs.cancel(job.pk)
+            assert before.changes == [
+                (Trigger.CANCEL, {job.pk: State.AVAILABLE}, {job.pk: State.CANCELLED})
+            ]
+            assert after.changes == []
+        assert after.changes == before.changes
+        ojs.cancel(job.pk)
+    assert len(before.changes) == 1
+
+
+def test_what_is_rolled_back_is_not_told_after_it() -> None:
+    job, after = make.push(), Noted()
+    with installed(Other(Hooks(changed_and_committed=of_all(after)))), transaction.atomic():
+        ojs.cancel(job.pk)
+        transaction.set_rollback(True)
+    assert after.changes == []
+
+
+#: A statement of each kind that changes states: what is there before, and what changes it.
+STATEMENTS: dict[str, tuple[Callable[[], Any], Callable[[Any], object]]] = {
+    "one job": (make.active, lambda job: ack.ack(job.id)),
+    "one job in the handler": (make.active, lambda job: ack.complete(job.id)),
+    "a batch": (make.active, lambda job: ack.ack_batch(make.WORKER, [(job.id, job.run, None)])),
+    "a failure": (make.active, lambda job: fail.fail(job.id, make.BOOM)),
+    "a claim": (make.push, lambda job: fetch.fetch([job.queue], due=False)),
+    "a cancellation": (make.push, lambda job: ojs.cancel(job.pk)),
+}
+each_statement = pytest.mark.parametrize("statement", STATEMENTS)
+
+
+@each_statement
+def test_an_error_before_the_commit_undoes_the_change(statement: str) -> None:
+    given, act = STATEMENTS[statement]
+    job = given()
+    with (
+        installed(Other(Hooks(changed=of_all(broken)))),
+        pytest.raises(RuntimeError, match="the extension broke"),
+    ):
+        act(job)
+    assert make.read(job.pk).state == job.state
+
+
+@each_statement
+def test_an_error_after_the_commit_is_logged_and_harms_nothing(
+    statement: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    given, act = STATEMENTS[statement]
+    job, last = given(), Noted()
+    with installed(
+        Other(Hooks(changed_and_committed=of_all(broken)), "breaks", 40),
+        Other(Hooks(changed_and_committed=of_all(last)), "last", 41),
+    ):
+        act(job)
+    assert make.read(job.pk).state != job.state
+    # What follows an ACK within a handler is called by the worker.
+    is_published = statement != "one job in the handler"
+    assert len(last.changes) == is_published
+    said = [record.getMessage() for record in caplog.records]
+    assert ("The extension breaks of django_ojs failed after a commit." in said) is is_published
+
+
+def test_an_error_of_stored_undoes_the_insert() -> None:
+    # Until there is one road, PUSH asks for the hooks only where an event or a signal is wanted.
+    with (
+        override_settings(OJS={"KEEP_EVENTS": ["job.enqueued"]}),
+        installed(Other(Hooks(stored=broken))),
+        pytest.raises(RuntimeError, match="the extension broke"),
+    ):
+        make.push()
+    assert not make.jobs().exists()
+
+
+@pytest.mark.statements
+def test_new_jobs_are_told_after_the_commit_without_a_transaction_for_it(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    found: list[Any] = []
+
+    def receiver(**kwargs: Any) -> None:
+        """Until there is one road, PUSH asks only where an event or a signal is wanted."""
+
+    signals.job_enqueued.connect(receiver)
+    try:
+        with (
+            installed(
+                Other(Hooks(stored_and_committed=broken), "breaks", 40),
+                Other(Hooks(stored_and_committed=found.extend), "last", 41),
+            ),
+            CaptureQueriesContext(connection) as queries,
+        ):
+            job = make.push()
+    finally:
+        signals.job_enqueued.disconnect(receiver)
+    assert [each.pk for each in found] == [job.pk]
+    assert "BEGIN" not in {q["sql"].split()[0] for q in queries}
+    assert "The extension breaks of django_ojs failed after a commit." in caplog.messages
+
+
+def test_hooks_are_called_in_the_order_of_the_numbers() -> None:
+    called: list[str] = []
+
+    def noting(name: str) -> Hooks:
+        return Hooks(
+            changed=of_all(lambda change: called.append(name)),
+            committed=lambda numbers: called.append(name),
+        )
+
+    job = make.push()
+    with installed(Other(noting("second"), "b", 41), Other(noting("first"), "a", 40)):
+        ojs.cancel(job.pk)
+        extension.committed({("q", "t"): 1})
+    assert called == ["first", "second"] * 2
+
+
+def test_two_extensions_of_one_number_are_an_error() -> None:
+    class Another(Other):
+        pass
+
+    with (
+        installed(Other(Hooks(), "a")),
+        pytest.raises(ImproperlyConfigured, match="a and b of django_ojs have the number 40"),
+    ):
+        registry.register(Another(Hooks(), "b"))
+
+
+@pytest.mark.statements
+@pytest.mark.parametrize("reads", Reads)
+def test_all_hooks_share_one_query_of_the_rows(reads: Reads) -> None:
+    jobs = make.push_many(3, args=["payload"])
+    found: list[Sequence[Any]] = []
+
+    def note(change: Change) -> None:
+        found.append(change.rows())
+
+    def statements() -> list[str]:
+        claimed = fetch.fetch([jobs[0].queue], count=3, worker_id=make.WORKER, due=False)
+        with CaptureQueriesContext(connection) as queries:
+            ack.ack_batch(make.WORKER, [(job.id, job.run, None) for job in claimed])
+        return [q["sql"] for q in queries if q["sql"].startswith("SELECT")]
+
+    triggers = {Trigger.ACK: note}
+    first = Other(Hooks(changed=triggers), "a", 40)
+    wanted = dict.fromkeys(Trigger, reads)
+    second = Other(Hooks(changed_and_committed=triggers, reads=wanted), "b", 41)
+    with installed(first, second):
+        selects = statements()
+    rows = [sql for sql in selects if "ojs_job" in sql]
+    assert len(rows) == 1
+    assert ('"args"' in rows[0].replace("`", '"')) is (reads is Reads.WHOLE_ROWS)
+    assert found[0] is found[1]
+    assert {job.state for job in found[0]} == {"completed"}
+
+
+@pytest.mark.statements
+def test_a_change_that_nobody_wants_before_its_commit_opens_no_transaction() -> None:
+    job = make.active()
+    with CaptureQueriesContext(connection) as queries:
+        ack.complete(job.id)
+    assert [q["sql"].split()[0] for q in queries] == ["UPDATE"]
+
+
+def test_an_event_is_made_only_where_its_type_is_wanted() -> None:
+    found: list[NewEvent] = []
+    wanted = frozenset({EventType.QUEUE_PAUSED})
+
+    def never(*args: Any, **kwargs: Any) -> NewEvent:
+        raise AssertionError("nobody wants it")
+
+    with (
+        override_settings(OJS={"KEEP_EVENTS": []}),
+        installed(Other(Hooks(published=found.extend, published_types=wanted))),
+    ):
+        extension.publish(EventType.QUEUE_RESUMED, never, "q")
+        extension.publish(EventType.QUEUE_PAUSED, of_queue, "q")
+        extension.publish_all([of_queue(EventType.QUEUE_RESUMED, "q")])
+        assert extension.is_published(EventType.QUEUE_PAUSED, EventType.QUEUE_RESUMED)
+        assert not extension.is_published(EventType.QUEUE_RESUMED)
+    assert [(event.type, event.queue) for event in found] == [(EventType.QUEUE_PAUSED, "q")]
+
+
+def test_an_error_of_what_is_published_undoes_what_happened() -> None:
+    make.worker()
+    with (
+        installed(Other(Hooks(published=broken, published_types=frozenset(EventType)))),
+        pytest.raises(RuntimeError, match="the extension broke"),
+    ):
+        beat.direct(make.WORKER, Directive.QUIET)
+    assert Worker.primary.get().directive == Directive.RUNNING
+
+
+def test_an_act_of_an_operator_is_told_and_completed() -> None:
+    acts: list[Act] = []
+    added: list[Mapping[str, Any]] = []
+
+    def act(each: Act) -> Callable[[Mapping[str, Any]], object]:
+        acts.append(each)
+        return added.append
+
+    actor = Actor(kind="user", name="ann")
+    with installed(Other(Hooks(acted=act)), Other(Hooks(acted=lambda act: None), "b", 41)):
+        operator.acted("queue.purged", "q").complete(jobs=1)
+        assert (acts, added) == ([], [])
+        with operator.acting(actor):
+            operator.acted("queue.purged", "q", states=["discarded"]).complete(jobs=2)
+    (only,) = acts
+    assert (only.actor, only.object_type, only.object_id) == (actor, "queue", "q")
+    assert (only.detail, added) == ({"states": ["discarded"]}, [{"jobs": 2}])
+
+
+def test_what_is_counted_is_told_after_the_commit() -> None:
+    counted: list[Any] = []
+    job = make.active()
+    other = Other(Hooks(counted=lambda *args: counted.append(args)))
+    with installed(other), transaction.atomic():
+        progress.report(job.id, Report(progress=0.5))
+        assert counted == []
+    assert counted == [(Count.PROGRESS_UPDATES, {(job.queue, job.type): 1})]
+
+
+def test_hooks_are_compiled_when_the_settings_change() -> None:
+    with override_settings(OJS={"KEEP_EVENTS": []}):
+        assert not registry.published_types
+        assert Trigger.CANCEL not in registry.changes
+    with override_settings(OJS={"KEEP_EVENTS": ["job.cancelled"]}):
+        assert registry.published_types == {EventType.JOB_CANCELLED}
+        assert Trigger.CANCEL in registry.changes
+
+
+def test_hooks_are_compiled_when_a_signal_gains_or_loses_a_receiver() -> None:
+    def receiver(**kwargs: Any) -> None:
+        pass
+
+    assert Trigger.CANCEL not in registry.changes
+    signals.job_cancelled.connect(receiver)
+    assert registry.changes[Trigger.CANCEL].reads is Reads.WHOLE_ROWS
+    signals.job_cancelled.disconnect(receiver)
+    assert Trigger.CANCEL not in registry.changes
+
+
+def test_settings_that_are_wrong_are_an_error_where_they_are_read_and_not_where_they_change() -> (
+    None
+):
+    before = registry.published_types
+    with override_settings(OJS={"KEEP_EVENTS": ["no.such"]}):
+        assert registry.published_types == before
+        with pytest.raises(ImproperlyConfigured, match="KEEP_EVENTS"):
+            settings()
+
+
+def test_a_promotion_tells_the_state_that_each_job_has_left() -> None:
+    noted = Noted()
+    first, second = make.in_state("scheduled"), make.in_state("retryable")
+    for job in (first, second):
+        make.age(job.pk, 2 * make.HOUR)
+    with installed(Other(Hooks(changed=of_all(noted)))):
+        promotion.promote()
+    assert [before for _, before, _ in noted.changes] == [
+        {first.pk: State.SCHEDULED, second.pk: State.RETRYABLE}
+    ]
