@@ -18,7 +18,7 @@ from django_ojs.operations.enqueue.admission import admit
 from django_ojs.options import Request, envelope_of
 from django_ojs.spec import checkpoint, json
 from django_ojs.spec.failure import Failure
-from django_ojs.storage import database
+from django_ojs.storage import database, queue_configs
 from django_ojs.storage.claims import Claimed
 from django_ojs.testing.failures import Failures
 from django_ojs.testing.recorder import admit_in_memory, recorded
@@ -63,8 +63,11 @@ async def _awaited(returned: Any) -> Any:
 
 def perform(request: Request, failures: Failures, *, in_memory: bool) -> Any:
     """Run a job that is not stored, and return its result. Exceptions are raised."""
-    check = admit_in_memory if in_memory else admit
-    [envelope] = check([envelope_of(request)], batch=False)
+    wanted = [envelope_of(request)]
+    if in_memory:
+        [envelope] = admit_in_memory(wanted, batch=False)
+    else:
+        [envelope] = admit(wanted, queue_configs.current(), batch=False)
     if envelope is None:
         raise AssertionError("An enqueue middleware dropped the job.")
     envelope.scheduled_at = envelope.expires_at = envelope.unique = None
