@@ -244,7 +244,7 @@ def _insert_or_wait(envelopes: Sequence[Envelope], options: PushOptions) -> list
 
 def _insert_unique(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
     # Alike jobs have neither a unique policy nor, below, a limit by key.
-    for envelope in () if isinstance(envelopes, AlikeJobs) else envelopes:
+    for envelope in () if type(envelopes) is AlikeJobs else envelopes:
         if envelope.unique is not None:
             insert = partial(_insert, options=options)
             return unique.store(envelopes, insert, wait=not options.is_tried_again)
@@ -266,8 +266,10 @@ def _insert_unique(envelopes: Sequence[Envelope], options: PushOptions) -> list[
 
 def _insert(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
     """Insert jobs in one statement, and publish that."""
-    recorded = not settings().keep_events.isdisjoint(publish.ENQUEUED)
-    if not recorded and not signals.job_enqueued.has_listeners(Job):
+    signal = signals.job_enqueued
+    if settings().keep_events.isdisjoint(publish.ENQUEUED) and not (
+        signal.receivers and signal.has_listeners(Job)
+    ):
         return _insert_and_tell(envelopes, options)
     with publish.atomic_if_published(*publish.ENQUEUED):
         jobs = _insert_and_tell(envelopes, options)
@@ -277,19 +279,17 @@ def _insert(envelopes: Sequence[Envelope], options: PushOptions) -> list[Enqueue
 
 def _insert_and_tell(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
     connection = database.connection()
-    insert = partial(_insert_rows, connection, envelopes, options)
     if options.exact_bounds or queue_configs.current() is not None:
         tenants.fill_in(envelopes)
-        jobs = of_new(
-            bounds.insert_admitted(
-                envelopes,
-                insert,
-                exact=options.exact_bounds,
-                is_tried_again=options.is_tried_again,
-            )
+        rows = bounds.insert_admitted(
+            envelopes,
+            partial(_insert_rows, connection, envelopes, options),
+            exact=options.exact_bounds,
+            is_tried_again=options.is_tried_again,
         )
     else:
-        jobs = of_new(insert(False) or ())
+        rows = _insert_rows(connection, envelopes, options, False) or ()
+    jobs = of_new(rows)
     if len(jobs) == 1 or alike(jobs) is not None:
         first = jobs[0]
         numbers: Mapping[tuple[str, str], int] = {(first.queue, first.type): len(jobs)}
@@ -318,7 +318,7 @@ def _insert_rows(
 
     Raises DuplicateJob, which names the first id that exists, and its index.
     """
-    for envelope in () if isinstance(envelopes, AlikeJobs) else envelopes:
+    for envelope in () if type(envelopes) is AlikeJobs else envelopes:
         if envelope.rate_limit is not None:
             key_limits.mark_queues_of(envelopes)
             break

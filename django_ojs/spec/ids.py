@@ -60,16 +60,16 @@ def many(count: int) -> list[UUID]:
         return []
     steps = memoryview(os.urandom(4 * count)).cast("I")
     fresh = _fresh()
-    numbers = []
+    made = []
     with _lock:
         # Each id is a random step above the one before, so that none can be guessed from its
         # neighbour.
         number = max(fresh, _last + 1)
         for step in steps:
             number += 1 + step
-            numbers.append(number)
+            made.append(_uuid(number))
         _last = number
-    return [_uuid(number) for number in numbers]
+    return made
 
 
 def parse_id(value: object, field: str = "id") -> UUID:

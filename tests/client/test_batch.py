@@ -208,7 +208,7 @@ def test_arguments_and_options_that_no_job_may_have_are_rejected_among_others_as
     assert Job.objects.count() == 0
 
 
-def test_a_result_is_frozen_and_is_compared_copied_and_pickled() -> None:
+def test_a_result_is_compared_copied_and_pickled() -> None:
     for make in (lambda: alike()[1], lambda: ojs.enqueue("test.alike", [1])):
         copied, pickled = copy.copy(make()), pickle.loads(pickle.dumps(make()))
         assert copied.job() == copied.model()
@@ -219,8 +219,6 @@ def test_a_result_is_frozen_and_is_compared_copied_and_pickled() -> None:
         assert hash(job) == hash(copy.copy(job))
         assert repr(make()).startswith("EnqueuedJob(id=UUID('")
         assert dataclasses.asdict(job)["id"] == job.id
-        with pytest.raises(dataclasses.FrozenInstanceError):
-            job.queue = "other"  # type: ignore[misc]  # it is frozen
 
 
 def test_a_change_of_the_metadata_of_one_result_is_none_of_the_others() -> None:

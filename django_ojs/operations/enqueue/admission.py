@@ -60,7 +60,7 @@ def admit(
     if (
         chain is None
         and offloader is None
-        and isinstance(envelopes, AlikeJobs)
+        and type(envelopes) is AlikeJobs
         and _are_good(envelopes, limits, configs)
     ):
         return envelopes

@@ -3,7 +3,7 @@
 import copy
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, overload
+from typing import Any, final, overload
 from uuid import UUID
 
 from django_ojs.spec import ids, json
@@ -11,6 +11,7 @@ from django_ojs.spec.envelope.model import Envelope
 from django_ojs.spec.json import JSON
 
 
+@final
 class AlikeJobs(Sequence[Envelope]):
     """New jobs that differ in their ids and arguments only, and have no value made of these.
 
@@ -61,6 +62,7 @@ class AlikeJobs(Sequence[Envelope]):
         )
 
 
+# By `type(…) is`, here and elsewhere: `isinstance` takes ten times as long for abstract classes.
 def distinct(envelopes: Sequence[Envelope]) -> Sequence[Envelope]:
     """Return the envelopes to set what the jobs get that have equal attributes: one for alike."""
-    return (envelopes.common,) if isinstance(envelopes, AlikeJobs) else envelopes
+    return (envelopes.common,) if type(envelopes) is AlikeJobs else envelopes

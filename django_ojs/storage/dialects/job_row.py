@@ -5,10 +5,10 @@ database decided. `NewRow.columns` are the columns as a query would return them,
 an enqueue returns, for the jobs of a test in memory, and for responses.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from types import SimpleNamespace
-from typing import Any, Final, NamedTuple, cast, overload
+from typing import Any, Final, NamedTuple, cast, final, overload
 from uuid import UUID
 
 from django_ojs.spec import json, json_text, retry_policy, times
@@ -28,6 +28,9 @@ _LATER: Final = dict.fromkeys(
 )
 #: The members of the JSON object that each of several alike jobs has of its own, in their order.
 _OWN: Final = {"id": '"%s"', "args": "%s", "created_at": '"%s"', "enqueued_at": '"%s"'}
+
+
+_STATES: Final = {state.value: state for state in State}
 
 
 def size_of(row: JobRow) -> int:
@@ -74,7 +77,7 @@ def row_of(envelope: Envelope) -> JobRow:
 
 def rows_of(envelopes: Sequence[Envelope]) -> list[JobRow]:
     """Return the row of each job, as `row_of` does."""
-    if not isinstance(envelopes, AlikeJobs):
+    if type(envelopes) is not AlikeJobs:
         return [row_of(envelope) for envelope in envelopes]
     common = row_of(envelopes.common)
     return [
@@ -157,17 +160,21 @@ class NewRow(NamedTuple):
 Found = tuple[UUID, str, datetime, datetime | None, datetime | None, datetime | None, int]
 
 
-def new_rows(envelopes: Sequence[Envelope], found: Iterable[Found]) -> list[NewRow]:
+def new_rows(envelopes: Sequence[Envelope], found: Sequence[Found]) -> list[NewRow]:
     """Return the rows of jobs that were stored, in their order; `found` has any order."""
+    if len(envelopes) == len(found) == 1:
+        values = found[0]
+        return [NewRow(envelopes[0], _STATES[values[1]], *values[2:])]
     by_id = {each[0]: each for each in found}
     rows = []
     for envelope in envelopes:
         # Of an id that comes twice, the first job was stored.
-        if (values := by_id.pop(envelope.id, None)) is not None:
-            rows.append(NewRow(envelope, State(values[1]), *values[2:]))
+        if (own := by_id.pop(envelope.id, None)) is not None:
+            rows.append(NewRow(envelope, _STATES[own[1]], *own[2:]))
     return rows
 
 
+@final
 class AlikeRows(Sequence[NewRow]):
     """The rows of alike jobs, available at once, each a microsecond later than the one before."""
 

@@ -83,7 +83,7 @@ class Inserts(Dialect):
         if only_if_admitted:
             # Whether the statement is a transaction of its own.
             alone = not connection.in_atomic_block and connection.get_autocommit()
-        if isinstance(envelopes, AlikeJobs):
+        if type(envelopes) is AlikeJobs:
             if _is_plain(envelopes.common) and 0 < len(envelopes.text) <= _MOST:
                 return _insert_alike(connection, envelopes, alone)
         elif len(envelopes) == 1 and _is_plain(envelopes[0]):

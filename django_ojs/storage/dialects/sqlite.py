@@ -98,13 +98,11 @@ class SQLite(Dialect):
             found = cursor.fetchall()
         if only_if_admitted and not found:
             return None
-        return new_rows(
-            envelopes,
-            (
-                (self.uuid(key), state, *cast("Any", [*map(self.time, times), size]))
-                for key, state, size, *times in found
-            ),
-        )
+        stored = [
+            (self.uuid(key), state, *cast("Any", [*map(self.time, times), size]))
+            for key, state, size, *times in found
+        ]
+        return new_rows(envelopes, stored)
 
     def lock_queue(self, connection: BaseDatabaseWrapper, queue: str, timeout: float) -> str | None:
         self.begin_write(connection)
