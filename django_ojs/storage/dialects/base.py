@@ -14,7 +14,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_ojs.spec.envelope import MAX_PRIORITY, Envelope
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
 from django_ojs.spec.states import State
-from django_ojs.storage.dialects.job_row import NewRow
+from django_ojs.storage.dialects.job_row import CLAIMED, NewRow
 from django_ojs.storage.dialects.rows import (
     Candidate,
     Difference,
@@ -24,35 +24,6 @@ from django_ojs.storage.dialects.rows import (
     TurnJob,
 )
 from django_ojs.storage.dialects.server import Server, Session
-
-#: The columns of a claimed job, in this order (see `storage.claims.Claimed`).
-CLAIMED = (
-    "id",
-    "type",
-    "queue",
-    "priority",
-    "args",
-    "meta",
-    "options",
-    "attempt",
-    "max_attempts",
-    "returned",
-    "run",
-    "timeout_ms",
-    "visibility_timeout_ms",
-    "created_at",
-    "enqueued_at",
-    "due_at",
-    "expires_at",
-    "activated_at",
-    "started_at",
-    "lease_until",
-    "worker_id",
-    "error",
-    "progress",
-    "workflow_id",
-    "has_checkpoint",
-)
 
 _TIMES = [name for name in CLAIMED if name.endswith(("_at", "_until"))]
 

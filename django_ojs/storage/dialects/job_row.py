@@ -1,8 +1,9 @@
-"""The row of a new job: which column has what of its envelope, to insert it and to show it.
+"""The row of a job: which column has what of its envelope, and what a claim returns of it.
 
 `row_of` is what `Dialect.insert_jobs` sends, `NewRow` what it returns: the envelope, and what the
 database decided. `NewRow.columns` are the columns as a query would return them, for the model that
-an enqueue returns, for the jobs of a test in memory, and for responses.
+an enqueue returns, for the jobs of a test in memory, and for responses. `CLAIMED` are the columns
+of `storage.claims.Claimed`.
 """
 
 from collections.abc import Iterator, Sequence
@@ -18,6 +19,35 @@ from django_ojs.spec.states import State
 
 #: JSON as Python values; `due_in` and `expires_in` in seconds from now.
 JobRow = dict[str, Any]
+
+#: The columns of a claimed job, in the order in which `storage.claims.Claimed` takes them.
+CLAIMED: Final = (
+    "id",
+    "type",
+    "queue",
+    "priority",
+    "args",
+    "meta",
+    "options",
+    "attempt",
+    "max_attempts",
+    "returned",
+    "run",
+    "timeout_ms",
+    "visibility_timeout_ms",
+    "created_at",
+    "enqueued_at",
+    "due_at",
+    "expires_at",
+    "activated_at",
+    "started_at",
+    "lease_until",
+    "worker_id",
+    "error",
+    "progress",
+    "workflow_id",
+    "has_checkpoint",
+)
 
 #: What responses show of jobs that have begun, which a new one has not.
 _LATER: Final = dict.fromkeys(
