@@ -15,7 +15,6 @@ from django_ojs.operations import cancel as _cancel
 from django_ojs.operations import info as _info
 from django_ojs.operations import queues as _queues
 from django_ojs.operations import retry as _retry
-from django_ojs.operations.enqueue import fast_path as _plain
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.operations.push import push as _push
 from django_ojs.operations.push import push_batch as _push_batch
@@ -24,11 +23,11 @@ from django_ojs.options import (
     OnFull,
     OptionArguments,
     Request,
+    alike_of,
     envelope_of,
     push_options_of,
     push_options_of_batch,
     read_options,
-    uniform_of,
 )
 from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidRequest, OJSError
@@ -88,10 +87,8 @@ def enqueue_batch(
     wanted = list(requests) if isinstance(requests, Iterable) else []
     if not wanted:
         raise InvalidRequest.of("requests", "must be a list of at least one request.")
-    if on_full is None and block_timeout is None and _plain.is_open():
-        same = uniform_of(wanted)
-        if same is not None and (stored := _plain.store_alike(*same)) is not None:
-            return stored.results()
+    if (alike := alike_of(wanted)) is not None:
+        return _push_batch(alike, push_options_of_batch(wanted[:1], on_full, block_timeout))
     envelopes = []
     new_ids = ids.many(len(wanted))
     for index, item in enumerate(wanted):

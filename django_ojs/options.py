@@ -15,7 +15,7 @@ from django_ojs.operations.push import PLAIN, PushOptions
 from django_ojs.payloads import offload
 from django_ojs.registry import registry
 from django_ojs.spec import ids, rate_limit_policy, retry_policy, times, unique_policy
-from django_ojs.spec.envelope import MAX_TIMEOUT_MS, Envelope, when_text
+from django_ojs.spec.envelope import MAX_TIMEOUT_MS, AlikeJobs, Envelope, when_text
 from django_ojs.spec.errors import InvalidArgs, InvalidMetadata, InvalidRequest, OJSError
 from django_ojs.spec.json import JSON
 from django_ojs.spec.rate_limit_policy import RateLimitPolicy
@@ -167,7 +167,8 @@ def envelope_of(
         id=(new_id or ids.uuid7()) if options.id is None else ids.parse_id(options.id),
         type=item.type,
         args=list(item.args),
-        retry=_retry_policy(options.retry),
+        # Without one, PUSH applies the default of the queue or of the settings.
+        retry=None if options.retry is None else _retry_policy(options.retry),
     )
     if options is not NO_OPTIONS:
         _apply(options, envelope)
@@ -180,11 +181,11 @@ def envelope_of(
     return envelope
 
 
-def uniform_of(items: Sequence[Request]) -> tuple[Envelope, list[list[JSON]]] | None:
-    """Return the envelope that described jobs share, and the arguments of each.
+def alike_of(items: Sequence[Request]) -> AlikeJobs | None:
+    """Return the described jobs, where they differ in their arguments only.
 
-    None where they differ in more than their arguments, where the arguments decide more than `args`
-    (a unique key, the key of a limit), or where something is wrong with them.
+    None where they do not, where the arguments decide more than `args` (a unique key, the key of a
+    limit), or where something is wrong with them.
     """
     if set(map(type, items)) != {Request}:
         return None
@@ -198,11 +199,10 @@ def uniform_of(items: Sequence[Request]) -> tuple[Envelope, list[list[JSON]]] | 
         and (item.options is options or _are_identical(item.options, options))
         and isinstance(item.args, (list, tuple))
     ]
-    if len(args) != len(items) or settings().offload is not None:
+    if len(args) != len(items):
         return None
     try:
-        common = envelope_of(replace(items[0], args=()))
-        return (common, args) if full_policy(kind, options) is _RAISE else None
+        return AlikeJobs.of(envelope_of(replace(items[0], args=())), args)
     except OJSError:
         return None
 
@@ -328,9 +328,7 @@ def _when(value: When, name: str) -> datetime | timedelta:
     )
 
 
-def _retry_policy(given: RetryPolicy | Mapping[str, Any] | None) -> RetryPolicy | None:
-    if given is None:
-        return None  # PUSH applies the default of the queue or of the settings.
+def _retry_policy(given: RetryPolicy | Mapping[str, Any]) -> RetryPolicy:
     return retry_policy.parse_python(given, default=settings().default_retry)
 
 

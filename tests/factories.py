@@ -27,7 +27,7 @@ from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import State
-from django_ojs.storage import database
+from django_ojs.storage import database, queue_configs
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.transitions import Claim
 
@@ -78,7 +78,7 @@ def is_duplicate(job: EnqueuedJob) -> bool:
 
 def put(wanted: Envelope, destination: str = LOCAL, *, using: str | None = None) -> EnqueuedJob:
     """Put a job into the outbox, as an enqueue does."""
-    (admitted,) = admit([wanted], batch=False)
+    (admitted,) = admit([wanted], queue_configs.current(), batch=False)
     assert admitted is not None
     (job,) = outbox.add(
         [admitted], [destination], using=using or database.alias(), generated_ids=False

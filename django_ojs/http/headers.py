@@ -28,7 +28,7 @@ def request_id(request: HttpRequest) -> str:
     known: str | None = getattr(own, "ojs_request_id", None)
     if known is None:
         given = own.META.get("HTTP_X_REQUEST_ID", "")
-        known = given if _REQUEST_ID(given) else f"req_{ids.new_text()}"
+        known = given if _REQUEST_ID(given) else f"req_{ids.uuid7()}"
         own.ojs_request_id = known
     return known
 

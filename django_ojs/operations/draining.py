@@ -11,7 +11,7 @@ def check(queues: Iterable[str]) -> None:
 
     A queue that another process has drained within the last second may still accept jobs.
     """
-    if (draining := queue_configs.draining()) and (found := draining.intersection(queues)):
+    if found := queue_configs.latest().draining.intersection(queues):
         raise rejection(min(found))
 
 

@@ -6,13 +6,14 @@ key), reject draining queues, resolve unique policies, check the bounds, insert,
 """
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Final
 
 from django.db import connections, transaction
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs import signals
 from django_ojs.conf import settings
@@ -21,24 +22,31 @@ from django_ojs.operations import draining
 from django_ojs.operations.backpressure import bounds, rejections
 from django_ojs.operations.backpressure.wait_policy import WaitPolicy, wait_for_room
 from django_ojs.operations.enqueue import (
-    after_commit,
     caller_database,
     defaults,
-    fast_path,
     instrumentation,
     lineage,
     outbox,
     unique,
 )
 from django_ojs.operations.enqueue.admission import Offloader, admit
-from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
+from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, alike, of_dropped, of_new
 from django_ojs.operations.events import publish
 from django_ojs.spec.destinations import LOCAL
-from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.envelope import AlikeJobs, Envelope
 from django_ojs.spec.errors import DuplicateJob, InvalidRequest, OJSError, QueueFull, QueuePaused
 from django_ojs.spec.states import State
-from django_ojs.storage import database, key_limits, queue_configs, tenants, testing_hook
-from django_ojs.storage.dialects.rows import Stored
+from django_ojs.storage import (
+    database,
+    key_limits,
+    notify,
+    queue_configs,
+    tenants,
+    testing_hook,
+)
+from django_ojs.storage.claims import running
+from django_ojs.storage.dialects.job_row import NewRow
+from django_ojs.storage.figures import rollups
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -71,11 +79,6 @@ class PushOptions:
     #: which the site may wrap in some.
     has_transaction: bool = True
 
-    @property
-    def fits_fast_path(self) -> bool:
-        """Whether the fast path does all that they say, as it does for a PUSH over HTTP."""
-        return self.exact_bounds and not (self.offloader or self.admitted or self.local)
-
 
 ONE: Final = PushOptions()
 BATCH: Final = PushOptions(batch=True)
@@ -90,14 +93,7 @@ def push(envelope: Envelope, options: PushOptions = ONE) -> EnqueuedJob:
     an OJSError that names the field and the rule, and QueueFull when the queue is at its bound;
     the caller's transaction stays usable.
     """
-    is_plain = options is PLAIN or (options.fits_fast_path and not _may_wait_for_id(options))
-    if is_plain and fast_path.is_open():
-        job = fast_path.store_one(
-            envelope, generated_id=options.generated_ids, exact=options.exact_bounds
-        )
-        if job is not None:
-            return job
-    return push_batch([envelope], options)[0]
+    return push_batch((envelope,), options)[0]
 
 
 def push_batch(envelopes: Sequence[Envelope], options: PushOptions = BATCH) -> list[EnqueuedJob]:
@@ -106,13 +102,31 @@ def push_batch(envelopes: Sequence[Envelope], options: PushOptions = BATCH) -> l
         raise InvalidRequest("jobs must hold at least one job.", details={"field": "jobs"})
     if options.admitted:
         return _route(envelopes, options)
-    lineage.fill_in(envelopes)
+    if (parent := running.get()) is not None:
+        lineage.fill_in(envelopes, parent)
+    instrument = instrumentation.wrapper
+    active = None if testing_hook.find is None else testing_hook.find()
+    if instrument is None and active is None and options.offloader is None:
+        return _route(envelopes, options)
+    envelopes = list(envelopes)  # They may change each.
     store = partial(_route, envelopes, options)
-    if (instrument := instrumentation.current()) is not None:
+    if options.offloader is not None:
+        store = partial(_settle, store, options.offloader)
+    if instrument is not None:
         store = partial(instrument, envelopes, store)
-    if (active := testing_hook.current()) is not None:
-        return active.push(envelopes, batch=options.batch, store=store)
-    return store()
+    return store() if active is None else active.push(envelopes, batch=options.batch, store=store)
+
+
+def _settle(store: Callable[[], list[EnqueuedJob]], offloader: Offloader) -> list[EnqueuedJob]:
+    """Store jobs, and remove the offloaded arguments of those that were not stored."""
+    stored: list[EnqueuedJob] = []
+    try:
+        stored = store()
+    finally:
+        offloader.settle(
+            {job.id for job in stored if job.outcome in (Outcome.STORED, Outcome.OUTBOX)}
+        )
+    return stored
 
 
 def _route(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
@@ -124,6 +138,7 @@ def _route(envelopes: Sequence[Envelope], options: PushOptions) -> list[Enqueued
         foreign = caller_database.alias_for_caller(may_use_outbox=may_use_outbox)
     if not may_use_outbox or (foreign is None and not settings().outbox):
         return _store(envelopes, options)
+    envelopes = list(envelopes)
     destinations = [outbox.route(envelope) or (foreign and LOCAL) for envelope in envelopes]
     if not any(destinations):
         return _store(envelopes, options)
@@ -156,10 +171,11 @@ def _distribute(
 def _store_in_outbox(
     envelopes: Sequence[Envelope], destinations: Sequence[str], using: str, options: PushOptions
 ) -> list[EnqueuedJob]:
-    admitted = admit(envelopes, batch=options.batch)
+    configs = queue_configs.current()
+    admitted = admit(envelopes, configs, batch=options.batch)
     pairs = [(e, to) for e, to in zip(admitted, destinations, strict=True) if e is not None]
     for envelope, destination in pairs:
-        defaults.fill_in([envelope], queue_configs.current() if destination == LOCAL else None)
+        defaults.fill_in([envelope], configs if destination == LOCAL else None)
     stored = _add_to_outbox([e for e, _ in pairs], [to for _, to in pairs], using, options)
     return _in_order(envelopes, admitted, stored)
 
@@ -167,42 +183,27 @@ def _store_in_outbox(
 def _add_to_outbox(
     envelopes: Sequence[Envelope], destinations: Sequence[str], using: str, options: PushOptions
 ) -> list[EnqueuedJob]:
-    stored = outbox.add(envelopes, destinations, using=using, generated_ids=options.generated_ids)
+    rows = outbox.add(envelopes, destinations, using=using, generated_ids=options.generated_ids)
     return [
-        _result(envelope, row, Outcome.OUTBOX, destination)
-        for envelope, row, destination in zip(envelopes, stored, destinations, strict=True)
+        job
+        for row, destination in zip(rows, destinations, strict=True)
+        for job in of_new([row], Outcome.OUTBOX, destination)
     ]
 
 
 def _store(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
-    """Admit jobs and store them in this site's database."""
-    if options.offloader is None:
-        return _admit_and_insert(envelopes, options)
-    stored: list[EnqueuedJob] = []
-    try:
-        stored = _admit_and_insert(envelopes, options)
-    finally:
-        kept = {job.id for job in stored if job.outcome in (Outcome.STORED, Outcome.OUTBOX)}
-        options.offloader.settle(kept)
-    return stored
-
-
-def _admit_and_insert(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
+    """Check and admit jobs, and insert them in this site's database."""
+    configs = queue_configs.current()
     admitted: Sequence[Envelope | None] = envelopes
     if not options.admitted:
-        admitted = admit(envelopes, batch=options.batch, offloader=options.offloader)
-    jobs = [envelope for envelope in admitted if envelope is not None]
-    if not jobs:
+        admitted = admit(envelopes, configs, batch=options.batch, offloader=options.offloader)
+    jobs = envelopes
+    if admitted is not envelopes and not (jobs := list(filter(None, admitted))):
         return _in_order(envelopes, admitted, [])
-    try:
-        draining.check(job.queue for job in jobs)
-    except QueuePaused as error:
-        if options.batch:
-            queues = [envelope and envelope.queue for envelope in admitted]
-            error.details["index"] = queues.index(error.details["queue"])
-        raise
+    if configs is not None and configs.draining:
+        _check_draining(admitted, options)
     if not options.admitted:
-        defaults.fill_in(jobs, queue_configs.current())
+        defaults.fill_in(jobs, configs)
     try:
         stored = _insert_or_wait(jobs, options)
     except DuplicateJob as error:
@@ -212,6 +213,17 @@ def _admit_and_insert(envelopes: Sequence[Envelope], options: PushOptions) -> li
             error.details["index"] = [i for i, e in enumerate(admitted) if e is not None][index]
         raise
     return stored if len(stored) == len(envelopes) else _in_order(envelopes, admitted, stored)
+
+
+def _check_draining(admitted: Sequence[Envelope | None], options: PushOptions) -> None:
+    """Reject jobs of a queue that drains."""
+    queues = [None if envelope is None else envelope.queue for envelope in admitted]
+    try:
+        draining.check(filter(None, queues))
+    except QueuePaused as error:
+        if options.batch:
+            error.details["index"] = queues.index(error.details["queue"])
+        raise
 
 
 def _insert_or_wait(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
@@ -231,11 +243,14 @@ def _insert_or_wait(envelopes: Sequence[Envelope], options: PushOptions) -> list
 
 
 def _insert_unique(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
-    for envelope in envelopes:
+    # Alike jobs have neither a unique policy nor, below, a limit by key.
+    for envelope in () if type(envelopes) is AlikeJobs else envelopes:
         if envelope.unique is not None:
             insert = partial(_insert, options=options)
             return unique.store(envelopes, insert, wait=not options.is_tried_again)
-    if _may_wait_for_id(options):
+    if not options.generated_ids and database.hardly_waits():
+        # An open transaction may have stored a job with the id that a client sends; this one limits
+        # how long it waits for that.
         return database.in_write_transaction(partial(_insert, envelopes, options))
     if options.generated_ids or len(envelopes) == 1:
         return _insert(envelopes, options)
@@ -249,71 +264,77 @@ def _insert_unique(envelopes: Sequence[Envelope], options: PushOptions) -> list[
     return database.retried(operation)
 
 
-def _may_wait_for_id(options: PushOptions) -> bool:
-    """Whether the jobs need a transaction that limits how long they wait for a taken id.
-
-    An open transaction may have stored a job with the id that a client sends.
-    """
-    return not options.generated_ids and database.hardly_waits()
-
-
 def _insert(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
     """Insert jobs in one statement, and publish that."""
-    recorded = not settings().keep_events.isdisjoint(publish.ENQUEUED)
-    if not recorded and not signals.job_enqueued.has_listeners(Job):
-        return _insert_and_notify(envelopes, options)
+    signal = signals.job_enqueued
+    if settings().keep_events.isdisjoint(publish.ENQUEUED) and not (
+        signal.receivers and signal.has_listeners(Job)
+    ):
+        return _insert_and_tell(envelopes, options)
     with publish.atomic_if_published(*publish.ENQUEUED):
-        jobs = _insert_and_notify(envelopes, options)
+        jobs = _insert_and_tell(envelopes, options)
         publish.enqueued([job.model() for job in jobs])
     return jobs
 
 
-def _insert_and_notify(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
-    tenants.fill_in(envelopes)
+def _insert_and_tell(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
+    connection = database.connection()
     if options.exact_bounds or queue_configs.current() is not None:
-        insert = partial(_insert_rows, envelopes, options)
-        stored = bounds.insert_admitted(
+        tenants.fill_in(envelopes)
+        rows = bounds.insert_admitted(
             envelopes,
-            insert,
+            partial(_insert_rows, connection, envelopes, options),
             exact=options.exact_bounds,
             is_tried_again=options.is_tried_again,
         )
     else:
-        stored = _insert_rows(envelopes, options, False) or []
-    if len(envelopes) == 1:
-        jobs = [_result(envelopes[0], stored[0])]
-        numbers = {(jobs[0].queue, jobs[0].type): 1}
+        rows = _insert_rows(connection, envelopes, options, False) or ()
+    jobs = of_new(rows)
+    if len(jobs) == 1 or alike(jobs) is not None:
+        first = jobs[0]
+        numbers: Mapping[tuple[str, str], int] = {(first.queue, first.type): len(jobs)}
+        available = {first.queue} if first.state is State.AVAILABLE else set()
     else:
-        by_id = {row.id: row for row in stored}
-        jobs = [_result(envelope, by_id[envelope.id]) for envelope in envelopes]
         numbers = Counter([(job.queue, job.type) for job in jobs])
-    available = {job.queue for job in jobs if job.state is State.AVAILABLE}
-    after_commit.tell(available, numbers)
+        available = {job.queue for job in jobs if job.state is State.AVAILABLE}
+
+    def committed() -> None:
+        """Wake the workers of the queues, and count the jobs by queue and type."""
+        if available:
+            notify.send(available)
+        rollups.add(rollups.ENQUEUED, numbers)
+
+    database.after_commit_of(connection, committed)
     return jobs
 
 
 def _insert_rows(
-    envelopes: Sequence[Envelope], options: PushOptions, only_if_admitted: bool
-) -> list[Stored] | None:
+    connection: BaseDatabaseWrapper,
+    envelopes: Sequence[Envelope],
+    options: PushOptions,
+    only_if_admitted: bool,
+) -> Sequence[NewRow] | None:
     """Insert jobs in one statement; None where the statement itself does not admit them.
 
     Raises DuplicateJob, which names the first id that exists, and its index.
     """
-    key_limits.mark_queues_of(envelopes)
-    connection = database.connection()
-    stored = database.dialect_of(connection).insert_jobs(
+    for envelope in () if type(envelopes) is AlikeJobs else envelopes:
+        if envelope.rate_limit is not None:
+            key_limits.mark_queues_of(envelopes)
+            break
+    rows = database.dialect_of(connection).insert_jobs(
         connection,
         envelopes,
         generated_ids=options.generated_ids,
         only_if_admitted=only_if_admitted,
     )
-    if stored is not None and len(stored) < len(envelopes):
-        raise _duplicate(envelopes, stored)
-    return stored
+    if rows is not None and len(rows) < len(envelopes):
+        raise _duplicate(envelopes, rows)
+    return rows
 
 
-def _duplicate(envelopes: Sequence[Envelope], stored: Sequence[Stored]) -> DuplicateJob:
-    new = {job.id for job in stored}
+def _duplicate(envelopes: Sequence[Envelope], stored: Sequence[NewRow]) -> DuplicateJob:
+    new = {row.envelope.id for row in stored}
     for index, envelope in enumerate(envelopes):
         if envelope.id not in new:
             return DuplicateJob(
@@ -325,25 +346,6 @@ def _duplicate(envelopes: Sequence[Envelope], stored: Sequence[Stored]) -> Dupli
     raise AssertionError("The database stored fewer jobs than it was given; no id was taken.")
 
 
-def _result(
-    envelope: Envelope,
-    stored: Stored,
-    outcome: Outcome = Outcome.STORED,
-    destination: str | None = None,
-) -> EnqueuedJob:
-    """Return the result for a job that was inserted, here or into the outbox."""
-    return EnqueuedJob(
-        id=envelope.id,
-        type=envelope.type,
-        queue=envelope.queue,
-        state=State(stored.state),
-        outcome=outcome,
-        destination=destination,
-        envelope=envelope,
-        stored=stored,
-    )
-
-
 def _in_order(
     envelopes: Sequence[Envelope],
     admitted: Sequence[Envelope | None],
@@ -352,15 +354,7 @@ def _in_order(
     """Return the results of all jobs, those that a middleware dropped included."""
     remaining = iter(stored)
     return [
-        EnqueuedJob(
-            id=envelope.id,
-            type=envelope.type,
-            queue=envelope.queue,
-            state=None,
-            outcome=Outcome.DROPPED,
-        )
-        if passed is None
-        else next(remaining)
+        of_dropped(envelope) if passed is None else next(remaining)
         for envelope, passed in zip(envelopes, admitted, strict=True)
     ]
 

@@ -470,7 +470,11 @@ def after_commit(then: Callable[[], object], using: str | None = None) -> None:
     `partial`. With `set_autocommit(False)` and no `atomic()`, Django does not know of the commit:
     then it is not called.
     """
-    link = connection(using)
+    after_commit_of(connection(using), then)
+
+
+def after_commit_of(link: BaseDatabaseWrapper, then: Callable[[], object]) -> None:
+    """Do as `after_commit`, with a connection that the caller has found."""
     if link.in_atomic_block or link.get_autocommit():
         if _degraded.get():
             then = _complete(then)

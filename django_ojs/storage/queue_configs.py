@@ -60,20 +60,16 @@ class Snapshots:
     """The snapshot of this process."""
 
     def __init__(self) -> None:
-        self._snapshot: Snapshot | None = None
+        self.kept: Snapshot | None = None
 
     def get(self) -> Snapshot | None:
         """Return the snapshot, unless it is too old."""
-        snapshot = self._snapshot
-        return None if snapshot is None or time.monotonic() > snapshot.good_until else snapshot
-
-    def put(self, snapshot: Snapshot) -> None:
-        """Keep a snapshot."""
-        self._snapshot = snapshot
+        kept = self.kept
+        return None if kept is None or time.monotonic() > kept.good_until else kept
 
     def reset(self) -> None:
         """Query again the next time."""
-        self._snapshot = None
+        self.kept = None
 
 
 _snapshots = in_memory_state.register(Snapshots())
@@ -114,7 +110,7 @@ def remembered(name: str) -> QueueConfig:
 
 def is_limited_by_key(name: str) -> bool:
     """Whether claims of a queue check limits by key, as it was at most a second ago."""
-    return name in _current().limited_by_key
+    return name in latest().limited_by_key
 
 
 def is_remembered_as_limited_by_key(name: str) -> bool:
@@ -123,19 +119,18 @@ def is_remembered_as_limited_by_key(name: str) -> bool:
     return snapshot is not None and name in snapshot.limited_by_key
 
 
-def draining() -> frozenset[str]:
-    """Return the queues that accept no jobs, as it was at most a second ago."""
-    return _current().draining
-
-
 def current() -> Snapshot | None:
-    """Return the configurations, at most a second old; None where no queue has one."""
-    snapshot = _current()
-    return snapshot if snapshot.stored or settings().queues else None
+    """Return the configurations, at most a second old; None where no queue has one, nor drains."""
+    snapshot = latest()
+    return snapshot if snapshot.stored or snapshot.draining or settings().queues else None
 
 
-def _current() -> Snapshot:
-    return _snapshots.get() or remember(*_read(), seconds=LIFETIME)
+def latest() -> Snapshot:
+    """Return what is stored of all queues, at most a second old."""
+    snapshot = _snapshots.kept
+    if snapshot is None or time.monotonic() > snapshot.good_until:
+        return remember(*_read(), seconds=LIFETIME)
+    return snapshot
 
 
 def remember(
@@ -154,7 +149,7 @@ def remember(
         frozenset(limited_by_key),
         frozenset(draining),
     )
-    _snapshots.put(snapshot)
+    _snapshots.kept = snapshot
     return snapshot
 
 

@@ -13,12 +13,12 @@ the lock alone and sees all jobs. Other tenants have other locks.
 
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Sequence
 from typing import Final
 from uuid import UUID
 
 from django_ojs.models import Job
-from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.envelope import Envelope, distinct
 from django_ojs.spec.states import WAITING, State
 from django_ojs.spec.tenants import tenant_of
 from django_ojs.storage import database, queue_configs
@@ -40,10 +40,10 @@ EXPECTED: Final = 600.0
 INTERVAL: Final = 3600.0
 
 
-def fill_in(envelopes: Iterable[Envelope]) -> None:
+def fill_in(envelopes: Sequence[Envelope]) -> None:
     """Set the tenants of new jobs, as they are to be stored."""
     configs = queue_configs.current()
-    for envelope in envelopes:
+    for envelope in distinct(envelopes):
         has_tenants = configs is not None and configs.of(envelope.queue).has_tenants
         envelope.tenant_id = tenant_of(envelope.meta) if has_tenants else None
 

@@ -52,15 +52,16 @@ class Interceptor:
         return None
 
 
-_find: Callable[[], Interceptor | None] | None = None
+#: Returns the interceptor of the running test, or None. In production there is no such function.
+find: Callable[[], Interceptor | None] | None = None
 
 
-def install(find: Callable[[], Interceptor | None]) -> None:
-    """Let `current` return what `find` returns."""
-    global _find
-    _find = find
+def install(finder: Callable[[], Interceptor | None]) -> None:
+    """Let `current` return what this function returns."""
+    global find
+    find = finder
 
 
 def current() -> Interceptor | None:
     """Return the interceptor of the running test, or None."""
-    return None if _find is None else _find()
+    return None if find is None else find()

@@ -13,6 +13,7 @@ from django_ojs.registry import registry
 from django_ojs.spec import ids
 from django_ojs.spec.errors import OJSError
 from django_ojs.storage import database, testing_hook
+from django_ojs.storage.dialects.job_row import NewRow
 from django_ojs.tasks.compat import (
     AnyResult,
     AnyTask,
@@ -102,7 +103,7 @@ def _result(
         task=task,
         id=str(job.id),
         status=TaskResultStatus.FAILED if dropped else TaskResultStatus.READY,
-        enqueued_at=job.stored.created_at if job.stored is not None else None,
+        enqueued_at=job.row.created_at if isinstance(job.row, NewRow) else None,
         started_at=None,
         last_attempted_at=None,
         finished_at=None,

@@ -12,7 +12,7 @@ from django_ojs.models import Job, Workflow
 from django_ojs.models.workflow import WorkflowState
 from django_ojs.operations.enqueue import defaults
 from django_ojs.operations.enqueue.admission import admit
-from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
+from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, of_dropped, of_new
 from django_ojs.operations.workflows.cancellation import check_running
 from django_ojs.operations.workflows.queries import not_found
 from django_ojs.operations.workflows.starting import envelope_of
@@ -22,7 +22,7 @@ from django_ojs.spec.errors import DuplicateJob, JobNotFound
 from django_ojs.spec.states import State
 from django_ojs.spec.workflow import Graph
 from django_ojs.storage import queue_configs
-from django_ojs.storage.dialects.rows import Stored
+from django_ojs.storage.dialects.job_row import NewRow
 from django_ojs.storage.testing_hook import Interceptor
 
 
@@ -64,7 +64,7 @@ class Recorder(Interceptor):
         passed = [each for each in admitted if each is not None]
         defaults.fill_in(passed, None)
         results = [
-            _dropped(envelope) if each is None else recorded(each)
+            of_dropped(envelope) if each is None else recorded(each)
             for envelope, each in zip(envelopes, admitted, strict=True)
         ]
         with self._lock:
@@ -159,10 +159,10 @@ class Recorder(Interceptor):
         return self._jobs[job_id]
 
 
-def admit_in_memory(envelopes: Sequence[Envelope], *, batch: bool) -> list[Envelope | None]:
+def admit_in_memory(envelopes: Sequence[Envelope], *, batch: bool) -> Sequence[Envelope | None]:
     """Admit jobs as an enqueue does, without a query for the configurations of queues."""
     queue_configs.remember({}, seconds=60.0)
-    return admit(envelopes, batch=batch)
+    return admit(envelopes, queue_configs.current(), batch=batch)
 
 
 def recorded(envelope: Envelope) -> EnqueuedJob:
@@ -173,37 +173,20 @@ def recorded(envelope: Envelope) -> EnqueuedJob:
     state = State.SCHEDULED if is_late else State.AVAILABLE
     if envelope.pending:
         state = State.PENDING
-    return EnqueuedJob(
-        id=envelope.id,
-        type=envelope.type,
-        queue=envelope.queue,
+    row = NewRow(
+        envelope,
         state=state,
-        outcome=Outcome.STORED,
-        envelope=envelope,
-        stored=Stored(
-            id=envelope.id,
-            state=state,
-            created_at=now,
-            enqueued_at=now if state is State.AVAILABLE else None,
-            due_at=due if is_late else None,
-            expires_at=_moment(envelope.expires_at, now),
-            size_bytes=0,
-        ),
+        created_at=now,
+        enqueued_at=now if state is State.AVAILABLE else None,
+        due_at=due if is_late else None,
+        expires_at=_moment(envelope.expires_at, now),
+        size_bytes=0,
     )
+    return of_new([row])[0]
 
 
 def _moment(when: datetime | timedelta | None, now: datetime) -> datetime | None:
     return now + when if isinstance(when, timedelta) else when
-
-
-def _dropped(envelope: Envelope) -> EnqueuedJob:
-    return EnqueuedJob(
-        id=envelope.id,
-        type=envelope.type,
-        queue=envelope.queue,
-        state=None,
-        outcome=Outcome.DROPPED,
-    )
 
 
 def _copy(job: Job) -> Job:

@@ -18,8 +18,9 @@ from django_ojs.operations.enqueue.admission import admit
 from django_ojs.options import Request, envelope_of
 from django_ojs.spec import checkpoint, json
 from django_ojs.spec.failure import Failure
-from django_ojs.storage import database
+from django_ojs.storage import database, queue_configs
 from django_ojs.storage.claims import Claimed
+from django_ojs.storage.dialects.job_row import CLAIMED
 from django_ojs.testing.failures import Failures
 from django_ojs.testing.recorder import admit_in_memory, recorded
 from django_ojs.testing.savepoints import savepoint, transactions_ended
@@ -63,8 +64,11 @@ async def _awaited(returned: Any) -> Any:
 
 def perform(request: Request, failures: Failures, *, in_memory: bool) -> Any:
     """Run a job that is not stored, and return its result. Exceptions are raised."""
-    check = admit_in_memory if in_memory else admit
-    [envelope] = check([envelope_of(request)], batch=False)
+    wanted = [envelope_of(request)]
+    if in_memory:
+        [envelope] = admit_in_memory(wanted, batch=False)
+    else:
+        [envelope] = admit(wanted, queue_configs.current(), batch=False)
     if envelope is None:
         raise AssertionError("An enqueue middleware dropped the job.")
     envelope.scheduled_at = envelope.expires_at = envelope.unique = None
@@ -83,14 +87,9 @@ def perform(request: Request, failures: Failures, *, in_memory: bool) -> Any:
 
 def claimed(job: Job) -> Claimed:
     """Return a job that is not stored as FETCH returns one, for its first run."""
-    texts = [json.dumps(each) for each in (job.args, job.meta, job.options)]
-    row = (
-        *(job.pk, job.type, job.queue, job.priority, *texts, 1, job.max_attempts),
-        *(job.returned, 1, job.timeout_ms, job.visibility_timeout_ms, job.created_at),
-        *(job.enqueued_at, job.due_at, job.expires_at, job.activated_at, timezone.now()),
-        *(job.lease_until, job.worker_id, None, None, job.workflow_id, False),
-    )
-    return Claimed(row)
+    first = {"attempt": 1, "run": 1, "started_at": timezone.now()}
+    first |= {name: json.dumps(getattr(job, name)) for name in ("args", "meta", "options")}
+    return Claimed(tuple(first.get(name, getattr(job, name)) for name in CLAIMED))
 
 
 def _check_checkpoint(job: Claimed, state: json.JSON) -> None:

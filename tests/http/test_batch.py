@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from django_ojs.operations import queues
 from django_ojs.spec import ids
 from tests.cases import together
 from tests.http.api import Api, stored
@@ -83,3 +84,10 @@ def test_each_job_has_its_own_envelope_limit() -> None:
     # Ten jobs of a mebibyte are no envelope of ten.
     big = JOB | {"args": ["x" * 2**20]}
     assert api.post("jobs/batch", {"jobs": [big] * 10}).ok(201)["count"] == 10
+
+
+def test_each_of_alike_jobs_is_measured_as_it_was_sent() -> None:
+    queues.configure("small", {"max_envelope_bytes": 100})
+    jobs = [JOB | {"queue": "small", "args": ["x" * length]} for length in (1, 2, 200)]
+    api.post("jobs/batch", {"jobs": jobs}).error(413, "PAYLOAD_TOO_LARGE", index=2)
+    assert stored() == 0

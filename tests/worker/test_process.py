@@ -18,7 +18,6 @@ from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import fail as fails
 from django_ojs.operations import queues
-from django_ojs.operations.enqueue import fast_path
 from django_ojs.storage import key_limits, queue_limits
 from django_ojs.worker import claimer
 from django_ojs.worker import heartbeat as heartbeats
@@ -79,7 +78,6 @@ def test_once_runs_what_is_there_and_ends() -> None:
 
 @pytest.mark.requirement("EH-15")
 def test_what_a_handler_enqueues_has_its_job_as_parent() -> None:
-    assert fast_path.is_open()  # As on most sites; the tests of `django_ojs.testing` close it.
     root = stored(testing_jobs.family.enqueue())
     assert WorkerProcess(configured(once=True)).run() is Exit.OK
     begun = Job.objects.exclude(pk=root.pk).exclude(type="testing.chain", args=[0])

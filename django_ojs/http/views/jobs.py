@@ -1,6 +1,7 @@
 """PUSH, INFO, CANCEL and ACTIVATE (http-binding §9)."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 from uuid import UUID
 
@@ -15,13 +16,13 @@ from django_ojs.http.views.base import OJSView
 from django_ojs.models import Job
 from django_ojs.operations.activate import activate
 from django_ojs.operations.cancel import cancel
-from django_ojs.operations.enqueue import fast_path, lineage
-from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
+from django_ojs.operations.enqueue import lineage
+from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, alike
 from django_ojs.operations.info import info
 from django_ojs.operations.push import push, push_batch
 from django_ojs.spec import envelope, ids
 from django_ojs.spec.destinations import LOCAL
-from django_ojs.spec.envelope import Envelope, Limits
+from django_ojs.spec.envelope import Envelope, Limits, distinct
 from django_ojs.spec.errors import InvalidRequest, JobNotFound, OJSError, PermissionDenied
 from django_ojs.spec.rate_limit_policy import key_of_queue
 from django_ojs.spec.scopes import Scope
@@ -120,61 +121,41 @@ class JobBatch(OJSView):
         items = fields.required(self.body(), "jobs")
         if not isinstance(items, list) or not items:
             raise InvalidRequest.of("jobs", "must be an array of at least one job")
-        return self._push_alike(request, items) or self._push(request, items)
-
-    def _push_alike(self, request: Request, items: list[Any]) -> HttpResponse | None:
-        """Store jobs that differ in their arguments only; None where they take the ordinary way.
-
-        What rejects them has changed nothing: the ordinary way finds it again, and its index.
-        """
-        if not fast_path.is_open():
-            return None
-        values = settings()
-        found = envelope.parse_alike(
-            items, default_retry=values.default_retry, limits=_limits(self)
-        )
-        if found is None:
-            return None
-        common, args = found
-        try:
-            check_access(common, self.access)
-        except OJSError:
-            return None
-        self.make_known(queues=[common.queue], types=[common.type])
-        lineage.find_roots([common], self.access.queues)
-        backpressure.push_options(request, [common.type], generated_ids=True)
-        stored = fast_path.store_alike(common, args, exact=True)
-        if stored is None:
-            return None
-        jobs = stored.texts()
-        text = f'{{"jobs":[{",".join(jobs)}],"count":{len(jobs)}}}'
-        return text_response(text, 201, backpressure.warning([common.queue]))
-
-    def _push(self, request: Request, items: list[Any]) -> HttpResponse:
-        wanted, limits = [], _limits(self)
-        for index, item in enumerate(items):
-            try:
-                wanted.append(_read(item, limits))
-                check_access(wanted[-1], self.access)
-            except OJSError as error:
-                raise error.with_details(index=index) from None
-        self.make_known(
-            queues=[item.queue for item in wanted], types=[item.type for item in wanted]
-        )
-        lineage.find_roots(wanted, self.access.queues)
+        limits = _limits(self)
+        wanted = self._read_all(items, limits)
+        first = distinct(wanted)
+        self.make_known(queues=[each.queue for each in first], types=[each.type for each in first])
+        lineage.find_roots(first, self.access.queues)
         options = backpressure.push_options(
             request,
-            [item.type for item in wanted],
+            [each.type for each in first],
             generated_ids=all(item.get("id") is None for item in items),
             batch=True,
         )
         results = push_batch(wanted, options)
+        if (rows := alike(results)) is not None:
+            text = f'{{"jobs":[{",".join(rows.texts())}],"count":{len(rows)}}}'
+            return text_response(text, 201, _warning(results[:1]))
         jobs = [
             None if job.outcome is Outcome.DROPPED else _rendered(job, self.access)
             for job in results
         ]
         body = {"jobs": jobs, "count": len(jobs) - jobs.count(None)}
         return json_response(body, 201, _warning(results))
+
+    def _read_all(self, items: list[Any], limits: Limits | None) -> Sequence[Envelope]:
+        """Return the jobs of a body, which the caller may enqueue."""
+        found = envelope.parse_alike(items, default_retry=settings().default_retry, limits=limits)
+        if found is not None:
+            with _index(0):
+                check_access(found.common, self.access)
+            return found
+        wanted = []
+        for index, item in enumerate(items):
+            with _index(index):
+                wanted.append(_read(item, limits))
+                check_access(wanted[-1], self.access)
+        return wanted
 
 
 class JobDetail(JobView):
@@ -210,13 +191,22 @@ class JobActivate(JobView):
         return {"job": {**shown, "previous_state": "pending"}}
 
 
+@contextmanager
+def _index(index: int) -> Iterator[None]:
+    """Name the index of the job in the details of an error."""
+    try:
+        yield
+    except OJSError as error:
+        raise error.with_details(index=index) from None
+
+
 def _cancelled(job: Job, before: State) -> dict[str, Any]:
     return {"job": {**job.envelope(), "previous_state": before.value}}
 
 
 def _rendered(job: EnqueuedJob, access: Access) -> dict[str, Any]:
     """Return the JSON object of a job that the caller has stored, or of the one that was there."""
-    if job.outcome is Outcome.DUPLICATE and job.row is not None:
+    if job.outcome is Outcome.DUPLICATE and isinstance(job.row, Job):
         return shown_to(access, job.row, job.render())
     return job.render()
 

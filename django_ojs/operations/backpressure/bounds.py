@@ -15,18 +15,18 @@ from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.operations.backpressure import pressure_monitor, tenant_bounds
 from django_ojs.operations.backpressure.drop_oldest import drop_oldest
-from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.envelope import Envelope, distinct
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.queue_config import Backpressure
 from django_ojs.storage import bounds, database, queue_configs
 from django_ojs.storage.bounds import Load
 from django_ojs.storage.dialects import job_row
-from django_ojs.storage.dialects.rows import Stored
+from django_ojs.storage.dialects.job_row import NewRow
 from django_ojs.storage.queue_configs import config_and_warned, config_of
 
 #: Inserts the jobs of an enqueue. Called with True it returns None, and stores nothing, unless the
 #: statement itself can determine that their queues have room; with False it does not ask.
-Insert = Callable[[bool], list[Stored] | None]
+Insert = Callable[[bool], Sequence[NewRow] | None]
 
 
 def insert_admitted(
@@ -35,7 +35,7 @@ def insert_admitted(
     *,
     exact: bool,
     is_tried_again: bool = False,
-) -> list[Stored]:
+) -> Sequence[NewRow]:
     """Store jobs by `insert`, if their queues have room.
 
     A bound that another process has set within the last second may be overlooked, unless `exact`:
@@ -48,17 +48,11 @@ def insert_admitted(
     if not of_tenants:
         return _insert_in_queues(envelopes, insert, exact=exact, is_tried_again=is_tried_again)
 
-    def operation() -> list[Stored]:
+    def operation() -> Sequence[NewRow]:
         tenant_bounds.admit(of_tenants, is_tried_again=is_tried_again)
         return _insert_in_queues(envelopes, insert, exact=exact, is_tried_again=is_tried_again)
 
     return database.in_write_transaction(operation)
-
-
-def may_be_bounded(queue: str) -> bool:
-    """Whether a queue has a bound, as it was at most a second ago."""
-    apply_settings()
-    return _may_be_bounded({queue})
 
 
 def apply_settings() -> None:
@@ -69,18 +63,18 @@ def apply_settings() -> None:
 
 def _insert_in_queues(
     envelopes: Sequence[Envelope], insert: Insert, *, exact: bool, is_tried_again: bool
-) -> list[Stored]:
-    is_bounded = _may_be_bounded({envelope.queue for envelope in envelopes})
+) -> Sequence[NewRow]:
+    is_bounded = _may_be_bounded({envelope.queue for envelope in distinct(envelopes)})
     if not exact and not is_bounded:
-        return insert(False) or []
+        return insert(False) or ()
     stored = insert(True)
     if stored is not None:
         return stored
     added, alone = _added(envelopes), not database.connection().in_atomic_block
 
-    def operation() -> list[Stored]:
+    def operation() -> Sequence[NewRow]:
         locks = _lock_queues(added, is_tried_again=is_tried_again)
-        stored = insert(False) or []
+        stored = insert(False) or ()
         for lock in locks:
             lock.finish(alone=alone)
         return stored

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from django.db import OperationalError
 
 from django_ojs.models import Job
-from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.envelope import Envelope, distinct
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.tenants import tenant_of
 from django_ojs.storage import database, queue_configs, tenants
@@ -20,6 +20,11 @@ Added = Mapping[tuple[str, str], int]
 
 def added_by(envelopes: Sequence[Envelope]) -> Added:
     """Return how many jobs are added to tenants that have a bound."""
+    configs = queue_configs.current()
+    if configs is None or all(
+        configs.of(each.queue).tenant_limits is None for each in distinct(envelopes)
+    ):
+        return {}
     return _bounded((each.queue, each) for each in envelopes if not each.pending)
 
 

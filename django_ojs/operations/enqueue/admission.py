@@ -10,10 +10,18 @@ from uuid import UUID
 from django_ojs import middleware
 from django_ojs.conf import settings
 from django_ojs.operations.enqueue.result import as_stored
-from django_ojs.spec.envelope import Envelope, Limits, check_size, sized, validate, when_text
+from django_ojs.spec import json
+from django_ojs.spec.envelope import (
+    AlikeJobs,
+    Envelope,
+    Limits,
+    check_size,
+    sized,
+    validate,
+    when_text,
+)
 from django_ojs.spec.errors import InvalidRequest, JobTypeNotAllowed, OJSError
 from django_ojs.spec.tenants import MAX_LENGTH, is_tenant_id
-from django_ojs.storage import queue_configs
 from django_ojs.storage.queue_configs import Snapshot
 
 
@@ -34,28 +42,56 @@ class Offloader(Protocol):
 
 
 def admit(
-    envelopes: Sequence[Envelope], *, batch: bool, offloader: Offloader | None = None
-) -> list[Envelope | None]:
+    envelopes: Sequence[Envelope],
+    configs: Snapshot | None,
+    *,
+    batch: bool,
+    offloader: Offloader | None = None,
+) -> Sequence[Envelope | None]:
     """Return the jobs as they are to be stored; None for one that a middleware dropped.
+
+    `configs` are the configurations of their queues.
 
     With `batch` an error carries the `index` of its job. Raises an OJSError that names the field
     and the rule.
     """
     chain = middleware.frozen_enqueue_chain()
     limits = settings().limits
-    configs = queue_configs.current()
+    if (
+        chain is None
+        and offloader is None
+        and type(envelopes) is AlikeJobs
+        and _are_good(envelopes, limits, configs)
+    ):
+        return envelopes
     admitted: list[Envelope | None] = []
     for index, envelope in enumerate(envelopes):
         try:
-            if offloader is None:
+            if offloader is not None:
+                admitted.append(_admit_and_offload(envelope, chain, limits, configs, offloader))
+            elif chain is not None or envelope.unique is not None:
                 admitted.append(_admit(envelope, chain, limits, configs))
             else:
-                admitted.append(_admit_and_offload(envelope, chain, limits, configs, offloader))
+                check(envelope, limits, configs)
+                admitted.append(envelope)
         except OJSError as error:
             if batch:
                 error.details.setdefault("index", index)
             raise
     return admitted
+
+
+def _are_good(jobs: AlikeJobs, limits: Limits, configs: Snapshot | None) -> bool:
+    """Check alike jobs together; False where one of them may break a rule."""
+    try:
+        check(jobs.common, limits, configs)
+        if configs is not None and configs.of(jobs.common.queue).max_envelope_bytes is not None:
+            return False
+        jobs.encode(exact_integers=limits.exact_integers)
+        shared = len(json.dumps(sized(jobs.common)).encode())
+    except OJSError:
+        return False
+    return shared + max(jobs.sizes) <= limits.envelope_bytes
 
 
 def check_queue_size(envelope: Envelope, limits: Limits, configs: Snapshot) -> None:

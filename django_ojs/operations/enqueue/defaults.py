@@ -1,14 +1,14 @@
 """Defaults of a queue for the jobs that are enqueued to it (queue-config §6.2)."""
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 
 from django_ojs.conf import settings
 from django_ojs.spec import retry_policy
-from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.envelope import Envelope, distinct
 from django_ojs.storage.queue_configs import Snapshot
 
 
-def fill_in(envelopes: Iterable[Envelope], configs: Snapshot | None) -> None:
+def fill_in(envelopes: Sequence[Envelope], configs: Snapshot | None) -> None:
     """Set what neither the caller nor the handler gave: the queue's default, or the settings'.
 
     `configs` is None where no queue of this server is configured, and for the queues of another
@@ -17,7 +17,7 @@ def fill_in(envelopes: Iterable[Envelope], configs: Snapshot | None) -> None:
     default_retry = settings().default_retry
     if configs is None and default_retry is retry_policy.DEFAULT:
         return
-    for envelope in envelopes:
+    for envelope in distinct(envelopes):
         if configs is not None:
             config = configs.of(envelope.queue)
             envelope.timeout_ms = envelope.timeout_ms or config.default_timeout_ms

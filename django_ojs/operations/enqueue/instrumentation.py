@@ -12,19 +12,15 @@ Wrapper = Callable[[Sequence[Envelope], Callable[[], list[EnqueuedJob]]], list[E
 #: job of this step gets, unless it has members of these names.
 StepMeta = Callable[[str, int], Mapping[str, str | int]]
 
-_wrapper: Wrapper | None = None
+#: What wraps each enqueue.
+wrapper: Wrapper | None = None
 _step_meta: StepMeta | None = None
 
 
-def install(wrapper: Wrapper | None, step_meta: StepMeta | None = None) -> None:
+def install(around: Wrapper | None, step_meta: StepMeta | None = None) -> None:
     """Wrap each enqueue, and mark the jobs of each new workflow, from now on; None: none."""
-    global _wrapper, _step_meta
-    _wrapper, _step_meta = wrapper, step_meta
-
-
-def current() -> Wrapper | None:
-    """Return what wraps each enqueue, or None."""
-    return _wrapper
+    global wrapper, _step_meta
+    wrapper, _step_meta = around, step_meta
 
 
 def step_meta() -> StepMeta | None:

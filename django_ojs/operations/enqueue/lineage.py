@@ -5,17 +5,14 @@ from typing import Any
 from uuid import UUID
 
 from django_ojs.models import Job
-from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.envelope import Envelope, distinct
 from django_ojs.spec.ids import parse_id
 from django_ojs.storage.claims import Claimed, running
 
 
-def fill_in(envelopes: Sequence[Envelope]) -> None:
-    """Make the running job the parent of jobs that name none."""
-    job = running.get()
-    if job is None:
-        return
-    for envelope in envelopes:
+def fill_in(envelopes: Sequence[Envelope], job: Claimed) -> None:
+    """Make a job, which enqueues these, the parent of those that name none."""
+    for envelope in distinct(envelopes):
         if envelope.parent_id is None:
             envelope.parent_id, envelope.root_id = job.id, root_of(job)
 
@@ -37,13 +34,14 @@ def find_roots(envelopes: Sequence[Envelope], queues: Collection[str] | None) ->
 
     `queues` are those of the caller, which learns nothing of the jobs of others; None: all.
     """
-    wanted = {e.parent_id for e in envelopes if e.root_id is None and e.parent_id is not None}
+    first = distinct(envelopes)
+    wanted = {e.parent_id for e in first if e.root_id is None and e.parent_id is not None}
     if not wanted:
         return
     parents = Job.primary.filter(pk__in=wanted).only("options")
     if queues is not None:
         parents = parents.filter(Job.in_queues(queues))
     roots = {parent.pk: root_of(parent) for parent in parents}
-    for envelope in envelopes:
+    for envelope in first:
         if envelope.root_id is None and envelope.parent_id is not None:
             envelope.root_id = roots.get(envelope.parent_id)

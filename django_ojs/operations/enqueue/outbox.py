@@ -22,7 +22,7 @@ from django_ojs.spec.states import State
 from django_ojs.spec.tenants import tenant_of
 from django_ojs.storage import database, in_memory_state
 from django_ojs.storage import outbox as stored
-from django_ojs.storage.dialects.rows import Stored
+from django_ojs.storage.dialects.job_row import NewRow
 
 #: Rows of each kind that one call of `prune` deletes.
 PRUNED_AT_ONCE = 1000
@@ -81,7 +81,7 @@ def add(
     *,
     using: str,
     generated_ids: bool,
-) -> list[Stored]:
+) -> list[NewRow]:
     """Store jobs that were admitted in the outbox of an alias, each for its destination.
 
     All or none. Relative times count from now in what is sent and in what is returned. Raises
@@ -99,8 +99,8 @@ def add(
             details={"existing_job_id": str(taken)},
         )
     return [
-        Stored(
-            id=envelope.id,
+        NewRow(
+            envelope,
             state=State.PENDING,
             created_at=now,
             enqueued_at=None,

@@ -96,11 +96,11 @@ def store(envelopes: Sequence[Envelope], insert: Insert, *, wait: bool = True) -
 def _load_of(queue: str, done: Sequence[EnqueuedJob], cancelled: Collection[UUID]) -> Load:
     """Return what these jobs are of the load of a queue."""
     stored = [
-        job.stored.size_bytes or 0
+        job.row.size_bytes or 0
         for job in done
         if job.queue == queue
         and job.outcome is Outcome.STORED
-        and job.stored is not None
+        and job.row is not None
         and job.state is not State.PENDING
         and job.id not in cancelled
     ]

@@ -1,5 +1,6 @@
 """The job envelope (ojs-core §5): read it, check it, store it, give it back."""
 
+from django_ojs.spec.envelope.alike import AlikeJobs, distinct
 from django_ojs.spec.envelope.fields import FIELDS, OPTIONS, SYSTEM
 from django_ojs.spec.envelope.model import (
     DEFAULT_LIMITS,
@@ -33,6 +34,7 @@ __all__ = [
     "SPECVERSION",
     "SPECVERSIONS",
     "SYSTEM",
+    "AlikeJobs",
     "Envelope",
     "Limits",
     "StoredJob",
@@ -40,6 +42,7 @@ __all__ = [
     "check_queue",
     "check_size",
     "check_type",
+    "distinct",
     "options_of",
     "outline",
     "parse",

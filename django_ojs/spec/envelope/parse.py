@@ -5,6 +5,7 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django_ojs.spec import retry_policy
+from django_ojs.spec.envelope.alike import AlikeJobs
 from django_ojs.spec.envelope.fields import FIELDS, OPTIONS, SYSTEM
 from django_ojs.spec.envelope.model import DEFAULT_LIMITS, SPECVERSION, Envelope, Limits
 from django_ojs.spec.envelope.validate import check_size
@@ -70,10 +71,10 @@ def parse_alike(
     *,
     default_retry: RetryPolicy = DEFAULT,
     limits: Limits | None = DEFAULT_LIMITS,
-) -> tuple[Envelope, list[list[Any]]] | None:
-    """Return the envelope that decoded jobs share, without arguments, and the arguments of each.
+) -> AlikeJobs | None:
+    """Return the jobs that decoded JSON objects describe, where they differ in `args` only.
 
-    None where they differ in more than `args`, or break a rule of `parse`, which names it.
+    None where they do not, or break a rule of `parse`, which names it.
     """
     if len(items) < 2 or type(items[0]) is not dict or items[0].get("id") is not None:
         return None
@@ -91,7 +92,7 @@ def parse_alike(
         common = parse({**items[0], "args": []}, default_retry=default_retry, limits=limits)
     except (KeyError, OJSError):
         return None
-    return common, all_args
+    return AlikeJobs.of(common, all_args)
 
 
 def _without_args(item: dict[str, Any]) -> str:

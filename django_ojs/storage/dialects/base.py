@@ -14,45 +14,16 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django_ojs.spec.envelope import MAX_PRIORITY, Envelope
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
 from django_ojs.spec.states import State
+from django_ojs.storage.dialects.job_row import CLAIMED, NewRow
 from django_ojs.storage.dialects.rows import (
     Candidate,
     Difference,
     Floor,
     KeyRow,
-    Stored,
     Turn,
     TurnJob,
 )
 from django_ojs.storage.dialects.server import Server, Session
-
-#: The columns of a claimed job, in this order (see `storage.claims.Claimed`).
-CLAIMED = (
-    "id",
-    "type",
-    "queue",
-    "priority",
-    "args",
-    "meta",
-    "options",
-    "attempt",
-    "max_attempts",
-    "returned",
-    "run",
-    "timeout_ms",
-    "visibility_timeout_ms",
-    "created_at",
-    "enqueued_at",
-    "due_at",
-    "expires_at",
-    "activated_at",
-    "started_at",
-    "lease_until",
-    "worker_id",
-    "error",
-    "progress",
-    "workflow_id",
-    "has_checkpoint",
-)
 
 _TIMES = [name for name in CLAIMED if name.endswith(("_at", "_until"))]
 
@@ -89,10 +60,6 @@ def lease_values(lease_ms: int, *, own_lease: bool, registered: bool) -> dict[st
 class Dialect(Server):
     """The statements of one database."""
 
-    #: Is there a statement for many jobs that differ in their ids and arguments only?
-    inserts_uniform: ClassVar[bool] = False
-    #: Can the statement that stores jobs find that a bounded queue has room, without counting?
-    admits_by_ticket: ClassVar[bool] = False
     #: Does a query of an ordered subquery keep its order, and stop when it has enough rows?
     keeps_subquery_order: ClassVar[bool]
 
@@ -104,33 +71,13 @@ class Dialect(Server):
         *,
         generated_ids: bool,
         only_if_admitted: bool,
-    ) -> list[Stored] | None:
-        """Store jobs, in order; skip those whose id is taken. Return the stored ones.
+    ) -> Sequence[NewRow] | None:
+        """Store jobs, in order; skip those whose id is taken. Return the stored ones in order.
 
         `generated_ids`: the ids were generated, and cannot be taken. `only_if_admitted`: return
         None and store nothing unless the queues have room without counting their jobs; None also
         where the id of a single job is taken.
         """
-
-    def insert_uniform(
-        self,
-        connection: BaseDatabaseWrapper,
-        common: Envelope,
-        ids: Sequence[int],
-        args: str,
-        sizes: Sequence[int],
-        *,
-        only_if_admitted: bool,
-    ) -> tuple[datetime | None, int]:
-        """Store available jobs that differ in their ids and arguments only, in order.
-
-        `ids` are generated ones, as numbers; `args` is a JSON array of the arguments of each, and
-        `sizes` the bytes of these. Return the time of the first job, a microsecond before that of
-        the second, and the bytes of each job without its arguments. With `only_if_admitted` the
-        time is None where the queue does not admit them. Only where `inserts_uniform`, and for a
-        job that `job_row.is_plain`.
-        """
-        raise NotImplementedError
 
     def oldest_available(
         self, connection: BaseDatabaseWrapper, queue: str, limit: int

@@ -1,13 +1,66 @@
-"""The rows of new jobs: columns by name, as `Dialect.insert_jobs` stores them."""
+"""The row of a job: which column has what of its envelope, and what a claim returns of it.
 
+`row_of` is what `Dialect.insert_jobs` sends, `NewRow` what it returns: the envelope, and what the
+database decided. `NewRow.columns` are the columns as a query would return them, for the model that
+an enqueue returns, for the jobs of a test in memory, and for responses. `CLAIMED` are the columns
+of `storage.claims.Claimed`.
+"""
+
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, Final, NamedTuple, cast, final, overload
+from uuid import UUID
 
-from django_ojs.spec import json, retry_policy
-from django_ojs.spec.envelope import Envelope, options_of
+from django_ojs.spec import json, json_text, retry_policy, times
+from django_ojs.spec.envelope import AlikeJobs, Envelope, StoredJob, options_of, render
+from django_ojs.spec.rate_limit import Hold
+from django_ojs.spec.states import State
 
 #: JSON as Python values; `due_in` and `expires_in` in seconds from now.
 JobRow = dict[str, Any]
+
+#: The columns of a claimed job, in the order in which `storage.claims.Claimed` takes them.
+CLAIMED: Final = (
+    "id",
+    "type",
+    "queue",
+    "priority",
+    "args",
+    "meta",
+    "options",
+    "attempt",
+    "max_attempts",
+    "returned",
+    "run",
+    "timeout_ms",
+    "visibility_timeout_ms",
+    "created_at",
+    "enqueued_at",
+    "due_at",
+    "expires_at",
+    "activated_at",
+    "started_at",
+    "lease_until",
+    "worker_id",
+    "error",
+    "progress",
+    "workflow_id",
+    "has_checkpoint",
+)
+
+#: What responses show of jobs that have begun, which a new one has not.
+_LATER: Final = dict.fromkeys(
+    (
+        *("activated_at", "started_at", "finished_at", "worker_id", "lease_until", "progress"),
+        *("result", "error", "discard_reason", "original_queue"),
+    )
+)
+#: The members of the JSON object that each of several alike jobs has of its own, in their order.
+_OWN: Final = {"id": '"%s"', "args": "%s", "created_at": '"%s"', "enqueued_at": '"%s"'}
+
+
+_STATES: Final = {state.value: state for state in State}
 
 
 def size_of(row: JobRow) -> int:
@@ -15,19 +68,6 @@ def size_of(row: JobRow) -> int:
     parts = [row["type"], row["queue"]]
     parts += [json.dumps(row[name]) for name in ("args", "meta", "options")]
     return sum(len(part.encode()) for part in parts)
-
-
-def is_plain(envelope: Envelope) -> bool:
-    """Say whether a job is available at once, and has no key, workflow or tenant."""
-    return (
-        envelope.scheduled_at is None
-        and envelope.expires_at is None
-        and envelope.unique is None
-        and not envelope.pending
-        and envelope.workflow_id is None
-        and envelope.rate_limit is None
-        and envelope.tenant_id is None
-    )
 
 
 def row_of(envelope: Envelope) -> JobRow:
@@ -52,7 +92,7 @@ def row_of(envelope: Envelope) -> JobRow:
         row["workflow_id"] = str(envelope.workflow_id)
     if envelope.parent_id is not None:
         row["parent_id"] = str(envelope.parent_id)
-    if envelope.limit_key is not None:
+    if envelope.rate_limit:
         row["limit_key"] = envelope.limit_key
     if envelope.tenant_id is not None:
         row["tenant_id"] = envelope.tenant_id
@@ -65,6 +105,17 @@ def row_of(envelope: Envelope) -> JobRow:
     return row
 
 
+def rows_of(envelopes: Sequence[Envelope]) -> list[JobRow]:
+    """Return the row of each job, as `row_of` does."""
+    if type(envelopes) is not AlikeJobs:
+        return [row_of(envelope) for envelope in envelopes]
+    common = row_of(envelopes.common)
+    return [
+        {**common, "id": str(key), "args": args}
+        for key, args in zip(envelopes.ids, envelopes.args, strict=True)
+    ]
+
+
 def _add_time(row: JobRow, name: str, value: datetime | timedelta) -> None:
     # A relative time is added to the database's time, because its clock decides.
     if isinstance(value, timedelta):
@@ -72,3 +123,134 @@ def _add_time(row: JobRow, name: str, value: datetime | timedelta) -> None:
     else:
         # Not strftime: it writes the year 76 with two digits.
         row[f"{name}_at"] = value.astimezone(UTC).isoformat(sep=" ", timespec="microseconds")
+
+
+class NewRow(NamedTuple):
+    """A job that an enqueue stored: its envelope, and what the database decided about it."""
+
+    envelope: Envelope
+    state: State
+    created_at: datetime
+    enqueued_at: datetime | None
+    due_at: datetime | None
+    expires_at: datetime | None
+    size_bytes: int
+
+    def columns(self) -> dict[str, Any]:
+        """Return the columns; those are left out that no enqueue sets."""
+        envelope = self.envelope
+        options = options_of(envelope)
+        # A relative time was made absolute when the job was stored.
+        for name, given, absolute in (
+            ("scheduled_at", envelope.scheduled_at, self.due_at),
+            ("expires_at", envelope.expires_at, self.expires_at),
+        ):
+            if given is not None and absolute is not None and name not in options:
+                options[name] = times.format_timestamp(absolute)
+        return {
+            "id": envelope.id,
+            "type": envelope.type,
+            "queue": envelope.queue,
+            "state": self.state.value,
+            "priority": envelope.priority,
+            "args": envelope.args,
+            "meta": envelope.meta,
+            "options": options,
+            "attempt": 0,
+            "max_attempts": (envelope.retry or retry_policy.DEFAULT).max_attempts,
+            "returned": 0,
+            "lost_with_others": 0,
+            "run": 0,
+            "timeout_ms": envelope.timeout_ms,
+            "visibility_timeout_ms": envelope.visibility_timeout_ms,
+            "created_at": self.created_at,
+            "enqueued_at": self.enqueued_at,
+            "due_at": self.due_at,
+            "expires_at": self.expires_at,
+            "size_bytes": self.size_bytes,
+            "unique_key": envelope.unique_key,
+            "dead_letter": False,
+            "has_checkpoint": False,
+            "workflow_id": envelope.workflow_id,
+            "parent_id": envelope.parent_id,
+            "limit_key": envelope.limit_key,
+            "limit_hold": Hold.of(envelope.limit_key),
+            "tenant_id": envelope.tenant_id,
+        }
+
+    def render(self) -> dict[str, Any]:
+        """Return the JSON object of the job, as `spec.envelope.render` does.
+
+        What the enqueue was given is not copied: who reads it must not change it.
+        """
+        return render(cast("StoredJob", SimpleNamespace(**_LATER, **self.columns())))
+
+
+#: What a statement returns of a job that it has stored: its id, and the other values of NewRow.
+Found = tuple[UUID, str, datetime, datetime | None, datetime | None, datetime | None, int]
+
+
+def new_rows(envelopes: Sequence[Envelope], found: Sequence[Found]) -> list[NewRow]:
+    """Return the rows of jobs that were stored, in their order; `found` has any order."""
+    if len(envelopes) == len(found) == 1:
+        values = found[0]
+        return [NewRow(envelopes[0], _STATES[values[1]], *values[2:])]
+    by_id = {each[0]: each for each in found}
+    rows = []
+    for envelope in envelopes:
+        # Of an id that comes twice, the first job was stored.
+        if (own := by_id.pop(envelope.id, None)) is not None:
+            rows.append(NewRow(envelope, _STATES[own[1]], *own[2:]))
+    return rows
+
+
+@final
+class AlikeRows(Sequence[NewRow]):
+    """The rows of alike jobs, available at once, each a microsecond later than the one before."""
+
+    __slots__ = ("first", "jobs", "other_bytes")
+
+    def __init__(self, jobs: AlikeJobs, created_at: datetime, other_bytes: int) -> None:
+        self.jobs = jobs
+        #: The time of the first, in UTC.
+        self.first = created_at
+        #: The bytes of each job without its arguments.
+        self.other_bytes = other_bytes
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    @overload
+    def __getitem__(self, index: int) -> NewRow: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[NewRow]: ...
+    def __getitem__(self, index: int | slice) -> NewRow | list[NewRow]:
+        if isinstance(index, slice):
+            return [self[number] for number in range(*index.indices(len(self)))]
+        at = self.first + timedelta(microseconds=index)
+        size = self.other_bytes + self.jobs.sizes[index]
+        return NewRow(self.jobs[index], State.AVAILABLE, at, at, None, None, size)
+
+    def texts(self) -> list[str]:
+        """Return the text of the JSON object of each job, as `dumps` writes what it renders."""
+        template = json_text.template(self[0].render(), _OWN)
+        # One text for the jobs of a millisecond, of which the response has no parts.
+        moments: dict[int, str] = {}
+        texts = []
+        for index, (key, args) in enumerate(zip(self.jobs.ids, self._args(), strict=True)):
+            millisecond = (self.first.microsecond + index) // 1000
+            if (at := moments.get(millisecond)) is None:
+                at = times.format_timestamp(self.first + timedelta(microseconds=index))
+                moments[millisecond] = at
+            texts.append(template % (key, args, at, at))
+        return texts
+
+    def _args(self) -> Iterator[str]:
+        text: str | bytes = self.jobs.text
+        if not self.jobs.text.isascii():
+            text = self.jobs.text.encode()  # The sizes are those of bytes.
+        start = 1
+        for size in self.jobs.sizes:
+            part = text[start : start + size]
+            yield part if isinstance(part, str) else part.decode()
+            start += size + 1

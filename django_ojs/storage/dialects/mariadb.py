@@ -30,14 +30,13 @@ from django_ojs.spec.states import State
 from django_ojs.storage.dialects.base import ISOLATION, lease_values
 from django_ojs.storage.dialects.broken_triggers import BrokenTriggers
 from django_ojs.storage.dialects.galera import GaleraLocks
-from django_ojs.storage.dialects.job_row import JobRow, row_of, size_of
+from django_ojs.storage.dialects.job_row import Found, JobRow, NewRow, new_rows, rows_of, size_of
 from django_ojs.storage.dialects.mariadb_checks import problems
 from django_ojs.storage.dialects.message_size import size_in_statement
 from django_ojs.storage.dialects.rows import (
     Difference,
     Floor,
     KeyRow,
-    Stored,
 )
 from django_ojs.storage.dialects.server import QueryLimit
 from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all
@@ -262,14 +261,14 @@ class MariaDB(GaleraLocks):
         *,
         generated_ids: bool,
         only_if_admitted: bool,
-    ) -> list[Stored] | None:
-        rows = [row_of(envelope) for envelope in envelopes]
+    ) -> Sequence[NewRow] | None:
+        rows = rows_of(envelopes)
         if not only_if_admitted:
-            return self._insert_rows(connection, rows, generated_ids)
+            return new_rows(envelopes, self._insert_rows(connection, rows, generated_ids))
         bounds = self.bounds_of(connection, {row["queue"] for row in rows})
         if not bounds:
-            stored = self._insert_rows(connection, rows, generated_ids)
-            return stored if stored or len(rows) > 1 else None
+            found = self._insert_rows(connection, rows, generated_ids)
+            return new_rows(envelopes, found) if found or len(rows) > 1 else None
         added: dict[str, tuple[int, int]] = {}
         for row in rows:
             if not row.get("pending"):
@@ -279,13 +278,13 @@ class MariaDB(GaleraLocks):
         with suppress(_NotAdmitted), self._whole(connection):
             if not self.admit_queues(connection, bounds, added, alone=alone):
                 raise _NotAdmitted  # A transaction of its own gives its locks back.
-            stored = self._insert_rows(connection, rows, generated_ids)
-            return stored if stored or len(rows) > 1 else None
+            found = self._insert_rows(connection, rows, generated_ids)
+            return new_rows(envelopes, found) if found or len(rows) > 1 else None
         return None
 
     def _insert_rows(
         self, connection: BaseDatabaseWrapper, rows: Sequence[JobRow], generated_ids: bool
-    ) -> list[Stored]:
+    ) -> list[Found]:
         parts = _parts(list(enumerate(rows)), lambda each: size_of(each[1]))
         if len(rows) == 1:
             return self._insert(connection, parts[0], generated_ids)
@@ -294,7 +293,7 @@ class MariaDB(GaleraLocks):
 
     def _insert(
         self, connection: BaseDatabaseWrapper, jobs: Sequence[tuple[int, JobRow]], is_new: bool
-    ) -> list[Stored]:
+    ) -> list[Found]:
         texts, values = [], list[Any]()
         for n, row in jobs:
             text, more = _new_job(row, n)
@@ -310,7 +309,7 @@ class MariaDB(GaleraLocks):
                 return []
             return [found for job in jobs for found in self._insert(connection, [job], is_new)]
         return [
-            Stored(self.uuid(key), state, *cast("Any", [*map(self.time, times), size]))
+            (self.uuid(key), state, *cast("Any", [*map(self.time, times), size]))
             for key, state, *times, size in rows
         ]
 

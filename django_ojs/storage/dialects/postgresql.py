@@ -1,10 +1,9 @@
 """PostgreSQL 14 and later."""
 
 import os
-from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cache
 from types import ModuleType
 from typing import Any, cast
@@ -14,14 +13,12 @@ from django.core.checks import CheckMessage, Error, Warning
 from django.db import OperationalError, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_ojs.spec import json, retry_policy
-from django_ojs.spec.envelope import Envelope, options_of
+from django_ojs.spec import json
 from django_ojs.spec.isolation import Isolation
-from django_ojs.spec.states import State
-from django_ojs.storage.dialects.base import ISOLATION, Dialect
+from django_ojs.storage.dialects.base import ISOLATION
 from django_ojs.storage.dialects.expressions import as_array
-from django_ojs.storage.dialects.job_row import is_plain, row_of
-from django_ojs.storage.dialects.rows import Difference, Stored, Turn, TurnJob
+from django_ojs.storage.dialects.postgresql_inserts import Inserts
+from django_ojs.storage.dialects.rows import Difference, Turn, TurnJob
 from django_ojs.storage.dialects.server import (
     HorizonHolder,
     LockHolder,
@@ -30,9 +27,6 @@ from django_ojs.storage.dialects.server import (
     TableUse,
 )
 from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all
-
-_WHERE_ADMITTED = "WHERE (SELECT ojs_admit_all(%s::text[], %s::bigint[], %s::bigint[], %s))"
-_SKIP_TAKEN = "ON CONFLICT (id) DO NOTHING"
 
 _NOW = "statement_timestamp()"
 _POSITIONS = {
@@ -61,17 +55,6 @@ _SQL = load_all(
     "oldest_by_queue": load("common", "oldest_by_queue", names="{names}"),
     "known_queues": load("common", "known_queues", **KNOWN_QUEUES),
 }
-#: By whether the ids were generated, and whether the queues are asked for room.
-_INSERT_JOBS = {
-    (generated_ids, only_if_admitted): _SQL["insert_jobs"].format(
-        where_admitted=_WHERE_ADMITTED if only_if_admitted else "",
-        on_conflict="" if generated_ids else _SKIP_TAKEN,
-    )
-    for generated_ids in (True, False)
-    for only_if_admitted in (True, False)
-}
-
-
 #: A server that is gone without a word is noticed after eight seconds, which leaves time for a
 #: heartbeat before the worker counts as dead, and a host that does not respond is left after four.
 #: The system's own limits are a quarter of an hour, and two hours on an idle connection.
@@ -104,66 +87,6 @@ _WAITING = 1
 _SNAPSHOT_PER_STATEMENT = {"read committed", "read uncommitted"}
 #: psycopg's numbers of isolation levels, which Django keeps.
 _READ_COMMITTED, _SERIALIZABLE = 2, 4
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_AVAILABLE = State.AVAILABLE.value
-
-
-def _time(microseconds: int) -> datetime:
-    # Parsing a thousand timestamps takes as long as storing the jobs; integers are parsed in C.
-    return _EPOCH + timedelta(microseconds=microseconds)
-
-
-def _stored(key: UUID, state: str, created: int, queued: int | None, *others: Any) -> Stored:
-    created_at = _time(created)
-    if queued is None or queued == created:
-        return Stored(key, state, created_at, None if queued is None else created_at, *others)
-    return Stored(key, state, created_at, _time(queued), *others)
-
-
-#: The other arguments of both procedures, in order, and the defaults as SQL. They are written out:
-#: PostgreSQL parses the defaults of a procedure again for each call, which takes it longer.
-_DEFAULTS = {
-    "priority": "0",
-    "meta": "'{}'",
-    "options": "'{}'",
-    "timeout_ms": "NULL",
-    "visibility_timeout_ms": "NULL",
-    "parent_id": "NULL",
-    "new": "true",
-    "alone": "NULL",
-}
-
-
-def _push_arguments(job: Envelope) -> tuple[list[Any], dict[str, Any]]:
-    """Return the arguments of `ojs_push`: what it needs, and others that are not the default."""
-    args = json.dumps(job.args)
-    more, text = _other_arguments(job)
-    text += args
-    size = len(text) if text.isascii() else len(text.encode())
-    attempts = (job.retry or retry_policy.DEFAULT).max_attempts
-    return [str(job.id), job.type, job.queue, args, size, attempts], more
-
-
-def _other_arguments(job: Envelope) -> tuple[dict[str, Any], str]:
-    """Return the other arguments of both procedures, and the text of all but `args`, for its size.
-
-    Those that are the default are left out. They are in the order of `_DEFAULTS`.
-    """
-    more: dict[str, Any] = {}
-    meta = options = "{}"
-    if job.priority:
-        more["priority"] = job.priority
-    if job.meta:
-        more["meta"] = meta = json.dumps(job.meta)
-    if found := options_of(job):
-        more["options"] = options = json.dumps(found)
-    if job.timeout_ms:
-        more["timeout_ms"] = job.timeout_ms
-    if job.visibility_timeout_ms:
-        more["visibility_timeout_ms"] = job.visibility_timeout_ms
-    if job.parent_id is not None:
-        more["parent_id"] = str(job.parent_id)
-    return more, f"{job.type}{job.queue}{meta}{options}"
 
 
 @cache
@@ -201,38 +124,7 @@ def _times() -> Any:
     return TimestamptzLoader
 
 
-def _array(values: Sequence[str]) -> str:
-    """Return an array of ids or numbers as PostgreSQL reads it; the driver takes longer."""
-    return f"{{{','.join(values)}}}"
-
-
-@cache
-def _push_statement(name: str, *given: str) -> str:
-    """Return the call of a procedure; `given` are the arguments that are not the default."""
-    others = [
-        "%s" if argument in given else default
-        for argument, default in _DEFAULTS.items()
-        if argument != "new" or name == "push_job"
-    ]
-    template = _SQL["push_jobs"] if name == "push_jobs" else _SQL["push_job"]
-    return template.format(others=", ".join(others))
-
-
-def _admission_arguments(envelopes: Sequence[Envelope], text: str) -> list[list[Any]]:
-    """Return queues, jobs and bytes for `ojs_admit_all`."""
-    # The bytes of the whole batch for each queue: more than its jobs have, but known without
-    # rendering them twice. A pending job does not count for its queue yet.
-    size = len(text) if text.isascii() else len(text.encode())
-    jobs = Counter(envelope.queue for envelope in envelopes if not envelope.pending)
-    return [list(jobs), list(jobs.values()), [size] * len(jobs)]
-
-
-def _is_whole_transaction(connection: BaseDatabaseWrapper) -> bool:
-    """Say whether a statement is a transaction of its own."""
-    return not connection.in_atomic_block and connection.get_autocommit()
-
-
-class PostgreSQL(Dialect):
+class PostgreSQL(Inserts):
     """PostgreSQL through psycopg 3."""
 
     sql = _SQL
@@ -243,95 +135,7 @@ class PostgreSQL(Dialect):
     create_index = "CREATE INDEX CONCURRENTLY"
     can_notify = True
     has_one_writer = False
-    inserts_uniform = True
-    admits_by_ticket = True
     keeps_subquery_order = True
-
-    def insert_jobs(
-        self,
-        connection: BaseDatabaseWrapper,
-        envelopes: Sequence[Envelope],
-        *,
-        generated_ids: bool,
-        only_if_admitted: bool,
-    ) -> list[Stored] | None:
-        if len(envelopes) == 1 and is_plain(envelopes[0]):
-            return self._insert_one(
-                connection,
-                envelopes[0],
-                generated_ids=generated_ids,
-                only_if_admitted=only_if_admitted,
-            )
-        return self._insert_many(
-            connection, envelopes, generated_ids=generated_ids, only_if_admitted=only_if_admitted
-        )
-
-    def _insert_many(
-        self,
-        connection: BaseDatabaseWrapper,
-        envelopes: Sequence[Envelope],
-        *,
-        generated_ids: bool,
-        only_if_admitted: bool,
-    ) -> list[Stored] | None:
-        text = json.dumps([row_of(envelope) for envelope in envelopes])
-        values: list[Any] = [text]
-        if only_if_admitted:
-            values += _admission_arguments(envelopes, text)
-            values.append(_is_whole_transaction(connection))
-        with connection.cursor() as cursor:
-            cursor.execute(_INSERT_JOBS[generated_ids, only_if_admitted], values)
-            found = cursor.fetchall()
-        if not found and only_if_admitted:
-            return None
-        return [_stored(*row) for row in found]
-
-    def _insert_one(
-        self,
-        connection: BaseDatabaseWrapper,
-        job: Envelope,
-        *,
-        generated_ids: bool,
-        only_if_admitted: bool,
-    ) -> list[Stored] | None:
-        needed, more = _push_arguments(job)
-        if not generated_ids:
-            more["new"] = False
-        if only_if_admitted:
-            more["alone"] = _is_whole_transaction(connection)
-        values = [*needed, *more.values()]
-        microseconds = _direct().integer(connection, _push_statement("push_job", *more), values)
-        if microseconds is None:
-            # Not admitted, or an id that is taken; the procedure does not say which.
-            return None if only_if_admitted else []
-        created, size = _time(microseconds), needed[4]
-        return [Stored(job.id, _AVAILABLE, created, created, None, None, size)]
-
-    def insert_uniform(
-        self,
-        connection: BaseDatabaseWrapper,
-        common: Envelope,
-        ids: Sequence[int],
-        args: str,
-        sizes: Sequence[int],
-        *,
-        only_if_admitted: bool,
-    ) -> tuple[datetime | None, int]:
-        more, text = _other_arguments(common)
-        if only_if_admitted:
-            more["alone"] = _is_whole_transaction(connection)
-        others = len(text) if text.isascii() else len(text.encode())
-        values = [
-            _array([f"{number:032x}" for number in ids]),
-            args,
-            _array([str(others + size) for size in sizes]),
-            common.type,
-            common.queue,
-            (common.retry or retry_policy.DEFAULT).max_attempts,
-            *more.values(),
-        ]
-        microseconds = _direct().integer(connection, _push_statement("push_jobs", *more), values)
-        return None if microseconds is None else _time(microseconds), others
 
     def lock_queue(self, connection: BaseDatabaseWrapper, queue: str, timeout: float) -> str | None:
         timeout_ms = f"{int(timeout * 1000)}ms"

@@ -72,16 +72,3 @@ class TurnJob:
     tenant: str
     enqueued_at: datetime
     candidate: Candidate
-
-
-@dataclass(frozen=True, slots=True)
-class Stored:
-    """A job that PUSH stored: what the database decided about it."""
-
-    id: UUID
-    state: str
-    created_at: datetime
-    enqueued_at: datetime | None
-    due_at: datetime | None
-    expires_at: datetime | None
-    size_bytes: int

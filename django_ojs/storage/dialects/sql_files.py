@@ -12,7 +12,8 @@ from typing import Final
 
 from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.spec.states import WAITING, State, Trigger, initial, sources
-from django_ojs.storage.dialects.base import ALL_QUEUES, CLAIMED
+from django_ojs.storage.dialects.base import ALL_QUEUES
+from django_ojs.storage.dialects.job_row import CLAIMED
 
 _FOLDER: Final = files(__package__) / "sql"
 _COMMENT: Final = re.compile(r"^ *--.*\n", re.MULTILINE)

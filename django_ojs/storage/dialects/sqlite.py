@@ -20,8 +20,8 @@ from django_ojs.spec import json
 from django_ojs.spec.envelope import Envelope
 from django_ojs.storage.dialects.base import Dialect
 from django_ojs.storage.dialects.expressions import as_json
-from django_ojs.storage.dialects.job_row import row_of
-from django_ojs.storage.dialects.rows import Difference, Stored
+from django_ojs.storage.dialects.job_row import NewRow, new_rows, rows_of
+from django_ojs.storage.dialects.rows import Difference
 from django_ojs.storage.dialects.server import QueryLimit
 from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all
 
@@ -86,30 +86,23 @@ class SQLite(Dialect):
         *,
         generated_ids: bool,
         only_if_admitted: bool,
-    ) -> list[Stored] | None:
+    ) -> Sequence[NewRow] | None:
         with connection.cursor() as cursor:
             # SQLite's clock has milliseconds, and jobs pushed within one must keep their order; so
             # must those of a batch.
             now = timezone.now().replace(tzinfo=None)
-            text = json.dumps(
-                [
-                    row_of(envelope)
-                    | {"now": (now + timedelta(microseconds=n)).isoformat(" ", "microseconds")}
-                    for n, envelope in enumerate(envelopes)
-                ]
-            )
-            cursor.execute(_INSERT_JOBS[only_if_admitted], {"rows": text})
+            rows = rows_of(envelopes)
+            for n, row in enumerate(rows):
+                row["now"] = (now + timedelta(microseconds=n)).isoformat(" ", "microseconds")
+            cursor.execute(_INSERT_JOBS[only_if_admitted], {"rows": json.dumps(rows)})
             found = cursor.fetchall()
         if only_if_admitted and not found:
             return None
-        return [
-            Stored(
-                self.uuid(key),
-                state,
-                *cast("Any", [*map(self.time, times), size]),
-            )
+        stored = [
+            (self.uuid(key), state, *cast("Any", [*map(self.time, times), size]))
             for key, state, size, *times in found
         ]
+        return new_rows(envelopes, stored)
 
     def lock_queue(self, connection: BaseDatabaseWrapper, queue: str, timeout: float) -> str | None:
         self.begin_write(connection)

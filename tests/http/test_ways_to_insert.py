@@ -1,7 +1,8 @@
-"""PUSH over HTTP takes the fast path into the database, and responds as by the ordinary one.
+"""PUSH over HTTP responds alike by whichever statement the jobs are stored.
 
-The fast path is not taken where something handles jobs between their validation and the database
-(`fast_path.is_open`). Here each request is sent twice: with it open, and closed.
+Jobs that differ in their arguments only are one envelope until they are stored. PostgreSQL has
+a statement for them, and one for a plain job alone. Here each request is sent twice: so, and with
+an envelope for each job and the statement for any jobs.
 """
 
 from __future__ import annotations
@@ -14,10 +15,10 @@ from django.test import override_settings
 
 from django_ojs.models import Job, KnownName
 from django_ojs.operations import queues
-from django_ojs.operations.enqueue import fast_path
+from django_ojs.spec import envelope as spec_envelope
 from django_ojs.spec import ids
 from django_ojs.storage import in_memory_state
-from tests.databases import KIND
+from django_ojs.storage.dialects import postgresql_inserts
 from tests.http.api import NOBODY, Api
 
 pytestmark = pytest.mark.django_db
@@ -27,23 +28,6 @@ JOB = {"type": "a.b", "args": ["x"]}
 #: Of each job and request its own.
 OWN = {"id", "created_at", "enqueued_at"}
 FIELDS = [field.attname for field in Job._meta.concrete_fields if field.attname not in OWN]
-
-
-@pytest.fixture(autouse=True)
-def short(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """Collect the functions of the fast path that stored something."""
-    taken: list[str] = []
-    for name in ("store_one", "store_alike"):
-        original = getattr(fast_path, name)
-
-        def noted(*args: Any, name: str = name, original: Any = original, **options: Any) -> Any:
-            result = original(*args, **options)
-            if result is not None:
-                taken.append(name)
-            return result
-
-        monkeypatch.setattr(fast_path, name, noted)
-    return taken
 
 
 def outcome(path: str, body: Any, headers: dict[str, str]) -> Any:
@@ -79,7 +63,8 @@ def assert_same(
 ) -> int:
     found = outcome(path, body(), headers)
     with monkeypatch.context() as patch:
-        patch.setattr(fast_path, "is_open", lambda: False)
+        patch.setattr(spec_envelope, "parse_alike", lambda *args, **options: None)
+        patch.setattr(postgresql_inserts, "_is_plain", lambda envelope: False)
         ordinary = outcome(path, body(), headers)
     assert found == ordinary
     return int(found[0])
@@ -106,15 +91,26 @@ OPTIONS: list[dict[str, Any]] = [
 ]
 
 
-def test_common_requests_take_the_short_way(short: list[str]) -> None:
+@pytest.mark.postgresql
+def test_common_requests_take_the_statements_that_this_compares(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    taken: list[str] = []
+    for name in ("_insert_one", "_insert_alike"):
+        original = getattr(postgresql_inserts, name)
+
+        def noted(*args: Any, name: str = name, original: Any = original) -> Any:
+            taken.append(name)
+            return original(*args)
+
+        monkeypatch.setattr(postgresql_inserts, name, noted)
     api.post("jobs", JOB).ok(201)
-    assert short == ["store_one"]
     api.post("jobs/batch", {"jobs": [JOB, JOB | {"args": []}]}).ok(201)
-    assert short[1:] == (["store_alike"] if KIND == "postgresql" else [])
-    short.clear()
+    assert taken == ["_insert_one", "_insert_alike"]
+    taken.clear()
     for other in (JOB | {"priority": 1}, JOB | {"id": str(ids.uuid7())}, JOB | {"type": "b"}):
         api.post("jobs/batch", {"jobs": [JOB, other]}).ok(201)
-    assert short == []
+    assert taken == []
 
 
 def test_whatever_is_pushed_the_response_and_the_rows_are_the_same(

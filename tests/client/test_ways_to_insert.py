@@ -1,7 +1,7 @@
-"""The fast path into the database does what the ordinary one does: same rows, same errors.
+"""Whatever jobs are stored together, and by whichever statement: same rows, same errors.
 
-`enqueue` takes it for a job whose id was generated, and `enqueue_batch` for jobs that differ in
-their arguments only; a job with an id of the caller and a mixed batch take the ordinary one.
+Jobs that differ in their arguments only are one envelope until they are stored. PostgreSQL has
+a statement for them, and one for a plain job alone; a mixed batch takes that for any jobs.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ from django.test import override_settings
 import django_ojs as ojs
 from django_ojs.models import Job
 from django_ojs.operations import queues
-from django_ojs.operations.enqueue import fast_path
-from django_ojs.storage import bounds, database
+from django_ojs.storage import bounds
 from django_ojs.storage.claims import running
+from django_ojs.storage.dialects import postgresql_inserts
 from tests.cases import together
-from tests.databases import KIND
 
 pytestmark = pytest.mark.django_db
 
@@ -65,45 +64,44 @@ def assert_same(value: Any = "y", **options: Any) -> None:
 
 
 @pytest.fixture
-def short(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """Whether each try of the fast path stored its jobs."""
-    tries: list[bool] = []
-    for name in ("store_one", "store_alike"):
-        original = getattr(fast_path, name)
+def tries(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, bool]]:
+    """The calls of the statements for one job and for alike ones: which, and whether it stored."""
+    made: list[tuple[str, bool]] = []
+    for name in ("_insert_one", "_insert_alike"):
+        original = getattr(postgresql_inserts, name)
 
-        def noted(*args: Any, original: Any = original, **options: Any) -> Any:
-            result = original(*args, **options)
-            tries.append(result is not None)
+        def noted(*args: Any, name: str = name, original: Any = original) -> Any:
+            result = original(*args)
+            made.append((name, bool(result)))
             return result
 
-        monkeypatch.setattr(fast_path, name, noted)
-    return tries
+        monkeypatch.setattr(postgresql_inserts, name, noted)
+    return made
 
 
-def test_the_ways_are_those_that_this_compares(short: list[bool]) -> None:
+@pytest.mark.postgresql
+def test_the_ways_are_those_that_this_compares(tries: list[tuple[str, bool]]) -> None:
     taken = {}
     for way, enqueue in ways().items():
-        short.clear()
+        tries.clear()
         enqueue()
-        taken[way] = any(short)
-    in_batches = KIND == "postgresql"
-    assert (taken["ordinary"], taken["mixed"]) == (False, False)
-    assert (taken["one"], taken["alike"]) == (True, in_batches)
+        taken[way] = [name for name, _ in tries]
+    one, alike = ["_insert_one"], ["_insert_alike"]
+    assert taken == {"ordinary": one, "mixed": [], "one": one, "alone": alike, "alike": alike}
 
 
-def test_a_bounded_queue_is_not_counted_below_its_threshold(short: list[bool]) -> None:
-    by_ticket = database.dialect().admits_by_ticket
-    assert by_ticket == (KIND == "postgresql")
+@pytest.mark.postgresql  # The other databases have no admission tickets.
+def test_a_bounded_queue_is_not_counted_below_its_threshold(tries: list[tuple[str, bool]]) -> None:
     queues.configure("default", {"backpressure": {"max_depth": 300, "warning_threshold": 0.5}})
     bounds.renew_tickets("default")  # As the commit does.
     for depth in range(1, 11):
         ojs.enqueue(TYPE, [depth])
     ojs.enqueue_batch([ojs.request(TYPE, [number]) for number in range(10)])
-    assert short == [by_ticket] * 11
+    assert tries == [("_insert_one", True)] * 10 + [("_insert_alike", True)]
     # A batch beyond the threshold is counted, and so is all that follows while it is above.
-    short.clear()
+    tries.clear()
     ojs.enqueue_batch([ojs.request(TYPE, [number]) for number in range(180)])
-    assert short == [False]
+    assert tries == [("_insert_alike", False), ("_insert_alike", True)]
     assert Job.objects.count() == 200
 
 
