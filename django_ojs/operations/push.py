@@ -2,7 +2,7 @@
 
 The Python client, the HTTP API and the outbox's local delivery all call it. The steps, in order:
 check the caller's transaction, route to the outbox, admit (validate, middleware, offload, unique
-key), reject draining queues, resolve unique policies, check the bounds, insert, publish.
+key), reject draining queues, resolve unique policies, check the bounds, insert, tell.
 """
 
 from collections import Counter
@@ -15,9 +15,8 @@ from typing import Final
 from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_ojs import signals
+from django_ojs import extension
 from django_ojs.conf import settings
-from django_ojs.models import Job
 from django_ojs.operations import draining
 from django_ojs.operations.backpressure import bounds, rejections
 from django_ojs.operations.backpressure.wait_policy import WaitPolicy, wait_for_room
@@ -31,7 +30,6 @@ from django_ojs.operations.enqueue import (
 )
 from django_ojs.operations.enqueue.admission import Offloader, admit
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, alike, of_dropped, of_new
-from django_ojs.operations.events import publish
 from django_ojs.spec.destinations import LOCAL
 from django_ojs.spec.envelope import AlikeJobs, Envelope
 from django_ojs.spec.errors import DuplicateJob, InvalidRequest, OJSError, QueueFull, QueuePaused
@@ -46,7 +44,6 @@ from django_ojs.storage import (
 )
 from django_ojs.storage.claims import running
 from django_ojs.storage.dialects.job_row import NewRow
-from django_ojs.storage.figures import rollups
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -265,15 +262,16 @@ def _insert_unique(envelopes: Sequence[Envelope], options: PushOptions) -> list[
 
 
 def _insert(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
-    """Insert jobs in one statement, and publish that."""
-    signal = signals.job_enqueued
-    if settings().keep_events.isdisjoint(publish.ENQUEUED) and not (
-        signal.receivers and signal.has_listeners(Job)
-    ):
+    """Insert jobs in one statement, and give them to the extensions that want each."""
+    registry = extension.registry
+    if not (registry.stored or registry.stored_and_committed):
         return _insert_and_tell(envelopes, options)
-    with publish.atomic_if_published(*publish.ENQUEUED):
+    with database.atomic_if(registry.stored):
         jobs = _insert_and_tell(envelopes, options)
-        publish.enqueued([job.model() for job in jobs])
+        models = [job.model() for job in jobs]
+        extension.stored(models)
+        if registry.stored_and_committed:
+            database.after_commit(lambda: extension.stored_and_committed(models))
     return jobs
 
 
@@ -299,10 +297,10 @@ def _insert_and_tell(envelopes: Sequence[Envelope], options: PushOptions) -> lis
         available = {job.queue for job in jobs if job.state is State.AVAILABLE}
 
     def committed() -> None:
-        """Wake the workers of the queues, and count the jobs by queue and type."""
+        """Wake the workers of the queues, and tell how many jobs there are."""
         if available:
             notify.send(available)
-        rollups.add(rollups.ENQUEUED, numbers)
+        extension.committed(numbers)
 
     database.after_commit_of(connection, committed)
     return jobs
