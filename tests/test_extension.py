@@ -146,9 +146,7 @@ def test_an_error_after_the_commit_is_logged_and_harms_nothing(
 
 
 def test_an_error_of_stored_undoes_the_insert() -> None:
-    # Until there is one road, PUSH asks for the hooks only where an event or a signal is wanted.
     with (
-        override_settings(OJS={"KEEP_EVENTS": ["job.enqueued"]}),
         installed(Other(Hooks(stored=broken))),
         pytest.raises(RuntimeError, match="the extension broke"),
     ):
@@ -161,22 +159,14 @@ def test_new_jobs_are_told_after_the_commit_without_a_transaction_for_it(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     found: list[Any] = []
-
-    def receiver(**kwargs: Any) -> None:
-        """Until there is one road, PUSH asks only where an event or a signal is wanted."""
-
-    signals.job_enqueued.connect(receiver)
-    try:
-        with (
-            installed(
-                Other(Hooks(stored_and_committed=broken), "breaks", 40),
-                Other(Hooks(stored_and_committed=found.extend), "last", 41),
-            ),
-            CaptureQueriesContext(connection) as queries,
-        ):
-            job = make.push()
-    finally:
-        signals.job_enqueued.disconnect(receiver)
+    with (
+        installed(
+            Other(Hooks(stored_and_committed=broken), "breaks", 40),
+            Other(Hooks(stored_and_committed=found.extend), "last", 41),
+        ),
+        CaptureQueriesContext(connection) as queries,
+    ):
+        job = make.push()
     assert [each.pk for each in found] == [job.pk]
     assert "BEGIN" not in {q["sql"].split()[0] for q in queries}
     assert "The extension breaks of django_ojs failed after a commit." in caplog.messages

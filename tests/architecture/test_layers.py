@@ -126,8 +126,6 @@ NOT_CORE = (
     *(f"django_ojs.operations.{name}" for name in ("figures", "webhooks", "queues.statistics")),
     *("django_ojs.operations.workers.ended", "django_ojs.operations.workers.release_history"),
     "django_ojs.operations.backpressure.rejections",
-    # One road for an enqueue calls the hooks `stored` and `committed` in their place.
-    *("django_ojs.operations.push", "django_ojs.operations.enqueue"),
 )
 
 
