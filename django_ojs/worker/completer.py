@@ -21,7 +21,7 @@ from django_ojs.operations import ack, fail
 from django_ojs.operations.events import publish
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict, JobNotFound, RowLocked
-from django_ojs.spec.failure import Failure
+from django_ojs.spec.failure import Failure, ResultRejected
 from django_ojs.spec.times import elapsed
 from django_ojs.storage import database, transitions
 from django_ojs.storage.backoff import Backoff
@@ -497,7 +497,10 @@ class Completer:
         self._workflows.add([run.job.workflow_id])
 
     def _fail_rejected(self, item: Completion) -> None:
-        failure = Failure(type="result_rejected", message="The database rejected the result.")
+        rejected = ResultRejected(
+            f"The database rejected the result (the handler: {item.run.handler.place})"
+        )
+        failure = Failure.from_exception(rejected)
         job = fail.fail(item.run.job.id, failure, claim=item.run.claim)
         self._job_log.failed(item.run, failure, job, item.seconds, None)
 

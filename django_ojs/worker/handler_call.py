@@ -13,6 +13,8 @@ from django_ojs.conf import settings
 from django_ojs.context import JobContext
 from django_ojs.middleware import execution_chain
 from django_ojs.operations import ack
+from django_ojs.spec.errors import OJSError
+from django_ojs.spec.failure import ResultRejected
 from django_ojs.storage import database
 from django_ojs.worker import forks
 from django_ojs.worker.in_flight import Run
@@ -32,9 +34,12 @@ def call(run: Run) -> Any:
 
 
 def checked_result(run: Run, returned: Any) -> Any:
-    """Return the result to store. Raises when it cannot be stored."""
+    """Return the result to store. Raises ResultRejected when it cannot be stored."""
     result = run.context.result(returned)
-    ack.check_result(result)
+    try:
+        ack.check_result(result)
+    except OJSError as error:
+        raise ResultRejected(f"{error.message} (the handler: {run.handler.place})") from None
     return result
 
 

@@ -15,7 +15,7 @@ from django_ojs.conf import settings
 from django_ojs.context import log_fields
 from django_ojs.models import Job
 from django_ojs.operations.figures import health_queries
-from django_ojs.spec.failure import Failure, HandlerResponse
+from django_ojs.spec.failure import Failure, HandlerResponse, ResultRejected
 from django_ojs.spec.states import State
 from django_ojs.storage import database
 from django_ojs.worker.in_flight import Run
@@ -251,7 +251,9 @@ def _error(failure: Failure) -> str:
 
 def _exc_info(cause: BaseException | None) -> ExcInfo | None:
     """Return the exception with its traceback, from the first frame of the project's code."""
-    if cause is None or isinstance(cause, HandlerResponse) or not settings().log_tracebacks:
+    # Of a result that was rejected, no frame is the project's: the message names the handler.
+    has_none = cause is None or isinstance(cause, HandlerResponse | ResultRejected)
+    if has_none or not settings().log_tracebacks:
         return None
     first = cause.__traceback__
     while first is not None and _is_ours(first):
