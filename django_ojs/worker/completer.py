@@ -159,7 +159,12 @@ class Completer:
         """Store how a handler ended (called on its thread); see `handler_call.OnEnd`."""
         seconds = time.monotonic() - run.started
         self._in_flight.release_slot()
-        if error is not None:
+        if committed:
+            if error is not None:
+                self._job_log.failed_after_commit(run, error)
+            self._note_completed([(run, seconds)])
+            self._add(StateChange([run], lambda: self._committed(run)))
+        elif error is not None:
             failure = Failure.from_exception(
                 error,
                 backtrace=settings().backtraces,
@@ -171,9 +176,6 @@ class Completer:
             self.fail(
                 run, failure, seconds=seconds, cause=error, others=others, is_conflict=is_conflict
             )
-        elif committed:
-            self._note_completed([(run, seconds)])
-            self._add(StateChange([run], lambda: self._committed(run)))
         else:
             self._add(Completion(run, result, seconds))
         self._on_slot_free(seconds)
@@ -390,7 +392,7 @@ class Completer:
         if not may_be_gone:
             for run in missing:
                 if run not in locked:
-                    self._job_log.claim_lost(run)
+                    self._lost(run)
         if locked:
             left = [(item, [run for run in item.runs if run in locked]) for item in items]
             self._defer_locked([(item, runs) for item, runs in left if runs])
@@ -496,6 +498,17 @@ class Completer:
         publish.send_all_after_commit(signals.job_completed, [run.job.id])
         self._workflows.add([run.job.workflow_id])
 
+    def _lost(self, run: Run) -> None:
+        """Follow up a run whose job was no longer its own when its outcome was to be stored."""
+        if not run.is_committed:
+            self._job_log.claim_lost(run)
+            return
+        # It was taken from its handler in a function of on_commit: it took too long, or the worker
+        # stops. The job was completed before that.
+        self._job_log.stopped_after_commit(run)
+        self._note_completed([(run, time.monotonic() - run.started)])
+        self._committed(run)
+
     def _fail_rejected(self, item: Completion) -> None:
         rejected = ResultRejected(
             f"The database rejected the result (the handler: {item.run.handler.place})"
@@ -527,7 +540,7 @@ class Completer:
                     # Cancelled, claimed by another worker after its lease expired, or pruned: the
                     # outcome of this run is discarded.
                     for run in runs:
-                        self._job_log.claim_lost(run)
+                        self._lost(run)
                     return True
                 except RowLocked:
                     raise

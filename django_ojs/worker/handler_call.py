@@ -38,8 +38,9 @@ def checked_result(run: Run, returned: Any) -> Any:
     result = run.context.result(returned)
     try:
         ack.check_result(result)
-    except OJSError as error:
-        raise ResultRejected(f"{error.message} (the handler: {run.handler.place})") from None
+    except Exception as error:  # A class of the project may raise where it is read.
+        reason = error.message if isinstance(error, OJSError) else type(error).__qualname__
+        raise ResultRejected(f"{reason} (the handler: {run.handler.place})") from None
     return result
 
 
