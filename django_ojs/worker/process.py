@@ -12,9 +12,10 @@ from enum import IntEnum
 
 from django.db import Error, connections
 
+from django_ojs import signals
 from django_ojs.conf import settings
 from django_ojs.handlers import job_types
-from django_ojs.models.worker import Directive
+from django_ojs.models.worker import Directive, Worker
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.workers import removal
 from django_ojs.operations.workflows import advance_due
@@ -108,6 +109,7 @@ class WorkerProcess:
 
     def run(self) -> Exit:
         """Work until stopped, or (`once`) until the queues are empty."""
+        signals.worker_process_started.send_robust(Worker, worker_id=self.id)
         config = self._config
         self._in_flight = JobsInFlight(self._status)
         self._batch_sizer = BatchSizer(config.threads)
@@ -372,6 +374,7 @@ class WorkerProcess:
                 self._in_flight.release_slot()
                 self._completer.requeue(run, failure)
         self._executor.close()
+        signals.worker_process_stopping.send_robust(Worker, worker_id=self.id)
         # After the handlers: on SQLite a handler's transaction may hold the only write lock.
         self._listener.close()
         self._relays.close()
