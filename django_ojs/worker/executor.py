@@ -17,6 +17,7 @@ from django_ojs.operations import ack
 from django_ojs.payloads import resolver
 from django_ojs.payloads.resolver import Resolved
 from django_ojs.storage import database, transitions
+from django_ojs.worker import session_state
 from django_ojs.worker.event_loop import EventLoop
 from django_ojs.worker.exception_copies import describable
 from django_ojs.worker.forks import SyncThread
@@ -88,6 +89,7 @@ class Executor:
         self._loop: EventLoop | None = None
         self._refreshed = _Refreshed()
         self._rechecked_at = NEVER
+        session_state.watch()
 
     def submit(self, runs: list[Run]) -> None:
         """Run these jobs, in this order, as slots become free."""

@@ -16,7 +16,7 @@ from django_ojs.operations import ack
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.failure import ResultRejected
 from django_ojs.storage import database
-from django_ojs.worker import forks
+from django_ojs.worker import forks, session_state
 from django_ojs.worker.in_flight import Run
 
 #: Called on the handler's thread when it has ended: run, result, exception, and whether an `atomic`
@@ -120,7 +120,7 @@ def left_open_error(link: BaseDatabaseWrapper) -> TransactionManagementError:
 def refresh_connections(
     error: BaseException | None = None, found: Sequence[BaseDatabaseWrapper] | None = None
 ) -> None:
-    """Close the thread's connections that are broken or too old.
+    """Close the thread's connections that are broken, too old, or whose session has changed.
 
     `error` is that of the handler: one that says that the server takes no writes closes the
     connection to it as well. `found` are the connections, where the caller has listed them.
@@ -130,6 +130,7 @@ def refresh_connections(
     found = open_connections() if found is None else found
     if not found:
         return
+    session_state.close_changed()
     for link in found:
         link.queries_log.clear()
     if error is not None:
