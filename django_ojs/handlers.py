@@ -9,9 +9,10 @@ from functools import partial, partialmethod
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from asgiref.sync import sync_to_async
-from django.core.exceptions import ImproperlyConfigured
+from django.core.exceptions import ImproperlyConfigured, SynchronousOnlyOperation
 
 from django_ojs import annotations
+from django_ojs.async_twins import call_twin
 from django_ojs.conf import are_wrong_and_reported, settings
 from django_ojs.context import JobContext, current_context
 from django_ojs.operations.enqueue.result import EnqueuedJob
@@ -61,7 +62,10 @@ class Enqueuer(Generic[P]):
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> EnqueuedJob:
         """Store a job for this handler, in the current transaction; see `ojs.enqueue`."""
         item = self.request(*args, **kwargs)
-        return push(envelope_of(item), push_options_of(item))
+        try:
+            return push(envelope_of(item), push_options_of(item))
+        except SynchronousOnlyOperation:
+            raise call_twin("enqueue") from None
 
     def enqueue_after_commit(self, *args: P.args, **kwargs: P.kwargs) -> EnqueuedJob:
         """Store a job that runs once the current transaction has committed.
