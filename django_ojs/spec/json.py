@@ -253,7 +253,7 @@ def _large(largest: int) -> str:
 
 
 def _is_lazy_text(value: object) -> bool:
-    """Whether a value is a text that Django makes when it is shown, such as of `gettext_lazy`."""
+    """Whether a value is a text that Django makes when it is shown, such as a translation."""
     return type(value).__name__ == "__proxy__"  # The class has no public name.
 
 
