@@ -84,12 +84,11 @@ def perform(request: Request, failures: Failures, *, in_memory: bool) -> Any:
 def claimed(job: Job) -> Claimed:
     """Return a job that is not stored as FETCH returns one, for its first run."""
     texts = [json.dumps(each) for each in (job.args, job.meta, job.options)]
-    now = timezone.now()
     row = (
         *(job.pk, job.type, job.queue, job.priority, *texts, 1, job.max_attempts),
         *(job.returned, 1, job.timeout_ms, job.visibility_timeout_ms, job.created_at),
-        *(job.enqueued_at, job.due_at, job.expires_at, job.activated_at, now),
-        *(now + settings().visibility_timeout, job.worker_id, None, None, job.workflow_id, False),
+        *(job.enqueued_at, job.due_at, job.expires_at, job.activated_at, timezone.now()),
+        *(job.lease_until, job.worker_id, None, None, job.workflow_id, False),
     )
     return Claimed(row)
 
