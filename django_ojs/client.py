@@ -8,7 +8,9 @@ from typing import Unpack
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
+from django.core.exceptions import SynchronousOnlyOperation
 
+from django_ojs.async_twins import call_twin, has_twin
 from django_ojs.models import Job, Queue
 from django_ojs.operations import activate as _activate
 from django_ojs.operations import cancel as _cancel
@@ -59,7 +61,10 @@ def enqueue(
     the outbox, in the same transaction, and returns to its queue when there is room.
     """
     item = Request(type=type, args=args, options=read_options(options))
-    return _push(envelope_of(item), push_options_of(item))
+    try:
+        return _push(envelope_of(item), push_options_of(item))
+    except SynchronousOnlyOperation:
+        raise call_twin("enqueue") from None
 
 
 def enqueue_after_commit(
@@ -72,6 +77,7 @@ def enqueue_after_commit(
     return enqueue(type, args, **options)
 
 
+@has_twin
 def enqueue_batch(
     requests: Iterable[Request],
     *,
@@ -105,6 +111,7 @@ def enqueue_batch(
     return _push_batch(envelopes, push_options_of_batch(wanted, on_full, block_timeout))
 
 
+@has_twin
 def cancel(job_id: UUID | str) -> Job:
     """Cancel a job that has not ended, and return it (ojs-core §7.6).
 
@@ -114,16 +121,19 @@ def cancel(job_id: UUID | str) -> Job:
     return _cancel.cancel(ids.parse_id(job_id))[0]
 
 
+@has_twin
 def get_job(job_id: UUID | str) -> Job:
     """Return a job as it is now (ojs-core §7.7). Raises JobNotFound."""
     return _info.info(ids.parse_id(job_id))
 
 
+@has_twin
 def activate(job_id: UUID | str) -> Job:
     """Make a pending job available. Raises JobNotFound, and Conflict when it is not pending."""
     return _activate.activate(ids.parse_id(job_id))
 
 
+@has_twin
 def retry(job_id: UUID | str) -> Job:
     """Make a discarded job available again, with all its attempts.
 
@@ -132,16 +142,19 @@ def retry(job_id: UUID | str) -> Job:
     return _retry.retry(ids.parse_id(job_id))
 
 
+@has_twin
 def pause_queue(name: str) -> Queue:
     """Pause a queue, known or not: FETCH returns none of its jobs; PUSH still stores them."""
     return _queues.pause(name)
 
 
+@has_twin
 def drain_queue(name: str) -> Queue:
     """Drain a queue, known or not: PUSH raises QueuePaused, and workers finish the jobs in it."""
     return _queues.drain(name)
 
 
+@has_twin
 def resume_queue(name: str) -> Queue:
     """Resume a queue that is paused or draining: PUSH stores jobs, and FETCH returns them."""
     return _queues.resume(name)

@@ -11,6 +11,7 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
+from django_ojs.async_twins import has_twin
 from django_ojs.spec.errors import Conflict, InvalidRequest, JobNotFound, OJSError
 from django_ojs.spec.json import JSON
 from django_ojs.spec.progress import Report
@@ -124,6 +125,7 @@ class JobContext:
         """Set `cancelled`. The worker calls this."""
         self._cancelled = True
 
+    @has_twin
     def heartbeat(self, extend: timedelta | str | float | None = None) -> bool:
         """Extend the job's lease from now (worker-protocol §5.4).
 
@@ -187,6 +189,7 @@ class JobContext:
             )
         return self.progress(progress, message, data=data, checkpoint=checkpoint)
 
+    @has_twin
     def checkpoint(self, state: JSON) -> None:
         """Save where another run of the job can continue (ojs-durable-execution §4).
 

@@ -213,6 +213,12 @@ class Hooks:
     #: of the database ends the pass and is logged; others end the thread.
     due_steps: Sequence[DueStep] = ()
 
+    #: A process of a worker begins, before its first claim, or ends, after its last job: called
+    #: with the id of the worker, in the main thread of the process and outside of a transaction. An
+    #: error is logged.
+    worker_started: Callable[[str], object] | None = None
+    worker_stopping: Callable[[str], object] | None = None
+
     #: Called about twice a second by each worker, in the thread of its maintenance and outside of
     #: a transaction, and once more by each worker that ends, as its last write. An error is logged.
     worker_passes: Callable[[], object] | None = None
@@ -328,6 +334,8 @@ class Registry:
         self.due_steps: tuple[DueStep, ...] = tuple(
             step for _, hooks in found for step in hooks.due_steps
         )
+        self.worker_started: _Named = _named(found, "worker_started")
+        self.worker_stopping: _Named = _named(found, "worker_stopping")
         self.worker_passes: _Named = _named(found, "worker_passes")
         self.worker_ends: _Named = _named(found, "worker_ends")
 
@@ -398,6 +406,18 @@ def count(what: Count, numbers: Numbers) -> None:
     """Call the hooks `counted`, after the commit."""
     for name, hook in registry.counted:
         _call(name, hook, what, numbers)
+
+
+def worker_started(worker_id: str) -> None:
+    """Call the hooks `worker_started`."""
+    for name, hook in registry.worker_started:
+        _call(name, hook, worker_id)
+
+
+def worker_stopping(worker_id: str) -> None:
+    """Call the hooks `worker_stopping`."""
+    for name, hook in registry.worker_stopping:
+        _call(name, hook, worker_id)
 
 
 def worker_passes() -> None:

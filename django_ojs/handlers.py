@@ -5,11 +5,14 @@ import re
 import typing
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from functools import partial, partialmethod
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
 
 from asgiref.sync import sync_to_async
-from django.core.exceptions import ImproperlyConfigured
+from django.core.exceptions import ImproperlyConfigured, SynchronousOnlyOperation
 
+from django_ojs import annotations
+from django_ojs.async_twins import call_twin
 from django_ojs.conf import are_wrong_and_reported, settings
 from django_ojs.context import JobContext, current_context
 from django_ojs.operations.enqueue.result import EnqueuedJob
@@ -59,7 +62,10 @@ class Enqueuer(Generic[P]):
     def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> EnqueuedJob:
         """Store a job for this handler, in the current transaction; see `ojs.enqueue`."""
         item = self.request(*args, **kwargs)
-        return push(envelope_of(item), push_options_of(item))
+        try:
+            return push(envelope_of(item), push_options_of(item))
+        except SynchronousOnlyOperation:
+            raise call_twin("enqueue") from None
 
     def enqueue_after_commit(self, *args: P.args, **kwargs: P.kwargs) -> EnqueuedJob:
         """Store a job that runs once the current transaction has committed.
@@ -144,6 +150,14 @@ class Handler(Enqueuer[P], Generic[P, R]):
         """
         args = context.args
         return self.function(context, *args) if self.takes_context else self.function(*args)
+
+    @property
+    def place(self) -> str:
+        """Where the function is, as a traceback names it: "shop/jobs.py:12 in build_report"."""
+        function = inspect.unwrap(self.function)
+        name = getattr(function, "__qualname__", self.type)
+        code = getattr(function, "__code__", None)
+        return name if code is None else f"{code.co_filename}:{code.co_firstlineno} in {name}"
 
     @property
     def parameters(self) -> Mapping[str, inspect.Parameter]:
@@ -233,6 +247,7 @@ def job(type: str, /, *, atomic: bool = False, **options: Unpack[OptionArguments
 
     def decorate(function: Callable[..., Any]) -> Handler[..., Any]:
         _check_function(function, type)
+        _check_result(function, type)
         handler: Handler[..., Any] = Handler(function, type, atomic=atomic, options=defaults)
         registry.add(handler)
         return handler
@@ -270,9 +285,12 @@ def limit_key_templates() -> Iterator[tuple[str, str]]:
 
 
 def _check_function(function: Callable[..., Any], type: str) -> None:
-    if not inspect.isroutine(function):
-        raise ImproperlyConfigured(f"The handler of {type!r} must be a function.")
-    first = next(iter(inspect.signature(function).parameters), None)
+    # Some versions of Python count other callables as routines that look like a function's wrapper.
+    is_partial = isinstance(function, partial | partialmethod)
+    if is_partial or not inspect.isroutine(function) or not hasattr(function, "__qualname__"):
+        hint = " Call the function from one that you define by def." if is_partial else ""
+        raise ImproperlyConfigured(f"The handler of {type!r} must be a function.{hint}")
+    first = next(iter(annotations.signature(function).parameters), None)
     owner = getattr(function, "__self__", None)
     bound = inspect.ismethod(function) and not inspect.isclass(owner)
     scope = function.__qualname__.rpartition(".")[0]
@@ -284,11 +302,26 @@ def _check_function(function: Callable[..., Any], type: str) -> None:
         )
 
 
+def _check_result(function: Callable[..., Any], type: str) -> None:
+    """Reject a function of which no run could end well, whatever it does."""
+    if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise ImproperlyConfigured(
+            f"The handler of {type!r} is a generator, of which a call runs nothing: use no yield."
+        )
+    # With a context, `set_result` may replace what it returns.
+    if not _takes_context(function) and (found := annotations.result_that_is_not_json(function)):
+        raise ImproperlyConfigured(
+            f"The handler of {type!r} is annotated to return {found}, which is not JSON and cannot "
+            "be stored: each run would fail after its effects. Return a string, a number, a "
+            "boolean, a list, a dict or None."
+        )
+
+
 def _check_context(function: Callable[..., Any], type: str) -> None:
     takes_context = _takes_context(function)
-    parameters = list(inspect.signature(function).parameters.values())
+    parameters = list(annotations.signature(function).parameters.values())
     for index, parameter in enumerate(parameters[1 if takes_context else 0 :]):
-        annotation = inspect.formatannotation(parameter.annotation)
+        annotation = annotations.text_of(parameter.annotation)
         if not re.search(r"\bJobContext\b", annotation):
             continue
         if index or takes_context:
@@ -301,21 +334,17 @@ def _check_context(function: Callable[..., Any], type: str) -> None:
 
 
 def _takes_context(function: Callable[..., Any]) -> bool:
-    parameters = list(inspect.signature(function).parameters.values())
+    parameters = list(annotations.signature(function).parameters.values())
     if not parameters:
         return False
     annotation = parameters[0].annotation
-    # `from __future__ import annotations` leaves strings; resolving them could import modules that
-    # are for type checkers only.
-    return annotation is JobContext or (
-        isinstance(annotation, str) and annotation.split(".")[-1].strip("'\"") == "JobContext"
-    )
+    return annotation is JobContext or annotations.last_name(annotation) == "JobContext"
 
 
 def _signature_of_args(
     function: Callable[..., Any], takes_context: bool, type: str
 ) -> inspect.Signature:
-    signature = inspect.signature(function)
+    signature = annotations.signature(function)
     parameters = list(signature.parameters.values())[1 if takes_context else 0 :]
     for parameter in parameters:
         if parameter.kind is inspect.Parameter.VAR_KEYWORD or (

@@ -3,6 +3,7 @@
 import inspect
 from typing import Any, Final
 
+from django_ojs import annotations
 from django_ojs.handlers import Handler
 from django_ojs.spec.errors import InvalidArgs
 from django_ojs.spec.json import JSON
@@ -21,7 +22,7 @@ class KeywordHandler(Handler[..., Any]):
 
     def read_signature(self) -> inspect.Signature:
         """Return the signature of the job's arguments."""
-        signature = inspect.signature(self.function)
+        signature = annotations.signature(self.function)
         parameters = list(signature.parameters.values())[1 if self.takes_context else 0 :]
         self.callable_signature = signature.replace(parameters=parameters)
         positional = [p for p in parameters if p.kind not in _KEYWORDS]

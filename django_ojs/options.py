@@ -39,7 +39,7 @@ class OptionArguments(TypedDict, total=False):
     priority: int | None
     scheduled_at: When | None
     expires_at: When | None
-    retry: RetryPolicy | Mapping[str, Any] | None
+    retry: RetryPolicy | Mapping[str, Any] | int | None
     unique: UniquePolicy | Mapping[str, Any] | None
     rate_limit: RateLimitPolicy | Mapping[str, Any] | None
     timeout: Duration | None
@@ -67,7 +67,7 @@ class Options:
     priority: int | None = None
     scheduled_at: When | None = None
     expires_at: When | None = None
-    retry: RetryPolicy | Mapping[str, Any] | None = None
+    retry: RetryPolicy | Mapping[str, Any] | int | None = None
     unique: UniquePolicy | Mapping[str, Any] | None = None
     rate_limit: RateLimitPolicy | Mapping[str, Any] | None = None
     timeout: Duration | None = None
@@ -96,7 +96,8 @@ class Options:
         if self.meta is not None and defaults.meta is not None:
             _check_meta(self.meta)
             merged["meta"] = {**defaults.meta, **self.meta}
-        if isinstance(self.retry, Mapping) and defaults.retry is not None:
+        is_partial = isinstance(self.retry, Mapping | int)
+        if is_partial and defaults.retry is not None:
             merged["retry"] = retry_policy.parse_python(
                 self.retry,
                 default=retry_policy.parse_python(defaults.retry, default=settings().default_retry),
@@ -319,6 +320,8 @@ def _rate_limit(given: object, envelope: Envelope, arguments: Mapping[str, Any])
 
 
 def _when(value: When, name: str) -> datetime | timedelta:
+    if name == "scheduled_at" and isinstance(value, timedelta):
+        value = max(value, timedelta(0))  # A time that is over is now, as an absolute one is.
     if isinstance(value, datetime | timedelta | str):
         return times.parse_when(value, name)
     raise InvalidRequest.of(
@@ -328,7 +331,7 @@ def _when(value: When, name: str) -> datetime | timedelta:
     )
 
 
-def _retry_policy(given: RetryPolicy | Mapping[str, Any]) -> RetryPolicy:
+def _retry_policy(given: RetryPolicy | Mapping[str, Any] | int) -> RetryPolicy:
     return retry_policy.parse_python(given, default=settings().default_retry)
 
 

@@ -45,3 +45,9 @@ job_returned = JobSignal()
 #: A pending job was activated, or a discarded one retried by hand.
 job_activated = JobSignal()
 job_retried = JobSignal()
+
+#: A process of a worker begins, before its first claim, or ends, after its last job: for threads
+#: that a project starts, which no process has after it was forked. The sender is the model Worker;
+#: they carry `worker_id`.
+worker_process_started = Signal()
+worker_process_stopping = Signal()

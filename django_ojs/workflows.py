@@ -17,6 +17,7 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
+from django_ojs.async_twins import has_twin
 from django_ojs.conf import settings
 from django_ojs.context import current_context
 from django_ojs.handlers import Handler
@@ -47,6 +48,7 @@ class EnqueuedWorkflow:
     name: str | None
     state: WorkflowState
 
+    @has_twin
     def workflow(self) -> Workflow:
         """Query the workflow as it is now. Raises WorkflowNotFound."""
         return get_workflow(self.id)
@@ -63,6 +65,7 @@ class WorkflowRequest:
         """Return the steps, checked. Raises an OJSError that names the path, as `enqueue` does."""
         return parse(self.definition(), limits=settings().limits)
 
+    @has_twin
     def enqueue(self) -> EnqueuedWorkflow:
         """Store the workflow, in the transaction that is open on the jobs' database.
 

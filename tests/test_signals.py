@@ -22,7 +22,9 @@ from tests import factories as make
 pytestmark = pytest.mark.django_db(transaction=True)
 
 ALL: dict[str, Signal] = {
-    name: signal for name, signal in vars(signals).items() if isinstance(signal, Signal)
+    name: signal
+    for name, signal in vars(signals).items()
+    if isinstance(signal, Signal) and name.startswith("job_")
 }
 
 Published = list[tuple[str, dict[str, Any]]]

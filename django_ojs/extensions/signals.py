@@ -7,7 +7,7 @@ from django.dispatch import Signal
 
 from django_ojs import signals
 from django_ojs.extension import Change, Extension, Hooks, Reads
-from django_ojs.models import Job
+from django_ojs.models import Job, Worker
 from django_ojs.spec.states import State, Trigger
 
 
@@ -27,6 +27,8 @@ class SignalsExtension(Extension):
         return Hooks(
             stored_and_committed=_stored if signals.job_enqueued.has_listeners(Job) else None,
             changed_and_committed=wanted,
+            worker_started=_worker_started,
+            worker_stopping=_worker_stopping,
             reads={trigger: _READS.get(trigger, Reads.WHOLE_ROWS) for trigger in wanted},
         )
 
@@ -38,6 +40,14 @@ def _send(signal: Signal, job: Any, **details: Any) -> None:
 def _stored(jobs: Sequence[Any]) -> None:
     for job in jobs:
         _send(signals.job_enqueued, job)
+
+
+def _worker_started(worker_id: str) -> None:
+    signals.worker_process_started.send_robust(sender=Worker, worker_id=worker_id)
+
+
+def _worker_stopping(worker_id: str) -> None:
+    signals.worker_process_stopping.send_robust(sender=Worker, worker_id=worker_id)
 
 
 def _sends(signal: Signal) -> Callable[[Change], None]:

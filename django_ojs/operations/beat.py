@@ -8,6 +8,7 @@ from typing import Any
 from uuid import UUID
 
 from django.db import Error
+from django.db.models import BooleanField, ExpressionWrapper, Q
 from django.db.models.functions import Now
 
 from django_ojs.extension import is_published, publish, publish_all
@@ -118,7 +119,9 @@ def beat(
     try:
         # A lock on the whole table must not keep this thread from its next heartbeat.
         with database.hardly_waiting():
-            lost, extended, locked = _extend_held(worker_id, holding, wanted, visibility_timeout)
+            lost, extended, locked = _extend_held(
+                worker_id, holding, wanted, visibility_timeout, interval or timedelta(0)
+            )
     except Error as error:
         if not database.is_stopped(error):
             raise
@@ -133,12 +136,23 @@ def beat(
 
 @database.write_transaction
 def _extend_held(
-    worker_id: str, holding: Collection[UUID], jobs: Collection[UUID], by: timedelta | None
+    worker_id: str,
+    holding: Collection[UUID],
+    jobs: Collection[UUID],
+    by: timedelta | None,
+    interval: timedelta,
 ) -> tuple[frozenset[UUID], int, frozenset[UUID]]:
-    """Return the lost jobs, how many leases were extended, and which jobs were passed by."""
-    lost = _lost(worker_id, holding) if holding else frozenset()
+    """Return the lost jobs, how many leases were extended, and which jobs were passed by.
+
+    The leases of jobs in `holding` that would end before the next heartbeat are extended too. A
+    worker knows by its own clock which are to be; that of the database may have been set on.
+    """
+    held = _held(worker_id, holding, interval)
+    lost = frozenset(holding) - held.keys()
     if lost and _adopt(worker_id, lost):
-        lost = _lost(worker_id, holding)
+        held = _held(worker_id, holding, interval)
+        lost = frozenset(holding) - held.keys()
+    jobs = frozenset(jobs).union(key for key, ends_soon in held.items() if ends_soon)
     if not jobs:
         return lost, 0, frozenset()
     mine = _mine(worker_id, jobs)
@@ -281,5 +295,9 @@ def _adopt(worker_id: str, jobs: Collection[UUID]) -> int:
     return int(Job.primary.filter(pk__in=free).update(worker_id=worker_id))
 
 
-def _lost(worker_id: str, jobs: Collection[UUID]) -> frozenset[UUID]:
-    return frozenset(jobs) - set(_mine(worker_id, jobs).values_list("pk", flat=True))
+def _held(worker_id: str, jobs: Collection[UUID], interval: timedelta) -> dict[UUID, bool]:
+    """Return which of these jobs a worker holds, and whether their leases end in an interval."""
+    if not jobs:
+        return {}
+    ends_soon = ExpressionWrapper(Q(lease_until__lte=Now() + interval), BooleanField())
+    return dict(_mine(worker_id, jobs).values_list("pk", ends_soon))

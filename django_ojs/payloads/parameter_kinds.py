@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from enum import Enum, auto
 from typing import IO, Any, cast
 
+from django_ojs.annotations import last_name
 from django_ojs.payloads.reader import CHUNK, Reader
 
 
@@ -92,12 +93,6 @@ class ParameterKinds:
 
 
 def _kind(annotation: Any) -> ParameterKind:
-    if isinstance(annotation, str):
-        # By its last name, as with JobContext: resolving it could import a module that is there for
-        # type checkers only.
-        return _NAMES.get(annotation.split(".")[-1].strip("'\""), ParameterKind.VALUE)
-    return (
-        _KINDS.get(annotation, ParameterKind.VALUE)
-        if isinstance(annotation, type)
-        else ParameterKind.VALUE
-    )
+    if isinstance(annotation, type):
+        return _KINDS.get(annotation, ParameterKind.VALUE)
+    return _NAMES.get(last_name(annotation), ParameterKind.VALUE)

@@ -102,6 +102,16 @@ class DeadLetter(HandlerResponse):
     code = "DEAD_LETTER"
 
 
+class ResultRejected(Exception):
+    """The handler has ended, and its result cannot be stored: it is not JSON, or too large.
+
+    Its effects are there. To run it again would repeat them, and end in the same way.
+    """
+
+    ojs_type: ClassVar[str] = "result_rejected"
+    ojs_retryable: ClassVar[bool] = False
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Failure:
     """Why an attempt failed. Texts hold no NUL and no lone surrogate, and are bounded."""

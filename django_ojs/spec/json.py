@@ -215,7 +215,7 @@ def _explain_object(
 ) -> str | None:
     for name, item in value.items():
         if not issubclass(type(name), str):
-            kind = type(name).__name__
+            kind = "lazy text" if _is_lazy_text(name) else type(name).__name__
             return f"{path or _DOCUMENT} has a name that is a {kind}: names are strings"
         rule = _text_rule(name)
         if rule is None and len(name) > MAX_NAME:
@@ -252,8 +252,15 @@ def _large(largest: int) -> str:
     return f"is an integer beyond ±(2**{bits}-1): send it as a string"
 
 
+def _is_lazy_text(value: object) -> bool:
+    """Whether a value is a text that Django makes when it is shown, such as a translation."""
+    return type(value).__name__ == "__proxy__"  # The class has no public name.
+
+
 def _foreign(value: object) -> str:
     """Return what to send instead of a value that is not JSON."""
+    if _is_lazy_text(value):
+        return "is a lazy text: send str() of it"
     kind = value.__class__.__name__
     if isinstance(value, Enum):
         return f"is a {kind}: send its value"

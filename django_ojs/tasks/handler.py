@@ -12,6 +12,7 @@ from django_ojs.models import Job
 from django_ojs.options import Options
 from django_ojs.registry import registry
 from django_ojs.spec.errors import OJSError
+from django_ojs.spec.failure import ResultRejected
 from django_ojs.storage.claims import Claimed
 from django_ojs.tasks import results
 from django_ojs.tasks.compat import (
@@ -47,14 +48,20 @@ class TaskHandler(KeywordHandler):
         task_started.send_robust(type(result.task.get_backend()), task_result=result)
         if self.takes_context:
             args = [TaskContext(task_result=result), *args]
-        return normalize_json(self.function(*args, **kwargs))
+        return self._json(self.function(*args, **kwargs))
 
     async def _run_async(self, context: JobContext, args: list[Any], kwargs: dict[str, Any]) -> Any:
         result = await sync_to_async(self.result_of)(context.job)
         await task_started.asend_robust(type(result.task.get_backend()), task_result=result)
         if self.takes_context:
             args = [TaskContext(task_result=result), *args]
-        return normalize_json(await self.function(*args, **kwargs))
+        return self._json(await self.function(*args, **kwargs))
+
+    def _json(self, returned: Any) -> Any:
+        try:
+            return normalize_json(returned)
+        except (TypeError, ValueError, RecursionError) as error:
+            raise ResultRejected(f"{error} (the task: {self.place})") from None
 
     def result_of(self, job: Job | Claimed) -> AnyResult:
         """Return a job of this task as `django.tasks` shows it."""

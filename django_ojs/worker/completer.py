@@ -20,7 +20,7 @@ from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import ack, fail
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict, JobNotFound, RowLocked
-from django_ojs.spec.failure import Failure
+from django_ojs.spec.failure import Failure, ResultRejected
 from django_ojs.storage import database, transitions
 from django_ojs.storage.backoff import Backoff
 from django_ojs.storage.queue_limits import next_starts
@@ -155,7 +155,12 @@ class Completer:
         """Store how a handler ended (called on its thread); see `handler_call.OnEnd`."""
         seconds = time.monotonic() - run.started
         self._in_flight.release_slot()
-        if error is not None:
+        if committed:
+            if error is not None:
+                self._job_log.failed_after_commit(run, error)
+            self._job_log.completed([(run, seconds)])
+            self._add(StateChange([run], lambda: self._committed(run, seconds)))
+        elif error is not None:
             failure = Failure.from_exception(
                 error,
                 backtrace=settings().backtraces,
@@ -167,9 +172,6 @@ class Completer:
             self.fail(
                 run, failure, seconds=seconds, cause=error, others=others, is_conflict=is_conflict
             )
-        elif committed:
-            self._job_log.completed([(run, seconds)])
-            self._add(StateChange([run], lambda: self._committed(run, seconds)))
         else:
             self._add(Completion(run, result, seconds))
         self._on_slot_free(seconds)
@@ -386,7 +388,7 @@ class Completer:
         if not may_be_gone:
             for run in missing:
                 if run not in locked:
-                    self._job_log.claim_lost(run)
+                    self._lost(run)
         if locked:
             left = [(item, [run for run in item.runs if run in locked]) for item in items]
             self._defer_locked([(item, runs) for item, runs in left if runs])
@@ -497,8 +499,23 @@ class Completer:
         transitions.completed(run.job, seconds)
         self._workflows.add([run.job.workflow_id])
 
+    def _lost(self, run: Run) -> None:
+        """Follow up a run whose job was no longer its own when its outcome was to be stored."""
+        if not run.is_committed:
+            self._job_log.claim_lost(run)
+            return
+        # It was taken from its handler in a function of on_commit: it took too long, or the worker
+        # stops. The job was completed before that.
+        self._job_log.stopped_after_commit(run)
+        seconds = time.monotonic() - run.started
+        self._job_log.completed([(run, seconds)])
+        self._committed(run, seconds)
+
     def _fail_rejected(self, item: Completion) -> None:
-        failure = Failure(type="result_rejected", message="The database rejected the result.")
+        rejected = ResultRejected(
+            f"The database rejected the result (the handler: {item.run.handler.place})"
+        )
+        failure = Failure.from_exception(rejected)
         job = fail.fail(item.run.job.id, failure, claim=item.run.claim)
         self._job_log.failed(item.run, failure, job, item.seconds, None)
 
@@ -518,7 +535,7 @@ class Completer:
                     # Cancelled, claimed by another worker after its lease expired, or pruned: the
                     # outcome of this run is discarded.
                     for run in runs:
-                        self._job_log.claim_lost(run)
+                        self._lost(run)
                     return True
                 except RowLocked:
                     raise

@@ -15,6 +15,7 @@ from django_ojs import context as contexts
 from django_ojs.payloads import resolver
 from django_ojs.payloads.resolver import Resolved
 from django_ojs.storage import database
+from django_ojs.worker.exception_copies import describable
 from django_ojs.worker.forks import SyncThread
 from django_ojs.worker.handler_call import (
     OnEnd,
@@ -135,7 +136,7 @@ class EventLoop:
             if resolved is not None:
                 await sync_to_async(resolved.finish)()
         except BaseException as raised:  # As in Executor.
-            return None, raised
+            return None, describable(raised)
         finally:
             if resolved is not None:
                 resolved.close()

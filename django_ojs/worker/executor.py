@@ -5,7 +5,6 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from contextlib import nullcontext
 from contextvars import copy_context
 from dataclasses import replace
 from typing import Any
@@ -18,7 +17,9 @@ from django_ojs.operations import ack
 from django_ojs.payloads import resolver
 from django_ojs.payloads.resolver import Resolved
 from django_ojs.storage import database, transitions
+from django_ojs.worker import session_state
 from django_ojs.worker.event_loop import EventLoop
+from django_ojs.worker.exception_copies import describable
 from django_ojs.worker.forks import SyncThread
 from django_ojs.worker.handler_call import (
     Interrupted,
@@ -33,6 +34,7 @@ from django_ojs.worker.handler_call import (
     transaction_left_open,
 )
 from django_ojs.worker.in_flight import Run
+from django_ojs.worker.own_transaction import OwnTransaction
 from django_ojs.worker.thread_limit import STALLED_AFTER, ThreadLimit
 
 #: Seconds for which connections count as good that were looked at after the run before.
@@ -87,6 +89,7 @@ class Executor:
         self._loop: EventLoop | None = None
         self._refreshed = _Refreshed()
         self._rechecked_at = NEVER
+        session_state.watch()
 
     def submit(self, runs: list[Run]) -> None:
         """Run these jobs, in this order, as slots become free."""
@@ -183,7 +186,7 @@ class Executor:
                 left_open = ended.result() or left_open
                 thread.sync_thread.is_dirty = False
             if left_open is not None:
-                result, error, committed = None, error or left_open, False
+                result, error, committed = None, error or left_open, run.is_committed
             if error is not None:
                 release_frames(error)
                 database.recheck()
@@ -221,7 +224,7 @@ class Executor:
             result, committed = copy_context().run(_run_in_context, run, sensitive)
         except BaseException as raised:
             # Any exception of a handler, SystemExit too, fails its job and not the worker.
-            return None, raised, False
+            return None, describable(raised), run.is_committed
         return result, None, committed
 
 
@@ -263,17 +266,35 @@ def _call_resolved(
     call: Callable[[Run], Any],
     complete: Callable[..., object],
 ) -> tuple[Any, bool]:
-    atomic = run.handler.atomic
-    claim = replace(run.claim, place=transitions.place(run.job.id)) if atomic else run.claim
-    with database.atomic() if atomic else nullcontext():
-        result = checked_result(run, _call_and_flush(run, call))
-        if resolved is not None:
-            resolved.finish()
-        if atomic:
-            # The handler's rows and the completion commit together or not at all: when the run has
-            # lost its claim, this raises and the rows are rolled back.
-            complete(run.job.id, claim=claim, result=result)
-    return result, atomic
+    if run.handler.atomic:
+        return _call_atomic(run, resolved, call, complete), True
+    return _result_of(run, resolved, call), False
+
+
+def _call_atomic(
+    run: Run,
+    resolved: Resolved | None,
+    call: Callable[[Run], Any],
+    complete: Callable[..., object],
+) -> Any:
+    claim = replace(run.claim, place=transitions.place(run.job.id))
+    link = database.connection()
+    commits = not link.in_atomic_block  # A test may have a transaction round this one.
+    with database.atomic(), OwnTransaction(link):
+        if commits:
+            link.on_commit(run.note_commit)  # Before those of the handler, which may raise.
+        result = _result_of(run, resolved, call)
+        # The handler's rows and the completion commit together or not at all: when the run has
+        # lost its claim, or ended the transaction, this raises and the rows are rolled back.
+        complete(run.job.id, claim=claim, result=result)
+    return result
+
+
+def _result_of(run: Run, resolved: Resolved | None, call: Callable[[Run], Any]) -> Any:
+    result = checked_result(run, _call_and_flush(run, call))
+    if resolved is not None:
+        resolved.finish()
+    return result
 
 
 def _call_and_flush(run: Run, call: Callable[[Run], Any]) -> Any:

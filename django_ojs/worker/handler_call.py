@@ -13,8 +13,10 @@ from django_ojs.conf import settings
 from django_ojs.context import JobContext
 from django_ojs.middleware import execution_chain
 from django_ojs.operations import ack
+from django_ojs.spec.errors import OJSError
+from django_ojs.spec.failure import ResultRejected
 from django_ojs.storage import database
-from django_ojs.worker import forks
+from django_ojs.worker import forks, session_state
 from django_ojs.worker.in_flight import Run
 
 #: Called on the handler's thread when it has ended: run, result, exception, and whether an `atomic`
@@ -32,9 +34,13 @@ def call(run: Run) -> Any:
 
 
 def checked_result(run: Run, returned: Any) -> Any:
-    """Return the result to store. Raises when it cannot be stored."""
+    """Return the result to store. Raises ResultRejected when it cannot be stored."""
     result = run.context.result(returned)
-    ack.check_result(result)
+    try:
+        ack.check_result(result)
+    except Exception as error:  # A class of the project may raise where it is read.
+        reason = error.message if isinstance(error, OJSError) else type(error).__qualname__
+        raise ResultRejected(f"{reason} (the handler: {run.handler.place})") from None
     return result
 
 
@@ -114,7 +120,7 @@ def left_open_error(link: BaseDatabaseWrapper) -> TransactionManagementError:
 def refresh_connections(
     error: BaseException | None = None, found: Sequence[BaseDatabaseWrapper] | None = None
 ) -> None:
-    """Close the thread's connections that are broken or too old.
+    """Close the thread's connections that are broken, too old, or whose session has changed.
 
     `error` is that of the handler: one that says that the server takes no writes closes the
     connection to it as well. `found` are the connections, where the caller has listed them.
@@ -124,6 +130,7 @@ def refresh_connections(
     found = open_connections() if found is None else found
     if not found:
         return
+    session_state.close_changed()
     for link in found:
         link.queries_log.clear()
     if error is not None:

@@ -203,6 +203,8 @@ class Heartbeat:
             # Cancelled, or claimed by another worker; or completed and stored a moment ago: then
             # its phase is DONE and there is nothing to revoke.
             run = runs[key]
+            if run.is_committed:
+                continue  # It is completed; functions of on_commit run now.
             if run.revoke(Phase.RUNNING, self._interrupt) or run.revoke(Phase.WAITING):
                 self._in_flight.release_slot()
                 self._in_flight.remove([run])

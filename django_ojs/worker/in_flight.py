@@ -33,6 +33,7 @@ class Run:
         "context",
         "extended_at",
         "interrupted",
+        "is_committed",
         "job",
         "lock",
         "on_begin",
@@ -69,6 +70,9 @@ class Run:
         self.thread: threading.Thread | None = None
         self.thread_id: int | None = None
         self.interrupted = False
+        #: Whether an atomic handler has committed its own ACK: what fails after that, such as a
+        #: function of on_commit, does not fail the job.
+        self.is_committed = False
         self.cancel_task: Callable[[], object] | None = None
 
     @property
@@ -112,6 +116,10 @@ class Run:
             if self.on_begin is not None:
                 self.on_begin(self.job.id, self.job.run)
             return True
+
+    def note_commit(self) -> None:
+        """Note that the transaction of an atomic handler has committed."""
+        self.is_committed = True
 
     def end(self) -> bool:
         """Note that the handler has ended. Return False when its result is to be discarded."""

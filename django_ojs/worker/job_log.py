@@ -15,9 +15,10 @@ from django_ojs.conf import settings
 from django_ojs.context import log_fields
 from django_ojs.models import Job
 from django_ojs.operations.figures import health_queries
-from django_ojs.spec.failure import Failure, HandlerResponse
+from django_ojs.spec.failure import Failure, HandlerResponse, ResultRejected
 from django_ojs.spec.states import State
 from django_ojs.storage import database
+from django_ojs.worker.exception_copies import shortened
 from django_ojs.worker.in_flight import Run
 
 logger = logging.getLogger("django_ojs.worker")
@@ -130,6 +131,32 @@ class JobLog:
             run.job.type,
             run.job.id,
             extra=_fields(run, "lost", time.monotonic() - run.started),
+        )
+
+    def failed_after_commit(self, run: Run, error: BaseException) -> None:
+        """Log that a function of on_commit raised, after the job was completed."""
+        failure = Failure.from_exception(error)
+        logger.error(
+            "%s %s is completed, and then a function that its handler gave to on_commit failed "
+            "(those after it did not run): %s",
+            run.job.type,
+            run.job.id,
+            _error(failure),
+            exc_info=_exc_info(error),
+            extra=_fields(run, "completed", time.monotonic() - run.started)
+            | {"error": failure.type, "state": State.COMPLETED.value},
+        )
+
+    def stopped_after_commit(self, run: Run) -> None:
+        """Log that a function of on_commit was interrupted, after the job was completed."""
+        seconds = time.monotonic() - run.started
+        logger.error(
+            "%s %s is completed, and a function that its handler gave to on_commit was stopped "
+            "after %s: at the timeout of the job, or because the worker stops",
+            run.job.type,
+            run.job.id,
+            duration(seconds),
+            extra=_fields(run, "completed", seconds) | {"state": State.COMPLETED.value},
         )
 
     def unknown_type(self, run_type: str) -> None:
@@ -251,8 +278,12 @@ def _error(failure: Failure) -> str:
 
 def _exc_info(cause: BaseException | None) -> ExcInfo | None:
     """Return the exception with its traceback, from the first frame of the project's code."""
-    if cause is None or isinstance(cause, HandlerResponse) or not settings().log_tracebacks:
+    # Of a result that was rejected, no frame is the project's: the message names the handler.
+    if cause is None or isinstance(cause, HandlerResponse | ResultRejected):
         return None
+    if not settings().log_tracebacks:
+        return None
+    cause = shortened(cause)
     first = cause.__traceback__
     while first is not None and _is_ours(first):
         first = first.tb_next

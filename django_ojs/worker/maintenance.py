@@ -16,6 +16,7 @@ from django_ojs import extension
 from django_ojs.operations import expiry, limit_checks, promotion
 from django_ojs.operations.access import known_names
 from django_ojs.operations.backpressure import pressure_monitor
+from django_ojs.operations.cron import clock as cron_clock
 from django_ojs.operations.cron import due_query as due_cron
 from django_ojs.operations.cron.pruning import WALK, RunPruner
 from django_ojs.operations.due_check import DueCheck
@@ -112,6 +113,7 @@ class MaintenanceThread:
             Step(passing.promote, TICK, task="ojs.scheduler.poll", when=promotion.due_condition),
             Step(expiry.expire, TICK, when=expiry.expired_condition),
             Step(passing.fire_cron, TICK, task="ojs.cron.trigger", when=due_cron.due_condition),
+            Step(cron_clock.put_right, cron_clock.INTERVAL, _ALL),
             Step(
                 passing.advance_workflows,
                 TICK,

@@ -108,6 +108,7 @@ class WorkerProcess:
 
     def run(self) -> Exit:
         """Work until stopped, or (`once`) until the queues are empty."""
+        extension.worker_started(self.id)
         config = self._config
         self._in_flight = JobsInFlight(self._status)
         self._batch_sizer = BatchSizer(config.threads)
@@ -372,6 +373,7 @@ class WorkerProcess:
                 self._in_flight.release_slot()
                 self._completer.requeue(run, failure)
         self._executor.close()
+        extension.worker_stopping(self.id)
         # After the handlers: on SQLite a handler's transaction may hold the only write lock.
         self._listener.close()
         self._relays.close()

@@ -4,11 +4,13 @@ The jobs of a dead process become available again. Jobs that may have killed sev
 alone, each in a process of its own, so that no other job is lost with them.
 """
 
+import fcntl
 import gc
 import logging
 import os
 import signal
 import sys
+import termios
 import threading
 import time
 from collections.abc import Callable
@@ -375,8 +377,7 @@ def _run_child(
         gc.freeze()
         threading.excepthook = _end_process
         status.start_pulse()
-        # A terminal's Ctrl-C reaches the whole process group; the supervisor forwards it, once.
-        os.setpgid(0, 0)
+        _leave_terminal()
         code = run_process(
             WorkerProcess(
                 config,
@@ -397,6 +398,22 @@ def _run_child(
         # Not sys.exit: it would wait for threads that do not end, and run the exit handlers that
         # the parent registered for itself.
         os._exit(code)
+
+
+def _leave_terminal() -> None:
+    """Leave the terminal to the supervisor.
+
+    Its Ctrl-C reaches the whole process group; the supervisor forwards it, once. What reads from
+    it, such as `breakpoint()` or `input()` in a handler, would stop this process for ever: it finds
+    the end of the file instead.
+    """
+    os.setpgid(0, 0)
+    with suppress(OSError), open("/dev/tty", "rb", buffering=0) as terminal:
+        fcntl.ioctl(terminal, termios.TIOCNOTTY)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    if nothing != 0:
+        os.dup2(nothing, 0)
+        os.close(nothing)
 
 
 def _end_process(args: threading.ExceptHookArgs) -> None:

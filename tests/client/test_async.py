@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+from collections.abc import Callable
 from datetime import timedelta
 
 import pytest
@@ -12,10 +13,12 @@ from django.core.exceptions import SynchronousOnlyOperation
 
 import django_ojs as ojs
 from django_ojs.models import Job
+from django_ojs.spec.ids import uuid7
 from django_ojs.spec.states import State
 from tests.cases import together
 from tests.factories import hourly, in_state
 from tests.testapp.jobs import add, describe, shout
+from tests.worker.parts import claimed
 
 pytestmark = pytest.mark.django_db
 
@@ -101,3 +104,45 @@ def test_the_plain_functions_reject_to_block_an_event_loop() -> None:
     with pytest.raises(SynchronousOnlyOperation):
         async_to_sync(enqueue)()
     assert Job.objects.count() == 0
+
+
+async def called(function: Callable[[], object]) -> str:
+    """Call a function in async code, where it must not be called. Return what it says."""
+    with pytest.raises(SynchronousOnlyOperation) as caught:
+        function()
+    return str(caught.value)
+
+
+def context() -> ojs.JobContext:
+    return ojs.JobContext(
+        claimed(), heartbeat=lambda job, by: Job.objects.exists(), save=lambda job, state: save()
+    )
+
+
+def save() -> None:
+    Job.objects.exists()
+
+
+CALLS: dict[str, Callable[[], object]] = {
+    "enqueue": lambda: ojs.enqueue("test.add", [1, 2]),
+    "enqueue of a handler": lambda: add.enqueue(1, 2),
+    "enqueue with options": lambda: add.options(priority=1).enqueue(1, 2),
+    "enqueue_batch": lambda: ojs.enqueue_batch([add.request(1, 2), add.request(3, 4)]),
+    "cancel": lambda: ojs.cancel(uuid7()),
+    "get_job": lambda: ojs.get_job(uuid7()),
+    "activate": lambda: ojs.activate(uuid7()),
+    "retry": lambda: ojs.retry(uuid7()),
+    "pause_queue": lambda: ojs.pause_queue("q"),
+    "drain_queue": lambda: ojs.drain_queue("q"),
+    "resume_queue": lambda: ojs.resume_queue("q"),
+    "enqueue of a workflow": lambda: ojs.chain(add.s(1, 2), add.s(3, 4)).enqueue(),
+    "heartbeat": lambda: context().heartbeat(),
+    "checkpoint": lambda: context().checkpoint({}),
+}
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("name", CALLS)
+def test_a_call_in_async_code_names_its_twin(name: str) -> None:
+    said = asyncio.run(called(CALLS[name]))
+    assert f"await a{name.partition(' ')[0]}(" in said

@@ -221,3 +221,25 @@ def test_a_job_that_does_not_exist_is_not_found() -> None:
     for look in (ojs.get_job, ojs.cancel, ojs.activate, ojs.retry):
         with pytest.raises(JobNotFound, match="no job with this id"):
             look(ids.uuid7())
+
+
+@pytest.mark.parametrize("ago", [timedelta(milliseconds=1), timedelta(days=4711)])
+def test_a_time_that_is_over_is_now_however_it_is_given(ago: timedelta) -> None:
+    by_distance = enqueue(scheduled_at=-ago)
+    by_time = enqueue(scheduled_at=datetime.now(UTC) - ago)
+    assert by_distance.state == by_time.state == State.AVAILABLE
+
+
+def test_a_number_is_the_most_attempts_and_leaves_the_rest_of_the_policy() -> None:
+    assert enqueue(retry=7).retry_policy == RetryPolicy(max_attempts=7)
+    made = ojs.job("test.retried", retry=RetryPolicy(max_attempts=2, initial_interval=9))(
+        lambda text: None
+    )
+    try:
+        job = ojs.get_job(made.options(retry=7).enqueue("x").id)
+    finally:
+        ojs.handlers.registry.remove("test.retried")
+    assert job.retry_policy == RetryPolicy(max_attempts=7, initial_interval=9)
+    for wrong in (True, -1, 1.5, "3"):
+        with pytest.raises(InvalidRequest, match=r"^retry"):
+            enqueue(retry=wrong)

@@ -217,7 +217,29 @@ def test_a_module_that_is_imported_again_replaces_its_handlers() -> None:
     assert again.defaults.queue == "new"
 
 
-@together("thing", [4711, None, "tests.handlers", int, functools.partial(max, 1), add, echo])
+class RoutineWithoutName:
+    """As `functools.partial` is from Python 3.14 on: `inspect` counts it as a routine."""
+
+    def __get__(self, instance: object, owner: object = None) -> RoutineWithoutName:
+        return self
+
+    def __call__(self) -> None: ...
+
+
+NO_FUNCTIONS = [
+    4711,
+    None,
+    "tests.handlers",
+    int,
+    functools.partial(max, 1),
+    functools.partialmethod(max, 1),
+    RoutineWithoutName(),
+    add,
+    echo,
+]
+
+
+@together("thing", NO_FUNCTIONS)
 def test_a_handler_is_a_function(thing: Any) -> None:
     with pytest.raises(ImproperlyConfigured, match=r"'test.declared' must be a function"):
         declare(thing)

@@ -233,3 +233,14 @@ class TestARenewal:
         worker(interval=self.INTERVAL, registration=self.DESCRIBED)
         self.send()
         assert Event.primary.filter(type="worker.heartbeat").count() == 2
+
+
+def test_the_lease_of_a_job_in_flight_that_would_end_before_the_next_beat_is_extended() -> None:
+    # The clock of the database was set on: by its own, the worker need not extend it yet.
+    job = active()
+    age(job.id, HOUR)
+    assert left(job.id, -HOUR, timedelta(0))
+    response = beat.beat(WORKER, holding=[job.id], extend=[], interval=timedelta(seconds=5))
+    assert (response.jobs_extended, response.lost) == (1, frozenset())
+    assert left(job.id, MINUTE, HOUR)
+    assert rescue.lapse() == 0

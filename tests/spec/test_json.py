@@ -12,7 +12,10 @@ from enum import Enum, IntEnum, StrEnum
 from typing import Any
 
 import pytest
+from django.urls import reverse_lazy
 from django.utils.functional import SimpleLazyObject
+from django.utils.text import format_lazy
+from django.utils.translation import gettext_lazy, pgettext_lazy
 from hypothesis import example, given
 from hypothesis import strategies as st
 
@@ -202,6 +205,26 @@ def test_a_lazy_object_is_not_what_it_stands_for(value: Any) -> None:
     assert rejected.value.details == {"field": "args"}
     with pytest.raises(InvalidPayload, match="is a SimpleLazyObject"):
         json.dumps([lazy])
+
+
+@together(
+    "lazy",
+    [
+        gettext_lazy("Yes"),
+        pgettext_lazy("of a person", "Yes"),
+        format_lazy("{}!", "Yes"),
+        reverse_lazy("admin:index"),
+    ],
+    ids=lambda each: type(each).__name__,
+)
+def test_a_lazy_text_says_that_it_is_one(lazy: Any) -> None:
+    with pytest.raises(InvalidArgs, match=r"^args\[0\] is a lazy text: send str\(\) of it$"):
+        json.check([lazy], "args")
+
+
+def test_a_name_that_is_a_lazy_text_says_so() -> None:
+    with pytest.raises(InvalidArgs, match="has a name that is a lazy text: names are strings"):
+        json.check([{gettext_lazy("Yes"): 1}], "args")
 
 
 def test_a_lazy_name_is_no_name() -> None:

@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from django_ojs import testing
+from django_ojs.spec.failure import ResultRejected
+from django_ojs.testing import Drained
 from tests.receivers import receiving
 from tests.tasks.names import TaskResultStatus, task_enqueued
 
@@ -86,3 +88,12 @@ def test_keywords_of_a_task_are_expected_by_name(tasks: ModuleType) -> None:
             ojs.assert_enqueued(tasks.describe, kwargs={"name": "ada", "tone": "curt"})
         with pytest.raises(TypeError, match=r"book has no parameter not"):
             ojs.assert_enqueued(tasks.book, kwargs={"not": ""})
+
+
+@pytest.mark.django_db
+def test_a_task_whose_result_is_not_json_has_its_effects_once(tasks: ModuleType) -> None:
+    with testing.real() as ojs:
+        result = tasks.give.enqueue("object")
+        assert ojs.drain(with_retries=True) == Drained(discarded=1)
+        result.refresh()
+        assert [each.exception_class for each in result.errors] == [ResultRejected]

@@ -27,6 +27,12 @@ def save(name: str) -> int:
     return thing.pk
 
 
+@ojs.job("testing.save_and_return")
+def save_and_return(name: str) -> Any:
+    """Store a row and return what JSON cannot represent."""
+    return {"thing": Thing.objects.create(name=name)}
+
+
 @ojs.job("testing.save_atomically", atomic=True)
 def save_atomically(name: str) -> int:
     """Do the same in one transaction with the completion."""

@@ -6,6 +6,7 @@ import asyncio
 import ctypes
 import functools
 import gc
+import getpass
 import os
 import re
 import resource
@@ -265,6 +266,23 @@ def session() -> int:
     with connection.cursor() as cursor:
         cursor.execute("SELECT pg_backend_pid()")
         return int(cursor.fetchone()[0])
+
+
+def _read_terminal() -> None:
+    with open("/dev/tty") as terminal:
+        terminal.read()
+
+
+@ojs.job("worker.ask", retry=ONCE)
+def ask(how: str) -> None:
+    """Wait for what somebody types."""
+    ways: dict[str, Any] = {
+        "input": input,
+        "breakpoint": breakpoint,
+        "getpass": getpass.getpass,
+        "read": _read_terminal,
+    }
+    ways[how]()
 
 
 @ojs.job("worker.poison", retry=AGAIN_SOON)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 
 import pytest
 from django.db import IntegrityError, connection
@@ -13,10 +12,12 @@ import django_ojs
 from django_ojs import handlers, signals
 from django_ojs.models import Job
 from django_ojs.operations.fetch import fetch
+from django_ojs.spec.failure import ResultRejected
 from django_ojs.storage import key_limits
 from django_ojs.testing import Drained, DrainTimeout, TestContext
 from tests.factories import push_many
 from tests.receivers import receiving
+from tests.testapp import testing_jobs
 from tests.testapp.models import Thing
 from tests.testapp.testing_jobs import (
     asave,
@@ -25,6 +26,7 @@ from tests.testapp.testing_jobs import (
     forever,
     import_rows,
     save,
+    save_and_return,
     save_atomically,
     send,
 )
@@ -47,6 +49,17 @@ def test_jobs_run_through_all_operations(ojs: TestContext) -> None:
     assert ojs.drain() == Drained()
     ojs.assert_performed(send, args=["ada"], count=1)
     ojs.refute_performed(save)
+
+
+def test_a_result_that_cannot_be_stored_has_its_effects_once(ojs: TestContext) -> None:
+    save_and_return.enqueue("once")
+    assert ojs.drain(with_retries=True) == Drained(discarded=1)
+    assert Thing.objects.filter(name="once").count() == 1
+    (job,) = Job.objects.filter(type="testing.save_and_return")
+    assert (job.attempt, job.discard_reason, job.dead_letter) == (1, "non_retryable", True)
+    assert job.error["type"] == "result_rejected"
+    assert "result.thing is a Thing: send its primary key" in job.error["message"]
+    assert f"{testing_jobs.__file__}:" in job.error["message"]
 
 
 def test_a_job_continues_at_its_checkpoint(ojs: TestContext) -> None:
@@ -281,7 +294,7 @@ class TestPerform:
         chain = {"EXECUTION_MIDDLEWARE": ["tests.testing.test_drain.a_set"]}
         with (
             override_settings(OJS=chain),
-            pytest.raises(django_ojs.OJSError, match=re.escape("result")),
+            pytest.raises(ResultRejected, match="result is a set"),
         ):
             ojs_fake.perform(send, "ada")
 

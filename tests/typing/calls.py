@@ -121,6 +121,7 @@ def options(moment: datetime) -> None:
     assert_type(plain.options(priority=ojs.LOW).enqueue("a"), ojs.EnqueuedJob)
     plain.options(scheduled_at=moment, expires_at=timedelta(hours=1), meta={"a": [1]}).enqueue("a")
     plain.options(scheduled_at="+PT5M", retry={"max_attempts": 3}, tags=("a",)).enqueue("a")
+    plain.options(retry=3).enqueue("a")
     plain.options(retry=ojs.RetryPolicy(max_attempts=3), pending=True, queue=None).enqueue("a")
     plain.options(priority=1).enqueue(1)  # E: arg-type
     plain.options(priority=1).enqueue()  # E: call-arg
@@ -131,7 +132,7 @@ def options(moment: datetime) -> None:
     plain.options(priority="1")  # E: arg-type
     plain.options(scheduled_at=5)  # E: arg-type
     plain.options(timeout="PT5S")  # E: arg-type
-    plain.options(retry=3)  # E: arg-type
+    plain.options(retry="3")  # E: arg-type
     plain.options(tags={"a"})  # E: arg-type
     plain.options(meta=["a"])  # E: arg-type
     plain.options(id=4711)  # E: arg-type

@@ -213,8 +213,10 @@ def test_one_outcome_that_the_database_rejects_does_not_take_the_others_along(
         bench.completer.handler_ended(run, None, None, False)
     bench.is_written()
     states = [factories.read(run.job.id).state for run in runs]
-    assert states == ["completed", "retryable", "completed"]
+    # Its effects are there: another attempt would repeat them.
+    assert states == ["completed", "discarded", "completed"]
     assert factories.read(rejected).error["type"] == "result_rejected"
+    assert __file__ in factories.read(rejected).error["message"]
     assert "could not be stored" in caplog.text
 
 

@@ -14,7 +14,7 @@ from django.db import InternalError, connection, connections
 from django_ojs.context import JobContext, current_context
 from django_ojs.operations import fetch
 from django_ojs.operations.workers import rescue
-from django_ojs.spec.errors import InvalidRequest, PayloadTooLarge
+from django_ojs.spec.failure import Failure, ResultRejected
 from django_ojs.worker.executor import Executor
 from django_ojs.worker.handler_call import Interrupted, interrupt
 from django_ojs.worker.in_flight import Phase
@@ -73,15 +73,19 @@ def test_a_result_that_json_cannot_carry_fails_the_job_at_its_place(
     with executing(1, outcomes) as executor:
         executor.submit([run_of(lambda: {"deep": [returned]})])
         error = outcomes.next().error
-    assert isinstance(error, InvalidRequest)
-    assert "result.deep[0]" in error.message
+    assert isinstance(error, ResultRejected)
+    assert "result.deep[0]" in str(error)
+    assert f"{__file__}:" in str(error)
+    assert error.__cause__ is None
+    # Its effects are there: another attempt would repeat them.
+    assert Failure.from_exception(error).retryable is False
 
 
 def test_a_result_over_its_limit_fails_the_job(outcomes: Outcomes, settings: Any) -> None:
     settings.OJS = settings.OJS | {"MAX_RESULT_BYTES": 100}
     with executing(1, outcomes) as executor:
         executor.submit([run_of(lambda: "x" * 100)])
-        assert isinstance(outcomes.next().error, PayloadTooLarge)
+        assert isinstance(outcomes.next().error, ResultRejected)
 
 
 def test_the_context_is_the_current_one_in_its_run_and_in_no_other(outcomes: Outcomes) -> None:

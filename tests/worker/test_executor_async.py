@@ -15,7 +15,7 @@ from django.db import connection
 
 from django_ojs.context import JobContext, current_context
 from django_ojs.middleware import execution_chain
-from django_ojs.spec.errors import InvalidRequest
+from django_ojs.spec.failure import ResultRejected
 from django_ojs.worker.event_loop import EventLoop
 from django_ojs.worker.executor import Executor
 from django_ojs.worker.handler_call import interrupt
@@ -83,7 +83,7 @@ def test_what_a_coroutine_raises_or_json_rejects_is_the_outcome(outcomes: Outcom
         executor.submit([run_of(broken)])
         assert isinstance(outcomes.next().error, LookupError)
         executor.submit([run_of(odd)])
-        assert isinstance(outcomes.next().error, InvalidRequest)
+        assert isinstance(outcomes.next().error, ResultRejected)
 
 
 async def leave() -> None:

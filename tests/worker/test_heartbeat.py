@@ -310,6 +310,17 @@ def test_a_job_whose_outcome_was_just_stored_is_not_taken_for_lost(bench: Bench)
     assert (run.phase, run.context.cancelled) == (Phase.DONE, False)
 
 
+def test_a_run_that_has_committed_its_own_completion_is_not_stopped(bench: Bench) -> None:
+    run = bench.holds()
+    run.begin()
+    ack.ack(run.job.id)
+    run.note_commit()  # Functions of on_commit run now.
+    bench.start()
+    (worker,) = Worker.objects.all()
+    eventually(lambda: Worker.objects.get().seen_at > worker.seen_at, "it beats again")
+    assert (run.phase, run.context.cancelled) == (Phase.RUNNING, False)
+
+
 @pytest.mark.interrupts
 def test_a_run_that_is_overdue_fails_with_timeout_and_is_interrupted(
     bench: Bench, executor: Executor

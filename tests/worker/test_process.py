@@ -14,6 +14,7 @@ import pytest
 from django.db import OperationalError
 
 import django_ojs as ojs
+from django_ojs import signals
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import fail as fails
@@ -74,6 +75,28 @@ def test_once_runs_what_is_there_and_ends() -> None:
     assert becomes(later, "scheduled")
     assert (process.job_log.completed_count, process.job_log.failed_count) == (6, 0)
     assert not Worker.objects.exists()
+
+
+def test_a_process_says_when_it_begins_and_ends() -> None:
+    said: list[tuple[str, str, str]] = []
+
+    def begins(sender: Any, worker_id: str, **kwargs: Any) -> None:
+        said.append(("begins", worker_id, becomes(job, "available").state))
+        raise ValueError("The others, and the worker, go on.")
+
+    def ends(sender: Any, worker_id: str, **kwargs: Any) -> None:
+        said.append(("ends", worker_id, becomes(job, "completed").state))
+
+    job = stored(handlers.note.enqueue())
+    signals.worker_process_started.connect(begins, sender=Worker)
+    signals.worker_process_stopping.connect(ends, sender=Worker)
+    try:
+        process = WorkerProcess(configured(once=True))
+        assert process.run() is Exit.OK
+    finally:
+        signals.worker_process_started.disconnect(begins, sender=Worker)
+        signals.worker_process_stopping.disconnect(ends, sender=Worker)
+    assert said == [("begins", process.id, "available"), ("ends", process.id, "completed")]
 
 
 @pytest.mark.requirement("EH-15")

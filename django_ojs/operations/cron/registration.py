@@ -9,7 +9,7 @@ import re
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, Final
 
 from django.db import IntegrityError
@@ -37,6 +37,9 @@ SYNONYMS: Final = {
     "replace": OverlapPolicy.CANCEL_PREVIOUS,
     "queue": OverlapPolicy.ENQUEUE,
 }
+
+A_DAY: Final = timedelta(days=1)
+A_SECOND: Final = timedelta(seconds=1)
 
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9\-.]*", re.ASCII).fullmatch
 
@@ -127,6 +130,9 @@ def _register(definition: Definition, values: dict[str, Any]) -> tuple[CronJob, 
         values["timezone"],
         enabled,
     )
+    by_code = CronOwner.CODE == job.owner == definition.owner
+    changed_at = job.updated_at - A_SECOND  # Not when it was made.
+    is_changed_again = not is_new and by_code and changed_at > max(job.created_at, now - A_DAY)
     before = {} if is_new else _shown(job)
     had = None if is_new else job.template
     for column, value in values.items():
@@ -147,6 +153,13 @@ def _register(definition: Definition, values: dict[str, Any]) -> tuple[CronJob, 
             object_type="cron_job",
             changes=changes,
             replaced=[each for each in replaced if each not in changes],
+        )
+    if is_moved and is_changed_again:
+        logger.warning(
+            "The schedule of the cron job %s was changed by code for the second time in a day. Is "
+            "its expression random where it is imported? Then each start of a worker moves it: "
+            "use a fixed one.",
+            name,
         )
     if is_moved and (warning := warning_of(job.expression)) is not None:
         logger.warning("The cron job %s: %s", name, warning)

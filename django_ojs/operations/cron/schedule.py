@@ -93,6 +93,15 @@ def passed(
     )
 
 
+def is_late(expression: str, timezone: str, now: datetime, due_at: datetime) -> bool:
+    """Whether at least two occurrences are before the next time at which a cron job is due."""
+    interval = parse_expression(expression).interval
+    if interval is not None:
+        return due_at - now >= 2 * interval
+    following = list(islice(_after(expression, timezone, now), 2))
+    return len(following) == 2 and following[1].at < due_at
+
+
 def _after(expression: str, timezone: str, after: datetime) -> Iterator[Occurrence]:
     zone: ZoneInfo = check_timezone(timezone)
     return parse_expression(expression).occurrences(after, zone)

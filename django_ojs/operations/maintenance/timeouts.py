@@ -22,7 +22,7 @@ from django_ojs.storage.dialects.expressions import Milliseconds
 from django_ojs.storage.transitions import Claim
 
 #: A worker of django_ojs enforces the timeouts of its jobs, with a traceback. Maintenance fails
-#: such a job only after this.
+#: such a job only after this, when the worker is silent.
 TIMEOUT_GRACE = timedelta(seconds=5)
 
 #: The same for any other worker, whose own report may be on its way.
@@ -61,8 +61,13 @@ def enforce(
         return 0
     default = int(settings().default_timeout / timedelta(milliseconds=1))
     timeout = Milliseconds(Coalesce(F("timeout_ms"), Value(default)))
-    enforced = Exists(Worker.primary.filter(pk=OuterRef("worker_id"), enforces_timeouts=True))
+    enforcing = Worker.primary.filter(pk=OuterRef("worker_id"), enforces_timeouts=True)
+    enforced = Exists(enforcing)
+    # While it sends heartbeats it stops its runs by a clock of its own: that of the database may
+    # have been set on, and then they are not late.
+    silence = Milliseconds(F("dead_after_ms"))
     late = Job.primary.filter(
+        ~Exists(enforcing.filter(seen_at__gt=Now() - silence)),
         Q(started_at__lte=Now() - timeout - TIMEOUT_GRACE) | ~enforced,
         state=State.ACTIVE,
         started_at__lte=Now() - timeout - REMOTE_TIMEOUT_GRACE,

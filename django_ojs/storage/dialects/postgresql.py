@@ -77,6 +77,9 @@ _UP_TO_LIMIT = {
 }
 
 _READ_ONLY = "25006"
+#: A statement that is too large or too complex for the server, or an object that is in no state
+#: for it: another try fails as well.
+_FOR_GOOD = ("54", "55000")
 _QUERY_CANCELED = "57014"
 _DEADLOCK, _LOCK_NOT_AVAILABLE, _SERIALIZATION = "40P01", "55P03", "40001"
 #: libpq's numbers of the states of a session without a transaction, and without a server.
@@ -296,6 +299,11 @@ class PostgreSQL(Inserts):
     def is_transaction_open(self, connection: BaseDatabaseWrapper) -> bool:
         link: Any = connection.connection
         return link.info.transaction_status not in _WITHOUT_TRANSACTION
+
+    def is_unavailable_error(self, error: BaseException) -> bool:
+        # The driver counts this among those of a server that is away, and it stays.
+        state = getattr(error.__cause__, "sqlstate", None) or ""
+        return not state.startswith(_FOR_GOOD) and super().is_unavailable_error(error)
 
     def is_read_only_error(self, error: BaseException) -> bool:
         return getattr(error.__cause__, "sqlstate", None) == _READ_ONLY

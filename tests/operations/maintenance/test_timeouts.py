@@ -10,7 +10,7 @@ import pytest
 from django.db.models import F
 from django.test import override_settings
 
-from django_ojs.models import Job
+from django_ojs.models import Job, Worker
 from django_ojs.operations import fail
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.maintenance import timeouts
@@ -50,8 +50,18 @@ def test_it_goes_through_its_retry_policy() -> None:
     assert [read(job.id).discard_reason for job in (last, final)] == ["exhausted", "non_retryable"]
 
 
+def test_a_worker_that_enforces_timeouts_and_sends_heartbeats_does_it_by_its_own_clock() -> None:
+    # That of the database may have been set on by an hour.
+    worker(registration=Registration(enforces_timeouts=True))
+    job = active(timeout_ms=60_000)
+    age(job.id, HOUR)
+    assert timeouts.enforce() == 0
+    assert read(job.id).state == "active"
+
+
 def test_a_worker_that_enforces_timeouts_has_a_moment_to_say_it_itself() -> None:
     worker(registration=Registration(enforces_timeouts=True))
+    Worker.objects.update(seen_at=F("seen_at") - HOUR)
     job = active(timeout_ms=60_000)
     age(job.id, MINUTE + TIMEOUT_GRACE - timedelta(seconds=2))
     assert timeouts.enforce() == 0

@@ -1,0 +1,105 @@
+"""What a handler changes in the session of a connection that the worker keeps for the next job.
+
+A project that closes its connections loses it with each: settings, the role, advisory locks,
+temporary tables, variables of row-level security. So a connection is closed after a job with such a
+statement. The statements are read, because to ask or to reset the server would cost each job a
+round trip; and Django, the project and the worker set up a new connection as they always do.
+"""
+
+import re
+import threading
+from collections.abc import Callable
+from typing import Any, Final
+
+from django.db import connections
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.backends.signals import connection_created
+
+#: The threads whose connections the worker keeps from job to job.
+THREADS: Final = ("ojs-slot", "ojs-sync")
+
+#: Those of the worker itself end with the transaction, or are set back.
+_OWN: Final = r"(?:LOCAL|TRANSACTION|CONSTRAINTS|STATEMENT|NAMES)\b"
+_OWN_SESSION: Final = r"SESSION\s+(?:innodb_lock_wait_timeout|max_statement_time)\b"
+#: Functions that are called alone and change no session.
+_HARMLESS: Final = (
+    r"(?:pg_|ojs_|current_|set_config|now|clock_timestamp|version|count|nextval|currval|setval"
+    r"|coalesce|exists|length|last_insert_id|connection_id|database|row_count|sqlite_version)"
+)
+#: How such a statement begins.
+_BEGINS: Final = re.compile(
+    r"(?:\s+|--[^\n]*\n|/\*.*?\*/)*"
+    rf"(?:SET\s+(?!{_OWN}|{_OWN_SESSION})|RESET\b|DISCARD\b|LISTEN\b|LOAD\b|DO\b|USE\b"
+    r"|PREPARE\s+(?!TRANSACTION)|DECLARE\b|LOCK\s+TABLES?\s+\S+\s+(?:READ|WRITE)|ATTACH\b|DETACH\b"
+    r"|PRAGMA\s+\w+\s*[=(]|PRAGMA\s+\w+\.\w+\s*=|CALL\s+(?!ojs_)"
+    r"|CREATE\s+(?:GLOBAL\s+|LOCAL\s+|OR\s+REPLACE\s+)?TEMP(?:ORARY)?\b"
+    # A function of the project, which may do any of it.
+    rf"|SELECT\s+(?!{_HARMLESS})[a-z_]\w*(?:\.\w+)?\s*\((?!.*\bFROM\b))",
+    re.IGNORECASE | re.DOTALL,
+)
+#: What it has inside, and a word of each, which is found faster.
+_HAS: Final = re.compile(
+    r"\bpg_(?:try_)?advisory_lock(?:_shared)?\s*\(|\bGET_LOCK\s*\(|\bdblink_connect|\bsetseed\s*\("
+    r"|\bINTO\s+(?:TEMP(?:ORARY)?\b|@)|@\w+\s*:="
+    r"|\bset_config\s*\((?!(?:[^()]|\([^()]*\))*,\s*(?:true|'true')\s*\))",
+    re.IGNORECASE,
+)
+_WORDS: Final = ("advisory_lock", "get_lock", "dblink", "setseed", "temp", "@", "set_config")
+
+#: A longer statement has many rows.
+MOST_CHARACTERS: Final = 8192
+
+
+class _OfThread(threading.local):
+    def __init__(self) -> None:
+        self.changed: set[str] = set()
+
+
+_of_thread: Final = _OfThread()
+
+
+def watch() -> None:
+    """Read the statements of the connections that the worker keeps, from now on."""
+    # After the receivers of the project, whose statements set up the connection.
+    connection_created.disconnect(_begin)
+    connection_created.connect(_begin)
+
+
+def close_changed() -> None:
+    """Close the connections of this thread whose sessions the last job has changed."""
+    while _of_thread.changed:
+        link = connections[_of_thread.changed.pop()]
+        if not link.in_atomic_block:
+            link.close()
+
+
+def changes_session(sql: str) -> bool:
+    """Whether a statement may change what the next job finds in the session."""
+    sql = sql[:MOST_CHARACTERS]
+    if any(map(_BEGINS.match, sql.split(";"))):
+        return True
+    words = sql.lower()
+    return any(word in words for word in _WORDS) and _HAS.search(sql) is not None
+
+
+def _begin(connection: BaseDatabaseWrapper, **kwargs: object) -> None:
+    if threading.current_thread().name.startswith(THREADS):
+        _of_thread.changed.discard(connection.alias)
+        if _read not in connection.execute_wrappers:
+            connection.execute_wrappers.append(_read)
+
+
+def _read(
+    execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]
+) -> Any:
+    if changes_session(_text(sql)):
+        # Before it is executed: of several statements in one, the last may fail.
+        _of_thread.changed.add(context["connection"].alias)
+    return execute(sql, params, many, context)
+
+
+def _text(sql: Any) -> str:
+    if isinstance(sql, bytes):
+        return sql.decode(errors="replace")
+    # Of a statement that the driver composes.
+    return sql.as_string(None) if hasattr(sql, "as_string") else str(sql)
