@@ -1,18 +1,26 @@
-"""Expiry (ojs-core §5.2): discard jobs that did not start before their `expires_at`."""
+"""Expiry: discard jobs that wait beyond their `expires_at` (ojs-core §5.2), or beyond the end of
+their `enqueue_ttl` or `total_timeout`, which the same column has (ojs-timeouts §5).
+"""
 
+from collections import defaultdict
 from datetime import timedelta
+from typing import Any, Final
+from uuid import UUID
 
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from django_ojs.models import Job
 from django_ojs.operations.events import publish
+from django_ojs.spec import json, timeouts
 from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.storage import database, raw_queries, transitions
 from django_ojs.storage.database import BATCH
 from django_ojs.storage.dialects import sql_files
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.figures import rollups
+
+_READ: Final = ("state", "options", "timeout_ms", "created_at", "started_at", "expires_at")
 
 
 def expired_condition(since: timedelta = timedelta(0)) -> str:
@@ -25,7 +33,7 @@ def expired_condition(since: timedelta = timedelta(0)) -> str:
 
 
 def expire(limit: int = BATCH) -> int:
-    """Discard jobs whose `expires_at` passed before they ran (ojs-core §5.2). Return how many."""
+    """Discard jobs whose deadline passed while they waited. Return how many."""
     late = Job.primary.filter(
         state__in=sources(Trigger.EXPIRE, State.DISCARDED),
         expires_at__isnull=False,
@@ -38,12 +46,26 @@ def expire(limit: int = BATCH) -> int:
 @database.write_transaction
 def _expire(late: QuerySet[Job], limit: int) -> int:
     locked = late.order_by("expires_at").select_for_update(skip_locked=True)
-    before = {key: State(state) for key, state in locked.values_list("pk", "state")[:limit]}
+    found = list(locked.only(*_READ).annotate(now=Now())[:limit])
+    before = {job.pk: State(job.state) for job in found}
     keys = list(before)
+    # Jobs that expired at once have few errors.
+    by_error: defaultdict[str | None, list[UUID]] = defaultdict(list)
+    for job in found:
+        failure = timeouts.expiry_of(job, job.now)
+        by_error[None if failure is None else json.dumps(failure.render())].append(job.pk)
+    count = 0
+    for error, of_error in by_error.items():
+        values: dict[str, Any] = {} if error is None else {"error": json.loads(error)}
+        count += transitions.apply(
+            Trigger.EXPIRE,
+            State.DISCARDED,
+            Job.primary.filter(OneOf("pk", of_error)),
+            finished_at=Now(),
+            discard_reason="expired",
+            **values,
+        )
     expired = Job.primary.filter(OneOf("pk", keys))
-    count = transitions.apply(
-        Trigger.EXPIRE, State.DISCARDED, expired, finished_at=Now(), discard_reason="expired"
-    )
     publish.expired(keys, before=before)
     rollups.note_after_commit(rollups.DISCARDED, expired.values_list("queue", "type"))
     return count

@@ -25,6 +25,7 @@ from django_ojs.spec.failure import Failure
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.retry_policy import Decision
 from django_ojs.spec.states import State, Trigger
+from django_ojs.spec.timeouts import total_ends
 from django_ojs.storage import database, in_memory_state, limit_journal, notify, transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.figures import rollups
@@ -59,7 +60,7 @@ def fail(
     if pause := failure.pause:
         return _postpone(job_id, failure, pause, claim)
     job = _lock_active(job_id, Trigger.FAIL, State.RETRYABLE, claim)
-    decision = decide(job, failure)
+    decision = _within_total_timeout(job, decide(job, failure))
     if decision.action == "retry":
         _wait(job, failure, decision.delay, outcome, spend=True)
     else:
@@ -90,7 +91,7 @@ def fail_batch(
     ended: list[dict[str, object]] = []
     for job, failure, outcome in kept:
         # By the claimed job: nothing changes the policy or the counts of an active one.
-        decision = decide(job, failure)
+        decision = _within_total_timeout(job, decide(job, failure))
         row = {"id": str(job.id), "outcome": outcome.value, "error": _error_of(failure)}
         if decision.action == "retry":
             again.append({**row, "delay_us": decision.delay // timedelta(microseconds=1)})
@@ -119,6 +120,20 @@ def decide(job: Job | Claimed, failure: Failure) -> Decision:
         random=random.random,
     )
     return decision if failure.delay is None else replace(decision, delay=failure.delay)
+
+
+def _within_total_timeout(job: Job | Claimed, decision: Decision) -> Decision:
+    """End a job instead of a retry that cannot end before its `total_timeout` (ojs-timeouts §9.1).
+
+    What the next run may take counts if the job itself says it: the default is half an hour.
+    """
+    if decision.action != "retry" or (ends := total_ends(job)) is None:
+        return decision
+    (now,) = Job.primary.filter(pk=job.pk).values_list(Now(), flat=True)
+    if now + decision.delay + timedelta(milliseconds=job.timeout_ms or 0) <= ends:
+        return decision
+    dead_letter = job.retry_policy.on_exhaustion == "dead_letter"
+    return Decision(action="discard", dead_letter=dead_letter, reason="exhausted")
 
 
 @database.write_transaction

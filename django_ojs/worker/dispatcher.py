@@ -8,6 +8,7 @@ from django_ojs.context import JobContext
 from django_ojs.handlers import get_handler
 from django_ojs.operations import beat
 from django_ojs.spec.failure import UNKNOWN_JOB_TYPE, Failure
+from django_ojs.spec.timeouts import limit_of
 from django_ojs.storage.claims import Claimed
 from django_ojs.worker import checkpoint, progress
 from django_ojs.worker.completer import Completer
@@ -40,7 +41,7 @@ class Dispatcher:
         self._slots = slots
         status = in_flight.status
         self._on_begin = None if status is None else status.started
-        self._default_timeout = settings().default_timeout.total_seconds()
+        self._default_timeout = settings().default_timeout
 
     def dispatch(self, jobs: list[Claimed], asked_at: float | None = None) -> None:
         """Give jobs to their handlers; hold back those of unknown types.
@@ -62,7 +63,7 @@ class Dispatcher:
                 job,
                 handler,
                 context,
-                job.timeout_ms / 1000 if job.timeout_ms else self._default_timeout,
+                limit_of(job, self._default_timeout).total_seconds(),
                 self._on_begin,
                 asked_at,
             )

@@ -13,6 +13,7 @@ from django_ojs.conf import settings
 from django_ojs.context import JobContext
 from django_ojs.middleware import execution_chain
 from django_ojs.operations import ack
+from django_ojs.spec.timeouts import limit_of
 from django_ojs.storage import database
 from django_ojs.worker import forks
 from django_ojs.worker.in_flight import Run
@@ -59,8 +60,8 @@ def release_frames(error: BaseException) -> None:
 
 def has_timed_out(context: JobContext, seconds: float) -> bool:
     """Whether a handler that was stopped after so many seconds was stopped for its timeout."""
-    limit = context.job.timeout_ms
-    return seconds >= (limit / 1000 if limit else settings().default_timeout.total_seconds())
+    limit = limit_of(context.job, settings().default_timeout)
+    return seconds >= limit.total_seconds()
 
 
 def open_connections() -> Sequence[BaseDatabaseWrapper]:

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from django_ojs.handlers import get_handler
 from django_ojs.spec.failure import Failure
+from django_ojs.spec.timeouts import failure_of
 from django_ojs.storage.claims import Claimed
 from django_ojs.worker.dispatcher import Dispatcher
 from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
 from django_ojs.worker.job_log import JobLog
+from tests.factories import active
 from tests.worker.parts import claimed
 
 
@@ -55,6 +58,15 @@ def test_the_timeout_is_the_jobs_or_else_the_settings(settings: Any) -> None:
         claimed(type="testapp.echo", timeout_ms=1500), claimed(type="testapp.echo")
     )
     assert [run.timeout for run in runs] == [1.5, 7.0]
+
+
+@pytest.mark.django_db
+def test_a_run_may_not_take_longer_than_the_total_timeout_of_its_job() -> None:
+    job = active(type="testapp.echo", total_timeout=90, timeout_ms=80_000)
+    job.created_at -= timedelta(seconds=60)
+    (run,) = Bench().dispatch(job)
+    assert run.timeout == pytest.approx(30, abs=1)
+    assert failure_of(job, timedelta(minutes=30)).type == "total_timeout"
 
 
 def test_a_type_without_a_handler_is_held_back_and_takes_no_slot(

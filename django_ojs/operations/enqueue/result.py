@@ -270,7 +270,8 @@ def _columns(envelope: Envelope, stored: Stored) -> dict[str, Any]:
         ("scheduled_at", envelope.scheduled_at, stored.due_at),
         ("expires_at", envelope.expires_at, stored.expires_at),
     ):
-        if given is not None and absolute is not None and name not in options:
+        is_other = name == "expires_at" and envelope.longest_wait is not None
+        if given is not None and absolute is not None and name not in options and not is_other:
             options[name] = times.format_timestamp(absolute)
     return {
         "id": envelope.id,

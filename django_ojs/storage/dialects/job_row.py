@@ -5,6 +5,7 @@ from typing import Any
 
 from django_ojs.spec import json, retry_policy
 from django_ojs.spec.envelope import Envelope, options_of
+from django_ojs.spec.times import format_timestamp
 
 #: JSON as Python values; `due_in` and `expires_in` in seconds from now.
 JobRow = dict[str, Any]
@@ -22,6 +23,7 @@ def is_plain(envelope: Envelope) -> bool:
     return (
         envelope.scheduled_at is None
         and envelope.expires_at is None
+        and envelope.longest_wait is None
         and envelope.unique is None
         and not envelope.pending
         and envelope.workflow_id is None
@@ -62,6 +64,11 @@ def row_of(envelope: Envelope) -> JobRow:
         _add_time(row, "due", envelope.scheduled_at)
     if envelope.expires_at is not None:
         _add_time(row, "expires", envelope.expires_at)
+    if (longest_wait := envelope.longest_wait) is not None:
+        row["longest_wait"] = longest_wait
+        if isinstance(envelope.expires_at, datetime):
+            # The first claim reads it again, in the form that every database reads.
+            row["options"]["expires_at"] = format_timestamp(envelope.expires_at)
     return row
 
 

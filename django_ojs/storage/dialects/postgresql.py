@@ -43,6 +43,7 @@ _POSITIONS = {
 _SQL = load_all(
     "postgresql",
     count_differences=load("postgresql", "count_differences"),
+    deadline_when_started=load("postgresql", "deadline_when_started"),
     dead_letter="coalesce(options #>> '{retry,on_exhaustion}', 'dead_letter') = 'dead_letter'",
     **{
         name: f"{{{name}}}"

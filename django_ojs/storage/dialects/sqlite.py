@@ -38,6 +38,7 @@ _SQL = load_all(
     "sqlite",
     now=_NOW,
     room="{room}",
+    deadline_when_started=load("sqlite", "deadline_when_started"),
     dead_letter="coalesce(options ->> '$.retry.on_exhaustion', 'dead_letter') = 'dead_letter'",
 ) | {
     "due_queues": load("common", "due_queues", now=_NOW),
