@@ -43,8 +43,8 @@ class Dispatcher:
         self._on_begin = None if status is None else status.started
         self._default_timeout = settings().default_timeout
 
-    def dispatch(self, jobs: list[Claimed], asked_at: float | None = None) -> None:
-        """Give jobs to their handlers; hold back those of unknown types.
+    def dispatch(self, jobs: list[Claimed], asked_at: float | None = None) -> int:
+        """Give jobs to their handlers; hold back those of unknown types, and return how many.
 
         `asked_at`: when the claim began, and with it the leases.
         """
@@ -72,8 +72,9 @@ class Dispatcher:
         for run in unknown:
             self._revoke(run)
             self._job_log.unknown_type(run.job.type)
-            self._completer.hold(run, _UNKNOWN_TYPE)
+        self._completer.hold(unknown, _UNKNOWN_TYPE)
         self._executor.submit(runs)
+        return len(unknown)
 
     def revoke_waiting(self, longer_than: float = 0.0) -> list[Run]:
         """Revoke and return the runs that have waited more than this many seconds for a slot."""

@@ -30,11 +30,11 @@ class Bench:
     def submit(self, runs: list[Run]) -> None:
         self.submitted += runs
 
-    def hold(self, run: Run, failure: Failure) -> None:
-        self.held_back.append((run, failure))
+    def hold(self, runs: list[Run], failure: Failure) -> None:
+        self.held_back += [(run, failure) for run in runs]
 
     def dispatch(self, *jobs: Claimed) -> list[Run]:
-        self.dispatcher.dispatch(list(jobs))
+        self.unknown = self.dispatcher.dispatch(list(jobs))
         return self.submitted
 
 
@@ -74,6 +74,7 @@ def test_a_type_without_a_handler_is_held_back_and_takes_no_slot(
 ) -> None:
     bench = Bench()
     assert bench.dispatch(claimed(type="nobody.knows")) == []
+    assert bench.unknown == 1
     ((run, failure),) = bench.held_back
     assert (failure.type, run.phase, bench.in_flight.busy) == ("unknown_job_type", Phase.REVOKED, 0)
     # It is in flight until that is stored.
