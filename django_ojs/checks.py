@@ -59,7 +59,7 @@ def check_alias(**kwargs: Any) -> list[CheckMessage]:
             f"A database router names {alias!r} for the jobs of django_ojs, and DATABASES has no "
             "such alias.",
             hint=f"Add it to DATABASES, or let db_for_write return {one_of(connections.settings)}.",
-            id="django_ojs.E008",
+            id="django_ojs.E013",
         )
     ]
 

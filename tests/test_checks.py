@@ -70,13 +70,13 @@ class NamesNone:
 
 
 @pytest.mark.django_db
-def test_e008_a_router_that_names_a_database_which_there_is_not() -> None:
+def test_e013_a_router_that_names_a_database_which_there_is_not() -> None:
     assert checks.check_alias() == []
     with override_settings(DATABASE_ROUTERS=[NamesNone()]):
         (problem,) = checks.check_alias()
-        assert (problem.id, "'jobz'" in problem.msg) == ("django_ojs.E008", True)
+        assert (problem.id, "'jobz'" in problem.msg) == ("django_ojs.E013", True)
         assert "default" in str(problem.hint)
-        with pytest.raises(SystemCheckError, match="E008"):
+        with pytest.raises(SystemCheckError, match="E013"):
             call_command("check")
         for command in (["ojs", "doctor"], ["ojs_apikey", "list"]):
             with pytest.raises(CommandError, match="jobz"):

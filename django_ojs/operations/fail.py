@@ -172,16 +172,9 @@ def postpone_batch(
     known = {run.job_id for run in latest if _is_postponement(run, error)}
     record([key for key in keys if key not in known], AttemptOutcome.RETURNED, error, delay)
     postponed = Job.primary.filter(OneOf("pk", keys))
-    transitions.apply(
-        Trigger.FAIL,
-        State.RETRYABLE,
-        postponed,
-        due_at=Now() + delay,
-        error=error,
-        lease_until=None,
-        worker_id=None,
-        returned=F("returned") + 1,
-    )
+    values: dict[str, Any] = {"due_at": Now() + delay, "error": error}
+    values |= {"lease_until": None, "worker_id": None, "returned": F("returned") + 1}
+    transitions.apply(Trigger.FAIL, State.RETRYABLE, postponed, **values)
     for job in postponed:
         publish.postponed(job, failure, worker_id=worker_id)
 
