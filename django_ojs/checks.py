@@ -9,11 +9,12 @@ from django.conf import settings as django_settings
 from django.core.checks import CheckMessage, Error, Tags, Warning, register
 from django.core.exceptions import ImproperlyConfigured
 from django.db import Error as DatabaseError
-from django.db import NotSupportedError
+from django.db import NotSupportedError, connections
 
 from django_ojs import middleware
 from django_ojs.conf import AUTHENTICATION, settings
 from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, message, unbounded
+from django_ojs.spec.suggestions import one_of
 from django_ojs.storage import database
 from django_ojs.storage.dialects.base import SHORTEST_LEASE_MS
 
@@ -45,6 +46,22 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
             )
         )
     return problems
+
+
+@register("django_ojs")
+def check_alias(**kwargs: Any) -> list[CheckMessage]:
+    """Check that the alias that a router names for jobs is one of DATABASES."""
+    alias = database.alias()
+    if alias in connections.settings:
+        return []
+    return [
+        Error(
+            f"A database router names {alias!r} for the jobs of django_ojs, and DATABASES has no "
+            "such alias.",
+            hint=f"Add it to DATABASES, or let db_for_write return {one_of(connections.settings)}.",
+            id="django_ojs.E013",
+        )
+    ]
 
 
 @register("django_ojs")

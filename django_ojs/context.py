@@ -92,8 +92,16 @@ class JobContext:
 
     @property
     def attempt(self) -> int:
-        """The number of this attempt, from 1."""
+        """The number of this claim, from 1 (ojs-core §5.3); also of those that were given back."""
         return self.job.attempt
+
+    @property
+    def spent(self) -> int:
+        """The number of this attempt among those that count against `max_attempts`, from 1.
+
+        A claim that was given back, as when its worker stopped, is not among them.
+        """
+        return self.job.spent
 
     @property
     def workflow_id(self) -> UUID | None:

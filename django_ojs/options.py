@@ -39,6 +39,8 @@ class OptionArguments(TypedDict, total=False):
     priority: int | None
     scheduled_at: When | None
     expires_at: When | None
+    enqueue_ttl: int | timedelta | None
+    total_timeout: int | timedelta | None
     retry: RetryPolicy | Mapping[str, Any] | int | None
     unique: UniquePolicy | Mapping[str, Any] | None
     rate_limit: RateLimitPolicy | Mapping[str, Any] | None
@@ -58,7 +60,8 @@ class Options:
     """The options of an enqueue; for None, the handler's defaults apply, then the settings.
 
     `scheduled_at` and `expires_at`: an aware datetime, a timedelta from now, or a string (RFC 3339,
-    or "+PT5M"). `timeout` and `visibility_timeout`: seconds or a timedelta. `id`: a UUIDv7 of the
+    or "+PT5M"). `timeout` and `visibility_timeout`: seconds or a timedelta. `enqueue_ttl` and
+    `total_timeout`: the same, in whole seconds. `id`: a UUIDv7 of the
     caller's, for idempotent enqueues. `on_full` and `block_timeout` are options of the enqueue, not
     of the job: see `full_policy`.
     """
@@ -67,6 +70,8 @@ class Options:
     priority: int | None = None
     scheduled_at: When | None = None
     expires_at: When | None = None
+    enqueue_ttl: int | timedelta | None = None
+    total_timeout: int | timedelta | None = None
     retry: RetryPolicy | Mapping[str, Any] | int | None = None
     unique: UniquePolicy | Mapping[str, Any] | None = None
     rate_limit: RateLimitPolicy | Mapping[str, Any] | None = None
@@ -289,6 +294,10 @@ def _apply(options: Options, envelope: Envelope) -> None:
     if options.expires_at is not None:
         envelope.expires_at = _when(options.expires_at, "expires_at")
         envelope.expires_at_text = when_text(options.expires_at, envelope.expires_at)
+    if options.enqueue_ttl is not None:
+        envelope.enqueue_ttl = _seconds(options.enqueue_ttl, "enqueue_ttl")
+    if options.total_timeout is not None:
+        envelope.total_timeout = _seconds(options.total_timeout, "total_timeout")
     if options.timeout is not None:
         envelope.timeout_ms = _milliseconds(options.timeout, "timeout")
     if options.visibility_timeout is not None:
@@ -343,6 +352,14 @@ def _milliseconds(value: Duration, name: str) -> int:
     if value > MAX_TIMEOUT_MS / 1000:
         raise InvalidRequest.of(name, f"must be at most {MAX_TIMEOUT_MS // 1000} seconds.")
     return max(1, round(value * 1000))
+
+
+def _seconds(value: int | timedelta, name: str) -> int:
+    if not isinstance(value, timedelta):
+        return value
+    if value % timedelta(seconds=1):
+        raise InvalidRequest.of(name, "must be a whole number of seconds.")
+    return value // timedelta(seconds=1)
 
 
 def _copy(meta: Mapping[str, JSON]) -> dict[str, JSON]:

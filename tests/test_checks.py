@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import json
 import os
 import socket
@@ -10,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 from unittest import mock
@@ -17,12 +19,13 @@ from unittest import mock
 import pytest
 from django.core import checks as django_checks
 from django.core.management import call_command
-from django.core.management.base import SystemCheckError
+from django.core.management.base import CommandError, SystemCheckError
 from django.db import NotSupportedError
 from django.db import connections as databases
 from django.test import override_settings
 
 from django_ojs import checks
+from django_ojs.command_line.database_check import require_database
 from django_ojs.http.authentication import AllowAny
 from django_ojs.storage import database
 from django_ojs.storage.dialects import mariadb_checks
@@ -55,6 +58,31 @@ def test_a_sound_project_hears_nothing() -> None:
     assert checks.check_settings() == []
     heard = ids(checks.check_database(databases=["default"]))
     assert heard == (["django_ojs.W006"] if KIND == "mariadb" else [])
+
+
+class NamesNone:
+    """A router that names a database which there is not."""
+
+    def db_for_read(self, model: Any, **hints: Any) -> str:
+        return "jobz"
+
+    db_for_write = db_for_read
+
+
+@pytest.mark.django_db
+def test_e013_a_router_that_names_a_database_which_there_is_not() -> None:
+    assert checks.check_alias() == []
+    with override_settings(DATABASE_ROUTERS=[NamesNone()]):
+        (problem,) = checks.check_alias()
+        assert (problem.id, "'jobz'" in problem.msg) == ("django_ojs.E013", True)
+        assert "default" in str(problem.hint)
+        with pytest.raises(SystemCheckError, match="E013"):
+            call_command("check")
+        for command in (["ojs", "doctor"], ["ojs_apikey", "list"]):
+            with pytest.raises(CommandError, match="jobz"):
+                call_command(*command)
+        with pytest.raises(CommandError, match="jobz"):
+            require_database()  # As a worker does.
 
 
 @together(
@@ -230,7 +258,16 @@ def test_w001_an_sqlite_whose_transactions_begin_without_the_lock(options: dict[
         (problem,) = checks.check_database(databases=["jobs"])
     assert problem.id == "django_ojs.W001"
     assert problem.level == django_checks.WARNING
-    assert problem.hint == "DATABASES['jobs']['OPTIONS']['transaction_mode'] = 'IMMEDIATE'"
+    assert problem.hint is not None
+    named, _, shown = problem.hint.partition(" = ")
+    assert named == "DATABASES['jobs']['OPTIONS']"
+    page = Path("docs/how-to/use-sqlite.md").read_text()
+    wanted = ast.literal_eval(shown)
+    assert wanted.keys() == {"transaction_mode", "timeout", "init_command"}
+    for name, value in wanted.items():
+        assert f"{json.dumps(name)}: {json.dumps(value)}" in page
+    with connection("sqlite", **wanted):
+        assert checks.check_database(databases=["jobs"]) == []
 
 
 def test_an_old_sqlite_in_the_wrong_mode_hears_of_both(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -12,6 +12,7 @@ from asgiref.sync import async_to_sync
 
 import django_ojs as ojs
 from django_ojs import context as contexts
+from django_ojs.operations import fail, promotion
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.progress import Report
 from django_ojs.storage.claims import Claimed
@@ -37,10 +38,23 @@ def test_it_shows_the_job_its_queue_and_the_attempt() -> None:
     job = make.active(args=["x"], meta={"a": 1})
     context = ojs.JobContext(job)
     assert context.job is job
-    assert (context.queue, context.attempt) == (job.queue, 1)
+    assert (context.queue, context.attempt, context.spent) == (job.queue, 1, 1)
     assert (context.job.args, context.job.meta) == (["x"], {"a": 1})
     assert context.metadata == {}
     assert not context.cancelled
+
+
+def test_a_claim_that_was_given_back_is_an_attempt_and_is_not_spent() -> None:
+    job = make.push()
+    for _ in range(3):
+        fail.requeue(make.claim(job).id)
+    context = ojs.JobContext(make.claim(job))
+    assert (context.attempt, context.spent) == (4, 1)
+    fail.fail(job.pk, make.BOOM)
+    make.age(job.pk, make.HOUR)
+    promotion.promote()
+    context = ojs.JobContext(make.claim(job))
+    assert (context.attempt, context.spent) == (5, 2)
 
 
 def test_what_it_logs_says_which_run_it_is(caplog: pytest.LogCaptureFixture) -> None:

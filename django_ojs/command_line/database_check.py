@@ -9,6 +9,7 @@ from typing import Final, TypeVar
 from django.core.management.base import CommandError
 from django.db import Error, NotSupportedError, OperationalError
 from django.db.migrations.executor import MigrationExecutor
+from django.utils.connection import ConnectionDoesNotExist
 
 from django_ojs.spec.errors import OJSError
 from django_ojs.storage import database
@@ -29,7 +30,7 @@ def errors_in_words() -> Iterator[None]:
         yield
     except OJSError as error:
         raise CommandError(error.message) from error
-    except NotSupportedError as error:
+    except (NotSupportedError, ConnectionDoesNotExist) as error:
         raise CommandError(str(error)) from error
     except Error as error:
         # Where it is not there, or not migrated, this says so.
@@ -73,6 +74,8 @@ def with_retries(operation: Callable[[], T]) -> T:
     for left in range(TRIES - 1, -1, -1):
         try:
             return operation()
+        except ConnectionDoesNotExist as error:
+            raise CommandError(str(error)) from error
         except Error as error:
             reason = database.unavailable_reason(error)
             if not _is_connected():

@@ -1,6 +1,6 @@
 """The conformance manifest (http-binding §21, conformance §4). Tests check all it declares."""
 
-from typing import Any
+from typing import Any, Final
 
 from django_ojs.conf import settings
 from django_ojs.http import compression
@@ -11,6 +11,9 @@ from django_ojs.version import VERSION as PACKAGE_VERSION
 
 #: The project has no site of its own.
 HOMEPAGE = "https://openjobspec.org"
+
+#: Jobs of one batch: more of them are sent in several requests. Compressed, 44 KB are 400,000 jobs.
+MAX_BATCH: Final = 10_000
 
 #: Name, as in `urn:ojs:ext:<name>`, of each official extension whose requirements all hold.
 EXTENSIONS: tuple[str, ...] = (
@@ -91,6 +94,7 @@ def manifest(base: str) -> dict[str, Any]:
             "max_metadata_bytes": limits.meta_bytes,
             "max_queue_name_bytes": limits.queue_bytes,
             "max_job_type_bytes": limits.type_bytes,
+            "max_batch_size": MAX_BATCH,
             "max_body_bytes": settings().http_max_body_bytes,
         },
         "endpoints": {

@@ -33,8 +33,8 @@ from django_ojs.storage.queue_configs import config_of
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
 #: Producers choose names freely. Of the pairs of queue and type, and of the queues without a
-#: configuration, this many have series of their own: those with the most jobs. The others are
-#: counted as one.
+#: configuration, this many have series of their own: those with the most runs, then with the most
+#: jobs. The others are counted as one.
 MAX_SERIES: Final = 1_000
 
 _COUNTERS: Final = (
@@ -136,7 +136,9 @@ def _queues(within: Collection[str] | None, totals: all_time.Totals) -> Iterator
     stalled_jobs = GaugeMetricFamily(
         "ojs_progress_stalled_jobs", "Jobs that run and have stopped to report.", labels=["queue"]
     )
-    known = known_queues.by_load(limit=MAX_SERIES, within=within, emptied=True)
+    # Jobs wait in the queues that a producer makes up, and few in those that workers serve.
+    served = {queue for (queue, _), total in totals.items() if total.runs and queue != OTHERS}
+    known = known_queues.by_load(limit=MAX_SERIES, within=within, emptied=True, known=served)
     counts = stats.by_queue(known.names)
     shown = {queue: counts.get(queue, {}) for queue in sorted(known.names)}
     if known.total > len(shown):

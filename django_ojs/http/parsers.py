@@ -1,5 +1,6 @@
 """The body of a request: strict JSON, an object, of a bounded size (http-binding §4, §6.1)."""
 
+import re
 import time
 from typing import Any, Final
 
@@ -12,6 +13,11 @@ from django_ojs.spec import json
 from django_ojs.spec.errors import InvalidPayload, InvalidRequest, PayloadTooLarge, size_details
 
 MEDIA_TYPES: Final = frozenset({MEDIA_TYPE, "application/json"})
+
+#: Arrays, objects and members of objects in a body. A mebibyte, which each server accepts
+#: (ojs-payload-limits §3), has no more.
+MAX_PARTS: Final = 2**20
+_STRING: Final = re.compile(rb'"(?:[^"\\]|\\.)*"', re.DOTALL)
 
 #: Digits of a Content-Length that are read: a number of more digits is too large anyway.
 _MAX_DIGITS: Final = 19
@@ -39,10 +45,27 @@ def read_object(request: HttpRequest, *, required: bool) -> tuple[dict[str, Any]
         )
     if not data.strip():
         raise InvalidPayload("the body is empty: send a JSON object")
+    _check_parts(data)
     value = json.loads(data, exact_integers=settings().exact_integers, max_depth=json.BODY_DEPTH)
     if not isinstance(value, dict):
         raise InvalidRequest("the body must be a JSON object")
     return value, len(data)
+
+
+def _check_parts(data: bytes) -> None:
+    """Reject a body whose values would take many times its own size: each part has some 64 to 230
+    bytes in memory, and only two in `[]`.
+    """
+    if _parts(data) <= MAX_PARTS or _parts(_STRING.sub(b"", data)) <= MAX_PARTS:
+        return
+    raise InvalidPayload(
+        f"the body must have at most {MAX_PARTS} arrays, objects and members of objects",
+        hint="Keep large data elsewhere, and send a reference to it.",
+    )
+
+
+def _parts(data: bytes) -> int:
+    return data.count(b"[") + data.count(b"{") + data.count(b":")
 
 
 def discard_rest(request: HttpRequest) -> None:

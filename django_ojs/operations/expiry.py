@@ -1,15 +1,24 @@
-"""Expiry (ojs-core §5.2): discard jobs that did not start before their `expires_at`."""
+"""Expiry: discard jobs that wait beyond their `expires_at` (ojs-core §5.2), or beyond the end of
+their `enqueue_ttl` or `total_timeout`, which the same column has (ojs-timeouts §5).
+"""
 
+from collections import defaultdict
+from collections.abc import Mapping
 from datetime import timedelta
+from typing import Any, Final
+from uuid import UUID
 
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from django_ojs.models import Job
+from django_ojs.spec import json, timeouts
 from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.storage import database, raw_queries, transitions
 from django_ojs.storage.database import BATCH
 from django_ojs.storage.dialects import sql_files
+
+_READ: Final = ("state", "options", "timeout_ms", "created_at", "started_at", "expires_at")
 
 
 def expired_condition(since: timedelta = timedelta(0)) -> str:
@@ -22,7 +31,7 @@ def expired_condition(since: timedelta = timedelta(0)) -> str:
 
 
 def expire(limit: int = BATCH) -> int:
-    """Discard jobs whose `expires_at` passed before they ran (ojs-core §5.2). Return how many."""
+    """Discard jobs whose deadline passed while they waited. Return how many."""
     late = Job.primary.filter(
         state__in=sources(Trigger.EXPIRE, State.DISCARDED),
         expires_at__isnull=False,
@@ -35,7 +44,23 @@ def expire(limit: int = BATCH) -> int:
 @database.write_transaction
 def _expire(late: QuerySet[Job], limit: int) -> int:
     locked = late.order_by("expires_at").select_for_update(skip_locked=True)
-    before = {key: State(state) for key, state in locked.values_list("pk", "state")[:limit]}
+    found = list(locked.only(*_READ).annotate(now=Now())[:limit])
+    # Jobs that expired at once have few errors.
+    by_error: defaultdict[str | None, dict[UUID, State]] = defaultdict(dict)
+    for job in found:
+        failure = timeouts.expiry_of(job, job.now)
+        error = None if failure is None else json.dumps(failure.render())
+        by_error[error][job.pk] = State(job.state)
+    return sum(_discard(before, error) for error, before in by_error.items())
+
+
+def _discard(before: Mapping[UUID, State], error: str | None) -> int:
+    values: dict[str, Any] = {} if error is None else {"error": json.loads(error)}
     return transitions.apply(
-        Trigger.EXPIRE, State.DISCARDED, before, finished_at=Now(), discard_reason="expired"
+        Trigger.EXPIRE,
+        State.DISCARDED,
+        before,
+        finished_at=Now(),
+        discard_reason="expired",
+        **values,
     )

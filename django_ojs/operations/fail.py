@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
-from django.db.models import F
+from django.db.models import F, Max
 from django.db.models.functions import Now
 from django.utils import timezone
 
@@ -27,6 +27,7 @@ from django_ojs.spec.failure import Failure
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.retry_policy import Decision
 from django_ojs.spec.states import State, Trigger
+from django_ojs.spec.timeouts import total_ends
 from django_ojs.spec.times import format_timestamp
 from django_ojs.storage import database, in_memory_state, limit_journal, notify, transitions
 from django_ojs.storage.claims import Claimed
@@ -61,7 +62,7 @@ def fail(
     if pause := failure.pause:
         return _postpone(job_id, failure, pause, claim)
     job = _lock_active(job_id, Trigger.FAIL, State.RETRYABLE, claim)
-    decision = decide(job, failure)
+    decision = _within_total_timeout(job, decide(job, failure))
     if decision.action == "retry":
         ended = _wait(job, failure, decision.delay, outcome, spend=True)
     else:
@@ -90,7 +91,7 @@ def fail_batch(
     ended: dict[UUID, dict[str, object]] = {}
     for job, failure, outcome in kept:
         # By the claimed job: nothing changes the policy or the counts of an active one.
-        decision = decide(job, failure)
+        decision = _within_total_timeout(job, decide(job, failure))
         row = {"id": str(job.id), "outcome": outcome.value, "error": _error_of(failure)}
         if decision.action == "retry":
             again[job.id] = {**row, "delay_us": decision.delay // timedelta(microseconds=1)}
@@ -124,6 +125,20 @@ def decide(job: Job | Claimed, failure: Failure) -> Decision:
     return decision if failure.delay is None else replace(decision, delay=failure.delay)
 
 
+def _within_total_timeout(job: Job | Claimed, decision: Decision) -> Decision:
+    """End a job instead of a retry that cannot end before its `total_timeout` (ojs-timeouts §9.1).
+
+    What the next run may take counts if the job itself says it: the default is half an hour.
+    """
+    if decision.action != "retry" or (ends := total_ends(job)) is None:
+        return decision
+    (now,) = Job.primary.filter(pk=job.pk).values_list(Now(), flat=True)
+    if now + decision.delay + timedelta(milliseconds=job.timeout_ms or 0) <= ends:
+        return decision
+    dead_letter = job.retry_policy.on_exhaustion == "dead_letter"
+    return Decision(action="discard", dead_letter=dead_letter, reason="exhausted")
+
+
 @database.write_transaction
 def postpone(job_id: UUID, failure: Failure, *, delay: timedelta, claim: Claim = ANY_CLAIM) -> Job:
     """Postpone a job that this worker cannot run by `delay`, without spending an attempt.
@@ -137,6 +152,39 @@ def _postpone(job_id: UUID, failure: Failure, delay: timedelta, claim: Claim) ->
     job = _lock_active(job_id, Trigger.FAIL, State.RETRYABLE, claim)
     _pause_key(job, failure)
     return _wait(job, failure, delay, AttemptOutcome.RETURNED, spend=False)
+
+
+@database.write_transaction
+def postpone_batch(
+    worker_id: str, claims: Collection[tuple[UUID, int]], failure: Failure, *, delay: timedelta
+) -> None:
+    """Postpone jobs of one worker, given as (id, run), as `postpone` does, in a few statements.
+
+    Those that it no longer holds, or that another session has locked, are left as they are.
+    """
+    keys = [key for key, _ in transitions.lock_claimed(worker_id, claims)]
+    if not keys:
+        return
+    error = _error_of(failure)
+    last = Attempt.primary.filter(job_id__in=keys).values("job_id").annotate(last=Max("id"))
+    latest = Attempt.primary.filter(pk__in=last.values("last"))
+    known = {run.job_id for run in latest if _is_postponement(run, error)}
+    record([key for key in keys if key not in known], AttemptOutcome.RETURNED, error, delay)
+    transitions.apply(
+        Trigger.FAIL,
+        State.RETRYABLE,
+        dict.fromkeys(keys, State.ACTIVE),
+        known=Known(
+            workers=dict.fromkeys(keys, worker_id),
+            failures=dict.fromkeys(keys, failure),
+            spends=False,
+        ),
+        due_at=Now() + delay,
+        error=error,
+        lease_until=None,
+        worker_id=None,
+        returned=F("returned") + 1,
+    )
 
 
 @database.write_transaction
@@ -281,9 +329,12 @@ def _was_postponed(job: Job, error: dict[str, object]) -> bool:
     Such runs are recorded once: until a deployment ends, a job may be postponed every half minute.
     """
     last = Attempt.primary.filter(job_id=job.pk).order_by("-run", "-id").first()
+    return last is not None and _is_postponement(last, error)
+
+
+def _is_postponement(last: Attempt, error: dict[str, object]) -> bool:
     return (
-        last is not None
-        and last.outcome == AttemptOutcome.RETURNED
+        last.outcome == AttemptOutcome.RETURNED
         and last.retry_delay_ms is not None
         and (last.error or {}).get("type") == error["type"]
     )

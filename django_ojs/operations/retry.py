@@ -1,7 +1,7 @@
 """RETRY by hand (ojs-core §6.3): a discarded job becomes available again."""
 
 from collections.abc import Collection
-from typing import Any
+from typing import Any, Final
 from uuid import UUID
 
 from django.db.models.functions import Coalesce, Now
@@ -13,6 +13,8 @@ from django_ojs.operations.backpressure import bounds, rejections
 from django_ojs.operations.dead_letter_queue import put_back
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, transitions
+
+_DEADLINES: Final = ("expires_at", "enqueue_ttl", "total_timeout")
 
 
 @database.write_transaction
@@ -48,8 +50,8 @@ def revive(held: Collection[Job]) -> int:
     number = _revive([key for key in keys if key not in late])
     for job in revived:
         if job.pk in late:
-            # Responses show the options as the client sent them, so the old deadline must go.
-            shown = {key: value for key, value in job.options.items() if key != "expires_at"}
+            # Responses show the options as the client sent them, so the old deadlines must go.
+            shown = {key: value for key, value in job.options.items() if key not in _DEADLINES}
             number += _revive([job.pk], expires_at=None, options=shown)
     if number:
         notify.workers_of(job.queue for job in held)

@@ -18,6 +18,16 @@ class BatchSizer:
     def __init__(self, slots: int) -> None:
         self.slots = slots
         self._average: float | None = None
+        # How many jobs the last claim returned, if none of them has a handler here.
+        self._passed_by = 0
+
+    def pass_by(self, number: int) -> None:
+        """Note that a claim returned so many jobs without a handler here, and no others; or 0.
+
+        They take no slot. The next claim takes twice as many, so that jobs behind thousands of them
+        do not wait for as many claims.
+        """
+        self._passed_by = number
 
     def record(self, duration: float) -> None:
         """Add the duration of a job, in seconds, to the average."""
@@ -41,4 +51,4 @@ class BatchSizer:
         target = self.target
         if busy > target // 2 and busy >= self.slots:
             return 0
-        return min(MAX_BATCH, target - busy)
+        return min(MAX_BATCH, max(target - busy, 2 * self._passed_by))

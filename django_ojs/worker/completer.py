@@ -90,6 +90,8 @@ class StateChange:
     write: Callable[[], object]
     #: Before the others: other workers may run these jobs as soon as it is stored.
     comes_first: bool = False
+    #: The operation passes by runs whose claim is gone, or whose rows another session has locked.
+    in_part: bool = False
     #: The one run, if it may be stored together with other failed runs.
     failed: RunFailure | None = None
     #: As that of a completion.
@@ -207,16 +209,18 @@ class Completer:
         failed = None if is_alone else RunFailure(run, failure, outcome, seconds, cause)
         self._add(StateChange([run], write, failed=failed))
 
-    def hold(self, run: Run, failure: Failure) -> None:
-        """Hold back a job of a type that has no handler here."""
-        self._add(
-            StateChange(
-                [run],
-                lambda: fail.postpone(
-                    run.job.id, failure, delay=settings().unknown_type_delay, claim=run.claim
-                ),
+    def hold(self, runs: list[Run], failure: Failure) -> None:
+        """Hold back jobs of types that have no handler here."""
+        if runs:
+            claims = [(run.job.id, run.job.run) for run in runs]
+            delay = settings().unknown_type_delay
+            self._add(
+                StateChange(
+                    runs,
+                    lambda: fail.postpone_batch(self._worker_id, claims, failure, delay=delay),
+                    in_part=True,
+                )
             )
-        )
 
     def requeue(self, run: Run, failure: Failure) -> None:
         """Make a job available again whose handler was stopped, without spending an attempt."""
@@ -238,6 +242,7 @@ class Completer:
                     runs,
                     lambda: rescue.give_back(claims, worker_id=self._worker_id),
                     comes_first=True,
+                    in_part=True,
                 )
             )
 
@@ -368,7 +373,7 @@ class Completer:
         except StatementStopped as stopped:
             self._defer(item, runs, stopped, paused)
             return []
-        if isinstance(item, StateChange) and item.comes_first:
+        if isinstance(item, StateChange) and item.in_part:
             return self._done([item], runs, may_be_gone=True)
         return self._done([item], missing)
 

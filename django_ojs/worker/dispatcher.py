@@ -8,6 +8,7 @@ from django_ojs.context import JobContext
 from django_ojs.handlers import get_handler
 from django_ojs.operations import beat
 from django_ojs.spec.failure import UNKNOWN_JOB_TYPE, Failure
+from django_ojs.spec.timeouts import limit_of
 from django_ojs.storage.claims import Claimed
 from django_ojs.worker import checkpoint, progress
 from django_ojs.worker.completer import Completer
@@ -40,10 +41,10 @@ class Dispatcher:
         self._slots = slots
         status = in_flight.status
         self._on_begin = None if status is None else status.started
-        self._default_timeout = settings().default_timeout.total_seconds()
+        self._default_timeout = settings().default_timeout
 
-    def dispatch(self, jobs: list[Claimed], asked_at: float | None = None) -> None:
-        """Give jobs to their handlers; hold back those of unknown types.
+    def dispatch(self, jobs: list[Claimed], asked_at: float | None = None) -> int:
+        """Give jobs to their handlers; hold back those of unknown types, and return how many.
 
         `asked_at`: when the claim began, and with it the leases.
         """
@@ -62,7 +63,7 @@ class Dispatcher:
                 job,
                 handler,
                 context,
-                job.timeout_ms / 1000 if job.timeout_ms else self._default_timeout,
+                limit_of(job, self._default_timeout).total_seconds(),
                 self._on_begin,
                 asked_at,
             )
@@ -71,8 +72,9 @@ class Dispatcher:
         for run in unknown:
             self._revoke(run)
             self._job_log.unknown_type(run.job.type)
-            self._completer.hold(run, _UNKNOWN_TYPE)
+        self._completer.hold(unknown, _UNKNOWN_TYPE)
         self._executor.submit(runs)
+        return len(unknown)
 
     def revoke_waiting(self, longer_than: float = 0.0) -> list[Run]:
         """Revoke and return the runs that have waited more than this many seconds for a slot."""

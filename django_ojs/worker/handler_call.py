@@ -15,6 +15,7 @@ from django_ojs.middleware import execution_chain
 from django_ojs.operations import ack
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.failure import ResultRejected
+from django_ojs.spec.timeouts import limit_of
 from django_ojs.storage import database
 from django_ojs.worker import forks, session_state
 from django_ojs.worker.in_flight import Run
@@ -65,8 +66,8 @@ def release_frames(error: BaseException) -> None:
 
 def has_timed_out(context: JobContext, seconds: float) -> bool:
     """Whether a handler that was stopped after so many seconds was stopped for its timeout."""
-    limit = context.job.timeout_ms
-    return seconds >= (limit / 1000 if limit else settings().default_timeout.total_seconds())
+    limit = limit_of(context.job, settings().default_timeout)
+    return seconds >= limit.total_seconds()
 
 
 def open_connections() -> Sequence[BaseDatabaseWrapper]:

@@ -8,12 +8,13 @@ from datetime import timedelta
 
 from django.db import Error, connections
 
+from django_ojs.conf import settings
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.liveness import MISSED_BEATS
-from django_ojs.operations.maintenance.timeouts import timeout_failure
+from django_ojs.spec.timeouts import failure_of
 from django_ojs.storage import database
 from django_ojs.storage.backoff import Backoff
 from django_ojs.storage.connection_watch import ConnectionWatch
@@ -218,7 +219,7 @@ class Heartbeat:
                 self._in_flight.release_slot()
                 self._completer.fail(
                     run,
-                    timeout_failure(),
+                    failure_of(run.job, settings().default_timeout),
                     outcome=AttemptOutcome.TIMEOUT,
                     seconds=time.monotonic() - run.started,
                 )

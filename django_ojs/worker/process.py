@@ -244,7 +244,8 @@ class WorkerProcess:
             self._idle_since = time.monotonic()
             self._rounds_without_job = 0
             self._has_no_next_steps = False
-            self._dispatcher.dispatch(jobs, self._claimer.began_at)
+            unknown = self._dispatcher.dispatch(jobs, self._claimer.began_at)
+            self._batch_sizer.pass_by(unknown if unknown == len(jobs) else 0)
             self._heartbeat.notice_jobs()
         return bool(jobs) and self._claimer.is_due()
 

@@ -51,7 +51,7 @@ def reserve(reference: str) -> dict[str, int]:
 def charge(ctx: ojs.JobContext, reference: str) -> dict[str, str]:
     """Take the money for an order."""
     order = Order.objects.get(reference=reference)
-    cards.authorise(order.card, attempt=ctx.attempt)
+    cards.authorise(order.card, attempt=ctx.spent)
     Payment.objects.create(order=order, amount=order.total, attempt=ctx.attempt)
     order.set_status(Status.PAID)
     return {"amount": str(order.total)}

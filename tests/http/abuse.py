@@ -274,8 +274,14 @@ TABLE: list[Abuse] = [
     ),
     *bodies(
         "a batch of 200,000 nulls",
-        REJECTED,
+        TOO_LARGE,
         lambda: b'{"jobs":[%s]}' % b",".join([b"null"] * 200_000),
+        path="jobs/batch",
+    ),
+    *bodies(
+        "a batch of 10,000 nulls",
+        REJECTED,
+        lambda: b'{"jobs":[%s]}' % b",".join([b"null"] * 10_000),
         path="jobs/batch",
     ),
     *bodies(

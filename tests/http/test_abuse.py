@@ -12,6 +12,7 @@ import pytest
 from django.core.handlers.wsgi import WSGIHandler
 from django.test import RequestFactory
 
+from django_ojs.http import parsers
 from tests.cases import together
 from tests.http.abuse import MIB, STORED, TABLE, TOO_LARGE, Abuse, job, sized
 from tests.http.api import JSON_TYPE, Api, ApiResponse, framed, stored
@@ -89,6 +90,21 @@ def raw(body: Any, length: str | None, **more: Any) -> ApiResponse:
         # The signals of a real request would close the connection of the test.
         patch.setattr("django.core.handlers.wsgi.signals.request_started.send", lambda **kw: None)
         return framed(handler(environ, lambda status, headers: None))
+
+
+@pytest.mark.parametrize("part", [b"[]", b"{}", b'{"a":1}'])
+def test_a_body_of_very_many_small_parts_is_rejected_before_it_is_read(
+    part: bytes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = job(b"[" + b",".join([part] * (10 * MIB // (len(part) + 1))) + b"]")
+    monkeypatch.setattr(parsers.json, "loads", lambda *args, **values: pytest.fail("it is read"))
+    response = api.post("jobs", text).error(400, "invalid_payload")
+    assert "at most 1048576 arrays" in response["message"]
+
+
+def test_a_mebibyte_of_small_parts_and_brackets_in_strings_pass() -> None:
+    api.post("jobs", job(b"[" + b",".join([b"[]"] * (MIB // 3 - 100)) + b"]")).ok(201)
+    api.post("jobs", job(b'["' + b'[{:\\"' * (MIB // 2) + b'"]')).ok(201)
 
 
 class TestContentLength:

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from django_ojs.http.manifest import MAX_BATCH
 from django_ojs.operations import queues
 from django_ojs.spec import ids
 from tests.cases import together
@@ -29,6 +30,14 @@ def test_a_thousand_jobs_and_more_are_one_request() -> None:
     response = api.post("jobs/batch", {"jobs": [JOB | {"args": [n]} for n in range(1_200)]}).ok(201)
     assert response["count"] == len(response["jobs"]) == stored() == 1_200
     assert response["jobs"][777]["args"] == [777]
+
+
+def test_more_than_the_manifest_says_are_rejected_and_how_to_send_them() -> None:
+    response = api.post("jobs/batch", {"jobs": [JOB] * (MAX_BATCH + 1)})
+    error = response.error(413, "PAYLOAD_TOO_LARGE", field="jobs", max_batch_size=MAX_BATCH)
+    assert "in several requests" in error["hint"]
+    limits = api.get("/ojs/manifest").ok(200)["limits"]
+    assert (limits["max_batch_size"], stored()) == (MAX_BATCH, 0)
 
 
 @pytest.mark.once

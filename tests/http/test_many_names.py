@@ -15,7 +15,7 @@ from django_ojs.admin.formatting import number
 from django_ojs.http import metrics
 from django_ojs.models import Queue
 from django_ojs.operations import queues
-from django_ojs.storage.figures import all_time, counts, known_queues
+from django_ojs.storage.figures import all_time, counts, known_queues, rollups
 from tests.factories import in_state, push, push_many
 from tests.http.api import Api
 from tests.sizes import FULL
@@ -121,6 +121,26 @@ def test_a_read_costs_a_page_however_many_queues_there_are(admin_client: Client)
         assert (some in text) is (page == "queue")
     found = admin_client.get("/admin/django_ojs/queue/?q=made-up-7777").content.decode()
     assert ">made-up-7777<" in found
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db
+def test_queues_that_workers_serve_keep_their_series_after_names_that_producers_make_up() -> None:
+    make_up(3 * metrics.MAX_SERIES)
+    # Each ran a job, and is empty now. Types are made up as well as queues.
+    served = [(f"served-{number}", "real.job") for number in range(5)]
+    for queue, type in served:
+        job = in_state("completed", queue=queue, type=type)
+        rollups.note(rollups.COMPLETED, queue, type)
+        job.delete()
+    rollups.note(rollups.FAILED, "served-0", "bad.job")
+    rollups.flush()
+    text = api.get("/ojs/metrics").raw.content.decode()
+    depth = samples("ojs_queue_depth", text)
+    for queue, type in served:
+        assert depth[queue, "available"] == 0
+        assert samples("ojs_job_completed_total", text)[queue, type] == 1
+    assert samples("ojs_job_errors_total", text)["served-0", "bad.job"] == 1
 
 
 @pytest.mark.django_db

@@ -81,6 +81,7 @@ class TestManifest:
             "max_metadata_bytes": 1_000,
             "max_queue_name_bytes": 100,
             "max_job_type_bytes": 90,
+            "max_batch_size": 10_000,
             "max_body_bytes": 3 * 2**20,
         }
 

@@ -57,6 +57,12 @@ class TestFetch:
         assert "timeout" not in job
         assert "timeout_ms" not in api.info(job["id"])
 
+    def test_the_total_timeout_of_a_job_ends_its_run_too(self) -> None:
+        key = api.push(total_timeout=60)["id"]
+        (job,) = api.fetch()
+        assert 50_000 < job["timeout_ms"] <= 60_000
+        assert (job["total_timeout"], "timeout_ms" in api.info(key)) == (60, False)
+
     def test_a_run_that_a_producer_sends_is_ignored(self) -> None:
         key = api.push(run=7)["id"]
         assert "run" not in api.info(key)

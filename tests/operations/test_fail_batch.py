@@ -9,12 +9,14 @@ from typing import Any
 from uuid import UUID
 
 import pytest
+from django.db import connection
+from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from django_ojs import signals
 from django_ojs.models import Attempt, Event, Job, Rollup
 from django_ojs.models.attempt import AttemptOutcome
-from django_ojs.operations import cancel, fail, fetch, queues, workflows
+from django_ojs.operations import cancel, fail, fetch, promotion, queues, workflows
 from django_ojs.operations import push as pushing
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.operations.workers import rescue
@@ -26,6 +28,7 @@ from django_ojs.storage.figures import rollups
 from tests.factories import (
     BOOM,
     HOUR,
+    MINUTE,
     WORKER,
     active,
     age,
@@ -248,3 +251,32 @@ def test_the_backtrace_is_left_out_where_the_settings_say_so(settings: Any) -> N
     fail.fail_batch(WORKER, [(job, failure, FAILED) for job in jobs])
     assert ["backtrace" in read(job.id).error for job in jobs] == [False, False]
     assert timedelta(0) < read(jobs[0].id).due_at - jobs[0].started_at
+
+
+def test_jobs_that_are_postponed_together_are_as_those_that_are_postponed_alone() -> None:
+    unknown = Failure(type="unknown_job_type", message="no handler")
+    alone, first, second, lost = (active() for _ in range(4))
+    fail.postpone(alone.id, unknown, delay=MINUTE)
+    claims = [(first.id, first.run), (second.id, second.run), (lost.id, lost.run + 1)]
+    received: list[UUID] = []
+    with receiving(lambda job, **values: received.append(job.pk), signals.job_returned):
+        fail.postpone_batch(WORKER, claims, unknown, delay=MINUTE)
+    assert set(received) == {first.id, second.id}
+    assert read(lost.id).state == "active"
+    shown = [
+        {name: getattr(read(job.id), name) for name in ("state", "spent", "error", "worker_id")}
+        for job in (alone, first, second)
+    ]
+    assert shown[0]["spent"] == 0
+    assert shown == [shown[0]] * 3
+    for job in (first, second):
+        (run,) = read(job.id).attempts.all()
+        assert (run.outcome, run.retry_delay_ms) == ("returned", 60_000)
+        age(job.id, HOUR)
+    promotion.promote()
+    again = [claim(read(job.id)) for job in (first, second)]
+    with CaptureQueriesContext(connection) as captured:
+        fail.postpone_batch(WORKER, [(job.id, job.run) for job in again], unknown, delay=MINUTE)
+    assert len(captured) < 12
+    # The reason is recorded once.
+    assert [read(job.id).attempts.count() for job in again] == [1, 1]

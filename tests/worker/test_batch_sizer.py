@@ -39,6 +39,19 @@ def test_what_is_claimed_ahead_waits_no_longer_than_its_limit(duration: float) -
     assert ahead * duration / 4 <= MAX_SLOT_WAIT
 
 
+def test_jobs_without_a_handler_are_passed_by_in_growing_claims() -> None:
+    sizer, claims = BatchSizer(1), []
+    while sum(claims) < 3_000:
+        claims.append(sizer.claim_size(0))
+        sizer.pass_by(claims[-1])
+    assert claims[:4] == [1, 2, 4, 8]
+    assert max(claims) == MAX_BATCH
+    assert len(claims) < 20
+    assert sizer.claim_size(1) == 0  # A handler runs.
+    sizer.pass_by(0)
+    assert sizer.claim_size(0) == 1
+
+
 def test_one_claim_never_asks_for_more_than_the_largest_batch() -> None:
     assert having_seen(300, 0.0001).claim_size(0) == MAX_BATCH
 

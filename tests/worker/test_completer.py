@@ -168,7 +168,7 @@ def test_outcomes_are_kept_while_the_database_is_away(
     monkeypatch.setattr(fail, "fail", fails(2, error, fail.fail))
     monkeypatch.setattr(fail, "fail_batch", fails(2, error, fail.fail_batch))
     monkeypatch.setattr(fail, "requeue", fails(2, error, fail.requeue))
-    monkeypatch.setattr(fail, "postpone", fails(2, error, fail.postpone))
+    monkeypatch.setattr(fail, "postpone_batch", fails(2, error, fail.postpone_batch))
     monkeypatch.setattr(rescue, "give_back", fails(2, error, rescue.give_back))
     done, failed, other, late, stopped, strange, unstarted = (bench.ended() for _ in range(7))
     trouble = Failure(type="trouble", message="")
@@ -177,7 +177,7 @@ def test_outcomes_are_kept_while_the_database_is_away(
     for run, error in ((failed, ValueError()), (other, KeyError()), (late, RateLimitExceeded())):
         bench.completer.handler_ended(run, None, error, False)
     bench.completer.requeue(stopped, trouble)
-    bench.completer.hold(strange, trouble)
+    bench.completer.hold([strange], trouble)
     bench.completer.give_back([unstarted])
     bench.is_written()
     states = {

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from django_ojs.handlers import get_handler
 from django_ojs.spec.failure import Failure
+from django_ojs.spec.timeouts import failure_of
 from django_ojs.storage.claims import Claimed
 from django_ojs.worker.dispatcher import Dispatcher
 from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
 from django_ojs.worker.job_log import JobLog
+from tests.factories import active
 from tests.worker.parts import claimed
 
 
@@ -27,11 +30,11 @@ class Bench:
     def submit(self, runs: list[Run]) -> None:
         self.submitted += runs
 
-    def hold(self, run: Run, failure: Failure) -> None:
-        self.held_back.append((run, failure))
+    def hold(self, runs: list[Run], failure: Failure) -> None:
+        self.held_back += [(run, failure) for run in runs]
 
     def dispatch(self, *jobs: Claimed) -> list[Run]:
-        self.dispatcher.dispatch(list(jobs))
+        self.unknown = self.dispatcher.dispatch(list(jobs))
         return self.submitted
 
 
@@ -57,11 +60,21 @@ def test_the_timeout_is_the_jobs_or_else_the_settings(settings: Any) -> None:
     assert [run.timeout for run in runs] == [1.5, 7.0]
 
 
+@pytest.mark.django_db
+def test_a_run_may_not_take_longer_than_the_total_timeout_of_its_job() -> None:
+    job = active(type="testapp.echo", total_timeout=90, timeout_ms=80_000)
+    job.created_at -= timedelta(seconds=60)
+    (run,) = Bench().dispatch(job)
+    assert run.timeout == pytest.approx(30, abs=1)
+    assert failure_of(job, timedelta(minutes=30)).type == "total_timeout"
+
+
 def test_a_type_without_a_handler_is_held_back_and_takes_no_slot(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     bench = Bench()
     assert bench.dispatch(claimed(type="nobody.knows")) == []
+    assert bench.unknown == 1
     ((run, failure),) = bench.held_back
     assert (failure.type, run.phase, bench.in_flight.busy) == ("unknown_job_type", Phase.REVOKED, 0)
     # It is in flight until that is stored.

@@ -340,6 +340,20 @@ def test_a_run_that_is_overdue_fails_with_timeout_and_is_interrupted(
 
 
 @pytest.mark.interrupts
+def test_a_run_that_is_stopped_for_the_total_timeout_fails_with_that_type(
+    bench: Bench, executor: Executor
+) -> None:
+    gate = Gate()
+    run = run_of(gate, job=factories.active(worker_id=ME, total_timeout=60), timeout=0.1)
+    bench.in_flight.add([run])
+    executor.submit([run])
+    gate.has_started()
+    bench.start()
+    eventually(lambda: bench.failures, "the run is overdue")
+    assert bench.failures[0][1].type == "total_timeout"
+
+
+@pytest.mark.interrupts
 def test_a_thread_that_does_not_end_is_reported_and_one_that_ends_is_not(
     bench: Bench, executor: Executor, monkeypatch: pytest.MonkeyPatch
 ) -> None:

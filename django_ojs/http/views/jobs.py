@@ -11,6 +11,7 @@ from rest_framework.request import Request
 from django_ojs.conf import settings
 from django_ojs.http import backpressure, fields
 from django_ojs.http.access import Access
+from django_ojs.http.manifest import MAX_BATCH
 from django_ojs.http.responses import json_response, text_response
 from django_ojs.http.views.base import OJSView
 from django_ojs.models import Job
@@ -23,7 +24,13 @@ from django_ojs.operations.push import push, push_batch
 from django_ojs.spec import envelope, ids
 from django_ojs.spec.destinations import LOCAL
 from django_ojs.spec.envelope import Envelope, Limits, distinct
-from django_ojs.spec.errors import InvalidRequest, JobNotFound, OJSError, PermissionDenied
+from django_ojs.spec.errors import (
+    InvalidRequest,
+    JobNotFound,
+    OJSError,
+    PayloadTooLarge,
+    PermissionDenied,
+)
 from django_ojs.spec.rate_limit_policy import key_of_queue
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State, Trigger
@@ -121,6 +128,12 @@ class JobBatch(OJSView):
         items = fields.required(self.body(), "jobs")
         if not isinstance(items, list) or not items:
             raise InvalidRequest.of("jobs", "must be an array of at least one job")
+        if len(items) > MAX_BATCH:
+            raise PayloadTooLarge(
+                f"jobs must have at most {MAX_BATCH} jobs",
+                details={"field": "jobs", "max_batch_size": MAX_BATCH},
+                hint=f"Send them in several requests of at most {MAX_BATCH} jobs.",
+            )
         limits = _limits(self)
         wanted = self._read_all(items, limits)
         first = distinct(wanted)

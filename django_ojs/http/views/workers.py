@@ -28,6 +28,7 @@ from django_ojs.spec.failure import Failure
 from django_ojs.spec.scheduling import ALL, Pool, QueueOrder
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
+from django_ojs.spec.timeouts import limit_of
 from django_ojs.storage.claims import Claimed, texts_of
 from django_ojs.storage.transitions import Claim
 
@@ -227,9 +228,9 @@ def _queue_order(data: dict[str, Any], queues: Sequence[str]) -> QueueOrder:
 
 def _render_claimed(claimed: Sequence[Claimed]) -> list[str]:
     """Return the text of each job in the response: it has its run, and the timeout that ends it."""
-    default = settings().default_timeout // timedelta(milliseconds=1)
+    default = settings().default_timeout
     for job in claimed:
-        job.timeout_ms = job.timeout_ms or default
+        job.timeout_ms = limit_of(job, default) // timedelta(milliseconds=1)
     # Most jobs have no earlier run.
     errors = Attempt.errors_of([job.id for job in claimed if job.run > 1])
 

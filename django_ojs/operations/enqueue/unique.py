@@ -29,7 +29,13 @@ from django_ojs.storage.unique import Holder
 #: sessions: with the defaults of PostgreSQL, some 6,400.
 MAX_KEYS = 1000
 
+#: How often jobs of one batch may replace others of it: each time is a search and an insert.
+MAX_ROUNDS = 1000
+
 Insert = Callable[[Sequence[Envelope]], list[EnqueuedJob]]
+#: By unique key, the policy that ignored the last job of the batch with it, and its result: the
+#: next one with this policy has the same, since the key is locked.
+_Known = dict[str, tuple[UniquePolicy, EnqueuedJob]]
 
 
 class UniqueKeyLocked(RowLocked):
@@ -62,10 +68,16 @@ def store(envelopes: Sequence[Envelope], insert: Insert, *, wait: bool = True) -
         cancelled: set[UUID] = set()
         # Jobs of the results, which a full queue must not drop for the others.
         reported: set[UUID] = set()
+        known: _Known = {}
         with sparing(lambda _: reported):
-            for run in _runs(envelopes):
+            for number, run in enumerate(_runs(envelopes, known)):
+                if number == MAX_ROUNDS:
+                    raise InvalidRequest(
+                        f"jobs of one batch may replace each other at most {MAX_ROUNDS} times",
+                        hint="Send the last job of each unique key only.",
+                    )
                 try:
-                    resolved = _resolve(run, fresh, cancelled)
+                    resolved = _resolve(run, fresh, cancelled, known)
                     reported.update(job.id for job in resolved if isinstance(job, EnqueuedJob))
                     stored = _insert(resolved, insert)
                 except DuplicateJob as error:
@@ -111,8 +123,11 @@ class _OldSnapshot(BackendError):
     """The transaction cannot see, and so cannot cancel, the job it is to replace."""
 
 
-def _runs(envelopes: Sequence[Envelope]) -> Iterator[list[Envelope]]:
-    """Split a batch where a key repeats: the second job must find the first."""
+def _runs(envelopes: Sequence[Envelope], known: _Known) -> Iterator[list[Envelope]]:
+    """Split a batch where a key repeats: the second job must find the first.
+
+    What is known of a key is read after each run; a duplicate that is known needs no run.
+    """
     run: list[Envelope] = []
     keys: set[str] = set()
     for item in envelopes:
@@ -121,9 +136,15 @@ def _runs(envelopes: Sequence[Envelope]) -> Iterator[list[Envelope]]:
             if key in keys:
                 yield run
                 run, keys = [], set()
-            keys.add(key)
+            if not _is_known(item, known):
+                keys.add(key)
         run.append(item)
     yield run
+
+
+def _is_known(item: Envelope, known: _Known) -> bool:
+    found = known.get(str(item.unique_key))
+    return found is not None and found[0] == item.unique
 
 
 def _insert(resolved: Sequence[Envelope | EnqueuedJob], insert: Insert) -> list[EnqueuedJob]:
@@ -139,12 +160,12 @@ def _insert(resolved: Sequence[Envelope | EnqueuedJob], insert: Insert) -> list[
 
 
 def _resolve(
-    run: Sequence[Envelope], fresh: bool, cancelled: set[UUID]
+    run: Sequence[Envelope], fresh: bool, cancelled: set[UUID], known: _Known
 ) -> list[Envelope | EnqueuedJob]:
     """Return for each job its envelope, to be stored, or the duplicate; cancel replaced jobs."""
     by_policy: dict[UniquePolicy, list[str]] = {}
     for item in run:
-        if item.unique is not None:
+        if item.unique is not None and not _is_known(item, known):
             by_policy.setdefault(item.unique, []).append(str(item.unique_key))
     found: dict[str, list[Holder]] = {}
     for policy, keys in by_policy.items():
@@ -152,13 +173,19 @@ def _resolve(
     replaced: list[Holder] = []
     resolved: list[Envelope | EnqueuedJob] = []
     for index, item in enumerate(run):
+        if item.unique is not None and _is_known(item, known):
+            resolved.append(known[str(item.unique_key)][1])
+            continue
         holders = found.get(str(item.unique_key), []) if item.unique is not None else []
+        known.pop(str(item.unique_key), None)
         if item.unique is None or not holders:
             resolved.append(item)
         elif item.unique.on_conflict == "reject":
             raise _duplicate(item, holders[0].job, index)
         elif item.unique.on_conflict == "ignore":
-            resolved.append(of_row(holders[0].job, Outcome.DUPLICATE))
+            duplicate = of_row(holders[0].job, Outcome.DUPLICATE)
+            known[str(item.unique_key)] = (item.unique, duplicate)
+            resolved.append(duplicate)
         else:
             replaced += holders
             resolved.append(item)

@@ -1,4 +1,4 @@
-"""Timeouts of jobs whose worker does not enforce them (ojs-core §5.2)."""
+"""Timeouts of jobs whose worker does not enforce them (ojs-core §5.2, ojs-timeouts §5.2)."""
 
 import math
 import time
@@ -6,8 +6,9 @@ from collections.abc import Callable
 from datetime import timedelta
 from typing import Final
 
-from django.db.models import Exists, F, OuterRef, Q, Value
-from django.db.models.functions import Coalesce, Now
+from django.db.models import BigIntegerField, Exists, F, OuterRef, Q, Value
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast, Coalesce, Now
 
 from django_ojs.conf import settings
 from django_ojs.models import Job, Worker
@@ -15,8 +16,8 @@ from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import liveness
 from django_ojs.operations.fail import fail
 from django_ojs.spec.errors import Conflict, JobNotFound, RowLocked
-from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import State
+from django_ojs.spec.timeouts import failure_of
 from django_ojs.storage import raw_queries
 from django_ojs.storage.dialects.expressions import Milliseconds
 from django_ojs.storage.transitions import Claim
@@ -33,6 +34,8 @@ BATCH = 100
 
 #: Seconds that a step of maintenance takes, so that it does not delay the others.
 STEP: Final = 0.25
+
+_READ: Final = ("run", "options", "timeout_ms", "created_at", "started_at", "expires_at")
 
 
 def active_condition() -> str:
@@ -66,19 +69,28 @@ def enforce(
     # While it sends heartbeats it stops its runs by a clock of its own: that of the database may
     # have been set on, and then they are not late.
     silence = Milliseconds(F("dead_after_ms"))
+    total = Milliseconds(
+        Cast(KeyTextTransform("total_timeout", "options"), BigIntegerField()) * Value(1000)
+    )
+    # `expires_at`: the JSON of jobs without a deadline is not read.
+    ends = Q(expires_at__lte=Now())
     late = Job.primary.filter(
         ~Exists(enforcing.filter(seen_at__gt=Now() - silence)),
-        Q(started_at__lte=Now() - timeout - TIMEOUT_GRACE) | ~enforced,
+        ~enforced
+        | Q(started_at__lte=Now() - timeout - TIMEOUT_GRACE)
+        | (ends & Q(created_at__lte=Now() - total - TIMEOUT_GRACE)),
+        Q(started_at__lte=Now() - timeout - REMOTE_TIMEOUT_GRACE)
+        | (ends & Q(created_at__lte=Now() - total - REMOTE_TIMEOUT_GRACE)),
         state=State.ACTIVE,
-        started_at__lte=Now() - timeout - REMOTE_TIMEOUT_GRACE,
     )
     failed = 0
-    found = list(late.values_list("pk", "run")[:limit])
+    found = list(late.only(*_READ)[:limit])
     if found and when is not None and not when():
         return 0
-    for key, run in found:
+    for job in found:
+        failure = failure_of(job, settings().default_timeout)
         try:
-            fail(key, timeout_failure(), claim=Claim(run=run), outcome=AttemptOutcome.TIMEOUT)
+            fail(job.pk, failure, claim=Claim(run=job.run), outcome=AttemptOutcome.TIMEOUT)
         except (Conflict, JobNotFound):
             continue  # It ended in the meantime.
         except RowLocked:
@@ -87,8 +99,3 @@ def enforce(
         if time.monotonic() >= until:
             return max(failed, limit)
     return failed
-
-
-def timeout_failure() -> Failure:
-    """The error of a job that ran longer than its timeout (ojs-core §5.2)."""
-    return Failure(type="timeout", message="The job ran longer than its timeout.")

@@ -161,6 +161,21 @@ FIELDS: Final = (
         read=_when,
         check=optional_checks.when,
     ),
+    # ojs-timeouts §5.3 and §5.2.
+    Field(
+        name="enqueue_ttl",
+        columns=("expires_at",),
+        stored="enqueue_ttl",
+        read=_as_given,
+        check=optional_checks.period,
+    ),
+    Field(
+        name="total_timeout",
+        columns=("expires_at",),
+        stored="total_timeout",
+        read=_as_given,
+        check=optional_checks.period,
+    ),
     # The policy is stored complete, and only when it is not the default one: a default that
     # changes later does not change jobs that were stored with their own.
     Field(

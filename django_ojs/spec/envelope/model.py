@@ -21,6 +21,8 @@ MAX_PRIORITY: Final = 100
 
 #: Milliseconds that fit a 32-bit column: 24 days.
 MAX_TIMEOUT_MS: Final = 2**31 - 1
+#: Seconds from the time at which a job is stored: ten years, which every database adds.
+MAX_PERIOD: Final = 10 * 365 * 24 * 3600
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -43,12 +45,14 @@ class Envelope:
     """A job as its client asked for it. Enqueue middleware may change all of it except `id`.
 
     `scheduled_at` and `expires_at` are moments in UTC, or times from now; their `_text` is what
-    responses repeat: the absolute timestamp as the client wrote it. `timeout_ms` and `retry` are
-    None where the defaults apply. `unique_key` is what PUSH makes of `unique`, `document` the JSON
-    object that a client sent: its size counts. `offloaded` are the objects that hold large
-    arguments. `workflow_id` and `parent_results` belong to a step of a workflow. `parent_id` is the
-    job that enqueued it, and `root_id` the first of its ancestors. `tenant_id` is what PUSH makes
-    of `meta`, in a queue whose configuration names tenants.
+    responses repeat: the absolute timestamp as the client wrote it. `enqueue_ttl` and
+    `total_timeout` are seconds from the time at which the job is stored: until it starts for the
+    first time, and until it ends. `timeout_ms` and `retry` are None where the defaults apply.
+    `unique_key` is what PUSH makes of `unique`, `document` the JSON object that a client sent: its
+    size counts. `offloaded` are the objects that hold large arguments. `workflow_id` and
+    `parent_results` belong to a step of a workflow. `parent_id` is the job that enqueued it, and
+    `root_id` the first of its ancestors. `tenant_id` is what PUSH makes of `meta`, in a queue whose
+    configuration names tenants.
     """
 
     id: UUID = field(default_factory=uuid7)
@@ -61,6 +65,8 @@ class Envelope:
     visibility_timeout_ms: int | None = None
     scheduled_at: datetime | timedelta | None = None
     expires_at: datetime | timedelta | None = None
+    enqueue_ttl: int | None = None
+    total_timeout: int | None = None
     scheduled_at_text: str | None = None
     expires_at_text: str | None = None
     retry: RetryPolicy | None = None
@@ -79,6 +85,12 @@ class Envelope:
     parent_results: list[JSON] | None = None
     tenant_id: str | None = None
     document: Mapping[str, Any] | None = field(default=None, compare=False, repr=False)
+
+    @property
+    def longest_wait(self) -> int | None:
+        """How many seconds after it is stored it may start for the first time."""
+        given = (self.enqueue_ttl, self.total_timeout)
+        return min((seconds for seconds in given if seconds is not None), default=None)
 
     @property
     def limit_key(self) -> str | None:

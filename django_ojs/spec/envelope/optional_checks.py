@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
-from django_ojs.spec.envelope.model import MAX_TIMEOUT_MS, Limits
+from django_ojs.spec.envelope.model import MAX_PERIOD, MAX_TIMEOUT_MS, Limits
 from django_ojs.spec.errors import InvalidRequest, InvalidRetryPolicy, OJSError, UniqueKeyInvalid
 from django_ojs.spec.ids import parse_id
 from django_ojs.spec.json import check
@@ -30,6 +30,14 @@ def is_integer(value: object) -> bool:
 def timeout(value: object, field: str, limits: Limits) -> int:
     if not is_integer(value) or not 0 < value <= MAX_TIMEOUT_MS:  # type: ignore[operator]  # an int by then
         raise InvalidRequest.of(field, f"must be a positive integer of at most {MAX_TIMEOUT_MS}")
+    return 0
+
+
+def period(value: object, field: str, limits: Limits) -> int:
+    """Check a number of seconds that begins when the job is stored."""
+    if not is_integer(value) or not 0 < value <= MAX_PERIOD:  # type: ignore[operator]  # an int by then
+        rule = f"must be a positive integer of seconds, at most {MAX_PERIOD}"
+        raise InvalidRequest.of(field, rule)
     return 0
 
 

@@ -80,6 +80,10 @@ def validate(envelope: Envelope, limits: Limits = DEFAULT_LIMITS) -> None:
         present = map(ne, values, _DEFAULTS)
         for (name, measured), value in compress(zip(_CHECKS, values, strict=True), present):
             size += measured(value, name, limits)
+        total = envelope.total_timeout
+        if total is not None and (envelope.timeout_ms or 0) > total * 1000:
+            # ojs-timeouts §6.
+            raise InvalidRequest.of("total_timeout", "must not be less than the timeout")
     if size > limits.envelope_bytes:
         check_size(sized(envelope), limits)
 

@@ -102,6 +102,11 @@ def row_of(envelope: Envelope) -> JobRow:
         _add_time(row, "due", envelope.scheduled_at)
     if envelope.expires_at is not None:
         _add_time(row, "expires", envelope.expires_at)
+    if (longest_wait := envelope.longest_wait) is not None:
+        row["longest_wait"] = longest_wait
+        if isinstance(envelope.expires_at, datetime):
+            # The first claim reads it again, in the form that every database reads.
+            row["options"]["expires_at"] = times.format_timestamp(envelope.expires_at)
     return row
 
 
@@ -145,7 +150,8 @@ class NewRow(NamedTuple):
             ("scheduled_at", envelope.scheduled_at, self.due_at),
             ("expires_at", envelope.expires_at, self.expires_at),
         ):
-            if given is not None and absolute is not None and name not in options:
+            is_other = name == "expires_at" and envelope.longest_wait is not None
+            if given is not None and absolute is not None and name not in options and not is_other:
                 options[name] = times.format_timestamp(absolute)
         return {
             "id": envelope.id,

@@ -50,6 +50,7 @@ _COLLATION: Final = "utf8mb4_nopad_bin"
 _SQL: Final = load_all(
     "mariadb",
     now=_NOW,
+    deadline_when_started=load("mariadb", "deadline_when_started"),
     rate_limit="JSON_EXTRACT(options, '$.rate_limit')",
     collation=_COLLATION,
     **KNOWN_QUEUES,
@@ -144,6 +145,10 @@ def _new_job(row: JobRow, n: int) -> tuple[str, list[Any]]:
     options, options_values = _options(
         row, {"scheduled_at": (due, due_values), "expires_at": (expires, expires_values)}
     )
+    waits, waits_values = expires, expires_values
+    if "longest_wait" in row:
+        waits = f"LEAST(COALESCE({expires}, '9999-12-31'), {_NOW} + INTERVAL %s SECOND)"
+        waits_values = [*expires_values, row["longest_wait"]]
     state, state_values, queued, queued_values = f"'{_AVAILABLE}'", list[Any](), now, now_values
     if row.get("pending"):
         state, queued, queued_values = f"'{_PENDING}'", "NULL", []
@@ -159,13 +164,13 @@ def _new_job(row: JobRow, n: int) -> tuple[str, list[Any]]:
         created_at=now,
         enqueued_at=queued,
         due=due,
-        expires=expires,
+        expires=waits,
     )
     return sql, [
         *(row["id"], row["type"], row["queue"], *state_values, row["priority"]),
         *(json.dumps(row["args"]), json.dumps(row["meta"]), *options_values),
         *(row["max_attempts"], row.get("timeout_ms"), row.get("visibility_timeout_ms")),
-        *(*now_values, *queued_values, *due_values, *expires_values),
+        *(*now_values, *queued_values, *due_values, *waits_values),
         *(row.get("unique_key"), row.get("workflow_id"), row.get("parent_id")),
         size_of(row),
         *(row.get("limit_key"), 0 if row.get("limit_key") is None else 1, row.get("tenant_id")),

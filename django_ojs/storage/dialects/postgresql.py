@@ -14,6 +14,7 @@ from django.db import OperationalError, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.spec import json
+from django_ojs.spec.errors import BackendUnavailable
 from django_ojs.spec.isolation import Isolation
 from django_ojs.storage.dialects.base import ISOLATION
 from django_ojs.storage.dialects.expressions import as_array
@@ -37,6 +38,7 @@ _POSITIONS = {
 _SQL = load_all(
     "postgresql",
     count_differences=load("postgresql", "count_differences"),
+    deadline_when_started=load("postgresql", "deadline_when_started"),
     dead_letter="coalesce(options #>> '{retry,on_exhaustion}', 'dead_letter') = 'dead_letter'",
     **{
         name: f"{{{name}}}"
@@ -80,6 +82,8 @@ _READ_ONLY = "25006"
 #: A statement that is too large or too complex for the server, or an object that is in no state
 #: for it: another try fails as well.
 _FOR_GOOD = ("54", "55000")
+#: The table of locks is full, too.
+_OUT_OF_MEMORY = "53200"
 _QUERY_CANCELED = "57014"
 _DEADLOCK, _LOCK_NOT_AVAILABLE, _SERIALIZATION = "40P01", "55P03", "40001"
 #: libpq's numbers of the states of a session without a transaction, and without a server.
@@ -90,6 +94,22 @@ _WAITING = 1
 _SNAPSHOT_PER_STATEMENT = {"read committed", "read uncommitted"}
 #: psycopg's numbers of isolation levels, which Django keeps.
 _READ_COMMITTED, _SERIALIZABLE = 2, 4
+
+
+@contextmanager
+def _locks_that_fit() -> Iterator[None]:
+    """Raise an error that says what to do where the server has no room for more locks."""
+    try:
+        yield
+    except OperationalError as error:
+        if getattr(error.__cause__, "sqlstate", None) != _OUT_OF_MEMORY:
+            raise
+        raise BackendUnavailable(
+            "The server has no room for more locks. A transaction holds one for each unique key, "
+            "limit by tenant and bounded queue of its jobs, until it ends.",
+            hint="Store some thousands of such jobs in a transaction, or raise "
+            "max_locks_per_transaction of the server.",
+        ) from error
 
 
 @cache
@@ -167,7 +187,8 @@ class PostgreSQL(Inserts):
         self, connection: BaseDatabaseWrapper, queue: str, tenant: str, *, jobs: int, bound: int
     ) -> bool:
         values = {"queue": queue, "tenant": tenant, "jobs": jobs, "bound": bound}
-        return bool(self._rows(connection, "admit_tenant", values)[0][0])
+        with _locks_that_fit():
+            return bool(self._rows(connection, "admit_tenant", values)[0][0])
 
     def lock_tenant(
         self, connection: BaseDatabaseWrapper, queue: str, tenant: str, timeout: float
@@ -248,12 +269,11 @@ class PostgreSQL(Inserts):
         # An advisory lock has 64 bits, half of the hash: two keys that share them wait for each
         # other without need. In order, so that two batches cannot deadlock.
         numbers = sorted({int.from_bytes(bytes.fromhex(key)[:8], signed=True) for key in keys})
-        if wait:
-            rows = self._rows(connection, "lock_unique_keys", [numbers])
-        else:
-            rows = self._rows(connection, "try_lock_unique_keys", [numbers])
-            if not all(is_locked for is_locked, _ in rows):
-                return None
+        name = "lock_unique_keys" if wait else "try_lock_unique_keys"
+        with _locks_that_fit():
+            rows = self._rows(connection, name, [numbers])
+        if not wait and not all(is_locked for is_locked, _ in rows):
+            return None
         return str(rows[0][1]) in _SNAPSHOT_PER_STATEMENT
 
     def lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> None:

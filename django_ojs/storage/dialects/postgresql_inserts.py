@@ -110,6 +110,7 @@ def _is_plain(envelope: Envelope) -> bool:
     return (
         envelope.scheduled_at is None
         and envelope.expires_at is None
+        and envelope.longest_wait is None
         and envelope.unique is None
         and not envelope.pending
         and envelope.workflow_id is None

@@ -38,6 +38,7 @@ _SQL = load_all(
     "sqlite",
     now=_NOW,
     room="{room}",
+    deadline_when_started=load("sqlite", "deadline_when_started"),
     dead_letter="coalesce(options ->> '$.retry.on_exhaustion', 'dead_letter') = 'dead_letter'",
 ) | {
     "due_queues": load("common", "due_queues", now=_NOW),
@@ -56,6 +57,12 @@ _INSERT_JOBS = {
 }
 
 _OLDEST_SUPPORTED = (3, 38, 0)
+#: Writers take turns from their begin on, wait for the lock, and do not stop readers.
+_OPTIONS = {
+    "transaction_mode": "IMMEDIATE",
+    "timeout": 20,
+    "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=NORMAL;",
+}
 #: Instructions of SQLite's virtual machine between two checks of the clock.
 _INSTRUCTIONS = 20_000
 
@@ -215,10 +222,7 @@ class SQLite(Dialect):
                     f"The SQLite database {connection.alias!r} opens transactions in deferred "
                     "mode: one that reads and then writes fails with 'database is locked' when "
                     "a worker wrote in between.",
-                    hint=(
-                        f"DATABASES[{connection.alias!r}]['OPTIONS']['transaction_mode']"
-                        " = 'IMMEDIATE'"
-                    ),
+                    hint=f"DATABASES[{connection.alias!r}]['OPTIONS'] = {_OPTIONS!r}",
                     id="django_ojs.W001",
                 )
             )

@@ -39,6 +39,11 @@ class Total:
     waited: Sequence[int] = _EMPTY
     ran: Sequence[int] = _EMPTY
 
+    @property
+    def runs(self) -> int:
+        """How many runs have ended: no producer makes them up, as no worker claims such a queue."""
+        return self.counts[rollups.COMPLETED] + self.counts[rollups.FAILED]
+
     def add(self, other: "Total") -> None:
         """Add other sums. The lists themselves stay as they are: a copy may share them."""
         self.counts = list(map(int.__add__, self.counts, other.counts))
@@ -79,7 +84,7 @@ sums = in_memory_state.register(AllTime())
 
 
 def largest(totals: Totals, number: int) -> Totals:
-    """Return the sums of the pairs with the most jobs, and the others as one.
+    """Return the sums of the pairs with the most runs, then the most jobs, and the others as one.
 
     A configured queue is never among the others: the rest of its types are one pair of the queue.
     """
@@ -89,7 +94,9 @@ def largest(totals: Totals, number: int) -> Totals:
     configured = {*settings().queues, *(configs.stored if configs is not None else ())}
     # By what became of jobs: one job may report its progress very often.
     kept = heapq.nlargest(
-        number, totals, key=lambda key: sum(totals[key].counts[: rollups.PROGRESS_UPDATES])
+        number,
+        totals,
+        key=lambda key: (totals[key].runs, sum(totals[key].counts[: rollups.PROGRESS_UPDATES])),
     )
     found = {key: totals[key] for key in kept}
     rest: Totals = {}

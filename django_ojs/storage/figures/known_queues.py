@@ -56,11 +56,13 @@ def by_load(
     text: str = "",
     within: Collection[str] | None = None,
     emptied: bool = False,
+    known: Collection[str] = (),
 ) -> KnownQueues:
     """Return the configured queues, and of the others the `limit` with the most waiting jobs.
 
     In this order: configured queues, then by waiting, unfinished and all jobs. `text`: only queues
     whose name contains it. `emptied`: also queues without a row whose jobs were all deleted.
+    `known`: these count as configured.
     """
     escaped = text.replace("!", "!!").replace("%", "!%").replace("_", "!_")
     return _query(
@@ -73,6 +75,7 @@ def by_load(
         {"limit": limit, "offset": 0, "text": f"%{escaped}%"},
         conditions=["queue LIKE %(text)s ESCAPE '!'"] if text else [],
         within=within,
+        known=known,
     )
 
 
@@ -98,8 +101,9 @@ def _query(
     *,
     conditions: Collection[str] = (),
     within: Collection[str] | None,
+    known: Collection[str] = (),
 ) -> KnownQueues:
-    in_code, values_in_code = _one_of("in_code", settings().queues)
+    in_code, values_in_code = _one_of("in_code", {*settings().queues, *known})
     wanted, values_wanted = ("1 = 1", {}) if within is None else _one_of("within", within)
     values |= {"nothing": "{}", "deleted": f'%"{DELETED}"%'}
     rows = database.dialect().known_queues(

@@ -19,11 +19,18 @@ from django_ojs.operations import push as pushing
 from django_ojs.operations.enqueue import unique as operation
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.spec.envelope import Envelope, parse
-from django_ojs.spec.errors import Conflict, DuplicateJob, InvalidRequest, UniqueKeyInvalid
+from django_ojs.spec.errors import (
+    BackendUnavailable,
+    Conflict,
+    DuplicateJob,
+    InvalidRequest,
+    UniqueKeyInvalid,
+)
 from django_ojs.spec.ids import uuid7
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.spec.times import format_timestamp
 from django_ojs.spec.unique_policy import UniquePolicy
+from django_ojs.storage import database
 from tests.factories import (
     BOOM,
     GENERATED,
@@ -331,6 +338,58 @@ def test_more_keys_than_a_server_has_room_for_are_rejected(monkeypatch: pytest.M
     batch(*({"args": [n % 3], "unique": policy("ignore")} for n in range(6)))
     with pytest.raises(InvalidRequest, match="at most 3 different unique keys"):
         batch(*({"args": [n], "unique": policy("ignore")} for n in range(4)))
+
+
+@pytest.mark.parametrize("places", [[0], [0, 1], [0, 0, 1]])
+def test_duplicates_of_a_batch_are_searched_for_once(places: list[int]) -> None:
+    how, other = policy("ignore"), policy("ignore", period=HOUR)
+    items = [{"args": [n], "unique": how if n else other} for n in places] * 50
+    with CaptureQueriesContext(connection) as few:
+        found = batch(*items[: len(places) * 4])
+    with CaptureQueriesContext(connection) as many:
+        again = batch(*items)
+    assert len(many) <= len(few)
+    assert [is_duplicate(job) for job in found].count(False) == len(set(places))
+    assert all(is_duplicate(job) for job in again)
+    first = {n: job.id for n, job in zip(places, found, strict=False)}
+    assert [job.id for job in again] == [first[n] for n in places] * 50
+    assert jobs().count() == len(set(places))
+
+
+def test_a_duplicate_is_searched_for_again_when_another_policy_has_replaced_the_job() -> None:
+    ignore, replace = policy("ignore"), policy("replace")
+    how = [ignore, ignore, ignore, replace, ignore, ignore, replace, ignore]
+    found = batch(*({"args": [1], "unique": each} for each in how))
+    a, b, c = dict.fromkeys(job.id for job in found)
+    assert [job.id for job in found] == [a, a, a, b, b, b, c, c]
+    assert sorted(jobs().values_list("state", flat=True)) == ["available", "cancelled", "cancelled"]
+
+
+def test_jobs_of_a_batch_replace_each_other_so_often(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(operation, "MAX_ROUNDS", 3)
+    batch(*[{"args": [1], "unique": policy("replace")}] * 3)
+    with pytest.raises(InvalidRequest, match="replace each other at most 3 times") as caught:
+        batch(*[{"args": [1], "unique": policy("replace")}] * 4)
+    assert "the last job of each unique key" in str(caught.value.hint)
+    assert jobs().count() == 3
+
+
+@pytest.mark.postgresql
+def test_a_server_without_room_for_more_locks_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As twelve thousand keys in one transaction do with the defaults of a server; other sessions of
+    # this one would find its table full as well.
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "CREATE FUNCTION pg_temp.full_table(bigint[]) RETURNS bigint LANGUAGE plpgsql AS $$ "
+            "BEGIN RAISE EXCEPTION 'out of shared memory' USING ERRCODE = '53200'; END $$"
+        )
+    sql = database.dialect().sql
+    monkeypatch.setitem(sql, "lock_unique_keys", "SELECT pg_temp.full_table(%s::bigint[])")
+    with transaction.atomic():
+        with pytest.raises(BackendUnavailable, match="no room for more locks") as caught:
+            push(unique=policy("ignore"))
+        assert "max_locks_per_transaction" in str(caught.value.hint)
+        push()  # The transaction is usable.
 
 
 def test_a_thousand_different_keys_fit() -> None:

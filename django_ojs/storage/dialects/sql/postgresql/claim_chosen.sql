@@ -4,7 +4,7 @@
 -- takes the index of the available jobs for a small one, and reads all of it in place of these keys.
 UPDATE ojs_job
 SET state = {after_fetch}, attempt = attempt + 1, run = run + 1, worker_id = %(worker_id)s,
-    started_at = statement_timestamp(),
+    started_at = statement_timestamp(), expires_at = {deadline_when_started},
     lease_ms = greatest(CASE WHEN %(own_lease)s THEN coalesce(visibility_timeout_ms, %(lease_ms)s)
              ELSE %(lease_ms)s END, %(shortest_ms)s),
     lease_until = statement_timestamp() + interval '1 millisecond' *

@@ -23,7 +23,11 @@ SELECT replace(v ->> 'id', '-', ''), v ->> 'type', v ->> 'queue', state, v ->> '
                           '$.expires_at', strftime('%%Y-%%m-%%dT%%H:%%M:%%fZ', expires))
             ELSE v -> 'options' END,
        0, v ->> 'max_attempts', 0, 0, v ->> 'timeout_ms', v ->> 'visibility_timeout_ms',
-       v ->> 'now', CASE WHEN state = {available} THEN v ->> 'now' END, due, expires,
+       v ->> 'now', CASE WHEN state = {available} THEN v ->> 'now' END, due,
+       CASE WHEN v ->> 'longest_wait' IS NULL THEN expires
+            ELSE min(coalesce(expires, '9999'),
+                     strftime('%%Y-%%m-%%d %%H:%%M:%%f', substr(v ->> 'now', 1, 23),
+                              printf('%%+d seconds', v ->> 'longest_wait'))) END,
        v ->> 'unique_key', replace(v ->> 'workflow_id', '-', ''),
        replace(v ->> 'parent_id', '-', ''),
        length(CAST(v ->> 'type' AS BLOB)) + length(CAST(v ->> 'queue' AS BLOB))
