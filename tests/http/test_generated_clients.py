@@ -131,5 +131,8 @@ def test_a_generated_client_works_a_job(
         "acked": ["completed", True],
         "failed": ["discarded", "Boom"],
         "ended": ["completed", {"sent": True}],
+        "listed": True,
+        "workflow": ["order-1", "b"],
+        "worker": "w",
         "rejected": "invalid_request",
     }

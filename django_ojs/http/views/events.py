@@ -18,6 +18,7 @@ from django_ojs.http.event_stream import (
     events_of,
     has_seen_end,
 )
+from django_ojs.http.parsers import MEDIA_TYPES
 from django_ojs.http.responses import json_response
 from django_ojs.http.views.jobs import JobView, job_id
 from django_ojs.operations import queues
@@ -106,7 +107,7 @@ class Events(EventView):
     def get(self, request: Request) -> dict[str, Any] | HttpResponseBase:
         query = request.query_params
         sources = fields.query_list(query.getlist("sources"))
-        if CONTENT_TYPE in request.headers.get("Accept", ""):
+        if _wants_stream(request.headers.get("Accept", "")):
             if sources:
                 raise InvalidRequest.of("sources", "cannot filter a stream")
             return self.stream()
@@ -117,6 +118,13 @@ class Events(EventView):
         page = read(after=_cursor_after(offset, query.get("after") or None, read), limit=limit)
         found = {"events": page.events, "cursor": page.cursor, "has_more": page.has_more}
         return {**found, "tail_lost": True} if page.tail_lost else found
+
+
+def _wants_stream(accept: str) -> bool:
+    """Whether a client that accepts this reads a stream; one may read pages as well."""
+    accepted = [each.partition(";")[0].strip() for each in accept.split(",")]
+    known = [each for each in accepted if each in (CONTENT_TYPE, *MEDIA_TYPES)]
+    return known[:1] == [CONTENT_TYPE]
 
 
 def _cursor_after(count: int, after: str | None, read: Callable[..., log.Page]) -> str | None:

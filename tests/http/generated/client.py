@@ -25,6 +25,13 @@ with ojs.ApiClient(where) as http:
     error = ojs.Failure(type="Boom", message="it broke", retryable=False)
     failed = workers.nack_job_by_path(second.id, ojs.FailureOfJob(error=error, worker_id="w"))
     ended = jobs.get_job(first.id).job
+    listed = ojs.EventsApi(http).read_events(limit=1).has_more
+    nested = ojs.WorkflowPart.from_dict({"type": "group", "jobs": [{"type": "b", "args": []}]})
+    steps = [ojs.WorkflowPart(type="a", args=[]), nested]
+    created = ojs.WorkflowsApi(http).create_workflow(
+        ojs.WorkflowRequest(type="chain", id="order-1", steps=steps)
+    )
+    worker = ojs.AdminApi(http).get_worker("w")
     try:
         jobs.push_job(ojs.JobRequest.model_construct(type="Email", args=[]))
     except ojs.ApiException as raised:
@@ -40,6 +47,9 @@ print(
             "acked": [acked.state, acked.acknowledged],
             "failed": [failed.state, failed.job.error.type],
             "ended": [ended.state, ended.result],
+            "listed": listed,
+            "workflow": [created.client_id, created.workflow.steps[1].jobs[0].type],
+            "worker": worker.id,
             "rejected": rejected,
         }
     )

@@ -69,6 +69,21 @@ func main() {
 	check(err)
 	ended, _, err := http.JobsAPI.GetJob(ctx, first.Id).Execute()
 	check(err)
+	listed, _, err := http.EventsAPI.ReadEvents(ctx).Limit(1).Execute()
+	check(err)
+	step := ojs.NewWorkflowPart("a")
+	step.SetArgs([]interface{}{})
+	nested := ojs.NewWorkflowPart("group")
+	member := map[string]interface{}{"type": "b", "args": []interface{}{}}
+	nested.AdditionalProperties = map[string]interface{}{"jobs": []interface{}{member}}
+	chain := ojs.NewWorkflowRequest()
+	chain.SetType("chain")
+	chain.SetId("order-1")
+	chain.SetSteps([]ojs.WorkflowPart{*step, *nested})
+	created, _, err := http.WorkflowsAPI.CreateWorkflow(ctx).WorkflowRequest(*chain).Execute()
+	check(err)
+	worker, _, err := http.AdminAPI.GetWorker(ctx, "w").Execute()
+	check(err)
 	wrong := ojs.NewJobRequest("Email", []interface{}{})
 	_, _, err = http.JobsAPI.PushJob(ctx).JobRequest(*wrong).Execute()
 	rejected := err.(*ojs.GenericOpenAPIError).Model().(ojs.ErrorResponse).Error.Code
@@ -84,6 +99,9 @@ func main() {
 		"acked":    []interface{}{acked.State, acked.Acknowledged},
 		"failed":   []interface{}{failed.State, cause.GetType()},
 		"ended":    []interface{}{result.State, result.GetResult()},
+		"listed":   listed.HasMore,
+		"workflow": []interface{}{created.GetClientId(), created.Steps[1].Jobs[0].Type},
+		"worker":   worker.Id,
 		"rejected": rejected,
 	})
 	check(err)

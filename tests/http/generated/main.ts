@@ -39,6 +39,18 @@ async function main(): Promise<void> {
     },
   });
   const ended = await jobs.getJob({ key: first.id });
+  const listed = await new ojs.EventsApi(where).readEvents({ limit: 1 });
+  const created = await new ojs.WorkflowsApi(where).createWorkflow({
+    workflowRequest: {
+      type: "chain",
+      id: "order-1",
+      steps: [
+        { type: "a", args: [] },
+        { type: "group", jobs: [{ type: "b", args: [] }] },
+      ],
+    },
+  });
+  const worker = await new ojs.AdminApi(where).getWorker({ key: "w" });
   let rejected = "";
   try {
     await jobs.pushJob({ jobRequest: { type: "Email", args: [] } });
@@ -55,6 +67,9 @@ async function main(): Promise<void> {
       acked: [acked.state, acked.acknowledged],
       failed: [failed.state, failed.job.error?.type],
       ended: [ended.job.state, ended.job.result],
+      listed: listed.hasMore,
+      workflow: [created.clientId, created.workflow.steps?.[1].jobs?.[0].type],
+      worker: worker.id,
       rejected,
     }),
   );
