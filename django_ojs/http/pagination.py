@@ -33,6 +33,8 @@ class CursorPage:
     limit: int
     offset: int
     cursor: tuple[Any, ...] | None
+    #: The number of the page, if the request names it so.
+    number: int | None = None
 
     def describe(
         self, *, total: int, has_more: bool, end: Sequence[Any] | None, capped: bool = False
@@ -47,6 +49,8 @@ class CursorPage:
             "offset": self.offset,
             "has_more": has_more,
         }
+        if self.number is not None:
+            out |= {"page": self.number, "per_page": self.limit}
         if has_more and end is not None:
             out["next_cursor"] = encode(end)
         if capped:
@@ -57,19 +61,48 @@ class CursorPage:
 def cursor_page(query: Mapping[str, str], *types: type) -> CursorPage:
     """Read `limit`, `offset` and `cursor`, whose values have these types.
 
-    A limit over 200 is 200. With a cursor the offset counts from there. Raises InvalidRequest.
+    A limit over 200 is 200. With a cursor the offset counts from there. Clients that know the
+    control plane alone send `page` and `per_page`. Raises InvalidRequest.
     """
-    offset = fields.query_integer(query, "offset", default=0, maximum=_MAX_INTEGER)
-    if offset > MAX_OFFSET:
-        raise InvalidRequest.of("offset", f"must be at most {MAX_OFFSET}: go on with next_cursor")
+    limit = read_limit(query, default=DEFAULT_LIMIT, maximum=MAX_LIMIT)
+    number, offset = read_offset(query, limit, "next_cursor")
     given = query.get("cursor", "")
     return CursorPage(
-        limit=fields.query_integer(
-            query, "limit", default=DEFAULT_LIMIT, minimum=1, maximum=MAX_LIMIT
-        ),
+        limit=limit,
         offset=offset,
         cursor=decode(given, *types) if given else None,
+        number=number,
     )
+
+
+def read_limit(
+    query: Mapping[str, str],
+    *,
+    default: int,
+    maximum: int,
+    names: tuple[str, str] = ("limit", "per_page"),
+) -> int:
+    """Read the largest number of items, by the first of its names that has one."""
+    name = next((name for name in names if query.get(name)), names[0])
+    return fields.query_integer(query, name, default=default, minimum=1, maximum=maximum)
+
+
+def read_offset(query: Mapping[str, str], limit: int, go_on: str) -> tuple[int | None, int]:
+    """Read the number of a page, if the request has one, and how many items are before the page.
+
+    `go_on` is what a client needs for pages that are further on. Raises InvalidRequest.
+    """
+    if not query.get("page") and not query.get("per_page"):
+        offset = fields.query_integer(query, "offset", default=0, maximum=_MAX_INTEGER)
+        if offset > MAX_OFFSET:
+            raise InvalidRequest.of("offset", f"must be at most {MAX_OFFSET}: go on with {go_on}")
+        return None, offset
+    number = fields.query_integer(query, "page", default=1, minimum=1, maximum=_MAX_INTEGER)
+    offset = (number - 1) * limit
+    if offset > MAX_OFFSET:
+        rule = f"must begin after at most {MAX_OFFSET} items: go on with {go_on}"
+        raise InvalidRequest.of("page", rule)
+    return number, offset
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -92,13 +125,21 @@ class NumberedPage:
 
 
 def numbered_page(query: Mapping[str, str]) -> NumberedPage:
-    """Read `page` and `per_page`, which is at most 100. Raises InvalidRequest."""
+    """Read `page` and `per_page`, which is at most 100. Raises InvalidRequest.
+
+    Clients that know the data plane alone send `limit` and `offset`.
+    """
+    per_page = read_limit(
+        query, default=DEFAULT_PER_PAGE, maximum=MAX_PER_PAGE, names=("per_page", "limit")
+    )
     page = fields.query_integer(query, "page", default=1, minimum=1, maximum=_MAX_INTEGER)
     if page > MAX_PAGE:
         raise InvalidRequest.of("page", f"must be at most {MAX_PAGE}")
-    per_page = fields.query_integer(
-        query, "per_page", default=DEFAULT_PER_PAGE, minimum=1, maximum=MAX_PER_PAGE
-    )
+    offset = fields.query_integer(query, "offset", default=0, maximum=_MAX_INTEGER)
+    if offset and not query.get("page"):
+        page, rest = offset // per_page + 1, offset % per_page
+        if rest:
+            raise InvalidRequest.of("offset", "must be a multiple of limit: it stands for a page")
     return NumberedPage(page=page, per_page=per_page)
 
 

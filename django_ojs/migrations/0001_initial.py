@@ -1341,6 +1341,7 @@ class Migration(migrations.Migration):
                 ),
                 ("type", models.CharField(max_length=8)),
                 ("name", models.CharField(blank=True, max_length=255, null=True)),
+                ("client_id", models.CharField(blank=True, max_length=255, null=True)),
                 (
                     "state",
                     models.CharField(
@@ -1383,6 +1384,7 @@ class Migration(migrations.Migration):
                     )
                 ],
                 "constraints": [
+                    models.UniqueConstraint(fields=("client_id",), name="ojs_workflow_client_id"),
                     models.CheckConstraint(
                         condition=models.Q(
                             models.Q(("finished_at__isnull", True), ("state", "running")),
@@ -1393,7 +1395,7 @@ class Migration(migrations.Migration):
                             _connector="OR",
                         ),
                         name="ojs_workflow_finished_has_time",
-                    )
+                    ),
                 ],
             },
         ),

@@ -44,6 +44,8 @@ class Workflow(StoredModel):
     id = models.UUIDField(primary_key=True, default=ids.uuid7, editable=False)
     type = models.CharField(max_length=8)
     name = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001  # NULL: none was given
+    #: The id that the client gave it, if that is no UUIDv7 and so cannot be its id here.
+    client_id = models.CharField(max_length=255, null=True, blank=True)  # noqa: DJ001  # as above
     state = models.CharField(
         max_length=16, choices=WorkflowState.choices, default=WorkflowState.RUNNING
     )
@@ -71,6 +73,7 @@ class Workflow(StoredModel):
             ),
         ]
         constraints = [
+            models.UniqueConstraint(fields=["client_id"], name="ojs_workflow_client_id"),
             models.CheckConstraint(
                 condition=Q(state="running", finished_at__isnull=True)
                 | (~Q(state="running") & Q(finished_at__isnull=False)),
@@ -152,6 +155,11 @@ class WorkflowStep(StoredModel):
     def is_join(self) -> bool:
         """Whether it has no job."""
         return self.type is None
+
+    @property
+    def stands_for_nested(self) -> bool:
+        """Whether it is the join of a nested workflow; others join the members of a batch."""
+        return self.is_join and self.key.rpartition(".")[2].isdigit()
 
 
 class EndedWorkflowJob(StoredModel):

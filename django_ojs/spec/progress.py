@@ -52,11 +52,16 @@ class Report:
 
     @classmethod
     def parse(cls, body: Mapping[str, Any]) -> Self:
-        return cls(
-            progress=body.get("progress"),
-            data=body.get("data"),
-            checkpoint=body.get("checkpoint"),
-        )
+        """Read a report, also in the form of clients that send a percentage and a message."""
+        progress, data, message = (body.get(name) for name in ("progress", "data", "message"))
+        for name in ("percentage", "percent"):
+            if progress is None and body.get(name) is not None:
+                progress = _number(body[name], name, "from 0 to 100") / 100
+        if message is not None and not isinstance(message, str):
+            raise InvalidRequest.of("message", "must be a string")
+        if message is not None and (data is None or isinstance(data, dict)):
+            data = {"message": message, **(data or {})}
+        return cls(progress=progress, data=data, checkpoint=body.get("checkpoint"))
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -114,6 +119,10 @@ def shown(stored: Mapping[str, Any] | None, *, run: int, attempt: int, state: st
 
 
 def _share(value: object) -> float:
+    return float(min(1, max(0, _number(value, "progress", "from 0.0 to 1.0"))))
+
+
+def _number(value: object, name: str, bounds: str) -> int | float:
     if isinstance(value, bool) or not isinstance(value, int | float) or math.isnan(value):
-        raise InvalidRequest.of("progress", "must be a number, from 0.0 to 1.0")
-    return float(min(1, max(0, value)))
+        raise InvalidRequest.of(name, f"must be a number, {bounds}")
+    return value

@@ -108,7 +108,8 @@ class Recorder(Interceptor):
         """Record the definition, and the jobs of the first steps; later ones never start."""
         now = timezone.now()
         workflow = Workflow(
-            id=ids.uuid7(),
+            id=graph.id or ids.uuid7(),
+            client_id=graph.client_id,
             type=graph.type,
             name=graph.name,
             queues=list(queues),

@@ -69,6 +69,7 @@ TABLE = [
     Line("GET", "ojs-job-lineage", READ, DENIED),
     Line("GET", "ojs-job-checkpoint", READ, DENIED),
     Line("POST", "ojs-job-checkpoint", WORKER, DENIED, {"state": 1}),
+    Line("PUT", "ojs-job-checkpoint", WORKER, DENIED, {"state": 1}),
     Line("DELETE", "ojs-job-checkpoint", OPERATOR, DENIED),
     Line("POST", "ojs-worker-progress", WORKER, DENIED, {"job_id": "{job}", "progress": 0.5}),
     # Workers

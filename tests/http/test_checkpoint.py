@@ -36,6 +36,13 @@ def test_what_a_worker_saves_is_read_again() -> None:
     assert read(job).ok()["checkpoint"]["state"] is None
 
 
+def test_a_client_may_put_the_checkpoint() -> None:
+    job = api.active()
+    saved = api.put(f"jobs/{job['id']}/checkpoint", {"state": STATE}).ok()["checkpoint"]
+    assert saved["sequence"] == 1
+    assert read(job).ok()["checkpoint"]["state"] == STATE
+
+
 @pytest.mark.requirement("DUR-004")
 def test_the_worker_that_fetches_the_job_again_gets_the_checkpoint() -> None:
     job = api.active()

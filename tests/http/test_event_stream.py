@@ -21,7 +21,7 @@ from django.db import transaction
 from django.test import Client
 
 from django_ojs.extension import publish
-from django_ojs.http import event_messages, event_stream, long_poll
+from django_ojs.http import event_messages, event_stream, long_poll, progress_stream
 from django_ojs.models import Event
 from django_ojs.operations.access import api_keys
 from django_ojs.operations.events import feed as feeds
@@ -409,6 +409,7 @@ def test_after_begins_a_stream_earlier() -> None:
 def test_silence_is_filled_with_comments_that_move_the_cursor(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    assert 0 < event_stream.HEARTBEAT <= 15
     monkeypatch.setattr(event_stream, "HEARTBEAT", 0.01)
     happen("a")
     position = str(api.get("events").ok()["cursor"])
@@ -417,7 +418,29 @@ def test_silence_is_filled_with_comments_that_move_the_cursor(
     try:
         chunks = iter(response)  # type: ignore[call-overload]  # of a streaming response
         assert next(chunks) == b"retry: 3000\n\n"
-        assert next(chunks) == f":heartbeat\nid: {position}\n\n".encode()
+        # Again and again, and not once.
+        for _ in range(3):
+            assert next(chunks) == f":heartbeat\nid: {position}\n\n".encode()
+    finally:
+        response.close()
+
+
+@pytest.mark.requirement("RT-004")
+@pytest.mark.parametrize("path", ["events", "progress/stream"])
+def test_the_streams_of_a_job_fill_its_silence_too(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert progress_stream.HEARTBEAT is event_stream.HEARTBEAT
+    for module in (event_stream, progress_stream):
+        monkeypatch.setattr(module, "HEARTBEAT", 0.01)
+    job = api.push()
+    client = Client(headers=SSE)
+    response = client.get(f"/ojs/v1/jobs/{job['id']}/{path}", **{"wsgi.multithread": True})
+    try:
+        chunks = iter(response)  # type: ignore[call-overload]  # of a streaming response
+        assert next(chunks) == b"retry: 3000\n\n"
+        for _ in range(3):
+            assert next(chunks).startswith(b":heartbeat\n")
     finally:
         response.close()
 

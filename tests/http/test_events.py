@@ -104,6 +104,11 @@ def test_filters_take_commas_repetition_and_patterns() -> None:
         assert len(found) == number, sources
         if sources.endswith("api"):
             assert {event["source"] for event in found} == {"ojs://django_ojs/api"}
+    for accept in (
+        "application/json, text/event-stream",
+        "application/openjobspec+json;q=1,text/event-stream",
+    ):
+        assert "events" in api.get("events", headers={"Accept": accept}).ok()
     stream = api.get("events?sources=*", headers={"Accept": "text/event-stream"})
     stream.error(400, "invalid_request", field="sources")
     # However many there are, it is one condition: SQLite rejects a thousand.

@@ -161,7 +161,11 @@ def _at(place: str) -> Any:
     """Return what is at a place of the components, or of an operation's parameters."""
     found: Any = DOCUMENT.read()["components"]
     for name in place.split("/"):
-        found = found[int(name)] if isinstance(found, list) else resolve(found)[name]
+        if isinstance(found, list):
+            found = found[int(name)]
+        else:
+            # A description may stand beside a reference.
+            found = found[name] if name in found else resolve(found)[name]
     return found
 
 
@@ -170,8 +174,8 @@ CONSTANTS = {
     "headers/OJS-Version/schema/const": headers.VERSION,
     "parameters/OJS-Version/schema/enum": sorted(headers.VERSIONS),
     "parameters/Limit/schema/default": pagination.DEFAULT_LIMIT,
-    "parameters/Offset/schema/anyOf/0/maximum": pagination.MAX_OFFSET,
-    "parameters/Page/schema/anyOf/0/maximum": pagination.MAX_PAGE,
+    "parameters/Offset/schema/maximum": pagination.MAX_OFFSET,
+    "parameters/Page/schema/maximum": pagination.MAX_PAGE,
     "parameters/Sort/schema/enum": list(numbered_pages.SORTS),
     "schemas/AdminCounts/required": STATES,
     "schemas/Bound/maximum": json.MAX_INTEGER,
@@ -183,7 +187,7 @@ CONSTANTS = {
     "schemas/FetchRequest/properties/count/maximum": fetch.MAX_COUNT,
     "schemas/FetchRequest/properties/wait_ms/maximum": LONGEST_WAIT_MS,
     "schemas/Integer32/maximum": envelope.MAX_TIMEOUT_MS,
-    "schemas/JobRequest/properties/specversion/anyOf/0/enum": sorted(envelope.SPECVERSIONS),
+    "schemas/JobRequest/properties/specversion/enum": sorted(envelope.SPECVERSIONS),
     "schemas/JobState/enum": STATES,
     "schemas/MaintenanceRequest/properties/reason/maxLength": mode.MAX_REASON,
     "schemas/Milliseconds/maximum": envelope.MAX_TIMEOUT_MS,
@@ -194,11 +198,10 @@ CONSTANTS = {
     "schemas/QueueConfigRequest/properties/max_envelope_bytes/maximum": (
         envelope.DEFAULT_LIMITS.envelope_bytes
     ),
-    "schemas/QueueStatus/enum": list(QueueState),
-    "schemas/RetryRequest/anyOf/0/maximum": MAX_ATTEMPTS_LIMIT,
-    "schemas/RetryRequest/anyOf/1/properties/max_attempts/maximum": MAX_ATTEMPTS_LIMIT,
-    "schemas/TimeoutPeriod/anyOf/0/maximum": envelope.MAX_TIMEOUT_MS // 1000,
-    "schemas/Timeout/anyOf/0/maximum": envelope.MAX_TIMEOUT_MS // 1000,
+    "schemas/QueueStats/properties/status/enum": list(QueueState),
+    "schemas/RetryRequest/properties/max_attempts/maximum": MAX_ATTEMPTS_LIMIT,
+    "schemas/Timeout/maximum": envelope.MAX_TIMEOUT_MS // 1000,
+    "schemas/TimeoutMs/maximum": envelope.MAX_TIMEOUT_MS,
     "schemas/UniqueRequest/properties/period_ms/maximum": MAX_DURATION / timedelta(milliseconds=1),
 }
 TEXTS = {
@@ -212,6 +215,7 @@ TEXTS = {
         f"more than {pagination.MAX_PER_PAGE} is {pagination.MAX_PER_PAGE}."
     ),
     "schemas/PurgeRequest/properties/older_than": ", ".join(sorted(TERMINAL)),
+    "schemas/TimeoutPeriod": f"{envelope.MAX_TIMEOUT_MS // 1000} seconds",
     "schemas/Value": (f"{-json.MAX_INTEGER} to {json.MAX_INTEGER}, {json.MAX_DEPTH} levels"),
 }
 
@@ -243,7 +247,7 @@ def test_the_bulk_operations_name_their_limit() -> None:
 
 
 def test_counts_by_state_name_every_state() -> None:
-    for schema in ("QueueDetail/properties/stats", "QueueStats/properties/stats"):
+    for schema in ("QueueDetail/allOf/1/properties/stats", "QueueStats/properties/stats"):
         assert set(STATES) <= _at(f"schemas/{schema}/properties").keys()
 
 

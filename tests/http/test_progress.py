@@ -76,6 +76,8 @@ def test_a_share_is_clamped_and_never_goes_back() -> None:
         ({"progress": True}, "progress"),
         ({"data": 5}, "data"),
         ({"progress": 0.5, "checkpoint": []}, "checkpoint"),
+        ({"percentage": "25"}, "percentage"),
+        ({"progress": 0.5, "message": 5}, "message"),
         ({"progress": 0.5, "worker_id": 5}, "worker_id"),
         ({"progress": 0.5, "attempt": "1"}, "attempt"),
     ],
@@ -83,6 +85,31 @@ def test_a_share_is_clamped_and_never_goes_back() -> None:
 )
 def test_what_is_no_report_is_rejected(body: Any, field: str) -> None:
     report(api.active(), **body).error(400, "invalid_request", field=field)
+
+
+@pytest.mark.parametrize("path", ["jobs/{}/progress", "workers/progress"])
+@together(
+    ("body", "progress", "data"),
+    [
+        ({"percentage": 25, "message": "a quarter"}, 0.25, {"message": "a quarter"}),
+        ({"percent": 12.5}, 0.125, None),
+        ({"percentage": 250}, 1.0, None),
+        ({"progress": 0.5, "percentage": 25}, 0.5, None),
+        ({"message": "began"}, None, {"message": "began"}),
+        ({"message": "half", "data": {"rows": 5}}, None, {"message": "half", "rows": 5}),
+        ({"message": "half", "data": {"message": "own"}}, None, {"message": "own"}),
+    ],
+)
+def test_a_report_in_the_words_of_an_sdk_is_kept(
+    path: str, body: Any, progress: Any, data: Any
+) -> None:
+    job = api.active()
+    report = {"job_id": job["id"], **body}
+    method = "POST" if path.startswith("workers") else "PUT"
+    api.ask(method, path.format(job["id"]), report).ok()
+    found = api.get(f"jobs/{job['id']}/progress").ok()
+    assert (found["progress"], found["data"]) == (progress, data)
+    assert found.get("message") == (data or {}).get("message")
 
 
 def test_a_report_that_is_too_large_is_rejected() -> None:

@@ -14,7 +14,7 @@ from django_ojs.operations import workflows
 from django_ojs.operations.workflows import StepDetail, due
 from tests.factories import jobs
 from tests.http.api import Api, make_key
-from tests.operations.workflows.scenes import batch, chain, group, job
+from tests.operations.workflows.scenes import batch, chain, group, job, step
 
 pytestmark = pytest.mark.django_db
 
@@ -99,7 +99,6 @@ def test_a_chain_is_created_and_worked_over_http(api: Api) -> None:
 @pytest.mark.requirement("WF-04")
 def test_times_and_counters_of_a_client_are_ignored(api: Api) -> None:
     set_by_client = {
-        "id": "wf_1",
         "state": "completed",
         "metadata": {"job_count": 9, "completed_count": 9, "created_at": "2020-01-01T00:00:00Z"},
     }
@@ -187,11 +186,102 @@ def test_callbacks_of_nested_batches_are_neither_steps_nor_those_of_the_workflow
     run(api)
     run(api, fails=True)
     shown = api.get(f"workflows/{key}").ok()["workflow"]
-    assert [each["type"] for each in shown["steps"]] == ["a", "b", "c"]
+    assert [each["type"] for each in shown["steps"]] == ["batch", "batch", "c"]
+    # The callback of the first batch handled the failure of its member.
+    assert [each["state"] for each in shown["steps"]] == ["completed", "completed", "failed"]
+    assert shown["steps"][0]["jobs"][0]["state"] == "failed"
+    assert shown["steps"][1]["callbacks"]["on_complete"]["state"] == "completed"
     assert shown["steps_total"] == 3
     assert "callbacks" not in shown
-    assert shown["error"]["failed_step_index"] == 0
+    assert shown["error"]["failed_step_index"] == 2
     assert [each["attempt"] for each in shown["error"]["errors"]] == [1, 1]
+
+
+@pytest.mark.requirement("WF-32")
+def test_a_nested_workflow_has_a_state_of_its_own(api: Api) -> None:
+    inner = group(chain(job("b"), job("c")), job("d"), id="transform")
+    key = api.post("workflows", chain(job("a"), inner, job("e"))).ok(201)["id"]
+
+    def steps() -> list[Any]:
+        found: list[Any] = api.get(f"workflows/{key}").ok()["workflow"]["steps"]
+        assert [each["index"] for each in found] == [0, 1, 2]
+        assert [each["type"] for each in found] == ["a", "group", "e"]
+        return found
+
+    found = steps()[1]
+    assert (found["id"], found["state"], found["job_id"]) == ("transform", "waiting", None)
+    assert [each["type"] for each in found["jobs"]] == ["chain", "d"]
+    run(api)
+    assert [each["state"] for each in steps()] == ["completed", "running", "waiting"]
+    assert [each["state"] for each in steps()[1]["jobs"]] == ["running", "pending"]
+    run(api, fails=True)  # b
+    (nested, other) = steps()[1]["jobs"]
+    assert [each["state"] for each in nested["steps"]] == ["failed", "cancelled"]
+    assert (nested["state"], other["state"], steps()[1]["state"]) == (
+        "failed",
+        "pending",
+        "running",
+    )
+    run(api)
+    shown = api.get(f"workflows/{key}").ok()["workflow"]
+    assert [each["state"] for each in shown["steps"]] == ["completed", "failed", "cancelled"]
+    # Of what the client sent, and not of all jobs one after the other.
+    assert shown["error"]["failed_step_index"] == 1
+
+
+def test_a_nested_workflow_is_cancelled_with_the_whole(api: Api) -> None:
+    key = api.post("workflows", chain(group(job("a"), job("b")), job("c"))).ok(201)["id"]
+    api.delete(f"workflows/{key}").ok()
+    shown = api.get(f"workflows/{key}").ok()["workflow"]
+    assert [each["state"] for each in shown["steps"]] == ["cancelled", "cancelled"]
+    assert shown["steps_cancelled"] == 3
+
+
+def test_steps_have_the_index_of_the_client_whatever_their_order(api: Api) -> None:
+    steps = [
+        {"id": "last", "depends_on": ["first", "other"], **job("c")},
+        {"id": "first", **job("a")},
+        {"id": "other", **job("b")},
+    ]
+    key = api.post("workflows", {"steps": steps}).ok(201)["id"]
+    run(api)
+    run(api, fails=True)
+    shown = api.get(f"workflows/{key}").ok()["workflow"]
+    assert [each["id"] for each in shown["steps"]] == ["last", "first", "other"]
+    assert shown["error"]["failed_step_index"] == 2
+
+
+UUID7 = "019461a8-1a2b-7c3d-8e4f-5a6b7c8d9e0f"
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"), [(UUID7, UUID7), (f"wf_{UUID7}", UUID7), ("wf_order-42", None)]
+)
+def test_the_id_of_a_client_makes_one_workflow_however_often_it_is_sent(
+    api: Api, given: str, shown: str | None
+) -> None:
+    created = api.post("workflows", {**ORDER, "id": given}).ok(201)["workflow"]
+    assert created["id"] == shown or created["client_id"] == given
+    again = api.post("workflows", {**ORDER, "id": given})
+    again.error(409, "duplicate", field="id", existing_workflow_id=shown or given)
+    assert Workflow.primary.count() == 1
+    assert jobs().count() == 1
+    assert api.get(f"workflows/{given}").ok()["workflow"] == created
+    assert api.delete(f"workflows/{given}").ok()["workflow"]["id"] == created["id"]
+
+
+@pytest.mark.parametrize("given", [5, "", "a/b", "a b", "x" * 256])
+def test_an_id_that_cannot_be_kept_is_rejected(api: Api, given: Any) -> None:
+    api.post("workflows", {**ORDER, "id": given}).error(400, "invalid_request", field="id")
+
+
+@pytest.mark.parametrize("sent", [group(job("a"), job("b")), {"steps": GRAPH["steps"][:2]}])
+def test_the_steps_are_shown_whatever_the_type_and_at_the_top(api: Api, sent: Any) -> None:
+    created = api.post("workflows", sent).ok(201)
+    for body in (created, api.get(f"workflows/{created['id']}").ok()):
+        assert body["workflow"]["steps"] == body["workflow"]["jobs"] == body["steps"]
+        assert len(body["steps"]) == 2
+        assert body["metadata"] == body["workflow"]["metadata"]
 
 
 def test_callback_that_is_a_step_of_a_graph_is_listed_as_both(api: Api) -> None:
@@ -305,6 +395,10 @@ def test_workflows_are_listed_the_latest_first_and_by_state(api: Api) -> None:
                 ]
             },
             "$.steps[0].depends_on[0]",
+        ),
+        (
+            {"steps": [step("a"), step("b", "a", "c"), step("c", "b")]},
+            "$.steps[1].depends_on[1]",
         ),
     ],
 )

@@ -302,10 +302,23 @@ def test_rejected(definition: Any, message: str) -> None:
     assert field is None or caught.value.message.startswith(field)
 
 
+CYCLES = {
+    "the step itself": [node("a", "a")],
+    "of two": [node("a", "b"), node("b", "a")],
+    "of three": [node("a", "c"), node("b", "a"), node("c", "b")],
+    "after steps that may start": [node("a"), node("b", "a", "c"), node("c", "b")],
+    "before the last step": [node("a", "b"), node("b", "a"), node("c", "b")],
+    "beside steps that may start": [node("a"), node("b", "a"), node("x", "y"), node("y", "x")],
+    "two of them": [node("a", "b"), node("b", "a"), node("x", "y"), node("y", "x")],
+    "among the members of a batch": [node("a", "b"), node("b", "a"), node("c"), node("on_success")],
+}
+
+
 @pytest.mark.requirement("WF-37")
-def test_a_cycle_has_its_own_error() -> None:
+@together("name", CYCLES)
+def test_a_cycle_has_its_own_error(name: str) -> None:
     with pytest.raises(CyclicDependency):
-        parse(graph(node("a", "b"), node("b", "a")))
+        parse(graph(*CYCLES[name]))
 
 
 def test_at_the_limits() -> None:

@@ -39,12 +39,14 @@ def test_a_subscription_is_created_read_changed_and_removed() -> None:
     response = api.post(PATH, GIVEN)
     created = response.ok(201)
     assert response.headers["Location"] == f"/ojs/v1/{PATH}/{created['id']}"
+    assert created.pop("subscription") == created
     assert created.pop("secret").startswith("whsec_")
     assert created["id"].startswith("sub_")
     assert created.items() >= (GIVEN | {"active": True}).items()
     path = f"{PATH}/{created['id']}"
-    assert api.get(path).ok() == created
-    assert api.get(PATH).ok() == {"subscriptions": [created], "count": 1}
+    assert api.get(path).ok() == {**created, "subscription": created}
+    listed = api.get(PATH).ok()
+    assert (listed["subscriptions"], listed["count"]) == ([created], 1)
     changed = api.ask("PATCH", path, {"events": ["*"], "active": False, "filter": {}}).ok()
     assert (changed["events"], changed["active"]) == (["*"], False)
     assert "filter" not in changed

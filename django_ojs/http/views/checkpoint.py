@@ -16,7 +16,12 @@ from django_ojs.spec.scopes import Scope
 class JobCheckpoint(JobView):
     """The latest checkpoint of a job: a worker saves it, and its next run gets it."""
 
-    needs = {"GET": Scope.READ, "POST": Scope.WORKER, "DELETE": Scope.OPERATOR}
+    needs = {
+        "GET": Scope.READ,
+        "POST": Scope.WORKER,
+        "PUT": Scope.WORKER,
+        "DELETE": Scope.OPERATOR,
+    }
 
     def get(self, request: Request, key: str) -> dict[str, Any]:
         found = checkpoint.found(self.info(job_id(key)))
@@ -36,6 +41,9 @@ class JobCheckpoint(JobView):
             principal=self.access.principal,
         )
         return {"checkpoint": _render(key, saved)}
+
+    # Clients send either.
+    put = post
 
     def delete(self, request: Request, key: str) -> dict[str, Any]:
         self.check_queue_of(job_id(key))

@@ -1,6 +1,6 @@
 """The recorded events, read by polling (ojs-events §6.4) or as a stream (ojs-realtime §2)."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from functools import partial
 from typing import Any
 from uuid import UUID
@@ -10,7 +10,7 @@ from django.http.response import HttpResponseBase
 from rest_framework.request import Request
 
 from django_ojs.conf import settings
-from django_ojs.http import fields
+from django_ojs.http import fields, pagination
 from django_ojs.http.event_messages import Channel, position_of
 from django_ojs.http.event_stream import (
     CONTENT_TYPE,
@@ -18,6 +18,7 @@ from django_ojs.http.event_stream import (
     events_of,
     has_seen_end,
 )
+from django_ojs.http.parsers import MEDIA_TYPES
 from django_ojs.http.responses import json_response
 from django_ojs.http.views.jobs import JobView, job_id
 from django_ojs.operations import queues
@@ -106,18 +107,34 @@ class Events(EventView):
     def get(self, request: Request) -> dict[str, Any] | HttpResponseBase:
         query = request.query_params
         sources = fields.query_list(query.getlist("sources"))
-        if CONTENT_TYPE in request.headers.get("Accept", ""):
+        if _wants_stream(request.headers.get("Accept", "")):
             if sources:
                 raise InvalidRequest.of("sources", "cannot filter a stream")
             return self.stream()
-        limit = fields.query_integer(
-            query, "limit", default=log.DEFAULT_LIMIT, minimum=1, maximum=log.MAX_LIMIT
-        )
-        filters, after = self.filters(), query.get("after") or None
+        limit = pagination.read_limit(query, default=log.DEFAULT_LIMIT, maximum=log.MAX_LIMIT)
+        _, offset = pagination.read_offset(query, limit, "after")
         where = log.of_sources(sources) if sources else None
-        page = log.read(**filters, where=where, after=after, limit=limit)
+        read = partial(log.read, **self.filters(), where=where)
+        page = read(after=_cursor_after(offset, query.get("after") or None, read), limit=limit)
         found = {"events": page.events, "cursor": page.cursor, "has_more": page.has_more}
         return {**found, "tail_lost": True} if page.tail_lost else found
+
+
+def _wants_stream(accept: str) -> bool:
+    """Whether a client that accepts this reads a stream; one may read pages as well."""
+    accepted = [each.partition(";")[0].strip() for each in accept.split(",")]
+    known = [each for each in accepted if each in (CONTENT_TYPE, *MEDIA_TYPES)]
+    return known[:1] == [CONTENT_TYPE]
+
+
+def _cursor_after(count: int, after: str | None, read: Callable[..., log.Page]) -> str | None:
+    """Return the cursor after so many more events, or where the log ends before."""
+    has_more = True
+    while count and has_more:
+        page = read(after=after, limit=min(count, log.MAX_LIMIT))
+        count -= len(page.events)
+        after, has_more = page.cursor, page.has_more
+    return after
 
 
 class EventStream(EventView):

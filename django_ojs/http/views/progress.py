@@ -77,9 +77,6 @@ class WorkerProgress(ProgressView):
     def post(self, request: Request) -> HttpResponse:
         data = self.body()
         key = ids.parse_id(fields.required(data, "job_id", "id"), "job_id")
-        message = fields.string(data, "message")
-        if message is not None and data.get("data") is None:
-            data["data"] = {"message": message}
         self.check_queue_of(key)
         return self.report(key, data)
 
@@ -99,4 +96,7 @@ def _render(job: Job) -> HttpResponse:
         "data": found.data,
         "updated_at": found.updated_at,
     }
+    message = (found.data or {}).get("message")
+    if isinstance(message, str):
+        data["message"] = message
     return json_response(data, headers=headers)

@@ -6,7 +6,8 @@ from uuid import UUID
 from django.http import HttpResponse
 from rest_framework.request import Request
 
-from django_ojs.http import fields, long_poll
+from django_ojs.http import fields, long_poll, pagination
+from django_ojs.http.pagination import CursorPage
 from django_ojs.http.responses import json_response, timestamps
 from django_ojs.http.views.base import OJSView
 from django_ojs.models import Webhook
@@ -64,8 +65,18 @@ class Subscriptions(WebhookView):
     needs = {"GET": Scope.OPERATOR, "POST": Scope.ADMIN}
 
     def get(self, request: Request) -> dict[str, Any]:
-        found = [_render(each) for each in subscriptions.all_webhooks(self.access.queues)]
-        return {"subscriptions": found, "count": len(found)}
+        wanted = pagination.cursor_page(request.query_params, str)
+        found = subscriptions.all_webhooks(self.access.queues)
+        after = _cursor(wanted, webhooks.SUBSCRIPTION_PREFIX)
+        rest = [each for each in found if after is None or each.pk > after][wanted.offset :]
+        shown = [_render(each) for each in rest[: wanted.limit]]
+        end = [shown[-1]["id"]] if shown else None
+        more = len(rest) > len(shown)
+        return {
+            "subscriptions": shown,
+            "count": len(shown),
+            "pagination": wanted.describe(total=len(found), has_more=more, end=end),
+        }
 
     def post(self, request: Request) -> HttpResponse:
         """Create a webhook. The response is the only one with its secret."""
@@ -75,7 +86,7 @@ class Subscriptions(WebhookView):
         webhook, secret = subscriptions.create(given)
         shown = _render(webhook)
         location = {"Location": f"{request.path}/{shown['id']}"}
-        return json_response({**shown, "secret": secret}, 201, location)
+        return json_response(_wrapped({**shown, "secret": secret}), 201, location)
 
 
 class SubscriptionDetail(WebhookView):
@@ -84,14 +95,14 @@ class SubscriptionDetail(WebhookView):
     needs = {"GET": Scope.OPERATOR, "PATCH": Scope.ADMIN, "DELETE": Scope.ADMIN}
 
     def get(self, request: Request, key: str) -> dict[str, Any]:
-        return _render(self.find(key))
+        return _wrapped(_render(self.find(key)))
 
     def patch(self, request: Request, key: str) -> dict[str, Any]:
         webhook = self.find(key)
         given = self.read()
         if given.queues is not None and not given.queues:
             self.access.check_all_queues()
-        return _render(subscriptions.update(webhook.pk, given))
+        return _wrapped(_render(subscriptions.update(webhook.pk, given)))
 
     def delete(self, request: Request, key: str) -> dict[str, Any]:
         webhook = self.find(key)
@@ -130,7 +141,7 @@ class SubscriptionSecret(WebhookView):
 
     def post(self, request: Request, key: str) -> dict[str, Any]:
         webhook, secret = subscriptions.rotate_secret(self.find(key).pk)
-        return {**_render(webhook), "secret": secret}
+        return _wrapped({**_render(webhook), "secret": secret})
 
 
 class Deliveries(WebhookView):
@@ -140,19 +151,23 @@ class Deliveries(WebhookView):
 
     def get(self, request: Request) -> dict[str, Any]:
         query = request.query_params
-        wanted = query.get("subscription_id")
-        found = deliveries.latest(
-            self.find(wanted).pk if wanted else None,
-            limit=fields.query_integer(
-                query,
-                "limit",
-                default=deliveries.DEFAULT_LIMIT,
-                minimum=1,
-                maximum=deliveries.MAX_LIMIT,
-            ),
+        wanted = pagination.cursor_page(query, str)
+        of = query.get("subscription_id")
+        found = deliveries.page(
+            self.find(of).pk if of else None,
+            before=_cursor(wanted, webhooks.DELIVERY_PREFIX),
+            offset=wanted.offset,
+            limit=wanted.limit,
             within=self.access.queues,
         )
-        return {"deliveries": [_render_delivery(each) for each in found]}
+        shown = [_render_delivery(each) for each in found.deliveries]
+        end = [shown[-1]["id"]] if shown else None
+        return {
+            "deliveries": shown,
+            "pagination": wanted.describe(
+                total=found.total, has_more=found.has_more, end=end, capped=found.is_capped
+            ),
+        }
 
 
 class DeliveryView(WebhookView):
@@ -176,6 +191,18 @@ class DeliveryRetry(DeliveryView):
 
     def post(self, request: Request, key: str) -> dict[str, Any]:
         return _render_delivery(deliveries.retry(self.delivery_id(key), self.access.queues))
+
+
+def _cursor(page: CursorPage, prefix: str) -> UUID | None:
+    """Return the last id of the page before."""
+    if page.cursor is None:
+        return None
+    return ids.parse_id(page.cursor[0].removeprefix(prefix), "cursor")
+
+
+def _wrapped(shown: dict[str, Any]) -> dict[str, Any]:
+    """Return a webhook as the document has it, and again where some clients look for it."""
+    return {**shown, "subscription": shown}
 
 
 def _uuid(key: str, prefix: str, resource: str) -> UUID:

@@ -4,7 +4,6 @@ import re
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
-from uuid import UUID
 
 from django.http import HttpResponse
 from rest_framework.request import Request
@@ -19,11 +18,12 @@ from django_ojs.models.workflow import StepState, WorkflowState
 from django_ojs.operations import workflows
 from django_ojs.operations.workflows import StepDetail, StepProgress
 from django_ojs.spec import ids
-from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.failure import with_code
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
 from django_ojs.spec.times import format_timestamp
+from django_ojs.spec.workflow import Condition
+from django_ojs.spec.workflow.definition import known_id
 from django_ojs.spec.workflow.parse import parse
 
 #: Of the documents; a step whose condition was not met is cancelled too, and says why.
@@ -36,6 +36,8 @@ _STATES: Final[Mapping[str, str]] = {
 
 #: The path of a step of the workflow itself; `steps[0].callbacks.on_failure` is in a nested one.
 _TOP_LEVEL_STEP: Final = re.compile(r"steps\[\d+\]")
+#: Where a step is in the list that it is in; a callback is in none.
+_INDEX: Final = re.compile(r"\[(\d+)\]\Z")
 
 
 class Workflows(OJSView):
@@ -78,7 +80,8 @@ class WorkflowView(OJSView):
 
     def find(self, key: str) -> Workflow:
         """Return a workflow that the caller may use. Raises NotFound, PermissionDenied."""
-        workflow = workflows.get(_workflow_id(key))
+        known = known_id(key)
+        workflow = workflows.of_client(key) if known is None else workflows.get(known)
         for queue in workflow.queues:
             self.access.check_queue(queue)
         return workflow
@@ -129,42 +132,72 @@ def _step_progress(step: StepProgress) -> dict[str, Any]:
     return out
 
 
-def _workflow_id(text: str) -> UUID:
-    try:
-        return ids.parse_id(text)
-    except InvalidRequest:
-        raise workflows.not_found(text if text.isprintable() else "") from None
-
-
 def _response(workflow: Workflow) -> dict[str, Any]:
-    """Return a workflow with its steps; some clients read its scalars at the top."""
-    details = workflows.details(workflow)
+    """Return a workflow with its steps, as its client nested them.
+
+    Some clients read its steps, its metadata and its scalars at the top.
+    """
+    details = workflows.details(workflow, nested=True)
     # The row knows it once a job has ended.
     begun = [each.started_at for each in details if each.started_at is not None]
     summary = _summary(workflow, started_at=min(begun, default=None))
-    listed = [each for each in details if each.step.callback is None or _is_listed(each)]
-    steps = [_step(index, each) for index, each in enumerate(listed)]
-    shown = {**summary, _list_of(workflow): steps}
-    callbacks = {
-        each.step.callback: {**_job_of(each), **_step(None, each)}
-        for each in details
-        # The key of a callback of a nested batch has a prefix.
-        if each.step.callback is not None and each.step.key == each.step.callback
-    }
-    if callbacks:
-        shown["callbacks"] = callbacks
-    if errors := _errors(details, listed):
+    parts = _Parts(details).of("")
+    # Of all types, as in the binding.
+    shown = {**summary, _list_of(workflow.type): parts["steps"], **parts}
+    if errors := _errors(details, parts["steps"]):
         shown["error"] = errors
     if workflow.state == WorkflowState.CANCELLED:
-        states = [each["state"] for each in steps]
+        jobs = [each.step for each in details if each.step.callback is None or _is_listed(each)]
+        states = [_STATES.get(step.state, step.state) for step in jobs if not step.is_join]
         shown["steps_cancelled"] = states.count("cancelled")
         shown["steps_already_completed"] = states.count("completed")
-    scalars = {name: value for name, value in summary.items() if not isinstance(value, dict)}
-    return {**scalars, "workflow": shown}
+    return {**summary, "steps": parts["steps"], "workflow": shown}
 
 
-def _list_of(workflow: Workflow) -> str:
-    return "steps" if workflow.type in ("chain", "graph") else "jobs"
+class _Parts:
+    """The parts of a workflow, and of those nested in it, by the key of what they are parts of."""
+
+    def __init__(self, details: list[StepDetail]) -> None:
+        self._parts: dict[str, list[StepDetail]] = {}
+        for each in details:
+            self._parts.setdefault(each.step.key.rpartition(".")[0], []).append(each)
+
+    def of(self, key: str) -> dict[str, Any]:
+        """Return the steps in the order of the client, and the callbacks if there are any."""
+        found = self._parts.get(key, [])
+        steps = [
+            self._nested(each) if each.step.is_join else _step(each)
+            for each in found
+            if each.step.callback is None or _is_listed(each)
+        ]
+        out: dict[str, Any] = {"steps": sorted(steps, key=lambda step: step["index"])}
+        callbacks = {
+            each.step.callback: {**_job_of(each), **_step(each)}
+            for each in found
+            if each.step.callback is not None
+        }
+        return {**out, "callbacks": callbacks} if callbacks else out
+
+    def _nested(self, detail: StepDetail) -> dict[str, Any]:
+        """Return a nested workflow, which has a state of its own (§10.4)."""
+        out = {**_step(detail), "type": _type_of(detail), "job_id": None}
+        parts = self.of(detail.step.key)
+        states = {each["state"] for each in parts["steps"]}
+        if detail.step.state == StepState.WAITING and states != {"waiting"}:
+            out["state"] = "running"
+        parts[_list_of(out["type"])] = parts.pop("steps")
+        return {**out, **parts}
+
+
+def _type_of(detail: StepDetail) -> str:
+    """Return the type of a nested workflow, by how its join was made."""
+    if detail.step.last_result:
+        return "chain"
+    return "batch" if detail.step.condition == Condition.NONE_FAILED else "group"
+
+
+def _list_of(type: str) -> str:
+    return "steps" if type in ("chain", "graph") else "jobs"
 
 
 def _summary(workflow: Workflow, *, started_at: datetime | None = None) -> dict[str, Any]:
@@ -173,9 +206,11 @@ def _summary(workflow: Workflow, *, started_at: datetime | None = None) -> dict[
         is_cancelled = workflow.state == WorkflowState.CANCELLED
         times["cancelled_at" if is_cancelled else "completed_at"] = workflow.finished_at
     moments = {name: format_timestamp(at) for name, at in times.items() if at is not None}
-    kind = _list_of(workflow)
+    kind = _list_of(workflow.type)
+    client_id = {} if workflow.client_id is None else {"client_id": workflow.client_id}
     return {
         "id": str(workflow.pk),
+        **client_id,
         "type": workflow.type,
         "name": workflow.name or "",
         "state": workflow.state,
@@ -196,13 +231,14 @@ def _is_listed(detail: StepDetail) -> bool:
     return _TOP_LEVEL_STEP.fullmatch(detail.step.path) is not None
 
 
-def _step(index: int | None, detail: StepDetail) -> dict[str, Any]:
+def _step(detail: StepDetail) -> dict[str, Any]:
     step = detail.step
+    index = _INDEX.search(step.path)
     state = _STATES.get(step.state, step.state)
     if detail.job_state == State.ACTIVE:
         state = "active"
     has_started = step.state not in (StepState.WAITING, StepState.READY, StepState.SKIPPED)
-    out: dict[str, Any] = {} if index is None else {"index": index}
+    out: dict[str, Any] = {} if index is None else {"index": int(index[1])}
     if step.name is not None:
         out |= {"id": step.name, "name": step.name}
     out |= {
@@ -233,22 +269,21 @@ def _job_of(detail: StepDetail) -> dict[str, Any]:
     return {name: job[name] for name in ("type", "args", "meta", "options") if name in job}
 
 
-def _errors(details: list[StepDetail], listed: list[StepDetail]) -> dict[str, Any]:
+def _errors(details: list[StepDetail], steps: list[dict[str, Any]]) -> dict[str, Any]:
     """Return which jobs failed, and why (§9.6); empty where none did.
 
     There is no index when only callbacks failed that are not listed as steps.
     """
-    failed = [each for each in details if each.step.state == StepState.FAILED]
+    steps_that_failed = [each["index"] for each in steps if each["state"] == "failed"]
+    jobs = [each for each in details if not each.step.is_join]
+    failed = [each for each in jobs if each.step.state == StepState.FAILED]
     if not failed:
         return {}
     out: dict[str, Any] = {
         "failed_job_ids": [str(each.step.pk) for each in failed],
         "errors": [_error(each) for each in failed],
     }
-    for index, each in enumerate(listed):
-        if each.step.state == StepState.FAILED:
-            return {"failed_step_index": index, **out}
-    return out
+    return {"failed_step_index": steps_that_failed[0], **out} if steps_that_failed else out
 
 
 def _error(detail: StepDetail) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
 from django_ojs.models import Job, Webhook, WebhookDelivery
@@ -20,7 +20,9 @@ from django_ojs.spec.states import State
 logger = logging.getLogger("django_ojs")
 
 DEFAULT_LIMIT = 50
-MAX_LIMIT = 100
+
+#: Deliveries are counted up to this.
+_COUNTED = 10_000
 
 
 class DeliveryStatus(StrEnum):
@@ -67,12 +69,47 @@ def latest(
     within: Collection[str] | None = None,
 ) -> list[DeliveryWithJob]:
     """Return the latest deliveries, newest first: of a webhook, or of all that a caller may see."""
+    return _with_jobs(list(_rows(webhook, within)[:limit]))
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class DeliveryPage:
+    """A page of deliveries, newest first, and how many there are, up to a limit."""
+
+    deliveries: list[DeliveryWithJob]
+    has_more: bool
+    total: int
+    is_capped: bool
+
+
+def page(
+    webhook: UUID | None = None,
+    *,
+    before: UUID | None = None,
+    offset: int = 0,
+    limit: int,
+    within: Collection[str] | None = None,
+) -> DeliveryPage:
+    """Return deliveries older than one: of a webhook, or of all that a caller may see."""
+    found = _rows(webhook, within)
+    total = found[: _COUNTED + 1].count()
+    if before is not None:
+        found = found.filter(pk__lt=before)
+    rows = list(found[offset : offset + limit + 1])
+    return DeliveryPage(
+        deliveries=_with_jobs(rows[:limit]),
+        has_more=len(rows) > limit,
+        total=min(total, _COUNTED),
+        is_capped=total > _COUNTED,
+    )
+
+
+def _rows(webhook: UUID | None, within: Collection[str] | None) -> QuerySet[WebhookDelivery]:
     if webhook is not None:
         keys = [subscriptions.get(webhook, within).pk]
     else:
         keys = [each.pk for each in subscriptions.all_webhooks(within)]
-    rows = WebhookDelivery.primary.filter(webhook__in=keys).order_by("-pk")[:limit]
-    return _with_jobs(list(rows))
+    return WebhookDelivery.primary.filter(webhook__in=keys).order_by("-pk")
 
 
 def get(key: UUID, within: Collection[str] | None = None) -> DeliveryWithJob:

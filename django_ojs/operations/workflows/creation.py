@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
-from django.db import connections
+from django.db import IntegrityError, connections
 
 from django_ojs.conf import settings
 from django_ojs.extension import publish_all
@@ -17,7 +17,7 @@ from django_ojs.operations.enqueue.result import Outcome
 from django_ojs.operations.workflows import starting
 from django_ojs.spec import ids, workflow_events
 from django_ojs.spec.envelope import Envelope, parse
-from django_ojs.spec.errors import Conflict, InvalidRequest
+from django_ojs.spec.errors import Conflict, DuplicateJob, InvalidRequest
 from django_ojs.spec.workflow import Graph, GraphStep
 from django_ojs.storage import database, testing_hook
 
@@ -46,8 +46,8 @@ def create(graph: Graph, *, has_transaction: bool = True) -> Workflow:
 
     `has_transaction`: those that are open in this process are the caller's, as they are not where
     it sent a request.
-    Raises as `check` does, QueueFull when there is no room for the first jobs, and Conflict when
-    the unique policy of one of them finds another job.
+    Raises as `check` does, DuplicateJob when the id is taken, QueueFull when there is no room for
+    the first jobs, and Conflict when the unique policy of one of them finds another job.
     """
     graph = _with_parent(graph)
     queues = sorted({job.queue for job in check(graph)})
@@ -100,14 +100,15 @@ def _marked(graph: Graph) -> Graph:
 def _create(graph: Graph, queues: list[str]) -> Workflow:
     counted = [step for step in graph.jobs if step.callback is None]
     workflow = Workflow(
-        id=ids.uuid7(),
+        id=graph.id or ids.uuid7(),
+        client_id=graph.client_id,
         type=graph.type,
         name=graph.name,
         queues=queues,
         jobs_total=len(counted),
         steps_left=len(graph.steps),
     )
-    workflow.save(using=database.alias(), force_insert=True)
+    _insert(workflow, with_id=graph.id is not None or graph.client_id is not None)
     steps = _steps(graph, workflow.pk)
     WorkflowStep.primary.bulk_create(steps, batch_size=_AT_ONCE)
     first = [
@@ -121,6 +122,22 @@ def _create(graph: Graph, queues: list[str]) -> Workflow:
     workflow.refresh_from_db(using=database.alias())
     publish_all([workflow_events.created(workflow)])
     return workflow
+
+
+def _insert(workflow: Workflow, *, with_id: bool) -> None:
+    """Store the row. Raises DuplicateJob if the id that the client gave it is taken."""
+    if not with_id:
+        workflow.save(using=database.alias(), force_insert=True)
+        return
+    try:
+        with database.atomic():
+            workflow.save(using=database.alias(), force_insert=True)
+    except IntegrityError:
+        given = workflow.client_id or str(workflow.pk)
+        raise DuplicateJob(
+            "There is a workflow with this id already.",
+            details={"existing_workflow_id": given, "field": "id"},
+        ) from None
 
 
 def _steps(graph: Graph, workflow_id: UUID) -> list[WorkflowStep]:

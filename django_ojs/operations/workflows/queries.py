@@ -21,7 +21,7 @@ from django_ojs.storage.workflows import MAX_COPIED
 _COUNTED: Final = 10_000
 
 #: Characters of the results of all steps that are read at once: a workflow may have gigabytes.
-MAX_RESULTS: Final = 4 * 1024 * 1024
+MAX_RESULTS: Final = 1024 * 1024
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -36,7 +36,7 @@ class WorkflowPage:
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class StepDetail:
-    """A step that has a job, and what its job says about it.
+    """A step, and what its job says about it.
 
     `depends_on` are the names of the steps that it waits for, their keys where they have none.
     `attempt` is that of the job; 0 where there is none any more. `job` is what the client sent, of
@@ -99,6 +99,14 @@ def get(workflow_id: UUID) -> Workflow:
     return found
 
 
+def of_client(client_id: str) -> Workflow:
+    """Return the workflow to which its client gave this id. Raises WorkflowNotFound."""
+    found = Workflow.primary.filter(client_id=client_id).first()
+    if found is None:
+        raise not_found(client_id if client_id.isprintable() else "")
+    return found
+
+
 def lock(workflow_id: UUID) -> Workflow:
     """Return a workflow, locked until the transaction ends.
 
@@ -135,8 +143,11 @@ def steps_of(workflow: Workflow) -> QuerySet[WorkflowStep]:
     return WorkflowStep.primary.filter(workflow_id=workflow.pk).order_by("position")
 
 
-def details(workflow: Workflow) -> list[StepDetail]:
-    """Return the steps of a workflow that have a job, with what their jobs say, in order."""
+def details(workflow: Workflow, *, nested: bool = False) -> list[StepDetail]:
+    """Return the steps of a workflow that have a job, with what their jobs say, in order.
+
+    `nested`: also the steps that stand for nested workflows, each after its parts.
+    """
     steps = list(steps_of(workflow).defer("job", "parents", "result"))
     results = _results(steps)
     sent = _callbacks(workflow) if any(step.callback for step in steps) else {}
@@ -153,7 +164,7 @@ def details(workflow: Workflow) -> list[StepDetail]:
     known = {row[0]: row[1:] for row in jobs.values_list("pk", "state", "started_at", "attempt")}
     found = []
     for step in steps:
-        if not step.is_join:
+        if not step.is_join or (nested and step.stands_for_nested):
             state, started_at, attempt = known.get(step.pk, (None, None, 0))
             found.append(
                 StepDetail(

@@ -11,9 +11,9 @@ from django_ojs.spec.workflow.definition import (
     callbacks_of,
     is_nested,
     job_of,
+    name_of,
     object_of,
     parts_of,
-    text_of,
     type_of,
 )
 from django_ojs.spec.workflow.graph import CallbackName, Condition, GraphStep
@@ -93,7 +93,7 @@ class GraphBuilder:
         options = {**here.options, **object_of(item, "options", here.path)}
         inner = replace(here, depth=here.depth + 1, options=options)
         parts = self.parts(item, inner)
-        name = text_of(item, "name", here.path)
+        name = name_of(item, here.path)
         match item["type"]:
             case "chain":
                 return self._join(here.key, parts, here, name=name, last_result=True)
@@ -168,7 +168,7 @@ class GraphBuilder:
                 parents=here.parents,
                 callback=callback,
                 fails_workflow=here.fails_workflow,
-                name=text_of(item, "name", here.path),
+                name=name_of(item, here.path),
                 path=here.path,
             )
         )

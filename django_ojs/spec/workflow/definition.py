@@ -1,15 +1,20 @@
 """The fields of a workflow's definition; each error names the path and the rule."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, Final, cast
+from uuid import UUID
 
-from django_ojs.spec import envelope
+from django_ojs.spec import envelope, ids
 from django_ojs.spec.envelope import Limits
 from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.json import check
 from django_ojs.spec.workflow.graph import CALLBACKS, CallbackName, WorkflowType
 
 MAX_NAME: Final = 255
+
+_PREFIX: Final = "wf_"
+_CLIENT_ID: Final = re.compile(r"[A-Za-z0-9._:~\-]+")
 
 #: The list of each type, first as its document has it, then as some clients send it.
 _LISTS: Final = {"chain": ("steps", "jobs"), "group": ("jobs", "steps"), "batch": ("jobs", "steps")}
@@ -95,6 +100,32 @@ def text_of(data: Mapping[str, Any], name: str, path: str) -> str | None:
         raise InvalidRequest.of(place, f"must be at most {MAX_NAME} characters long")
     check(value, place, error=InvalidRequest)
     return value
+
+
+def id_of(data: Mapping[str, Any]) -> tuple[UUID | None, str | None]:
+    """Return the id of a workflow: one of the two, or neither where the client gave none."""
+    given = text_of(data, "id", "")
+    if given is None:
+        return None, None
+    if (found := known_id(given)) is not None:
+        return found, None
+    # It stands in the path of its workflow.
+    if not _CLIENT_ID.fullmatch(given):
+        raise InvalidRequest.of("id", "must be a UUIDv7, or letters, digits and any of ._:~-")
+    return None, given
+
+
+def known_id(text: str) -> UUID | None:
+    """Return the UUIDv7 in an id of a workflow, which may have the prefix of the documents."""
+    try:
+        return ids.parse_id(text.removeprefix(_PREFIX))
+    except InvalidRequest:
+        return None
+
+
+def name_of(item: Mapping[str, Any], path: str) -> str | None:
+    """Return what a client calls a step: its id, or else its name."""
+    return text_of(item, "id", path) or text_of(item, "name", path)
 
 
 def job_of(

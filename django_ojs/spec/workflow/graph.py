@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, Final, Literal
+from uuid import UUID
 
 WorkflowType = Literal["chain", "group", "batch", "graph"]
 CallbackName = Literal["on_complete", "on_success", "on_failure"]
@@ -86,6 +87,9 @@ class Graph:
 
     type: WorkflowType
     name: str | None
+    #: The id that the client gave it; as `client_id` where it is no UUIDv7.
+    id: UUID | None = None
+    client_id: str | None = None
     steps: tuple[GraphStep, ...]
     #: What the client sent, for responses.
     definition: Mapping[str, Any]

@@ -6,7 +6,7 @@ from typing import Any
 from django_ojs.spec.envelope import DEFAULT_LIMITS, Limits
 from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.workflow.builder import GraphBuilder, Position
-from django_ojs.spec.workflow.definition import object_of, text_of, type_of
+from django_ojs.spec.workflow.definition import id_of, object_of, text_of, type_of
 from django_ojs.spec.workflow.dependencies import read_graph
 from django_ojs.spec.workflow.graph import Graph
 
@@ -29,6 +29,7 @@ def _parse(data: Mapping[str, Any], limits: Limits) -> Graph:
     if not isinstance(data, Mapping):
         raise InvalidRequest("a workflow must be an object")
     name = text_of(data, "name", "")
+    key, client_id = id_of(data)
     builder = GraphBuilder(limits=limits)
     root = Position(options=object_of(data, "options", ""))
     if data.get("type") is None:
@@ -36,4 +37,11 @@ def _parse(data: Mapping[str, Any], limits: Limits) -> Graph:
     else:
         workflow_type = type_of(data, "")
         builder.parts(data, root)
-    return Graph(type=workflow_type, name=name, steps=tuple(builder.steps), definition=data)
+    return Graph(
+        type=workflow_type,
+        name=name,
+        id=key,
+        client_id=client_id,
+        steps=tuple(builder.steps),
+        definition=data,
+    )

@@ -39,6 +39,13 @@ def test_a_draining_queue_accepts_no_job_and_its_jobs_run_to_their_end() -> None
     with pytest.raises(QueuePaused):
         retry.retry(dead.pk)
     assert bulk.retry_all([dead.pk]).failed == 1
+    for others in ([], ["other"]):
+        items = [ojs.request("t", [number], queue="old") for number in range(3)]
+        with pytest.raises(QueuePaused):
+            ojs.enqueue_batch([*(ojs.request("t", queue=name) for name in others), *items])
+    for options in ({"scheduled_at": "+PT1H"}, {"pending": True}, {"unique": {"keys": ["args"]}}):
+        api.post("jobs", {**JOB, "options": {"queue": "old", **options}}).error(422, "queue_paused")
+    api.post("workflows", {"type": "group", "jobs": [JOB]}).error(422, "queue_paused")
     push(queue="source")
     with pytest.raises(QueuePaused):
         queues.delete("source", strategy="move", target="old")
@@ -55,6 +62,7 @@ def test_a_draining_queue_accepts_no_job_and_its_jobs_run_to_their_end() -> None
     api.post("jobs", JOB).ok(201)
 
 
+@pytest.mark.requirement("QC-S04")
 def test_each_process_learns_of_it_and_only_the_first_time_is_recorded() -> None:
     for _ in range(2):
         api.post("admin/queues/old/drain").ok()
