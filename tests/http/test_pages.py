@@ -9,14 +9,14 @@ from uuid import UUID
 
 import pytest
 
+from django_ojs.extension import publish
 from django_ojs.models import Event, WebhookDelivery
 from django_ojs.operations import cron, workflows
 from django_ojs.operations.cron import Definition
-from django_ojs.operations.events import publish
 from django_ojs.operations.webhooks import subscriptions
 from django_ojs.operations.webhooks.subscriptions import Subscription
 from django_ojs.spec import ids
-from django_ojs.spec.events import EventType
+from django_ojs.spec.events import EventType, of_queue
 from tests.cases import named
 from tests.factories import age, in_state, worker
 from tests.http.api import JSON_TYPE, Api
@@ -55,7 +55,7 @@ def _dead_letters() -> None:
 def _events() -> None:
     Event.primary.all().delete()
     for number in range(ITEMS):
-        publish.queue_event(EventType.QUEUE_PAUSED, f"q{number}")
+        publish(EventType.QUEUE_PAUSED, of_queue, f"q{number}")
 
 
 def _webhooks() -> None:
