@@ -172,6 +172,7 @@ def claim(
     max_bytes: int,
     at_least_one: bool,
     registered: bool,
+    limits_checked: bool,
     find: Find | None = None,
 ) -> tuple[list[Claimed], Effects]:
     """Claim the best jobs of a queue, those with a limit by key within their limits.
@@ -216,11 +217,16 @@ def claim(
         rows = dialect.claim_chosen(
             connection,
             [each.id for each in found.chosen],
+            queue=queue,
             worker_id=worker_id,
             lease_ms=lease_ms,
             own_lease=own_lease,
             registered=registered,
+            limits_checked=limits_checked,
         )
+        if not rows and not limits_checked:
+            # Or its worker has no row any more: then the claim under the lock has none either.
+            raise transitions.LimitsUnknown
         jobs = [Claimed(row) for row in rows]
         order = {each.id: n for n, each in enumerate(found.chosen)}
         jobs.sort(key=lambda job: order[job.id])

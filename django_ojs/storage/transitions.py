@@ -72,6 +72,13 @@ ANY_CLAIM = Claim()
 ANY_SIZE: Final = 2**63 - 1
 
 
+class LimitsUnknown(Exception):
+    """A queue has limits or turns that its claim did not check, and so claimed no job.
+
+    Another process has given them to the queue, or enqueued its first job with a limit by key.
+    """
+
+
 class ClaimValues(TypedDict):
     """What jobs a claim takes, and for which worker."""
 
@@ -84,6 +91,8 @@ class ClaimValues(TypedDict):
     max_bytes: int
     at_least_one: bool
     registered: bool
+    #: The limits of the queue itself are checked.
+    limits_checked: bool
 
 
 def claim(
@@ -96,14 +105,14 @@ def claim(
     isolation: Isolation = Isolation.ANY,
     max_bytes: int = ANY_SIZE,
     at_least_one: bool = True,
-    limits_checked: bool = False,
     registered: bool = False,
+    limits_checked: bool = False,
 ) -> list[Claimed]:
     """Move up to `limit` available jobs of a queue to active, best first, and return them.
 
-    Their sizes add up to `max_bytes` at most; with `at_least_one` the best one may be larger. None
-    of a queue with limits (see `queue_limits`), unless they are checked; with `registered`, none
-    for a worker that has no row.
+    Their sizes add up to `max_bytes` at most; with `at_least_one` the best one may be larger. With
+    `registered`, none for a worker that has no row. Raises LimitsUnknown for a queue with limits
+    (see `queue_limits`), unless they are checked.
     """
     connection = database.connection()
     dialect = database.dialect()
@@ -125,6 +134,8 @@ def claim(
         limits_checked=limits_checked,
         registered=registered,
     )
+    if found is None:
+        raise LimitsUnknown
     seconds = time.monotonic() - began
     jobs = [Claimed(row) for row in found]
     jobs.sort(key=lambda job: (-job.priority, job.enqueued_at, job.id))
