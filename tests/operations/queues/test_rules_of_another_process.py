@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import re
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -11,6 +14,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.operations import ack, fetch, queues
+from django_ojs.spec.errors import OJSError
 from django_ojs.storage import queue_configs
 from django_ojs.storage.claims import Claimed
 from tests.cases import together
@@ -116,6 +120,35 @@ def test_a_queue_whose_last_limit_was_removed_is_claimed() -> None:
         push_many(2, queue=QUEUE)
     assert len(claim()) == 2
     assert jobs().filter(state="active").count() == 2
+
+
+@together(
+    "forbid",
+    [
+        lambda: queues.drain(QUEUE),
+        change(allowed_job_types=["other.*"]),
+        change(max_envelope_bytes=10),
+        of_all(allowed_job_types=["other.*"]),
+    ],
+    undo=True,
+)
+def test_what_another_process_forbids_is_rejected_within_a_second(
+    forbid: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The suite has another one.
+    (lifetime,) = re.findall("LIFETIME: Final = (.+)", inspect.getsource(queue_configs))
+    monkeypatch.setattr(queue_configs, "LIFETIME", float(lifetime))
+    queue_configs.refresh()
+    known = queue_configs._snapshots.get()
+    assert known is not None
+    forbid()
+    queue_configs._snapshots.put(known)
+    assert push(queue=QUEUE).state == "available"
+    with monkeypatch.context() as patch:
+        a_second_later = time.monotonic() + 1
+        patch.setattr(time, "monotonic", lambda: a_second_later)
+        with pytest.raises(OJSError):
+            push(queue=QUEUE)
 
 
 @pytest.mark.statements
