@@ -286,6 +286,7 @@ def reject(trigger: Trigger, target: State, job: Job, claim: Claim = ANY_CLAIM) 
     details = {
         "job_id": str(job.pk),
         "current_state": job.state,
+        "current_run": job.run,
         "expected_state": expected[0] if len(expected) == 1 else list(expected),
     }
     if State(job.state) in expected and not claim.holds(job):

@@ -7,6 +7,7 @@ from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from django_ojs.models import Worker
+from django_ojs.models.worker import Directive
 from django_ojs.operations.events import publish
 from django_ojs.spec.events import EventType
 from django_ojs.spec.times import milliseconds_between
@@ -53,8 +54,12 @@ def _remove(
     locked = list(workers.select_for_update(skip_locked=True).values_list("pk", flat=True))
     # The condition again: what was claimed before the rows were locked is seen only now.
     workers = workers.filter(pk__in=locked)
-    found = list(workers.annotate(now=Now()).values_list("pk", "started_at", "now"))
-    for key, since, now in found:
+    columns = ("pk", "started_at", "now", "state", "directive")
+    found = list(workers.annotate(now=Now()).values_list(*columns))
+    for key, since, now, *states in found:
+        if reason == "signal" and {*states} == {Directive.RUNNING}:
+            # It had no job to finish, and sent no beat meanwhile.
+            publish.worker_event(EventType.WORKER_QUIET, key, active_jobs=0)
         publish.worker_event(
             EventType.WORKER_STOPPED,
             key,
