@@ -150,7 +150,10 @@ def pause_queue(name: str) -> Queue:
 
 @has_twin
 def drain_queue(name: str) -> Queue:
-    """Drain a queue, known or not: PUSH raises QueuePaused, and workers finish the jobs in it."""
+    """Drain a queue, known or not: PUSH raises QueuePaused, and workers finish the jobs in it.
+
+    In another process, PUSH may still store jobs for up to a second.
+    """
     return _queues.drain(name)
 
 

@@ -61,7 +61,10 @@ def _drain(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str
     if queue.draining_at is not None:
         raise Skipped(_("The queue is already draining."))
     queues.drain(queue.name, by=request.user.get_username())
-    text = _("Queue %(queue)s is draining: it accepts no jobs, and workers finish those in it.")
+    text = _(
+        "Queue %(queue)s is draining: within a second it accepts no jobs, and workers "
+        "finish those in it."
+    )
     return text % {"queue": queue.name}
 
 

@@ -84,7 +84,8 @@ SUBCOMMANDS: Final = (
         add_arguments=_arguments,
         run=_each(
             queues.drain,
-            "Queue %(queue)s is draining: it accepts no jobs, and workers finish those in it.",
+            "Queue %(queue)s is draining: within a second it accepts no jobs, and workers "
+            "finish those in it.",
         ),
     ),
     Subcommand(

@@ -191,7 +191,7 @@ def direct(worker_id: str, directive: Directive) -> bool:
     running = workers.filter(directive=Directive.RUNNING, state=Directive.RUNNING)
     active = running.select_for_update().values_list("active_jobs", flat=True).first()
     known = bool(workers.update(directive=directive))
-    if directive is Directive.QUIET and active is not None:
+    if directive is not Directive.RUNNING and active is not None:
         # From now on FETCH returns it no jobs.
         publish(EventType.WORKER_QUIET, of_worker, worker_id, active_jobs=active)
     return known
@@ -245,8 +245,8 @@ def _record(
         known = workers.filter(pk=worker_id).select_for_update()
         for owner in known.values_list("owner", flat=True):
             principal.check(owner)
-    if state is Directive.QUIET:
-        # A worker with the directive quiet counts as quiet since then; the event was published.
+    if state is not Directive.RUNNING:
+        # One with such a directive counts as quiet since then; the event was published.
         newly = workers.filter(pk=worker_id, state=Directive.RUNNING, directive=Directive.RUNNING)
         if newly.update(state=state):
             publish(EventType.WORKER_QUIET, of_worker, worker_id, active_jobs=active_jobs)

@@ -33,7 +33,8 @@ from django_ojs.storage import (
 )
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.base import ALL_QUEUES
-from django_ojs.storage.transitions import Claim, ClaimValues
+from django_ojs.storage.queue_limits import PLAIN, Checks
+from django_ojs.storage.transitions import ClaimValues
 
 #: A claim of more jobs would hold row locks for too long.
 MAX_COUNT = 1000
@@ -93,7 +94,7 @@ def fetch(
     most = settings().max_fetch_bytes if max_bytes is None else max_bytes
     most = min(most, transitions.ANY_SIZE)
 
-    def claim(queue: str, wanted: int, left: int, *, limits_checked: bool = False) -> list[Claimed]:
+    def claim(queue: str, wanted: int, checks: Checks, *, left: int) -> list[Claimed]:
         values: ClaimValues = {
             "queue": queue,
             "limit": wanted,
@@ -104,22 +105,31 @@ def fetch(
             "max_bytes": left,
             "at_least_one": left == most,
             "registered": registered,
+            "limits_checked": checks.has_lock,
         }
-        fairness = queue_configs.of(queue).tenant_fairness if limits_checked else None
-        if fairness is not None:
-            return tenant_turns.claim(fairness, values)
-        if limits_checked and queue_configs.is_limited_by_key(queue):
+        if checks.fairness is not None:
+            return tenant_turns.claim(checks.fairness, values)
+        if checks.by_key:
             return key_limits.claim(**values)
-        return transitions.claim(**values, limits_checked=limits_checked)
+        return transitions.claim(**values)
 
     def claim_limited(queue: str, wanted: int, left: int) -> list[Claimed]:
         queue_limits.next_starts.unread.discard(queue)
-        within = partial(claim, left=left, limits_checked=True)
         if queue_configs.of(queue).has_limits:
             is_full, within_limits = queue_limits.is_still_full(queue), _within_limits
         else:
             is_full, within_limits = key_limits.is_still_full(queue), _within_key_limits
-        return [] if is_full else within_limits(queue, wanted, within)
+        return [] if is_full else within_limits(queue, wanted, partial(claim, left=left))
+
+    def claim_of(queue: str, wanted: int, left: int) -> list[Claimed]:
+        for _ in range(2):
+            try:
+                if queue_limits.are_known(queue):
+                    return claim_limited(queue, wanted, left)
+                return database.retried(partial(claim, queue, wanted, PLAIN, left=left))
+            except transitions.LimitsUnknown:
+                queue_configs.refresh()  # Then they are known, unless it has changed once more.
+        return []
 
     searched = _open_to(pool, queues)
     jobs: list[Claimed] = []
@@ -127,13 +137,7 @@ def fetch(
     with closing(turns.asks(searched, count)) as asks:
         for ask in asks:
             queue, wanted = ask.queue, ask.wanted
-            if queue_limits.are_known(queue):
-                claimed = claim_limited(queue, wanted, left)
-            else:
-                claimed = database.retried(partial(claim, queue, wanted, left))
-                # A queue that has got limits since has returned none.
-                if not claimed and queue_limits.has_limits(queue):
-                    claimed = claim_limited(queue, wanted, left)
+            claimed = claim_of(queue, wanted, left)
             ask.found = len(claimed)
             jobs += claimed
             left -= sum(job.size for job in claimed)
@@ -148,27 +152,26 @@ def fetch(
     return jobs
 
 
+#: Claims so many jobs of a queue, with these checks.
+_Claim = Callable[[str, int, Checks], list[Claimed]]
+
+
 @database.write_transaction
-def _within_key_limits(
-    queue: str, wanted: int, claim: Callable[[str, int], list[Claimed]]
-) -> list[Claimed]:
+def _within_key_limits(queue: str, wanted: int, claim: _Claim) -> list[Claimed]:
     """Claim jobs of a queue that has no limits of its own, within the limits of their keys."""
     database.dialect().read_committed(database.connection())
-    return claim(queue, wanted)
+    return claim(queue, wanted, queue_limits.remembered_checks(queue))
 
 
 @database.write_transaction
-def _within_limits(
-    queue: str, wanted: int, claim: Callable[[str, int], list[Claimed]]
-) -> list[Claimed]:
+def _within_limits(queue: str, wanted: int, claim: _Claim) -> list[Claimed]:
     """Claim as many jobs as the limits of the queue leave room for, under their lock."""
     if not queue_limits.try_lock(queue):
         queue_limits.next_starts.note(queue, queue_limits.RETRY_AFTER)
         return []
-    limit = queue_limits.limit_of(queue)
-    if limit is None:
-        return claim(queue, wanted)
-    used = queue_limits.use(queue, limit)
+    used, checks = queue_limits.use_and_checks(queue)
+    if used is None:
+        return claim(queue, wanted, checks)
     if not used.is_exact:
         # A caller's transaction does not see the claims that were committed since it began.
         return []
@@ -177,10 +180,10 @@ def _within_limits(
         queue_limits.next_starts.note_full(queue, used)
         return []
     queue_limits.next_starts.forget(queue)
-    claimed = claim(queue, min(wanted, used.room))
+    claimed = claim(queue, min(wanted, used.room), checks)
     if claimed and (started_at := claimed[0].started_at):
         used = used.claimed_at(started_at)
-    if limit.concurrency is not None:
+    if used.limit.concurrency is not None:
         queue_limits.next_starts.concurrency_limited.add(queue)
     queue_limits.add_starts(queue, used, len(claimed))
     if len(claimed) == used.room < wanted:
@@ -205,7 +208,7 @@ def _give_back(jobs: Sequence[Claimed]) -> None:
     for job in jobs:
         # In a caller's transaction that is broken, the rollback returns them.
         with suppress(DatabaseError, InterfaceError, Conflict, JobNotFound):
-            fail.requeue(job.id, claim=Claim(worker_id=job.worker_id, run=job.run))
+            fail.requeue(job.id, claim=transitions.Claim(worker_id=job.worker_id, run=job.run))
 
 
 def may_find(queues: Sequence[str]) -> bool:

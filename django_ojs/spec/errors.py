@@ -129,7 +129,7 @@ class InvalidMetadata(InvalidRequest):
 class Conflict(OJSError):
     """The state machine does not allow the transition.
 
-    Details: job_id, current_state, expected_state.
+    Details: job_id, current_state, current_run, expected_state.
     """
 
     code, canonical, number, status = "conflict", "INVALID_STATE_TRANSITION", "OJS-1005", 409

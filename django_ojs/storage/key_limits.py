@@ -164,6 +164,7 @@ def claim(
     max_bytes: int,
     at_least_one: bool,
     registered: bool,
+    limits_checked: bool,
     find: Find | None = None,
 ) -> list[Claimed]:
     """Claim the best jobs of a queue, those with a limit by key within their limits.
@@ -206,11 +207,16 @@ def claim(
     if found.chosen:
         jobs = transitions.claim_chosen(
             [each.id for each in found.chosen],
+            queue=queue,
             worker_id=worker_id,
             lease_ms=lease_ms,
             own_lease=own_lease,
             registered=registered,
+            limits_checked=limits_checked,
         )
+        if not jobs and not limits_checked:
+            # Or its worker has no row any more: then the claim under the lock has none either.
+            raise transitions.LimitsUnknown
         if jobs and (started_at := jobs[0].started_at):
             _add_starts(found, started_at)
     if is_cut and not jobs:

@@ -153,6 +153,11 @@ def remember(
     return snapshot
 
 
+def refresh() -> None:
+    """Query all configurations: a statement has shown that another process has changed some."""
+    remember(*_read(), seconds=LIFETIME)
+
+
 def changed() -> None:
     """Drop the snapshots: now, for this transaction, and once it has committed."""
     _snapshots.reset()

@@ -3,7 +3,8 @@
 A claim of a queue whose configuration has `concurrency` or `rate_limit` is a transaction that holds
 a lock of the queue: it counts the active jobs in their rows, reads when jobs started, claims no
 more than there is room for, and adds their starts. A process that does not know of the limits takes
-no job of the queue: the statement of the claim reads whether the configuration has any.
+no job of the queue: the statement of the claim reads whether the configuration has any, and says
+so (`transitions.LimitsUnknown`). The process reads the configurations, and claims again.
 """
 
 import time
@@ -17,6 +18,7 @@ from django_ojs.models import LimitedQueue
 from django_ojs.spec import json
 from django_ojs.spec.queue_config import CLAIM_CHECKS
 from django_ojs.spec.rate_limit import RateLimit, Starts
+from django_ojs.spec.tenants import TenantFairness
 from django_ojs.storage import database, in_memory_state, queue_configs
 
 #: Seconds until a queue is tried again whose lock another transaction holds, or which has as many
@@ -24,6 +26,22 @@ from django_ojs.storage import database, in_memory_state, queue_configs
 #: up to the largest. A worker is woken by the processes that end jobs of such a queue.
 RETRY_AFTER: Final = 0.05
 LARGEST_RETRY_AFTER: Final = 60.0
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Checks:
+    """What a claim of a queue checks."""
+
+    #: The turns of its tenants.
+    fairness: TenantFairness | None = None
+    #: The limits by key of its jobs.
+    by_key: bool = False
+    #: The claim has the lock of the queue's own limits, if it has any, and has checked them.
+    has_lock: bool = False
+
+
+#: The claim of a queue without limits and turns.
+PLAIN: Final = Checks()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -155,9 +173,9 @@ def are_known(queue: str) -> bool:
     return queue_configs.remembered(queue).is_checked_by_claims
 
 
-def has_limits(queue: str) -> bool:
-    """Whether a queue has limits or turns, or jobs with limits by key, at most a second ago."""
-    return queue_configs.of(queue).is_checked_by_claims or queue_configs.is_limited_by_key(queue)
+def remembered_checks(queue: str) -> Checks:
+    """Return what claims of a queue check that has no limits of its own, as this process knows."""
+    return Checks(fairness=queue_configs.of(queue).tenant_fairness, by_key=True)
 
 
 def try_lock(queue: str) -> bool:
@@ -173,27 +191,38 @@ def try_lock(queue: str) -> bool:
     return dialect.try_lock_subject(connection, f"limits of {queue}")
 
 
-def limit_of(queue: str) -> RateLimit | None:
-    """Return the limits of a queue as they are stored now."""
-    return queue_configs.config_of(queue).rate_limit
+def use(queue: str) -> Use | None:
+    """Return how much of its limits a queue uses; None where it has none. Exact under the lock."""
+    return use_and_checks(queue)[0]
 
 
-def use(queue: str, limit: RateLimit) -> Use:
-    """Return how much of its limits a queue uses; exact under the lock."""
+def use_and_checks(queue: str) -> tuple[Use | None, Checks]:
+    """Return what `use` does, and what the holder of the lock checks. As they are stored now."""
     connection = database.connection()
-    active, starts, now, is_exact = database.dialect_of(connection).limit_use(connection, queue)
-    stored = {} if starts is None else json.loads_stored(starts)
-    assert isinstance(stored, dict)
-    parsed = Starts.parse(stored)
-    starts_so_far = parsed.until(now)
-    return Use(
-        limit=limit,
-        active=active,
+    found = database.dialect_of(connection).limit_use(connection, queue)
+    config = queue_configs.effective(queue, _read(found.config), _read(found.default_config))
+    checks = Checks(
+        fairness=config.tenant_fairness, by_key=bool(found.has_limit_keys), has_lock=True
+    )
+    if config.rate_limit is None:
+        return None, checks
+    parsed = Starts.parse(_read(found.starts))
+    starts_so_far = parsed.until(found.now)
+    used = Use(
+        limit=config.rate_limit,
+        active=found.active,
         starts=starts_so_far,
-        now=now,
-        is_exact=is_exact,
+        now=found.now,
+        is_exact=bool(found.is_exact),
         was_ahead=starts_so_far != parsed,
     )
+    return used, checks
+
+
+def _read(stored: str | None) -> dict[str, json.JSON]:
+    found = {} if stored is None else json.loads_stored(stored)
+    assert isinstance(found, dict)
+    return found
 
 
 def is_still_full(queue: str) -> bool:
@@ -202,11 +231,10 @@ def is_still_full(queue: str) -> bool:
     A queue that has room now is claimed from with the lock; one that gets room meanwhile is claimed
     from the next time.
     """
-    limit = queue_configs.of(queue).rate_limit
-    if limit is None or not next_starts.was_full(queue):
+    if not next_starts.was_full(queue):
         return False
-    used = use(queue, limit)
-    if used.room or used.was_ahead:
+    used = use(queue)
+    if used is None or used.room or used.was_ahead:
         return False
     next_starts.note_full(queue, used)
     return True

@@ -77,6 +77,13 @@ ANY_CLAIM = Claim()
 ANY_SIZE: Final = 2**63 - 1
 
 
+class LimitsUnknown(Exception):
+    """A queue has limits or turns that its claim did not check, and so claimed no job.
+
+    Another process has given them to the queue, or enqueued its first job with a limit by key.
+    """
+
+
 class ClaimValues(TypedDict):
     """What jobs a claim takes, and for which worker."""
 
@@ -89,6 +96,8 @@ class ClaimValues(TypedDict):
     max_bytes: int
     at_least_one: bool
     registered: bool
+    #: The limits of the queue itself are checked.
+    limits_checked: bool
 
 
 def claim(
@@ -101,14 +110,14 @@ def claim(
     isolation: Isolation = Isolation.ANY,
     max_bytes: int = ANY_SIZE,
     at_least_one: bool = True,
-    limits_checked: bool = False,
     registered: bool = False,
+    limits_checked: bool = False,
 ) -> list[Claimed]:
     """Move up to `limit` available jobs of a queue to active, best first, and return them.
 
-    Their sizes add up to `max_bytes` at most; with `at_least_one` the best one may be larger. None
-    of a queue with limits (see `queue_limits`), unless they are checked; with `registered`, none
-    for a worker that has no row.
+    Their sizes add up to `max_bytes` at most; with `at_least_one` the best one may be larger. With
+    `registered`, none for a worker that has no row. Raises LimitsUnknown for a queue with limits
+    (see `queue_limits`), unless they are checked.
     """
     connection = database.connection()
     dialect = database.dialect()
@@ -132,6 +141,8 @@ def claim(
             limits_checked=limits_checked,
             registered=registered,
         )
+        if found is None:
+            raise LimitsUnknown
         seconds = time.monotonic() - began
         jobs = [Claimed(row) for row in found]
         jobs.sort(key=lambda job: (-job.priority, job.enqueued_at, job.id))
@@ -142,20 +153,30 @@ def claim(
 
 
 def claim_chosen(
-    keys: Sequence[UUID], *, worker_id: str | None, lease_ms: int, own_lease: bool, registered: bool
+    keys: Sequence[UUID],
+    *,
+    queue: str,
+    worker_id: str | None,
+    lease_ms: int,
+    own_lease: bool,
+    registered: bool,
+    limits_checked: bool,
 ) -> list[Claimed]:
-    """Move these available jobs, which the caller has locked, to active.
+    """Move these available jobs of a queue, which the caller has locked, to active.
 
-    Return them in this order; with `registered`, none for a worker that has no row.
+    Return them in this order; with `registered`, none for a worker that has no row, and none where
+    the queue has limits of its own that are not checked.
     """
     connection = database.connection()
     rows = database.dialect_of(connection).claim_chosen(
         connection,
         keys,
+        queue=queue,
         worker_id=worker_id,
         lease_ms=lease_ms,
         own_lease=own_lease,
         registered=registered,
+        limits_checked=limits_checked,
     )
     jobs = [Claimed(row) for row in rows]
     order = {key: n for n, key in enumerate(keys)}
@@ -480,6 +501,7 @@ def reject(trigger: Trigger, target: State, job: Job, claim: Claim = ANY_CLAIM) 
     details = {
         "job_id": str(job.pk),
         "current_state": job.state,
+        "current_run": job.run,
         "expected_state": expected[0] if len(expected) == 1 else list(expected),
     }
     if State(job.state) in expected and not claim.holds(job):

@@ -248,9 +248,12 @@ class InlineRows(Rows):
         rows = database.dialect_of(link).claim_chosen(
             link,
             [stored.id],
+            queue=stored.queue,
             worker_id=WORKER_ID,
             lease_ms=int(settings().visibility_timeout / timedelta(milliseconds=1)),
             own_lease=True,
+            registered=False,
+            limits_checked=True,
         )
         return Claimed(rows[0]) if rows else None
 

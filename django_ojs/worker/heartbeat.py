@@ -73,7 +73,7 @@ class Heartbeat:
         self.interrupted: list[Run] = []
         self._wake = WakeEvent()
         self._is_closed = self._is_idle = False
-        self.state = Directive.RUNNING
+        self._state = self._told = Directive.RUNNING
         #: The listener's database session, whose end means the death of this worker. None while it
         #: may have ended and the worker lives: without it, only silence is death.
         self.session: Session | None = None
@@ -106,6 +106,17 @@ class Heartbeat:
         self._is_session_new = self.session is not None
         self._wake.set()
         return self.session is not None
+
+    @property
+    def state(self) -> Directive:
+        """The state of the process, which the next beat reports; a new one is reported at once."""
+        return self._state
+
+    @state.setter
+    def state(self, state: Directive) -> None:
+        if state is not self._state:
+            self._state = state
+            self._wake.set()
 
     def detach_session(self) -> None:
         """Send no session, because the one of the listener has ended.
@@ -153,6 +164,8 @@ class Heartbeat:
         """Return when to send a heartbeat: for a short lease too, if the last one was stored."""
         if not self.registered:
             return self._due
+        if self._state is not self._told:
+            return 0.0
         return min([self._due, *(run.extension_due for run in self._in_flight.all())])
 
     def _beat(self) -> None:
@@ -161,13 +174,14 @@ class Heartbeat:
         began = time.monotonic()
         renews = self.registered and not self._is_session_new
         self._is_session_new = False
+        state = self._state
         runs = {run.job.id: run for run in self._in_flight.all()}
         # Leases are long and beats are many: those are extended for which the next one may be late.
         to_extend = [run for run in runs.values() if run.extension_due < began + interval]
         try:
             response = beat.beat(
                 self._worker_id,
-                state=self.state,
+                state=state,
                 holding=list(runs),
                 extend=[run.job.id for run in to_extend],
                 interval=self._interval,
@@ -191,6 +205,7 @@ class Heartbeat:
             return
         self._backoff.reset()
         self._due = began + interval
+        self._told = state
         self.registered = True
         for run in to_extend:
             is_late = run.job.id in response.locked
@@ -210,7 +225,7 @@ class Heartbeat:
                 self._in_flight.release_slot()
                 self._in_flight.remove([run])
                 self._job_log.claim_lost(run)
-        if response.state is not self.state:
+        if response.state is not state:
             self._on_directive(response.state)
 
     def _fail_overdue(self) -> None:

@@ -124,10 +124,11 @@ class JobLog:
         )
 
     def claim_lost(self, run: Run) -> None:
-        """Log a run whose job was cancelled, or claimed by another worker."""
+        """Log a run whose job was cancelled, or claimed by another worker, or lost its claim."""
         logger.warning(
-            "%s %s: its claim is gone (cancelled, or its lease expired and another worker "
-            "claimed it); the result of this run was discarded",
+            "%s %s: its claim is gone (cancelled; or its lease expired and another worker claimed "
+            "it; or a failover of the database lost the claim, and the job runs again); the result "
+            "of this run was discarded",
             run.job.type,
             run.job.id,
             extra=_fields(run, "lost", time.monotonic() - run.started),

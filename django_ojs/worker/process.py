@@ -197,7 +197,9 @@ class WorkerProcess:
         logged_at = 0.0
         once = self._config.once
         while True:
-            state = self._heartbeat.state = self._lifecycle.state
+            state = self._lifecycle.state
+            is_quiet = self._replace and state is Directive.RUNNING
+            self._heartbeat.state = Directive.QUIET if is_quiet else state
             # While jobs are running, a claim that finds none says nothing: they may enqueue some.
             was_idle = not len(self._in_flight)
             if state is Directive.TERMINATE:

@@ -1,7 +1,7 @@
 """The ledger: the counts of a run, with the result of each checked promise."""
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from django_ojs.spec.states import State
@@ -178,8 +178,8 @@ def _job_lines(snapshot: Snapshot, run: Run) -> tuple[Entry, ...]:
             "job is not finished",
             checks.jobs_left(snapshot),
         ),
-        _line("attempts", sum(job.attempt for job in snapshot.jobs)),
-        _line("of these, failed", snapshot.failed_runs),
+        *_attempt_lines(snapshot),
+        _line("runs that failed", snapshot.failed_runs),
         _line("in flight on the killed worker", len(run.killed.jobs) if run.killed else 0),
         _line("recovered from a dead worker", len(snapshot.recovered)),
         _check(
@@ -189,6 +189,20 @@ def _job_lines(snapshot: Snapshot, run: Run) -> tuple[Entry, ...]:
             checks.again_without_reason(snapshot),
         ),
     )
+
+
+def _attempt_lines(snapshot: Snapshot) -> Iterator[Entry]:
+    attempts = sum(job.attempt for job in snapshot.jobs)
+    parts = {
+        "the first of a job": sum(job.attempt > 0 for job in snapshot.jobs),
+        "retries after a failure": snapshot.retries,
+        "repeated after a dead worker": snapshot.taken_back,
+    }
+    yield _line("attempts", attempts)
+    for label, number in parts.items():
+        yield _line(f"of these, {label}", number)
+    # A worker that has claimed more than it can begin soon, or stops, gives the others back.
+    yield _line("of these, returned by the worker", attempts - sum(parts.values()))
 
 
 def _dead_letter_lines(snapshot: Snapshot) -> tuple[Entry, ...]:

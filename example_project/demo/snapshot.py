@@ -10,7 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from django.conf import settings
-from django.db.models import Sum
+from django.db.models import F, Sum
 
 from django_ojs.models import Attempt, Job, Workflow
 from django_ojs.spec.states import State
@@ -29,9 +29,11 @@ from example_project.shop.models import (
 
 #: Outcomes of runs that ended with their worker, not with their handler.
 RECOVERED = ("lost", "lapsed")
-#: Outcomes after which a job may run again. A response to the worker in Node that is lost on a busy
+#: Outcomes of handlers. A response to the worker in Node that is lost on a busy
 #: machine leaves its jobs with it until they time out.
-_EXPLAINED = (*RECOVERED, "failed", "timeout")
+_FAILED = ("failed", "timeout")
+#: Outcomes after which a job may run again.
+_EXPLAINED = (*RECOVERED, *_FAILED)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -77,7 +79,8 @@ class Snapshot:
     """The data of the ledger.
 
     `workflows`: how many there are in each state. `explained`: by job, how many of its runs ended
-    in a way after which there may be another. `carrier`: the runs of the labels. `stock`,
+    in a way after which there may be another. `retries`, `taken_back`: how many attempts followed
+    a failure, and a dead worker. `carrier`: the runs of the labels. `stock`,
     `reserved`: by product, what is left, and what was sold. `alerts`: the customers who wait for
     an arrival; `alerted`: by customer, how many jobs wrote to them. `emails`, `pdfs`: the
     references that have such a file.
@@ -89,6 +92,8 @@ class Snapshot:
     recovered: frozenset[UUID] = frozenset()
     explained: Counter[UUID] = field(default_factory=Counter)
     failed_runs: int = 0
+    retries: int = 0
+    taken_back: int = 0
     carrier: tuple[Period, ...] = ()
     stock: Counter[str] = field(default_factory=Counter)
     reserved: Counter[str] = field(default_factory=Counter)
@@ -101,6 +106,7 @@ class Snapshot:
 def read() -> Snapshot:
     """Read the snapshot from the database and the folders."""
     attempts = Attempt.objects.filter(job__type__in=JOB_TYPES)
+    before_the_last = attempts.filter(attempt__lt=F("job__attempt"))
     workflows = Workflow.objects.filter(name="order").values_list("state", flat=True)
     sold = OrderItem.objects.exclude(order__status=Status.CANCELLED)
     alerted = Job.objects.filter(type=STOCK_ALERT_JOB, state=State.COMPLETED)
@@ -113,7 +119,9 @@ def read() -> Snapshot:
             attempts.filter(outcome__in=RECOVERED).values_list("job_id", flat=True)
         ),
         explained=Counter(attempts.filter(outcome__in=_EXPLAINED).values_list("job_id", flat=True)),
-        failed_runs=attempts.exclude(outcome__in=RECOVERED).count(),
+        failed_runs=attempts.filter(outcome__in=_FAILED).count(),
+        retries=before_the_last.filter(outcome__in=_FAILED).count(),
+        taken_back=before_the_last.filter(outcome__in=RECOVERED).count(),
         carrier=tuple(_carrier()),
         stock=Counter(dict(Stock.objects.values_list("product", "quantity"))),
         reserved=Counter(dict(sold.values_list("product").annotate(Sum("quantity")))),

@@ -890,7 +890,7 @@ NOTES: Final[dict[str, str]] = {
     ),
     "QC-11": "Over HTTP.",
     "QC-12": "Unknown fields are stored as they were sent.",
-    "QC-S03": "Of all queues, and at once.",
+    "QC-S03": "Of all queues.",
     "QC-S04": "Until it is resumed; in another process within a second.",
     "FS-002": "From left to right, unless the worker or its pool says otherwise.",
     "FS-003": "By round-robin and by weight; `least-loaded` is rejected.",

@@ -16,8 +16,10 @@ from django.utils import timezone
 
 import django_ojs as ojs
 from django_ojs.models import Attempt, EndedWorkflowJob, Job, Worker, Workflow, WorkflowStep
-from django_ojs.operations import cron
+from django_ojs.operations import cron, fail, fetch
 from django_ojs.operations.cron import Definition
+from django_ojs.operations.workers import rescue
+from django_ojs.storage.transitions import Claim
 from example_project.demo import cleanup, nightly, snapshot
 from example_project.demo.kill import kill_one
 from example_project.demo.placement import place_orders
@@ -27,6 +29,7 @@ from example_project.shop.jobs import REPORT, report
 from example_project.shop.models import Order, Source, Stock
 from example_project.shop.services import place_order
 from tests.example_project.factories import basket
+from tests.factories import BOOM, HOUR, WORKER, age
 from tests.worker.waiting import BOUND
 
 
@@ -124,6 +127,32 @@ def test_the_snapshot_holds_what_is_in_the_database() -> None:
     assert found.workflows == {"running": 1}
     assert found.reserved == {"Olive wood spoon": 3, "Enamel mug": 1}
     assert found.emails == found.pdfs == frozenset()
+
+
+@pytest.mark.django_db
+def test_the_snapshot_tells_retries_from_what_never_ran() -> None:
+    place_order(basket("T-9"))
+    (key,) = Job.objects.values_list("pk", flat=True)
+    queue = Job.objects.get().queue
+
+    def claimed() -> None:
+        age(key, HOUR)
+        (job,) = fetch.fetch([queue], worker_id=WORKER)
+        assert job.id == key
+
+    claimed()
+    fail.fail(key, BOOM)
+    claimed()
+    fail.requeue(key, claim=Claim(worker_id=WORKER))
+    claimed()
+    rescue.rescue([WORKER])
+    claimed()
+    fail.fail(key, BOOM)
+    with override_settings(RECEIPT_FOLDER="/nonexistent/mail", MEDIA_ROOT="/nonexistent/media"):
+        found = snapshot.read()
+    (job,) = found.jobs
+    # The last failure has not been followed by an attempt; nobody knows of the returned one more.
+    assert (job.attempt, found.retries, found.taken_back, found.failed_runs) == (4, 1, 1, 2)
 
 
 @pytest.mark.django_db

@@ -242,3 +242,25 @@ def test_the_table_is_aligned_and_crosses_what_is_wrong() -> None:
         line for line in lines if "orders paid twice" in line
     ]
     assert len({len(line) for line in lines if line[-1] in "✓✗"}) == 1
+
+
+def test_the_attempts_are_those_of_its_lines() -> None:
+    snapshot = good_snapshot()
+    again = replace(job_of(snapshot, "B", LABEL), attempt=4, spent=3)
+    snapshot = replace(with_job(snapshot, again), retries=1, taken_back=1)
+    (entries,) = (
+        entries
+        for title, entries in build_ledger(snapshot, PLACED, RUN, IMPORTED).sections
+        if any(entry.label == "attempts" for entry in entries)
+    )
+    values = {entry.label: int(entry.value) for entry in entries if "attempt" in entry.label}
+    parts = {
+        entry.label: int(entry.value) for entry in entries if entry.label.startswith("of these")
+    }
+    assert values["attempts"] == sum(parts.values()) == len(snapshot.jobs) + 3
+    assert parts == {
+        "of these, the first of a job": len(snapshot.jobs),
+        "of these, retries after a failure": 1,
+        "of these, repeated after a dead worker": 1,
+        "of these, returned by the worker": 1,
+    }

@@ -291,6 +291,24 @@ class TestTheClaim:
         )
         assert snapshot(job.pk) == before
 
+    def test_a_conflict_says_whether_the_first_request_succeeded(self, what: str) -> None:
+        done, lost = api.active(worker_id="a"), api.active(worker_id="a")
+        self.send(what, done["id"], worker_id="a", run=done["run"]).ok()
+        repeated = self.send(what, done["id"], worker_id="a", run=done["run"])
+        state = "completed" if what == "ack" else "retryable"
+        repeated.error(409, "conflict", current_state=state, current_run=done["run"])
+
+        age(UUID(lost["id"]), HOUR)
+        lapse()
+        repeated = self.send(what, lost["id"], worker_id="a", run=lost["run"])
+        repeated.error(409, "conflict", current_state="available", current_run=lost["run"])
+        (again,) = api.fetch(worker_id="b")
+        assert again["id"] == lost["id"]
+        self.send(what, again["id"], worker_id="b", run=again["run"]).ok()
+        # The other worker's outcome is not that of the first request.
+        repeated = self.send(what, lost["id"], worker_id="a", run=lost["run"])
+        repeated.error(409, "conflict", current_state=state, current_run=again["run"])
+
     @pytest.mark.requirement("CORE-7.3-2")
     def test_the_ack_or_fail_of_another_worker_is_a_conflict(self, what: str) -> None:
         key = api.active(worker_id="a")["id"]

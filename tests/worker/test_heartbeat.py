@@ -179,7 +179,8 @@ def test_it_registers_before_anything_else_and_goes_on_beating(bench: Bench) -> 
 
 def test_it_reports_its_state_and_its_jobs_in_flight(bench: Bench) -> None:
     bench.holds()
-    heartbeat = bench.start()
+    # At once: the next heartbeat would be late.
+    heartbeat = bench.start(interval=600)
     heartbeat.state = Directive.QUIET
     eventually(
         lambda: Worker.objects.filter(state="quiet", active_jobs=1).exists(), "both are reported"

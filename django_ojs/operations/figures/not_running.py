@@ -21,7 +21,7 @@ from django_ojs.spec.failure import UNKNOWN_JOB_TYPE
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.rate_limit import Hold
 from django_ojs.spec.states import TERMINAL, State
-from django_ojs.storage import events, limit_key_use, queue_configs, queue_limits
+from django_ojs.storage import events, limit_key_use, queue_limits
 from django_ojs.storage.figures import rollup_queries
 
 #: Jobs before it in its queue that are counted.
@@ -165,10 +165,10 @@ def _place(before: int, minutes: float) -> str:
 
 def _limited(queue: str) -> str | None:
     """Return which limit of its queue a job waits for."""
-    limit = queue_configs.config_of(queue).rate_limit
-    if limit is None:
+    used = queue_limits.use(queue)
+    if used is None:
         return None
-    used = queue_limits.use(queue, limit)
+    limit = used.limit
     if limit.concurrency is not None and used.active >= limit.concurrency:
         return (
             f"The queue {queue} is at its limit: {formatting.grouped(used.active)} of its jobs "

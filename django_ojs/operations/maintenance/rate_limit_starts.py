@@ -34,8 +34,7 @@ def _delete(queue: str) -> None:
 
 
 def _are_needed(queue: str) -> bool:
-    limit = queue_limits.limit_of(queue)
-    if limit is None or not (limit.windows or limit.throttles):
+    used = queue_limits.use(queue)
+    if used is None or not (used.limit.windows or used.limit.throttles):
         return False
-    used = queue_limits.use(queue, limit)
     return not used.starts.are_over(used.now)

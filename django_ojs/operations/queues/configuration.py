@@ -62,7 +62,8 @@ def configure(name: str, changes: object, *, path: str = "") -> QueueStatus:
     """Change a queue's own configuration by top-level key, and return the queue.
 
     A null removes a value, so that the one of the default policy holds. An unknown queue is
-    created. Raises InvalidRequest or a subclass.
+    created. Each FETCH from then on checks its limits; other processes may enqueue by the former
+    configuration for up to a second. Raises InvalidRequest or a subclass.
     """
     limits = settings().limits
     check_queue(name, limits)

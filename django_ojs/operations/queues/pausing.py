@@ -45,7 +45,7 @@ def drain(name: str, *, by: str | None = None) -> Queue:
     """Let a queue accept no jobs, known or not, and return it. `by` as in `pause`.
 
     Jobs that are in it run to their end, their further attempts included. A paused queue stays
-    paused as well.
+    paused as well. Other processes may store jobs for up to a second more.
     """
     check_queue(name, settings().limits)
     return _drain(name)

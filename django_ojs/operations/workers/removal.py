@@ -8,6 +8,7 @@ from django.db.models.functions import Now
 
 from django_ojs.extension import publish
 from django_ojs.models import Worker
+from django_ojs.models.worker import Directive
 from django_ojs.spec.events import EventType, of_worker
 from django_ojs.spec.times import milliseconds_between
 from django_ojs.storage import database
@@ -53,8 +54,12 @@ def _remove(
     locked = list(workers.select_for_update(skip_locked=True).values_list("pk", flat=True))
     # The condition again: what was claimed before the rows were locked is seen only now.
     workers = workers.filter(pk__in=locked)
-    found = list(workers.annotate(now=Now()).values_list("pk", "started_at", "now"))
-    for key, since, now in found:
+    columns = ("pk", "started_at", "now", "state", "directive")
+    found = list(workers.annotate(now=Now()).values_list(*columns))
+    for key, since, now, *states in found:
+        if reason == "signal" and {*states} == {Directive.RUNNING}:
+            # It had no job to finish, and sent no beat meanwhile.
+            publish(EventType.WORKER_QUIET, of_worker, key, active_jobs=0)
         publish(
             EventType.WORKER_STOPPED,
             of_worker,

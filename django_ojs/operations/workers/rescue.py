@@ -42,6 +42,12 @@ AFTER_LOCK: Final = 15.0
 #: Seconds between two checks of the session of the worker that has the lease of the maintenance.
 LOOK_INTERVAL: Final = 1.0
 
+_UNKNOWN: Final = Failure(
+    type="claim_unknown",
+    message="Its worker lives and does not have it: the response to the claim did not arrive, and "
+    "nothing ran; or it ran, and a failover of the database lost the outcome.",
+)
+
 #: Seconds for which it counts that a worker was found dead: this process may be stopped meanwhile.
 LOOK_LASTS: Final = 2.0
 
@@ -349,7 +355,7 @@ def give_back(claims: Sequence[tuple[UUID, int]], *, worker_id: str) -> int:
     They spend no attempt, and no attempt is recorded. Return how many: those whose rows another
     session has locked stay with the worker.
     """
-    return _give_back(claims, worker_id) if claims else 0
+    return _give_back(claims, worker_id, None) if claims else 0
 
 
 def give_back_all_but(started: Collection[tuple[UUID, int]], *, worker_id: str) -> int:
@@ -372,25 +378,29 @@ def give_back_all_but(started: Collection[tuple[UUID, int]], *, worker_id: str) 
 def give_back_unknown(known: Collection[tuple[UUID, int]], *, worker_id: str) -> int:
     """Return the jobs that a live worker holds without knowing it to their queues.
 
-    Their claim was committed, and its response was lost with the connection. `known` are the jobs
-    in flight, as (id, run).
+    Their claim was committed, and its response was lost with the connection; or a failover lost the
+    outcome of a run and not its claim. The history of the job says so, because the second one ran.
+    `known` are the jobs in flight, as (id, run).
     """
     active = Job.primary.filter(state=State.ACTIVE, worker_id=worker_id)
     unknown = sorted(set(active.values_list("pk", "run")).difference(known))
     return sum(
-        give_back(unknown[index : index + BATCH], worker_id=worker_id)
+        _give_back(unknown[index : index + BATCH], worker_id, _UNKNOWN)
         for index in range(0, len(unknown), BATCH)
     )
 
 
 @database.write_transaction
-def _give_back(claims: Sequence[tuple[UUID, int]], worker_id: str) -> int:
+def _give_back(claims: Sequence[tuple[UUID, int]], worker_id: str, failure: Failure | None) -> int:
     which = Q()
     for key, run in claims:
         which |= Q(pk=key, run=run)
     mine = Job.primary.filter(which, state=State.ACTIVE, worker_id=worker_id)
     keys = transitions.lock_free(mine)
-    queues = set(Job.primary.filter(OneOf("pk", keys)).values_list("queue", flat=True))
+    claimed = Job.primary.filter(OneOf("pk", keys))
+    queues = set(claimed.values_list("queue", flat=True))
+    if failure is not None:
+        record(keys, AttemptOutcome.RETURNED, failure.render())
     returned = transitions.apply(
         Trigger.RETURN,
         State.AVAILABLE,

@@ -20,6 +20,7 @@ from django_ojs.storage.dialects.rows import (
     Difference,
     Floor,
     KeyRow,
+    LimitUse,
     Turn,
     TurnJob,
 )
@@ -164,16 +165,17 @@ class Dialect(Server):
         floor: Floor | None = None,
         limits_checked: bool = False,
         registered: bool = False,
-    ) -> list[tuple[Any, ...]]:
+    ) -> list[tuple[Any, ...]] | None:
         """Claim up to `limit` available jobs of one queue.
 
         Their sizes add up to `max_bytes` at most; with `at_least_one` the best one may be larger.
 
         `own_lease`: a job's own visibility timeout takes precedence over `lease_ms`. `floor`: leave
         out what is before it; only where `snapshot_held`. `limits_checked`: claim also from a queue
-        whose configuration has limits, which the caller has checked. `registered`: claim only while
-        the worker has its row, which cannot be removed before the claim is committed; a lease is no
-        shorter than `SHORTEST_LEASE_MS` then. Return rows of `CLAIMED`, in no particular order.
+        whose configuration has limits, which the caller has checked; otherwise return None there.
+        `registered`: claim only while the worker has its row, which cannot be removed before the
+        claim is committed; a lease is no shorter than `SHORTEST_LEASE_MS` then. Return rows of
+        `CLAIMED`, in no particular order.
         """
         values: dict[str, Any] = {"queue": queue, "limit": limit, "worker_id": worker_id}
         values |= lease_values(lease_ms, own_lease=own_lease, registered=registered)
@@ -186,9 +188,11 @@ class Dialect(Server):
             row = self.sql["registered_worker"]
             parts["registered"] = f"AND CASE WHEN total IS NOT NULL THEN EXISTS ({row}) END"
         if floor is None:
-            return self._claimed(connection, "claim", values, **parts)
-        values |= {f"floor_{name}": getattr(floor, name) for name in Floor.__slots__}
-        return self._claimed(connection, "claim_from_floor", values, **parts)
+            found = self._claimed(connection, "claim", values, **parts)
+        else:
+            values |= {f"floor_{name}": getattr(floor, name) for name in Floor.__slots__}
+            found = self._claimed(connection, "claim_from_floor", values, **parts)
+        return None if found and found[0][0] is None else found
 
     def _claimed(
         self, connection: BaseDatabaseWrapper, name: str, values: Any, **parts: str
@@ -207,16 +211,9 @@ class Dialect(Server):
             for row in self._rows(connection, name, values, **parts)
         ]
 
-    def limit_use(
-        self, connection: BaseDatabaseWrapper, queue: str
-    ) -> tuple[int, str | None, int, bool]:
-        """Return how much of its limits a queue uses, under the lock of the limits.
-
-        The active jobs, the JSON of the starts, the time in milliseconds, and whether the statement
-        saw all that was committed before it.
-        """
-        active, starts, now, is_exact = self._rows(connection, "limit_use", {"queue": queue})[0]
-        return active, starts, now, bool(is_exact)
+    def limit_use(self, connection: BaseDatabaseWrapper, queue: str) -> LimitUse:
+        """Return the limits of a queue and how much of them it uses, under their lock."""
+        return LimitUse(*self._rows(connection, "limit_use", {"queue": queue})[0])
 
     def limited_candidates(
         self,
@@ -304,16 +301,25 @@ class Dialect(Server):
         connection: BaseDatabaseWrapper,
         keys: Collection[UUID],
         *,
+        queue: str,
         worker_id: str | None,
         lease_ms: int,
         own_lease: bool,
-        registered: bool = False,
+        registered: bool,
+        limits_checked: bool,
     ) -> list[tuple[Any, ...]]:
-        """Claim these jobs, which the caller has locked; otherwise as `claim`."""
+        """Claim these jobs of a queue, which the caller has locked; otherwise as `claim`.
+
+        None of a queue that has limits of its own, unless they are checked.
+        """
         values = lease_values(lease_ms, own_lease=own_lease, registered=registered)
-        values |= {"worker_id": worker_id, "keys": self.ids(keys)}
-        condition = f"AND EXISTS ({self.sql['registered_worker']})" if registered else ""
-        return self._claimed(connection, "claim_chosen", values, registered=condition)
+        values |= {"queue": queue, "worker_id": worker_id, "keys": self.ids(keys)}
+        parts = {"registered": "", "unless": ""}
+        if registered:
+            parts["registered"] = f"AND EXISTS ({self.sql['registered_worker']})"
+        if not limits_checked:
+            parts["unless"] = self.sql["unless_limited"]
+        return self._claimed(connection, "claim_chosen", values, **parts)
 
     def limit_keys_use(
         self, connection: BaseDatabaseWrapper, keys: Collection[str]

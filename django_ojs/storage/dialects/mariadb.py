@@ -349,13 +349,15 @@ class MariaDB(GaleraLocks):
         floor: Floor | None = None,
         limits_checked: bool = False,
         registered: bool = False,
-    ) -> list[tuple[Any, ...]]:
+    ) -> list[tuple[Any, ...]] | None:
         with self._whole(connection):
             values = {"queue": queue, "limit": limit, "limits_checked": limits_checked}
             condition = ISOLATION[isolation]
             found = self._rows(connection, "claimable", values, isolation=condition)
             keys: list[str] = []
             for key, size in found:
+                if key is None:
+                    return None
                 max_bytes -= size
                 if max_bytes < 0 and (keys or not at_least_one):
                     break
@@ -375,14 +377,19 @@ class MariaDB(GaleraLocks):
         connection: BaseDatabaseWrapper,
         keys: Collection[UUID],
         *,
+        queue: str,
         worker_id: str | None,
         lease_ms: int,
         own_lease: bool,
-        registered: bool = False,
+        registered: bool,
+        limits_checked: bool,
     ) -> list[tuple[Any, ...]]:
         with self._whole(connection):
             rows, values = self._table(["id"], [[key] for key in self.ids(sorted(keys))])
-            found = self._rows(connection, "lock_available", values, rows=rows)
+            unless = ""
+            if not limits_checked:
+                unless, values = self.sql["unless_limited"], [*values, queue]
+            found = self._rows(connection, "lock_available", values, rows=rows, unless=unless)
             return self._claim(
                 connection,
                 [key for (key,) in found],
@@ -505,7 +512,8 @@ class MariaDB(GaleraLocks):
             return []
         rows, values = self._table(["id"], found)
         return [
-            self.uuid(key) for (key,) in self._rows(connection, "lock_available", values, rows=rows)
+            self.uuid(key)
+            for (key,) in self._rows(connection, "lock_available", values, rows=rows, unless="")
         ]
 
     def reschedule(self, connection: BaseDatabaseWrapper, jobs: Mapping[UUID, datetime]) -> int:

@@ -54,6 +54,22 @@ class KeyRow(NamedTuple):
     now: int
 
 
+class LimitUse(NamedTuple):
+    """The limits of a queue, and how much of them it uses; `now` is in milliseconds since 1970.
+
+    `starts` and the configurations are JSON, None where there is no row. `is_exact`: the statement
+    saw all that was committed before it.
+    """
+
+    active: int
+    starts: str | None
+    now: int
+    is_exact: int
+    config: str | None
+    default_config: str | None
+    has_limit_keys: int | None
+
+
 @dataclass(frozen=True, slots=True)
 class Turn:
     """Jobs of a tenant and priority that a claim is to find: `number` after the first `skip`."""

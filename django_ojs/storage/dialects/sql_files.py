@@ -72,6 +72,7 @@ _PLACEHOLDERS: Final = {
     "all_queues": _quoted(ALL_QUEUES),
     "default_policy": _quoted(DEFAULT_POLICY),
     "claimed_columns": ", ".join(CLAIMED),
+    "no_job": ", ".join(["NULL"] * len(CLAIMED)),
     **{
         state.value: _quoted(initial(state).value)
         for state in (State.AVAILABLE, State.PENDING, State.SCHEDULED)

@@ -111,6 +111,20 @@ class SQLite(Dialect):
         ]
         return new_rows(envelopes, stored)
 
+    def claim(
+        self,
+        connection: BaseDatabaseWrapper,
+        *,
+        queue: str,
+        limits_checked: bool = False,
+        **values: Any,
+    ) -> list[tuple[Any, ...]] | None:
+        found = super().claim(connection, queue=queue, limits_checked=limits_checked, **values)
+        # Its UPDATE returns changed rows only.
+        if not found and not limits_checked:
+            return None if self._rows(connection, "limits_unknown", {"queue": queue}) else []
+        return found
+
     def lock_queue(self, connection: BaseDatabaseWrapper, queue: str, timeout: float) -> str | None:
         self.begin_write(connection)
         return ""

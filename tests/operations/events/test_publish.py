@@ -180,6 +180,31 @@ CHANGES = {
         lambda _: worker(state=Directive.QUIET),
         ["worker.heartbeat"],
     ),
+    "stopping by itself": Change(
+        worker,
+        lambda _: worker(state=Directive.TERMINATE),
+        ["worker.quiet", "worker.heartbeat"],
+    ),
+    "stopping after it was quiet": Change(
+        lambda: (worker(), worker(state=Directive.QUIET)),
+        lambda _: worker(state=Directive.TERMINATE),
+        ["worker.heartbeat"],
+    ),
+    "directed to stop": Change(
+        worker,
+        lambda _: (beat.direct(WORKER, Directive.TERMINATE), beat.direct(WORKER, Directive.QUIET)),
+        ["worker.quiet"],
+    ),
+    "end by a signal, without a job": Change(
+        worker,
+        lambda _: removal.remove(WORKER, reason="signal"),
+        ["worker.quiet", "worker.stopped"],
+    ),
+    "end by a signal, after it was quiet": Change(
+        lambda: (worker(), worker(state=Directive.TERMINATE)),
+        lambda _: removal.remove(WORKER, reason="signal"),
+        ["worker.stopped"],
+    ),
     "deregister": Change(worker, lambda _: removal.remove(WORKER), ["worker.stopped"]),
     "deregister again": Change(nothing, lambda _: removal.remove(WORKER), []),
     "die": Change(
@@ -363,7 +388,8 @@ def test_a_worker_is_published_as_it_describes_itself() -> None:
     now = datetime.now(UTC)
     worker(registration=Registration(queues=("a", "b"), concurrency=8, started_at=now))
     removal.remove(WORKER, reason="signal", jobs_completed=12)
-    (_, started), (_, stopped) = published()
+    (_, started), (_, quiet), (_, stopped) = published()
+    assert quiet == {"worker_id": WORKER, "active_jobs": 0}
     assert started == {"worker_id": WORKER, "queues": ["a", "b"], "concurrency": 8}
     assert stopped.pop("uptime_ms") >= 0
     assert stopped == {"worker_id": WORKER, "reason": "signal", "jobs_completed": 12}
@@ -425,7 +451,7 @@ def test_what_is_neither_kept_nor_listened_to_costs_no_statement() -> None:
         push()
         claimed = fetch.fetch([jobs[0].queue], count=3, worker_id=WORKER, due=False)
         ack.ack_batch(WORKER, [(job.id, job.run, None) for job in claimed])
-    said = [q["sql"].split()[0] for q in queries]
+    said = ["UPDATE" if "UPDATE ojs_job" in q["sql"] else q["sql"].split()[0] for q in queries]
     assert said.count("CALL" if KIND == "postgresql" else "INSERT") == 1
     assert said.count("UPDATE") == 2
     assert set(said) <= {"CALL", "INSERT", "UPDATE", "SELECT"}  # A notification is a SELECT.

@@ -12,7 +12,6 @@ from django.test.utils import CaptureQueriesContext
 
 from django_ojs.models import LimitedQueue
 from django_ojs.operations import ack, fail, fetch, queues
-from django_ojs.spec.rate_limit import RateLimit
 from django_ojs.storage import in_memory_state, queue_limits
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.queue_limits import next_starts
@@ -176,7 +175,8 @@ def test_max_per_second_is_a_rate_of_one_second() -> None:
     limits = []
     for limit in ({"max_per_second": 2}, {"limit": 2, "period": "PT1S"}):
         queues.configure("carrier", {"rate_limit": limit})
-        limits.append(queue_limits.limit_of("carrier"))
+        used = queue_limits.use("carrier")
+        limits.append(used and used.limit)
     assert limits[0] == limits[1] is not None
 
 
@@ -185,14 +185,15 @@ def test_a_start_counts_from_the_claim_when_the_process_was_suspended_before_it(
 ) -> None:
     queues.configure("carrier", {"rate_limit": {"limit": 2, "period": "PT1S"}})
     push_many(5, queue="carrier")
-    use = queue_limits.use
+    use_and_checks = queue_limits.use_and_checks
 
-    def use_of_a_second_ago(queue: str, limit: RateLimit) -> queue_limits.Use:
-        used = use(queue, limit)
-        return replace(used, now=used.now - 1000)
+    def of_a_second_ago(queue: str) -> tuple[queue_limits.Use, queue_limits.Checks]:
+        used, checks = use_and_checks(queue)
+        assert used is not None
+        return replace(used, now=used.now - 1000), checks
 
     with monkeypatch.context() as patch:
-        patch.setattr(queue_limits, "use", use_of_a_second_ago)
+        patch.setattr(queue_limits, "use_and_checks", of_a_second_ago)
         [first, _] = claim()
     (stored,) = LimitedQueue.objects.values_list("starts", flat=True)
     ((counted_at, number),) = stored["windows"]["1000"]

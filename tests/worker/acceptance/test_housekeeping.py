@@ -9,7 +9,7 @@ import pytest
 from django.db import connection
 
 import django_ojs as ojs
-from django_ojs.models import Job, Worker
+from django_ojs.models import Event, Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat, cron, fetch
 from tests import factories
@@ -137,6 +137,17 @@ def test_a_process_is_replaced_after_its_number_of_jobs(start: Start) -> None:
     assert not any(history(job) for job in jobs)
     assert "is replaced." in tree.log
     assert tree.process.poll() is None
+
+
+def test_a_process_that_claims_no_more_jobs_says_so_while_its_last_one_runs(start: Start) -> None:
+    job = stored(handlers.wait.enqueue())
+    tree = start("--threads", "1", "--max-jobs", "1")
+    started(job)
+    worker_id = Job.objects.get(pk=job.pk).worker_id
+    quiet = Event.objects.filter(type="worker.quiet", subject=worker_id)
+    eventually(quiet.exists, f"it says so; it said:\n{tree.log}")
+    release(job)
+    becomes(job, "completed")
 
 
 def test_a_process_that_has_grown_too_large_is_replaced(start: Start) -> None:

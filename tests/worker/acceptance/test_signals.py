@@ -8,7 +8,7 @@ import signal
 import pytest
 
 from django_ojs.handlers import Handler
-from django_ojs.models import Job, Worker
+from django_ojs.models import Event, Job, Worker
 from tests.testapp import worker_jobs as handlers
 from tests.worker.acceptance.conftest import Start
 from tests.worker.acceptance.ledger import (
@@ -37,6 +37,26 @@ def reports(tree: Tree, state: str) -> None:
         lambda: {worker.state for worker in tree.workers()} == {state},
         f"the worker reports {state}; it said:\n{tree.log}",
     )
+
+
+@pytest.mark.parametrize("has_job", [True, False])
+def test_a_worker_that_is_stopped_says_first_that_it_claims_no_more(
+    start: Start, has_job: bool
+) -> None:
+    job = stored(handlers.wait.enqueue()) if has_job else None
+    tree = start("--grace", LONG).ready()
+    if job is not None:
+        started(job)
+    tree.signal(TERM)
+    if job is not None:
+        # While its job still runs.
+        quiet = Event.objects.filter(type="worker.quiet")
+        eventually(quiet.exists, f"it says so; it said:\n{tree.log}")
+        assert quiet.get().data["active_jobs"] == 1
+        release(job)
+    assert tree.ends() == 0
+    told = Event.objects.filter(type__startswith="worker.").order_by("pk")
+    assert [each.type for each in told] == ["worker.started", "worker.quiet", "worker.stopped"]
 
 
 @pytest.mark.parametrize("numbers", [[TERM], [INT], [TERM, TERM], [INT, INT], [TSTP, TERM]])

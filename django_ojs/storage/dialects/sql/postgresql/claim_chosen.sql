@@ -10,5 +10,5 @@ SET state = {after_fetch}, attempt = attempt + 1, run = run + 1, worker_id = %(w
     lease_until = statement_timestamp() + interval '1 millisecond' *
         greatest(CASE WHEN %(own_lease)s THEN coalesce(visibility_timeout_ms, %(lease_ms)s)
              ELSE %(lease_ms)s END, %(shortest_ms)s)
-WHERE id = ANY(%(keys)s::uuid[]) AND coalesce(state, '') {before_fetch} {{registered}}
+WHERE id = ANY(%(keys)s::uuid[]) AND coalesce(state, '') {before_fetch} {{registered}} {{unless}}
 RETURNING {claimed_columns}

@@ -4,6 +4,12 @@
 -- The three ranges are in the order of the claim index: the jobs of higher priorities that became
 -- available lately; those of the floor's priority from the floor on; those of lower priorities. Each
 -- is read only as far as the ones before it have too few jobs.
+WITH queue AS (
+    SELECT coalesce(bool_or(paused_at IS NOT NULL), false) AS is_paused,
+           NOT %(limits_checked)s AND coalesce(bool_or(has_limit_keys OR jsonb_exists_any(
+               config, ARRAY['concurrency', 'rate_limit', 'tenant_fairness'])), false) AS is_limited
+    FROM ojs_queue WHERE name IN (%(queue)s, {all_queues}, {default_policy})
+), claimed AS (
 UPDATE ojs_job
 SET state = {after_fetch}, attempt = attempt + 1, run = run + 1, worker_id = %(worker_id)s,
     started_at = statement_timestamp(), expires_at = {deadline_when_started},
@@ -43,13 +49,14 @@ WHERE id = ANY(ARRAY(
                     ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
                 ) AS lower
             ) AS ranges
-            WHERE NOT EXISTS (SELECT 1 FROM ojs_queue
-                              WHERE name IN (%(queue)s, {all_queues}, {default_policy})
-                                AND (paused_at IS NOT NULL OR (NOT %(limits_checked)s AND (has_limit_keys
-                                         OR jsonb_exists_any(config, ARRAY['concurrency', 'rate_limit', 'tenant_fairness'])))))
+            WHERE (SELECT NOT is_paused AND NOT is_limited FROM queue)
             LIMIT %(limit)s
         ) AS best
     ) AS sized
     WHERE (total <= %(max_bytes)s OR (%(at_least_one)s AND total = size)) {{registered}}
 ))
 RETURNING {claimed_columns}
+)
+SELECT * FROM claimed
+UNION ALL
+SELECT {no_job} FROM queue WHERE is_limited
