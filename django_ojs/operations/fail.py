@@ -170,21 +170,12 @@ def postpone_batch(
     latest = Attempt.primary.filter(pk__in=last.values("last"))
     known = {run.job_id for run in latest if _is_postponement(run, error)}
     record([key for key in keys if key not in known], AttemptOutcome.RETURNED, error, delay)
-    transitions.apply(
-        Trigger.FAIL,
-        State.RETRYABLE,
-        dict.fromkeys(keys, State.ACTIVE),
-        known=Known(
-            workers=dict.fromkeys(keys, worker_id),
-            failures=dict.fromkeys(keys, failure),
-            spends=False,
-        ),
-        due_at=Now() + delay,
-        error=error,
-        lease_until=None,
-        worker_id=None,
-        returned=F("returned") + 1,
-    )
+    workers, failures = dict.fromkeys(keys, worker_id), dict.fromkeys(keys, failure)
+    known = Known(workers=workers, failures=failures, spends=False)
+    values: dict[str, Any] = {"due_at": Now() + delay, "error": error}
+    values |= {"lease_until": None, "worker_id": None, "returned": F("returned") + 1}
+    held = dict.fromkeys(keys, State.ACTIVE)
+    transitions.apply(Trigger.FAIL, State.RETRYABLE, held, known=known, **values)
 
 
 @database.write_transaction
