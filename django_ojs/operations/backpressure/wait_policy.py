@@ -3,12 +3,12 @@
 import random
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass
+from contextlib import ExitStack
 from typing import Final, TypeVar
 
 from django_ojs.operations.backpressure import tenant_bounds
 from django_ojs.spec.errors import QueueFull
+from django_ojs.spec.full_policy import WaitPolicy
 from django_ojs.storage import bounds, database
 from django_ojs.storage.queue_configs import config_of
 
@@ -16,20 +16,6 @@ T = TypeVar("T")
 
 #: Seconds between two checks: a waiting enqueue notices room within twice that, on average.
 _CHECK_EVERY: Final = 0.05
-
-
-def _unlimited() -> AbstractContextManager[bool]:
-    return nullcontext(True)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WaitPolicy:
-    """The timeout of an enqueue that waits for room: where the strategy is `block`, or `always`."""
-
-    seconds: float
-    always: bool = False
-    #: Entered before the first wait, and left after the last. False: the enqueue does not wait.
-    slot: Callable[[], AbstractContextManager[bool]] = _unlimited
 
 
 def wait_for_room(attempt: Callable[[], T], policy: WaitPolicy) -> T:

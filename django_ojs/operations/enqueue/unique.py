@@ -4,7 +4,7 @@ The check, the cancellations of a replacing policy and the insert are one transa
 on each key. A retry, a promotion or an activation never checks again (§9.2).
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -14,22 +14,20 @@ from django.db import transaction
 
 from django_ojs.models import Job
 from django_ojs.operations import cancel
-from django_ojs.operations.backpressure import bounds
-from django_ojs.operations.backpressure.drop_oldest import sparing
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, of_row
 from django_ojs.spec.envelope import Envelope, when_text
-from django_ojs.spec.errors import BackendError, DuplicateJob, InvalidRequest, QueueFull, RowLocked
+from django_ojs.spec.errors import BackendError, DuplicateJob, InvalidRequest, RowLocked
 from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.spec.unique_policy import UniquePolicy
 from django_ojs.storage import database, transitions, unique
-from django_ojs.storage.bounds import Load
 from django_ojs.storage.unique import Holder
 
 #: Different keys in one batch. Each is a lock, and a server's lock table is shared by all its
 #: sessions: with the defaults of PostgreSQL, some 6,400.
 MAX_KEYS = 1000
 
-Insert = Callable[[Sequence[Envelope]], list[EnqueuedJob]]
+#: Inserts jobs; the second argument are results of the same call.
+Insert = Callable[[Sequence[Envelope], Sequence[EnqueuedJob]], list[EnqueuedJob]]
 
 
 class UniqueKeyLocked(RowLocked):
@@ -60,22 +58,16 @@ def store(envelopes: Sequence[Envelope], insert: Insert, *, wait: bool = True) -
             raise UniqueKeyLocked("Another transaction holds the unique key of the job.")
         done: list[EnqueuedJob] = []
         cancelled: set[UUID] = set()
-        # Jobs of the results, which a full queue must not drop for the others.
-        reported: set[UUID] = set()
-        with sparing(lambda _: reported):
-            for run in _runs(envelopes):
-                try:
-                    resolved = _resolve(run, fresh, cancelled)
-                    reported.update(job.id for job in resolved if isinstance(job, EnqueuedJob))
-                    stored = _insert(resolved, insert)
-                except DuplicateJob as error:
-                    error.details["index"] = len(done) + error.details["index"]
-                    raise
-                except QueueFull as full:
-                    bounds.add_needs(full, _load_of(full.queue, done, cancelled))
-                    raise
-                reported.update(job.id for job in stored)
-                done += stored
+        for run in _runs(envelopes):
+            try:
+                resolved = _resolve(run, fresh, cancelled)
+                found = [job for job in resolved if isinstance(job, EnqueuedJob)]
+                # What this run has replaced is no result any more.
+                earlier = [job for job in (*done, *found) if job.id not in cancelled]
+                done += _insert(resolved, insert, earlier)
+            except DuplicateJob as error:
+                error.details["index"] = len(done) + error.details["index"]
+                raise
         if all(job.outcome is Outcome.DUPLICATE for job in done):
             # Nothing was written. A rollback releases the locks, which other enqueues wait for,
             # however long the caller's transaction goes on.
@@ -91,20 +83,6 @@ def store(envelopes: Sequence[Envelope], insert: Insert, *, wait: bool = True) -
         with suppress(_OldSnapshot):  # A new transaction sees more.
             return database.in_write_transaction(operation)
     return database.in_write_transaction(operation)
-
-
-def _load_of(queue: str, done: Sequence[EnqueuedJob], cancelled: Collection[UUID]) -> Load:
-    """Return what these jobs are of the load of a queue."""
-    stored = [
-        job.row.size_bytes or 0
-        for job in done
-        if job.queue == queue
-        and job.outcome is Outcome.STORED
-        and job.row is not None
-        and job.state is not State.PENDING
-        and job.id not in cancelled
-    ]
-    return Load(jobs=len(stored), size=sum(stored))
 
 
 class _OldSnapshot(BackendError):
@@ -126,11 +104,14 @@ def _runs(envelopes: Sequence[Envelope]) -> Iterator[list[Envelope]]:
     yield run
 
 
-def _insert(resolved: Sequence[Envelope | EnqueuedJob], insert: Insert) -> list[EnqueuedJob]:
+def _insert(
+    resolved: Sequence[Envelope | EnqueuedJob], insert: Insert, earlier: Sequence[EnqueuedJob]
+) -> list[EnqueuedJob]:
     """Insert the envelopes among these, and return the results of all in order."""
     indexes = [index for index, item in enumerate(resolved) if isinstance(item, Envelope)]
+    envelopes = [item for item in resolved if isinstance(item, Envelope)]
     try:
-        new = insert([item for item in resolved if isinstance(item, Envelope)]) if indexes else []
+        new = insert(envelopes, earlier) if indexes else []
     except DuplicateJob as error:  # Its index counts the envelopes alone.
         error.details["index"] = indexes[error.details["index"]]
         raise
