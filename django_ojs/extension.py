@@ -12,20 +12,22 @@ Where several extensions have a hook, that of the lowest number comes first, wha
 `INSTALLED_APPS`. What the events, the statistics, the signals, the audit trail and backpressure do
 is in `django_ojs.extensions`.
 
-The hooks `around_store` and `around_insert` are rings: each gets a function that goes on with the
-hook of the next number, and at last with what the ring is around. It returns what that returns, and
-may do something before and after it, call it again, or raise QueueFull in its place. A hook that
-has taken something, such as a lock or one of a number of places, and does not see the rest succeed,
-gives it back: a transaction or savepoint round the rest (`database.in_write_transaction`) does so
-for all that the database keeps. A hook that refuses says in its error what it is that is full.
+The hooks `around_store`, `around_insert` and `around_admit_again` are rings: each gets a function
+that goes on with the hook of the next number, and at last with what the ring is around. It returns
+what that returns, and may do something before and after it, call it again, or raise QueueFull in
+its place. A hook that has taken something, such as a lock or one of a number of places, and does
+not see the rest succeed, gives it back: a transaction or savepoint round the rest
+(`database.in_write_transaction`) does so for all that the database keeps. A hook that refuses says
+in its error what it is that is full.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from functools import partial
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, TypeVar
 from uuid import UUID
 
 from django.core.exceptions import ImproperlyConfigured
@@ -36,6 +38,8 @@ from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import State, Trigger
 
 logger = logging.getLogger("django_ojs")
+
+T = TypeVar("T")
 
 #: Numbers of jobs, by queue and type.
 Numbers: TypeAlias = Mapping[tuple[str, str], int]
@@ -176,6 +180,18 @@ class Batch:
 Around: TypeAlias = Callable[[Any, Callable[[], Any]], Any]
 
 
+@dataclass(kw_only=True, slots=True)
+class Readmission:
+    """Stored jobs that are to wait in a queue, and need room there as new ones do."""
+
+    #: The rows, which the operation has locked.
+    jobs: Sequence[Any]
+    #: The queue into which they are moved. None: each waits in its own.
+    queue: str | None = None
+    #: The caller has other jobs to change, and tries these again: wait hardly at all for a lock.
+    is_tried_again: bool = False
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DueStep:
     """Something that one worker of the site does every so many seconds. It returns a number.
@@ -207,6 +223,13 @@ class Hooks:
     #: without the condition. An error leaves no job of the batch stored, is raised by the enqueue,
     #: and must leave the caller's transaction usable.
     around_insert: Around | None = None
+
+    #: A ring around the statement by which stored jobs wait again: ACTIVATE, RETRY by hand, and a
+    #: queue that is deleted and whose jobs move to another. Not around a promotion, a retry after a
+    #: failure or a return to the queue: these jobs were admitted before. Called with the
+    #: `Readmission`, in the transaction of the operation. An error undoes the operation and is
+    #: raised by it.
+    around_admit_again: Around | None = None
 
     #: Jobs were refused, by a hook of a ring: called with the QueueFull, to whose details it may
     #: add, and the jobs, before the error is raised or the jobs are stored elsewhere. They are new
@@ -252,6 +275,11 @@ class Hooks:
     #: Something was counted that is no change of a state: called after the commit, with how many
     #: jobs of each queue and type. An error is logged.
     counted: Callable[[Count, Numbers], object] | None = None
+
+    #: A queue was configured, or created with a configuration, or was deleted: called with its
+    #: name, in the transaction of that, after the row of the queue is written. An error undoes it.
+    queue_configured: Callable[[str], object] | None = None
+    queue_deleted: Callable[[str], object] | None = None
 
     #: An operator did something: called in the transaction of what was done; what the code of a
     #: project does by itself is no act. It may return a function that adds to the details of the
@@ -360,7 +388,10 @@ class Registry:
         ]
         self.around_store: Around | None = _ring(hooks.around_store for _, hooks in found)
         self.around_insert: Around | None = _ring(hooks.around_insert for _, hooks in found)
+        self.around_admit_again = _ring(hooks.around_admit_again for _, hooks in found)
         self.refused: _Named = _named(found, "refused")
+        self.queue_configured: _Named = _named(found, "queue_configured")
+        self.queue_deleted: _Named = _named(found, "queue_deleted")
         self.stored: tuple[Callable[[Sequence[Any]], object], ...] = tuple(
             hooks.stored for _, hooks in found if hooks.stored
         )
@@ -432,6 +463,37 @@ def refused(full: QueueFull, jobs: Sequence[Any], *, is_tried_again: bool = Fals
             hook(full, jobs)
         except Exception:
             logger.exception("The extension %s of django_ojs failed to note refused jobs.", name)
+
+
+@contextmanager
+def telling_refused(jobs: Sequence[Any], *, is_tried_again: bool = False) -> Iterator[None]:
+    """Call the hooks `refused` where the block, which lets stored jobs wait, finds a queue full."""
+    try:
+        yield
+    except QueueFull as full:
+        refused(full, jobs, is_tried_again=is_tried_again)
+        raise
+
+
+def admit_again(readmission: Readmission, change: Callable[[], T]) -> T:
+    """Let stored jobs wait by `change`, in the ring `around_admit_again`."""
+    ring = registry.around_admit_again
+    if ring is None or not readmission.jobs:
+        return change()
+    changed: T = ring(readmission, change)
+    return changed
+
+
+def queue_configured(name: str) -> None:
+    """Call the hooks `queue_configured`."""
+    for _, hook in registry.queue_configured:
+        hook(name)
+
+
+def queue_deleted(name: str) -> None:
+    """Call the hooks `queue_deleted`."""
+    for _, hook in registry.queue_deleted:
+        hook(name)
 
 
 def stored(jobs: Sequence[Any]) -> None:

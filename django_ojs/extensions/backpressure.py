@@ -33,6 +33,9 @@ class BackpressureExtension(Extension):
         return Hooks(
             around_store=_store,
             around_insert=_insert,
+            around_admit_again=bounds.admitted_again,
+            queue_configured=storage.rebound,
+            queue_deleted=storage.remove,
             refused=_count,
             due_steps=(
                 DueStep(run=pressure_monitor.check_all, interval=1.0, when=storage.any_condition),

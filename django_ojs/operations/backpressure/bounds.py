@@ -5,14 +5,14 @@ the queue, whose jobs were admitted before.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from django.db import OperationalError
 
 from django_ojs.conf import settings
-from django_ojs.extension import Batch
+from django_ojs.extension import Batch, Readmission
 from django_ojs.models import Job
 from django_ojs.operations.backpressure import pressure_monitor, tenant_bounds
 from django_ojs.operations.backpressure.drop_oldest import drop_oldest
@@ -24,6 +24,8 @@ from django_ojs.storage.bounds import Load
 from django_ojs.storage.dialects import job_row
 from django_ojs.storage.dialects.job_row import NewRow
 from django_ojs.storage.queue_configs import config_and_warned, config_of
+
+T = TypeVar("T")
 
 #: Inserts the jobs of a batch. Where the batch says `only_if_admitted` it returns None, and stores
 #: nothing, unless the statement itself can determine that their queues have room.
@@ -92,37 +94,23 @@ def _may_be_bounded(queues: set[str]) -> bool:
     return any(bounds.is_bounded(configs.of(queue).backpressure) for queue in queues)
 
 
-def enter_all(stored: Sequence[Job], *, is_tried_again: bool = False) -> None:
-    """Admit jobs that are stored already to their queues; inside a write transaction.
+def admitted_again(readmission: Readmission, change: Callable[[], T]) -> T:
+    """Let stored jobs wait by `change`, if their queues have room; inside a write transaction.
 
-    Raises QueueFull, and the caller changes nothing.
+    Raises QueueFull before the change.
     """
     by_queue: dict[str, list[Job]] = {}
-    for job in stored:
-        by_queue.setdefault(job.queue, []).append(job)
+    for job in readmission.jobs:
+        by_queue.setdefault(readmission.queue or job.queue, []).append(job)
     added = {queue: _load_of(jobs) for queue, jobs in by_queue.items()}
     # A savepoint: the transaction stays usable where a lock is not released in time.
     with database.atomic():
-        tenant_bounds.admit_stored(stored, is_tried_again=is_tried_again)
-        locks = _lock_queues(added, is_tried_again=is_tried_again)
+        tenant_bounds.admit_stored(readmission)
+        locks = _lock_queues(added, is_tried_again=readmission.is_tried_again)
+    changed = change()
     for lock in locks:
         lock.finish()
-
-
-@contextmanager
-def entered(queue: str, stored: Iterable[Job]) -> Iterator[None]:
-    """Admit jobs of another queue to this one, which the block moves; in a write transaction.
-
-    Raises QueueFull before the block.
-    """
-    jobs = list(stored)
-    added = _load_of(jobs)
-    with database.atomic():  # As in `enter_all`.
-        tenant_bounds.admit(tenant_bounds.added_by_stored(jobs, queue))
-        locks = _lock_queues({queue: added} if added.jobs else {})
-    yield
-    for lock in locks:
-        lock.finish()
+    return changed
 
 
 def _load_of(jobs: Iterable[Job]) -> Load:

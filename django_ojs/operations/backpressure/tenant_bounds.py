@@ -8,6 +8,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from django.db import OperationalError
 
+from django_ojs.extension import Readmission
 from django_ojs.models import Job
 from django_ojs.spec.envelope import Envelope, distinct
 from django_ojs.spec.errors import QueueFull
@@ -60,9 +61,13 @@ def admit(added: Added, *, is_tried_again: bool = False) -> None:
             _admit_locked(queue, tenant, bound, jobs, is_tried_again)
 
 
-def admit_stored(jobs: Sequence[Job], *, is_tried_again: bool = False) -> None:
+def admit_stored(readmission: Readmission) -> None:
     """Admit jobs that are stored already to their queues, as `admit` does."""
-    admit(added_by_stored(jobs), is_tried_again=is_tried_again)
+    jobs = readmission.jobs
+    added = added_by_stored(jobs, readmission.queue)
+    admit(added, is_tried_again=readmission.is_tried_again)
+    if readmission.queue is not None:
+        return
     configs = queue_configs.current()
     # Of a time at which the queue named no tenants.
     without = [job for job in jobs if job.tenant_id is None]

@@ -6,18 +6,19 @@ that is enqueued during the deletion, or is retried after it, creates the queue 
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal, TypeAlias
 from uuid import UUID
 
 from django.db.models import Q
 from django.db.models.functions import Now
 
+from django_ojs import extension
 from django_ojs.conf import settings
-from django_ojs.extension import publish
+from django_ojs.extension import Readmission, publish
 from django_ojs.models import Job
 from django_ojs.operations import draining
 from django_ojs.operations.access import operator
-from django_ojs.operations.backpressure import bounds
 from django_ojs.operations.queues.rows import mark_deleted, rows, touch
 from django_ojs.operations.queues.status import QueueState, get
 from django_ojs.spec.envelope import check_queue
@@ -34,7 +35,6 @@ from django_ojs.storage import (
     tenants,
     transitions,
 )
-from django_ojs.storage.bounds import remove as remove_bound
 from django_ojs.storage.database import BATCH
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.figures import counts
@@ -238,8 +238,10 @@ def _move(keys: list[UUID], source: str, target: str, full: dict[str, QueueFull]
         left.update(_of_tenant(jobs, tenant))
     while True:
         try:
-            with bounds.entered(target, [job for job in jobs if job.pk not in left]):
-                return _moved([key for key in keys if key not in left], source, target)
+            return extension.admit_again(
+                Readmission(jobs=[job for job in jobs if job.pk not in left], queue=target),
+                partial(_moved, [key for key in keys if key not in left], source, target),
+            )
         except QueueFull as error:
             if error.tenant is None:
                 raise
@@ -285,5 +287,5 @@ def _remove(name: str, left: ByState) -> None:
         mark_deleted(queue)
     else:
         queue.delete()
-    remove_bound(name)
+    extension.queue_deleted(name)
     queue_configs.changed()
