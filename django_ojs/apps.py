@@ -39,6 +39,7 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs.extensions.events import EventsExtension
         from django_ojs.extensions.signals import SignalsExtension
         from django_ojs.extensions.statistics import StatisticsExtension
+        from django_ojs.extensions.tenants import TenantsExtension
         from django_ojs.migrations._run_sql_files import create_missing
         from django_ojs.payloads import offload  # noqa: F401
         from django_ojs.storage import database
@@ -50,6 +51,7 @@ class DjangoOJSConfig(AppConfig):
             StatisticsExtension(),
             SignalsExtension(),
             AuditExtension(),
+            TenantsExtension(),
             BackpressureExtension(),
         )
         request_finished.connect(rollups.flush_after_request, dispatch_uid="django_ojs.figures")

@@ -9,7 +9,7 @@ for it. They are compiled when an extension is registered, when the setting `OJS
 one of `django_ojs.signals` gains or loses a receiver.
 
 Where several extensions have a hook, that of the lowest number comes first, whatever the order of
-`INSTALLED_APPS`. What the events, the statistics, the signals, the audit trail and backpressure do
+`INSTALLED_APPS`. What the events, the statistics, the signals, the audit trail and the bounds do
 is in `django_ojs.extensions`.
 
 The hooks `around_store`, `around_insert` and `around_admit_again` are rings: each gets a function
@@ -31,6 +31,7 @@ from typing import Any, Final, TypeAlias, TypeVar
 from uuid import UUID
 
 from django.core.exceptions import ImproperlyConfigured
+from django.db.models import Q
 
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.events import EventType, NewEvent
@@ -180,6 +181,14 @@ class Batch:
 Around: TypeAlias = Callable[[Any, Callable[[], Any]], Any]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refusal:
+    """Some jobs of a queue are not moved into another: the error, and which jobs of it may be."""
+
+    full: QueueFull
+    others: Q
+
+
 @dataclass(kw_only=True, slots=True)
 class Readmission:
     """Stored jobs that are to wait in a queue, and need room there as new ones do."""
@@ -190,6 +199,18 @@ class Readmission:
     queue: str | None = None
     #: The caller has other jobs to change, and tries these again: wait hardly at all for a lock.
     is_tried_again: bool = False
+    #: What hooks have refused so far in an operation of many transactions, each by a name: a hook
+    #: may add one, and put the ids of those jobs into `left_out`. None: it raises, for all jobs.
+    refusals: dict[str, Refusal] | None = None
+    left_out: set[UUID] = field(default_factory=set)
+
+    def waiting(self) -> list[Any]:
+        """Return the jobs that are to wait. A pending job that is moved stays pending."""
+        return [
+            job
+            for job in self.jobs
+            if job.pk not in self.left_out and (self.queue is None or job.state != State.PENDING)
+        ]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -280,6 +301,11 @@ class Hooks:
     #: name, in the transaction of that, after the row of the queue is written. An error undoes it.
     queue_configured: Callable[[str], object] | None = None
     queue_deleted: Callable[[str], object] | None = None
+
+    #: A queue that may have jobs was configured: called with its name when the transaction of that
+    #: has ended, with the caller's open or none: for work in many transactions. An error is raised
+    #: by the operation, and undoes nothing.
+    after_queue_configured: Callable[[str], object] | None = None
 
     #: An operator did something: called in the transaction of what was done; what the code of a
     #: project does by itself is no act. It may return a function that adds to the details of the
@@ -392,6 +418,7 @@ class Registry:
         self.refused: _Named = _named(found, "refused")
         self.queue_configured: _Named = _named(found, "queue_configured")
         self.queue_deleted: _Named = _named(found, "queue_deleted")
+        self.after_queue_configured: _Named = _named(found, "after_queue_configured")
         self.stored: tuple[Callable[[Sequence[Any]], object], ...] = tuple(
             hooks.stored for _, hooks in found if hooks.stored
         )
@@ -487,6 +514,12 @@ def admit_again(readmission: Readmission, change: Callable[[], T]) -> T:
 def queue_configured(name: str) -> None:
     """Call the hooks `queue_configured`."""
     for _, hook in registry.queue_configured:
+        hook(name)
+
+
+def after_queue_configured(name: str) -> None:
+    """Call the hooks `after_queue_configured`."""
+    for _, hook in registry.after_queue_configured:
         hook(name)
 
 

@@ -71,7 +71,7 @@ def _insert(batch: Batch, insert: Callable[[], Sequence[NewRow] | None]) -> Sequ
         with sparing(lambda _: results):
             return bounds.insert_admitted(batch, insert)
     except QueueFull as full:
-        if full.tenant is None:  # Otherwise some may be of other tenants.
+        if full.tenant is None:
             bounds.add_needs(full, _load_of(full.queue, batch.earlier))
         raise
 

@@ -38,7 +38,6 @@ from django_ojs.storage import (
     key_limits,
     notify,
     queue_configs,
-    tenants,
     testing_hook,
 )
 from django_ojs.storage.claims import running
@@ -199,7 +198,16 @@ def _store(envelopes: Sequence[Envelope], options: PushOptions) -> list[Enqueued
     if not options.admitted:
         defaults.fill_in(jobs, configs)
     try:
-        stored = _store_or_refuse(jobs, options)
+        ring = extension.registry.around_store
+        if ring is None or not options.notes:
+            stored = _insert_unique(jobs, options)
+        else:
+            batch = Batch(jobs=jobs, options=options)
+            stored = ring(batch, partial(_insert_unique, jobs, options))
+    except QueueFull as full:
+        if options.tells_refused:
+            extension.refused(full, jobs, is_tried_again=options.is_tried_again)
+        raise
     except DuplicateJob as error:
         index = error.details.pop("index", None)
         if options.batch and index is not None:
@@ -217,22 +225,6 @@ def _check_draining(admitted: Sequence[Envelope | None], options: PushOptions) -
     except QueuePaused as error:
         if options.batch:
             error.details["index"] = queues.index(error.details["queue"])
-        raise
-
-
-def _store_or_refuse(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
-    """Insert jobs, in the ring of the extensions that have a note, and tell who was refused."""
-    try:
-        ring = extension.registry.around_store
-        if ring is None or not options.notes:
-            return _insert_unique(envelopes, options)
-        stored: list[EnqueuedJob] = ring(
-            Batch(jobs=envelopes, options=options), partial(_insert_unique, envelopes, options)
-        )
-        return stored
-    except QueueFull as full:
-        if options.tells_refused:
-            extension.refused(full, envelopes, is_tried_again=options.is_tried_again)
         raise
 
 
@@ -283,7 +275,6 @@ def _insert_and_tell(
     connection = database.connection()
     ring = extension.registry.around_insert
     if ring is not None and (options.exact_rules or queue_configs.current() is not None):
-        tenants.fill_in(envelopes)
         batch = Batch(jobs=envelopes, options=options, earlier=earlier)
         rows = ring(
             batch, lambda: _insert_rows(connection, envelopes, options, batch.only_if_admitted)

@@ -36,7 +36,7 @@ from django_ojs.operations.workflows import pruning as workflow_pruning
 from django_ojs.operations.workflows.advance import WORKFLOWS_AT_ONCE
 from django_ojs.outbox import local
 from django_ojs.payloads import sweep
-from django_ojs.storage import database, raw_queries, tenants
+from django_ojs.storage import database, raw_queries
 from django_ojs.storage.backoff import Backoff
 from django_ojs.storage.figures import counts
 from django_ojs.worker import maintenance_observers
@@ -124,7 +124,6 @@ class MaintenanceThread:
             # It reads all jobs that wait with a limit by key, for what normally does not happen.
             Step(limit_checks.recheck, 600.0, _ALL),
             Step(limit_checks.prune, 60.0, _ALL),
-            Step(tenants.Assigner().assign_all, 60.0, _ALL),
             Step(
                 self._dead_workers.take_back,
                 TICK,

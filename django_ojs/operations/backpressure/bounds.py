@@ -14,7 +14,7 @@ from django.db import OperationalError
 from django_ojs.conf import settings
 from django_ojs.extension import Batch, Readmission
 from django_ojs.models import Job
-from django_ojs.operations.backpressure import pressure_monitor, tenant_bounds
+from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.operations.backpressure.drop_oldest import drop_oldest
 from django_ojs.spec.envelope import Envelope, distinct
 from django_ojs.spec.errors import QueueFull
@@ -40,24 +40,6 @@ def insert_admitted(batch: Batch, insert: Insert) -> Sequence[NewRow] | None:
     before anything is stored, and leaves the caller's transaction usable.
     """
     apply_settings()
-    of_tenants = tenant_bounds.added_by(batch.jobs)
-    if not of_tenants:
-        return _insert_in_queues(batch, insert)
-
-    def operation() -> Sequence[NewRow] | None:
-        tenant_bounds.admit(of_tenants, is_tried_again=batch.options.is_tried_again)
-        return _insert_in_queues(batch, insert)
-
-    return database.in_write_transaction(operation)
-
-
-def apply_settings() -> None:
-    """Write the bounds of OJS["QUEUES"], unless this process has written them."""
-    if settings().queues is not bounds.configured.queues:
-        bounds.configured.apply()
-
-
-def _insert_in_queues(batch: Batch, insert: Insert) -> Sequence[NewRow] | None:
     is_bounded = _may_be_bounded({envelope.queue for envelope in distinct(batch.jobs)})
     if not is_bounded and not batch.options.exact_rules:
         return insert()
@@ -74,6 +56,12 @@ def _insert_in_queues(batch: Batch, insert: Insert) -> Sequence[NewRow] | None:
         return stored
 
     return database.in_write_transaction(operation)
+
+
+def apply_settings() -> None:
+    """Write the bounds of OJS["QUEUES"], unless this process has written them."""
+    if settings().queues is not bounds.configured.queues:
+        bounds.configured.apply()
 
 
 def _insert_if_admitted(batch: Batch, insert: Insert) -> Sequence[NewRow] | None:
@@ -100,14 +88,14 @@ def admitted_again(readmission: Readmission, change: Callable[[], T]) -> T:
     Raises QueueFull before the change.
     """
     by_queue: dict[str, list[Job]] = {}
-    for job in readmission.jobs:
+    for job in readmission.waiting():
         by_queue.setdefault(readmission.queue or job.queue, []).append(job)
     added = {queue: _load_of(jobs) for queue, jobs in by_queue.items()}
-    # A savepoint: the transaction stays usable where a lock is not released in time.
+    # A savepoint: the transaction stays usable where a lock is not released in time, or another
+    # hook refuses the jobs.
     with database.atomic():
-        tenant_bounds.admit_stored(readmission)
         locks = _lock_queues(added, is_tried_again=readmission.is_tried_again)
-    changed = change()
+        changed = change()
     for lock in locks:
         lock.finish()
     return changed
@@ -229,7 +217,14 @@ def _full(queue: str, bound: Backpressure, found: Load | None, added: Load) -> Q
     if by_size:
         error.details["unit"] = "bytes"
     _note_needs(error, added, bound)
+    error.has_room = _has_room_again
     return error
+
+
+def _has_room_again(full: QueueFull) -> bool:
+    """Whether a queue that was full has room for the rejected jobs now."""
+    load = bounds.load(full.queue)
+    return load.with_(*full.needs).fits(config_of(full.queue).backpressure)
 
 
 def add_needs(full: QueueFull, stored: Load) -> None:

@@ -19,7 +19,7 @@ from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.events import EventType, of_queue
 from django_ojs.spec.queue_config import DEFAULT_POLICY, QueueConfig, check, merge
-from django_ojs.storage import database, queue_configs, tenants
+from django_ojs.storage import database, queue_configs
 from django_ojs.storage.figures import counts
 
 
@@ -69,8 +69,7 @@ def configure(name: str, changes: object, *, path: str = "") -> QueueStatus:
     check_queue(name, limits)
     given = check(changes, max_envelope_bytes=limits.envelope_bytes, path=path)
     _change(name, given)
-    # Jobs that wait already; where there are very many, the maintenance of a worker does the rest.
-    tenants.assign(name)
+    extension.after_queue_configured(name)
     return get(name)
 
 
