@@ -35,9 +35,11 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs import checks  # noqa: F401
         from django_ojs.extension import registry
         from django_ojs.extensions.audit import AuditExtension
+        from django_ojs.extensions.backpressure import BackpressureExtension
         from django_ojs.extensions.events import EventsExtension
         from django_ojs.extensions.signals import SignalsExtension
         from django_ojs.extensions.statistics import StatisticsExtension
+        from django_ojs.extensions.tenants import TenantsExtension
         from django_ojs.migrations._run_sql_files import create_missing
         from django_ojs.payloads import offload  # noqa: F401
         from django_ojs.storage import database
@@ -45,7 +47,12 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs.storage.figures import rollups
 
         registry.register(
-            EventsExtension(), StatisticsExtension(), SignalsExtension(), AuditExtension()
+            EventsExtension(),
+            StatisticsExtension(),
+            SignalsExtension(),
+            AuditExtension(),
+            TenantsExtension(),
+            BackpressureExtension(),
         )
         request_finished.connect(rollups.flush_after_request, dispatch_uid="django_ojs.figures")
         post_migrate.connect(create_missing, sender=self, dispatch_uid="django_ojs.create_missing")

@@ -9,24 +9,38 @@ for it. They are compiled when an extension is registered, when the setting `OJS
 one of `django_ojs.signals` gains or loses a receiver.
 
 Where several extensions have a hook, that of the lowest number comes first, whatever the order of
-`INSTALLED_APPS`. What the events, the statistics, the signals and the audit trail do is in
-`django_ojs.extensions`, and uses nothing else.
+`INSTALLED_APPS`. What the events, the statistics, the signals, the audit trail and the bounds do
+is in `django_ojs.extensions`.
+
+The hooks `around_store`, `around_insert` and `around_admit_again` are rings: each gets a function
+that goes on with the hook of the next number, and at last with what the ring is around. It returns
+what that returns, and may do something before and after it, call it again, or raise QueueFull in
+its place. A hook that has taken something, such as a lock or one of a number of places, and does
+not see the rest succeed, gives it back: a transaction or savepoint round the rest
+(`database.in_write_transaction`) does so for all that the database keeps. A hook that refuses says
+in its error what it is that is full.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
-from typing import Any, Final, TypeAlias
+from functools import partial
+from typing import Any, Final, TypeAlias, TypeVar
 from uuid import UUID
 
 from django.core.exceptions import ImproperlyConfigured
+from django.db.models import Q
 
+from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.events import EventType, NewEvent
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import State, Trigger
 
 logger = logging.getLogger("django_ojs")
+
+T = TypeVar("T")
 
 #: Numbers of jobs, by queue and type.
 Numbers: TypeAlias = Mapping[tuple[str, str], int]
@@ -147,6 +161,58 @@ class Act:
     detail: Mapping[str, Any]
 
 
+@dataclass(kw_only=True, slots=True)
+class Batch:
+    """Jobs that PUSH stores together: they were validated, and passed all middleware."""
+
+    #: Their envelopes.
+    jobs: Sequence[Any]
+    #: How they are pushed: the `PushOptions`, with the notes for extensions.
+    options: Any
+    #: The results of the same call so far, without the jobs that it has cancelled again: those that
+    #: it has stored are rolled back with an error of this INSERT.
+    earlier: Sequence[Any] = ()
+    #: Set by a hook of `around_insert`, which sets it back: the INSERT asks `ojs_admit_all` whether
+    #: the queues have room far from their bounds. Else it stores nothing, and returns None.
+    only_if_admitted: bool = False
+
+
+#: A hook of a ring: it gets what the ring is about, and goes on by calling the function.
+Around: TypeAlias = Callable[[Any, Callable[[], Any]], Any]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Refusal:
+    """Some jobs of a queue are not moved into another: the error, and which jobs of it may be."""
+
+    full: QueueFull
+    others: Q
+
+
+@dataclass(kw_only=True, slots=True)
+class Readmission:
+    """Stored jobs that are to wait in a queue, and need room there as new ones do."""
+
+    #: The rows, which the operation has locked.
+    jobs: Sequence[Any]
+    #: The queue into which they are moved. None: each waits in its own.
+    queue: str | None = None
+    #: The caller has other jobs to change, and tries these again: wait hardly at all for a lock.
+    is_tried_again: bool = False
+    #: What hooks have refused so far in an operation of many transactions, each by a name: a hook
+    #: may add one, and put the ids of those jobs into `left_out`. None: it raises, for all jobs.
+    refusals: dict[str, Refusal] | None = None
+    left_out: set[UUID] = field(default_factory=set)
+
+    def waiting(self) -> list[Any]:
+        """Return the jobs that are to wait. A pending job that is moved stays pending."""
+        return [
+            job
+            for job in self.jobs
+            if job.pk not in self.left_out and (self.queue is None or job.state != State.PENDING)
+        ]
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class DueStep:
     """Something that one worker of the site does every so many seconds. It returns a number.
@@ -164,6 +230,34 @@ class DueStep:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hooks:
     """The functions of one extension that the core calls. What is absent takes no part."""
+
+    #: A ring around all that PUSH does once jobs are admitted, of batches whose `PushOptions` have
+    #: notes: called with the `Batch`, outside of any transaction of PUSH; the caller's may be open.
+    #: It goes on to their results, again if it likes (it waits for room), or returns others (it
+    #: stores the jobs elsewhere). An error is raised by the enqueue.
+    around_store: Around | None = None
+
+    #: A ring around the INSERT of new jobs, where a queue has a configuration or the `PushOptions`
+    #: say `exact_rules`: called with the `Batch`, for each INSERT, in the caller's transaction or
+    #: in none. It goes on to the rows that were stored. These are None, and nothing was stored,
+    #: where it or another hook asked for `only_if_admitted`: it returns None too, or goes on again
+    #: without the condition. An error leaves no job of the batch stored, is raised by the enqueue,
+    #: and must leave the caller's transaction usable.
+    around_insert: Around | None = None
+
+    #: A ring around the statement by which stored jobs wait again: ACTIVATE, RETRY by hand, and a
+    #: queue that is deleted and whose jobs move to another. Not around a promotion, a retry after a
+    #: failure or a return to the queue: these jobs were admitted before. Called with the
+    #: `Readmission`, in the transaction of the operation. An error undoes the operation and is
+    #: raised by it.
+    around_admit_again: Around | None = None
+
+    #: Jobs were refused, by a hook of a ring: called with the QueueFull, to whose details it may
+    #: add, and the jobs, before the error is raised or the jobs are stored elsewhere. They are new
+    #: ones, or stored ones that were to wait again. The caller's transaction is open and may be
+    #: rolled back: what shall survive is kept in memory, or written by a connection of another
+    #: thread. An error is logged.
+    refused: Callable[[QueueFull, Sequence[Any]], object] | None = None
 
     #: PUSH has inserted jobs: called with the batch, in the order in which they were sent. It is
     #: called in the transaction of the INSERT, which is the caller's if one is open. An error
@@ -202,6 +296,16 @@ class Hooks:
     #: Something was counted that is no change of a state: called after the commit, with how many
     #: jobs of each queue and type. An error is logged.
     counted: Callable[[Count, Numbers], object] | None = None
+
+    #: A queue was configured, or created with a configuration, or was deleted: called with its
+    #: name, in the transaction of that, after the row of the queue is written. An error undoes it.
+    queue_configured: Callable[[str], object] | None = None
+    queue_deleted: Callable[[str], object] | None = None
+
+    #: A queue that may have jobs was configured: called with its name when the transaction of that
+    #: has ended, with the caller's open or none: for work in many transactions. An error is raised
+    #: by the operation, and undoes nothing.
+    after_queue_configured: Callable[[str], object] | None = None
 
     #: An operator did something: called in the transaction of what was done; what the code of a
     #: project does by itself is no act. It may return a function that adds to the details of the
@@ -314,6 +418,13 @@ class Registry:
             (extension.name, self._hooks[number])
             for number, extension in sorted(self._extensions.items())
         ]
+        self.around_store: Around | None = _ring(hooks.around_store for _, hooks in found)
+        self.around_insert: Around | None = _ring(hooks.around_insert for _, hooks in found)
+        self.around_admit_again = _ring(hooks.around_admit_again for _, hooks in found)
+        self.refused: _Named = _named(found, "refused")
+        self.queue_configured: _Named = _named(found, "queue_configured")
+        self.queue_deleted: _Named = _named(found, "queue_deleted")
+        self.after_queue_configured: _Named = _named(found, "after_queue_configured")
         self.stored: tuple[Callable[[Sequence[Any]], object], ...] = tuple(
             hooks.stored for _, hooks in found if hooks.stored
         )
@@ -344,6 +455,21 @@ def _named(found: Iterable[tuple[str, Hooks]], hook: str) -> _Named:
     return tuple((name, getattr(hooks, hook)) for name, hooks in found if getattr(hooks, hook))
 
 
+def _ring(hooks: Iterable[Around | None]) -> Around | None:
+    """Return one function that calls these hooks, each around the next; None for none."""
+    ring: Around | None = None
+    for hook in reversed([each for each in hooks if each is not None]):
+        ring = hook if ring is None else _around(hook, ring)
+    return ring
+
+
+def _around(outer: Around, inner: Around) -> Around:
+    def both(subject: Any, go_on: Callable[[], Any]) -> Any:
+        return outer(subject, partial(inner, subject, go_on))
+
+    return both
+
+
 def _change_hooks(trigger: Trigger, found: Sequence[tuple[str, Hooks]]) -> ChangeHooks | None:
     changed = tuple(hooks.changed[trigger] for _, hooks in found if trigger in hooks.changed)
     committed = tuple(
@@ -358,6 +484,57 @@ def _change_hooks(trigger: Trigger, found: Sequence[tuple[str, Hooks]]) -> Chang
 
 
 registry: Final = Registry()
+
+
+def refused(full: QueueFull, jobs: Sequence[Any], *, is_tried_again: bool = False) -> None:
+    """Call the hooks `refused`.
+
+    `is_tried_again`: a queue of which it is not known whether it is full has refused nothing yet.
+    """
+    if full.is_busy and is_tried_again:
+        return
+    for name, hook in registry.refused:
+        try:
+            hook(full, jobs)
+        except Exception:
+            logger.exception("The extension %s of django_ojs failed to note refused jobs.", name)
+
+
+@contextmanager
+def telling_refused(jobs: Sequence[Any], *, is_tried_again: bool = False) -> Iterator[None]:
+    """Call the hooks `refused` where the block, which lets stored jobs wait, finds a queue full."""
+    try:
+        yield
+    except QueueFull as full:
+        refused(full, jobs, is_tried_again=is_tried_again)
+        raise
+
+
+def admit_again(readmission: Readmission, change: Callable[[], T]) -> T:
+    """Let stored jobs wait by `change`, in the ring `around_admit_again`."""
+    ring = registry.around_admit_again
+    if ring is None or not readmission.jobs:
+        return change()
+    changed: T = ring(readmission, change)
+    return changed
+
+
+def queue_configured(name: str) -> None:
+    """Call the hooks `queue_configured`."""
+    for _, hook in registry.queue_configured:
+        hook(name)
+
+
+def after_queue_configured(name: str) -> None:
+    """Call the hooks `after_queue_configured`."""
+    for _, hook in registry.after_queue_configured:
+        hook(name)
+
+
+def queue_deleted(name: str) -> None:
+    """Call the hooks `queue_deleted`."""
+    for _, hook in registry.queue_deleted:
+        hook(name)
 
 
 def stored(jobs: Sequence[Any]) -> None:

@@ -9,7 +9,6 @@ from typing import Any, Final, Literal, TypedDict
 from uuid import UUID
 
 from django_ojs.conf import settings
-from django_ojs.operations.backpressure.wait_policy import WaitPolicy
 from django_ojs.operations.enqueue.result import as_stored
 from django_ojs.operations.push import PLAIN, PushOptions
 from django_ojs.payloads import offload
@@ -17,6 +16,7 @@ from django_ojs.registry import registry
 from django_ojs.spec import ids, rate_limit_policy, retry_policy, times, unique_policy
 from django_ojs.spec.envelope import MAX_TIMEOUT_MS, AlikeJobs, Envelope, when_text
 from django_ojs.spec.errors import InvalidArgs, InvalidMetadata, InvalidRequest, OJSError
+from django_ojs.spec.full_policy import FullPolicy, WaitPolicy
 from django_ojs.spec.json import JSON
 from django_ojs.spec.rate_limit_policy import RateLimitPolicy
 from django_ojs.spec.retry_policy import RetryPolicy
@@ -221,7 +221,7 @@ def _are_identical(one: Options, other: Options) -> bool:
 #: What an enqueue does where a queue is full; `full_policy` returns one of these, or a policy that
 #: waits.
 _RAISE: Final = PushOptions()
-_OUTBOX: Final = PushOptions(outbox_when_full=True)
+_OUTBOX: Final = PushOptions(notes=(FullPolicy(outbox=True),))
 
 
 def push_options_of(item: Request) -> PushOptions:
@@ -279,7 +279,7 @@ def full_policy(type: str, given: Options = NO_OPTIONS) -> PushOptions:
     if wanted == "block":
         seconds = timeout.total_seconds() if isinstance(timeout, timedelta) else timeout
         wait = WaitPolicy(seconds=seconds or BLOCK_TIMEOUT, always=True)
-        return PushOptions(wait=wait, exact_bounds=True)
+        return PushOptions(notes=(FullPolicy(wait=wait),), exact_rules=True)
     return _OUTBOX if wanted == "outbox" else _RAISE
 
 

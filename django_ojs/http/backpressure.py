@@ -10,10 +10,10 @@ from django.http import HttpRequest
 
 from django_ojs.http import long_poll
 from django_ojs.operations.backpressure import bounds
-from django_ojs.operations.backpressure.wait_policy import WaitPolicy
 from django_ojs.operations.push import PushOptions
 from django_ojs.options import full_policy
 from django_ojs.spec.errors import InvalidRequest, QueueFull
+from django_ojs.spec.full_policy import FullPolicy, WaitPolicy
 
 HEADER: Final = "OJS-Block-Timeout"
 _META: Final = "HTTP_OJS_BLOCK_TIMEOUT"
@@ -34,7 +34,8 @@ def push_options(
     others waiting in this process does not wait.
     """
     policy = _full_policy(request.META.get(_META), types)
-    if policy.wait is None:
+    full = policy.note(FullPolicy)
+    if full is None or full.wait is None:
         return _over_http(policy, generated_ids, batch)
     return _with_ids(policy, generated_ids, batch)
 
@@ -44,7 +45,7 @@ def _with_ids(policy: PushOptions, generated_ids: bool, batch: bool) -> PushOpti
         policy,
         generated_ids=generated_ids,
         batch=batch,
-        exact_bounds=True,
+        exact_rules=True,
         has_transaction=False,
     )
 
@@ -57,13 +58,15 @@ def _full_policy(given: str | None, types: Collection[str]) -> PushOptions:
     if given is not None:
         if not _SECONDS(given.strip()):
             raise InvalidRequest.of(HEADER, "must be a whole number of seconds, 0 or more")
-        return PushOptions(wait=_waiting(float(given), always=False))
+        return PushOptions(notes=(FullPolicy(wait=_waiting(float(given), always=False)),))
     first, *others = [full_policy(type) for type in types]
     if any(other != first for other in others):
         return PushOptions()
-    if first.wait is None:
+    full = first.note(FullPolicy)
+    if full is None or full.wait is None:
         return first
-    return replace(first, wait=_waiting(first.wait.seconds, always=True))
+    waits = _waiting(full.wait.seconds, always=True)
+    return replace(first, notes=(replace(full, wait=waits),))
 
 
 def _waiting(seconds: float, *, always: bool) -> WaitPolicy:

@@ -4,9 +4,10 @@ from uuid import UUID
 
 from django.db.models.functions import Now
 
+from django_ojs import extension
+from django_ojs.extension import Readmission
 from django_ojs.models import Job
 from django_ojs.operations.access import operator
-from django_ojs.operations.backpressure import bounds, rejections
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, transitions
 
@@ -19,13 +20,17 @@ def activate(job_id: UUID, *, is_tried_again: bool = False) -> Job:
     when it is not pending, and QueueFull.
     """
     held = transitions.lock(job_id)
-    if held.state == State.PENDING:
-        # A pending job does not count in its queue's bound; from now on it does.
-        with rejections.recorded([held], is_tried_again=is_tried_again):
-            bounds.enter_all([held], is_tried_again=is_tried_again)
-    activated = transitions.apply_one(
-        Trigger.ACTIVATE, State.AVAILABLE, job_id, activated_at=Now(), enqueued_at=Now()
-    )
+
+    def change() -> Job | None:
+        return transitions.apply_one(
+            Trigger.ACTIVATE, State.AVAILABLE, job_id, activated_at=Now(), enqueued_at=Now()
+        )
+
+    # A pending job takes no room in its queue; from now on it does.
+    waiting = [held] if held.state == State.PENDING else []
+    readmission = Readmission(jobs=waiting, is_tried_again=is_tried_again)
+    with extension.telling_refused(waiting, is_tried_again=is_tried_again):
+        activated = extension.admit_again(readmission, change)
     job = activated or transitions.get(job_id)
     notify.workers_of([job.queue])
     changes = {"state": (State.PENDING, State.AVAILABLE)}

@@ -171,11 +171,11 @@ def postpone_batch(
     known = {run.job_id for run in latest if _is_postponement(run, error)}
     record([key for key in keys if key not in known], AttemptOutcome.RETURNED, error, delay)
     workers, failures = dict.fromkeys(keys, worker_id), dict.fromkeys(keys, failure)
-    known = Known(workers=workers, failures=failures, spends=False)
+    told = Known(workers=workers, failures=failures, spends=False)
     values: dict[str, Any] = {"due_at": Now() + delay, "error": error}
     values |= {"lease_until": None, "worker_id": None, "returned": F("returned") + 1}
     held = dict.fromkeys(keys, State.ACTIVE)
-    transitions.apply(Trigger.FAIL, State.RETRYABLE, held, known=known, **values)
+    transitions.apply(Trigger.FAIL, State.RETRYABLE, held, known=told, **values)
 
 
 @database.write_transaction

@@ -10,16 +10,15 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
-from typing import Final
+from typing import Final, TypeVar
 
 from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs import extension
 from django_ojs.conf import settings
+from django_ojs.extension import Batch
 from django_ojs.operations import draining
-from django_ojs.operations.backpressure import bounds, rejections
-from django_ojs.operations.backpressure.wait_policy import WaitPolicy, wait_for_room
 from django_ojs.operations.enqueue import (
     caller_database,
     defaults,
@@ -39,11 +38,12 @@ from django_ojs.storage import (
     key_limits,
     notify,
     queue_configs,
-    tenants,
     testing_hook,
 )
 from django_ojs.storage.claims import running
 from django_ojs.storage.dialects.job_row import NewRow
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -56,25 +56,27 @@ class PushOptions:
     batch: bool = False
     #: Keeps large arguments outside the database.
     offloader: Offloader | None = None
-    #: Wait while the queue is full, before QueueFull is raised.
-    wait: WaitPolicy | None = None
-    #: Where the queue is full, store the jobs in the outbox, which delivers them here later.
-    outbox_when_full: bool = False
-    #: Apply a bound that another process has set within the last second, which costs a tenth of
-    #: an insert.
-    exact_bounds: bool = False
+    #: What the hooks of extensions are told of this enqueue: each is a value of another class.
+    notes: tuple[object, ...] = ()
+    #: Apply the rules of a queue that another process has set within the last second, which costs
+    #: a tenth of an insert.
+    exact_rules: bool = False
     #: Store the jobs in this database, whatever the routes of the outbox: this server follows them.
     local: bool = False
     #: The jobs were routed and admitted before: they come from the outbox.
     admitted: bool = False
-    #: Count the jobs that a full queue rejects. False: the caller does, which tries them again.
-    records_rejections: bool = True
+    #: Tell the extensions which jobs were refused. False: the caller does, which tries them again.
+    tells_refused: bool = True
     #: The caller has other jobs to store, and tries these again. So other transactions that are
     #: open delay them hardly at all: UniqueKeyLocked or QueueFull is raised.
     is_tried_again: bool = False
     #: The transactions that are open in this process are the caller's. False: it sent a request,
     #: which the site may wrap in some.
     has_transaction: bool = True
+
+    def note(self, kind: type[T]) -> T | None:
+        """Return the note of a class, if there is one."""
+        return next((each for each in self.notes if isinstance(each, kind)), None)
 
 
 ONE: Final = PushOptions()
@@ -173,19 +175,13 @@ def _store_in_outbox(
     pairs = [(e, to) for e, to in zip(admitted, destinations, strict=True) if e is not None]
     for envelope, destination in pairs:
         defaults.fill_in([envelope], configs if destination == LOCAL else None)
-    stored = _add_to_outbox([e for e, _ in pairs], [to for _, to in pairs], using, options)
+    stored = outbox.add(
+        [e for e, _ in pairs],
+        [to for _, to in pairs],
+        using=using,
+        generated_ids=options.generated_ids,
+    )
     return _in_order(envelopes, admitted, stored)
-
-
-def _add_to_outbox(
-    envelopes: Sequence[Envelope], destinations: Sequence[str], using: str, options: PushOptions
-) -> list[EnqueuedJob]:
-    rows = outbox.add(envelopes, destinations, using=using, generated_ids=options.generated_ids)
-    return [
-        job
-        for row, destination in zip(rows, destinations, strict=True)
-        for job in of_new([row], Outcome.OUTBOX, destination)
-    ]
 
 
 def _store(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
@@ -202,7 +198,16 @@ def _store(envelopes: Sequence[Envelope], options: PushOptions) -> list[Enqueued
     if not options.admitted:
         defaults.fill_in(jobs, configs)
     try:
-        stored = _insert_or_wait(jobs, options)
+        ring = extension.registry.around_store
+        if ring is None or not options.notes:
+            stored = _insert_unique(jobs, options)
+        else:
+            batch = Batch(jobs=jobs, options=options)
+            stored = ring(batch, partial(_insert_unique, jobs, options))
+    except QueueFull as full:
+        if options.tells_refused:
+            extension.refused(full, jobs, is_tried_again=options.is_tried_again)
+        raise
     except DuplicateJob as error:
         index = error.details.pop("index", None)
         if options.batch and index is not None:
@@ -223,51 +228,40 @@ def _check_draining(admitted: Sequence[Envelope | None], options: PushOptions) -
         raise
 
 
-def _insert_or_wait(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
-    """Insert jobs; where their queue is full, do what the options say."""
-    try:
-        if options.wait is None:
-            return _insert_unique(envelopes, options)
-        return wait_for_room(partial(_insert_unique, envelopes, options), options.wait)
-    except QueueFull as full:
-        if full.is_busy and options.is_tried_again:
-            raise
-        if options.records_rejections:
-            rejections.recorder.reject(full, envelopes)
-        if not options.outbox_when_full:
-            raise
-    return _add_to_outbox(envelopes, [LOCAL] * len(envelopes), database.alias(), options)
-
-
 def _insert_unique(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
     # Alike jobs have neither a unique policy nor, below, a limit by key.
     for envelope in () if type(envelopes) is AlikeJobs else envelopes:
         if envelope.unique is not None:
-            insert = partial(_insert, options=options)
+            insert = partial(_insert, options)
             return unique.store(envelopes, insert, wait=not options.is_tried_again)
     if not options.generated_ids and database.hardly_waits():
         # An open transaction may have stored a job with the id that a client sends; this one limits
         # how long it waits for that.
-        return database.in_write_transaction(partial(_insert, envelopes, options))
+        return database.in_write_transaction(partial(_insert, options, envelopes))
     if options.generated_ids or len(envelopes) == 1:
-        return _insert(envelopes, options)
+        return _insert(options, envelopes)
 
     # A duplicate id is found after the others are stored; the savepoint rolls them back and leaves
     # the caller's transaction usable.
     def operation() -> list[EnqueuedJob]:
         with database.atomic():
-            return _insert(envelopes, options)
+            return _insert(options, envelopes)
 
     return database.retried(operation)
 
 
-def _insert(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
-    """Insert jobs in one statement, and give them to the extensions that want each."""
+def _insert(
+    options: PushOptions, envelopes: Sequence[Envelope], earlier: Sequence[EnqueuedJob] = ()
+) -> list[EnqueuedJob]:
+    """Insert jobs in one statement, and give them to the extensions that want each.
+
+    `earlier` are results of the same call.
+    """
     registry = extension.registry
     if not (registry.stored or registry.stored_and_committed):
-        return _insert_and_tell(envelopes, options)
+        return _insert_and_tell(options, envelopes, earlier)
     with database.atomic_if(registry.stored):
-        jobs = _insert_and_tell(envelopes, options)
+        jobs = _insert_and_tell(options, envelopes, earlier)
         models = [job.model() for job in jobs]
         extension.stored(models)
         if registry.stored_and_committed:
@@ -275,19 +269,19 @@ def _insert(envelopes: Sequence[Envelope], options: PushOptions) -> list[Enqueue
     return jobs
 
 
-def _insert_and_tell(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
+def _insert_and_tell(
+    options: PushOptions, envelopes: Sequence[Envelope], earlier: Sequence[EnqueuedJob]
+) -> list[EnqueuedJob]:
     connection = database.connection()
-    if options.exact_bounds or queue_configs.current() is not None:
-        tenants.fill_in(envelopes)
-        rows = bounds.insert_admitted(
-            envelopes,
-            partial(_insert_rows, connection, envelopes, options),
-            exact=options.exact_bounds,
-            is_tried_again=options.is_tried_again,
+    ring = extension.registry.around_insert
+    if ring is not None and (options.exact_rules or queue_configs.current() is not None):
+        batch = Batch(jobs=envelopes, options=options, earlier=earlier)
+        rows = ring(
+            batch, lambda: _insert_rows(connection, envelopes, options, batch.only_if_admitted)
         )
     else:
-        rows = _insert_rows(connection, envelopes, options, False) or ()
-    jobs = of_new(rows)
+        rows = _insert_rows(connection, envelopes, options, False)
+    jobs = of_new(rows or ())
     if len(jobs) == 1 or alike(jobs) is not None:
         first = jobs[0]
         numbers: Mapping[tuple[str, str], int] = {(first.queue, first.type): len(jobs)}

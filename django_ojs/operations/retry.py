@@ -1,15 +1,17 @@
 """RETRY by hand (ojs-core §6.3): a discarded job becomes available again."""
 
 from collections.abc import Collection
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
 from django.db.models.functions import Coalesce, Now
 
+from django_ojs import extension
+from django_ojs.extension import Readmission
 from django_ojs.models import Job
 from django_ojs.operations import draining
 from django_ojs.operations.access import operator
-from django_ojs.operations.backpressure import bounds, rejections
 from django_ojs.operations.dead_letter_queue import put_back
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, transitions
@@ -26,7 +28,7 @@ def retry(job_id: UUID) -> Job:
     is not discarded, QueueFull, and QueuePaused where the queue is draining.
     """
     job = transitions.lock(job_id)
-    with rejections.recorded([job]):
+    with extension.telling_refused([job]):
         revived = revive([job])
     if not revived:
         transitions.reject(Trigger.RETRY, State.AVAILABLE, job)
@@ -39,22 +41,26 @@ def revive(held: Collection[Job]) -> int:
     """Make the discarded ones of these jobs available; the caller has locked them.
 
     Return how many. Raises QueuePaused, and QueueFull when there is no room for all of them, and
-    records no rejection: the caller does, or tries the jobs one by one.
+    tells nobody who was refused: the caller does, or tries the jobs one by one.
     """
     put_back(held)
     revived = [job for job in held if job.state == State.DISCARDED]
     draining.check(job.queue for job in revived)
-    bounds.enter_all(revived)
-    keys = [job.pk for job in revived]
+    number = extension.admit_again(Readmission(jobs=revived), partial(_revive_all, revived))
+    if number:
+        notify.workers_of(job.queue for job in held)
+    return number
+
+
+def _revive_all(discarded: Collection[Job]) -> int:
+    keys = [job.pk for job in discarded]
     late = set(Job.primary.filter(pk__in=keys, expires_at__lte=Now()).values_list("pk", flat=True))
     number = _revive([key for key in keys if key not in late])
-    for job in revived:
+    for job in discarded:
         if job.pk in late:
             # Responses show the options as the client sent them, so the old deadlines must go.
             shown = {key: value for key, value in job.options.items() if key not in _DEADLINES}
             number += _revive([job.pk], expires_at=None, options=shown)
-    if number:
-        notify.workers_of(job.queue for job in held)
     return number
 
 

@@ -480,6 +480,8 @@ class QueueFull(OJSError):
     needs: tuple[int, int] = (1, 0)
     #: Whether it is full is not known: open transactions hold its lock.
     is_busy: bool = False
+    #: Says of this error whether there is room by now: who waits asks it. None: waiting is no use.
+    has_room: Callable[[Self], bool] | None = None
 
     @classmethod
     def at(

@@ -21,7 +21,7 @@ from django_ojs.models import Job
 from django_ojs.spec.envelope import Envelope, distinct
 from django_ojs.spec.states import WAITING, State
 from django_ojs.spec.tenants import tenant_of
-from django_ojs.storage import database, queue_configs
+from django_ojs.storage import database, in_memory_state, queue_configs
 from django_ojs.storage.bounds import lock_timeout
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.figures import known_queues
@@ -123,6 +123,10 @@ class Assigner:
         #: Of each queue: until when such jobs are expected, and the time of its next scan.
         self._queues: dict[str, tuple[float, float]] = {}
 
+    def reset(self) -> None:
+        """Scan all queues the next time."""
+        self._queues.clear()
+
     def assign_all(self) -> int:
         """Scan the queues whose time it is. Return how many jobs were changed."""
         configs, now, changed = queue_configs.current(), self._clock(), 0
@@ -136,3 +140,6 @@ class Assigner:
                 self._queues[name] = until, now if now < until else now + INTERVAL
                 changed += done
         return changed
+
+
+assigner: Final = in_memory_state.register(Assigner())

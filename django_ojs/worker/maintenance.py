@@ -15,7 +15,6 @@ from django.db import Error, connections
 from django_ojs import extension
 from django_ojs.operations import expiry, limit_checks, promotion
 from django_ojs.operations.access import known_names
-from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.operations.cron import clock as cron_clock
 from django_ojs.operations.cron import due_query as due_cron
 from django_ojs.operations.cron.pruning import WALK, RunPruner
@@ -38,7 +37,7 @@ from django_ojs.operations.workflows import pruning as workflow_pruning
 from django_ojs.operations.workflows.advance import WORKFLOWS_AT_ONCE
 from django_ojs.outbox import local
 from django_ojs.payloads import sweep
-from django_ojs.storage import bounds, database, raw_queries, tenants
+from django_ojs.storage import database, raw_queries
 from django_ojs.storage.backoff import Backoff
 from django_ojs.storage.figures import counts
 from django_ojs.worker import maintenance_observers
@@ -127,7 +126,6 @@ class MaintenanceThread:
             # It reads all jobs that wait with a limit by key, for what normally does not happen.
             Step(limit_checks.recheck, 600.0, _ALL),
             Step(limit_checks.prune, 60.0, _ALL),
-            Step(tenants.Assigner().assign_all, 60.0, _ALL),
             Step(
                 self._dead_workers.take_back,
                 TICK,
@@ -162,8 +160,6 @@ class MaintenanceThread:
                 when=workflow_pruning.condition,
             ),
             Step(known_names.prune, 60.0),
-            Step(pressure_monitor.check_all, 1.0, when=bounds.any_condition),
-            Step(pressure_monitor.restore_bounds, 60.0),
             Step(bulk_execution.work, 1.0, when=bulk_execution.open_condition),
             Step(bulk_operations.prune, 60.0),
             Step(bulk_operations.prune_followed, 60.0),

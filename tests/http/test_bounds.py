@@ -11,7 +11,7 @@ import pytest
 
 from django_ojs.http import backpressure, long_poll
 from django_ojs.operations import queues
-from django_ojs.operations.backpressure.wait_policy import WaitPolicy
+from django_ojs.spec.full_policy import WaitPolicy
 from django_ojs.storage import queue_configs
 from tests.factories import in_state, own_connections
 from tests.http.api import Api, ApiResponse, state_of, stored

@@ -5,15 +5,16 @@ the queue, whose jobs were admitted before.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from django.db import OperationalError
 
 from django_ojs.conf import settings
+from django_ojs.extension import Batch, Readmission
 from django_ojs.models import Job
-from django_ojs.operations.backpressure import pressure_monitor, tenant_bounds
+from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.operations.backpressure.drop_oldest import drop_oldest
 from django_ojs.spec.envelope import Envelope, distinct
 from django_ojs.spec.errors import QueueFull
@@ -24,33 +25,35 @@ from django_ojs.storage.dialects import job_row
 from django_ojs.storage.dialects.job_row import NewRow
 from django_ojs.storage.queue_configs import config_and_warned, config_of
 
-#: Inserts the jobs of an enqueue. Called with True it returns None, and stores nothing, unless the
-#: statement itself can determine that their queues have room; with False it does not ask.
-Insert = Callable[[bool], Sequence[NewRow] | None]
+T = TypeVar("T")
+
+#: Inserts the jobs of a batch. Where the batch says `only_if_admitted` it returns None, and stores
+#: nothing, unless the statement itself can determine that their queues have room.
+Insert = Callable[[], Sequence[NewRow] | None]
 
 
-def insert_admitted(
-    envelopes: Sequence[Envelope],
-    insert: Insert,
-    *,
-    exact: bool,
-    is_tried_again: bool = False,
-) -> Sequence[NewRow]:
+def insert_admitted(batch: Batch, insert: Insert) -> Sequence[NewRow] | None:
     """Store jobs by `insert`, if their queues have room.
 
-    A bound that another process has set within the last second may be overlooked, unless `exact`:
-    then the statement checks it, which costs a tenth. `is_tried_again`: wait hardly at all for the
-    lock of a queue. Raises QueueFull before anything is stored, and leaves the caller's
-    transaction usable.
+    A bound that another process has set within the last second may be overlooked, unless the
+    options say `exact_rules`: then the statement checks it, which costs a tenth. Raises QueueFull
+    before anything is stored, and leaves the caller's transaction usable.
     """
     apply_settings()
-    of_tenants = tenant_bounds.added_by(envelopes)
-    if not of_tenants:
-        return _insert_in_queues(envelopes, insert, exact=exact, is_tried_again=is_tried_again)
+    is_bounded = _may_be_bounded({envelope.queue for envelope in distinct(batch.jobs)})
+    if not is_bounded and not batch.options.exact_rules:
+        return insert()
+    stored = _insert_if_admitted(batch, insert)
+    if stored is not None:
+        return stored
+    added, alone = _added(batch.jobs), not database.connection().in_atomic_block
 
-    def operation() -> Sequence[NewRow]:
-        tenant_bounds.admit(of_tenants, is_tried_again=is_tried_again)
-        return _insert_in_queues(envelopes, insert, exact=exact, is_tried_again=is_tried_again)
+    def operation() -> Sequence[NewRow] | None:
+        locks = _lock_queues(added, is_tried_again=batch.options.is_tried_again)
+        stored = insert()
+        for lock in locks:
+            lock.finish(alone=alone)
+        return stored
 
     return database.in_write_transaction(operation)
 
@@ -61,25 +64,12 @@ def apply_settings() -> None:
         bounds.configured.apply()
 
 
-def _insert_in_queues(
-    envelopes: Sequence[Envelope], insert: Insert, *, exact: bool, is_tried_again: bool
-) -> Sequence[NewRow]:
-    is_bounded = _may_be_bounded({envelope.queue for envelope in distinct(envelopes)})
-    if not exact and not is_bounded:
-        return insert(False) or ()
-    stored = insert(True)
-    if stored is not None:
-        return stored
-    added, alone = _added(envelopes), not database.connection().in_atomic_block
-
-    def operation() -> Sequence[NewRow]:
-        locks = _lock_queues(added, is_tried_again=is_tried_again)
-        stored = insert(False) or ()
-        for lock in locks:
-            lock.finish(alone=alone)
-        return stored
-
-    return database.in_write_transaction(operation)
+def _insert_if_admitted(batch: Batch, insert: Insert) -> Sequence[NewRow] | None:
+    batch.only_if_admitted = True
+    try:
+        return insert()
+    finally:
+        batch.only_if_admitted = False
 
 
 def _may_be_bounded(queues: set[str]) -> bool:
@@ -92,37 +82,23 @@ def _may_be_bounded(queues: set[str]) -> bool:
     return any(bounds.is_bounded(configs.of(queue).backpressure) for queue in queues)
 
 
-def enter_all(stored: Sequence[Job], *, is_tried_again: bool = False) -> None:
-    """Admit jobs that are stored already to their queues; inside a write transaction.
+def admitted_again(readmission: Readmission, change: Callable[[], T]) -> T:
+    """Let stored jobs wait by `change`, if their queues have room; inside a write transaction.
 
-    Raises QueueFull, and the caller changes nothing.
+    Raises QueueFull before the change.
     """
     by_queue: dict[str, list[Job]] = {}
-    for job in stored:
-        by_queue.setdefault(job.queue, []).append(job)
+    for job in readmission.waiting():
+        by_queue.setdefault(readmission.queue or job.queue, []).append(job)
     added = {queue: _load_of(jobs) for queue, jobs in by_queue.items()}
-    # A savepoint: the transaction stays usable where a lock is not released in time.
+    # A savepoint: the transaction stays usable where a lock is not released in time, or another
+    # hook refuses the jobs.
     with database.atomic():
-        tenant_bounds.admit_stored(stored, is_tried_again=is_tried_again)
-        locks = _lock_queues(added, is_tried_again=is_tried_again)
+        locks = _lock_queues(added, is_tried_again=readmission.is_tried_again)
+        changed = change()
     for lock in locks:
         lock.finish()
-
-
-@contextmanager
-def entered(queue: str, stored: Iterable[Job]) -> Iterator[None]:
-    """Admit jobs of another queue to this one, which the block moves; in a write transaction.
-
-    Raises QueueFull before the block.
-    """
-    jobs = list(stored)
-    added = _load_of(jobs)
-    with database.atomic():  # As in `enter_all`.
-        tenant_bounds.admit(tenant_bounds.added_by_stored(jobs, queue))
-        locks = _lock_queues({queue: added} if added.jobs else {})
-    yield
-    for lock in locks:
-        lock.finish()
+    return changed
 
 
 def _load_of(jobs: Iterable[Job]) -> Load:
@@ -241,14 +217,20 @@ def _full(queue: str, bound: Backpressure, found: Load | None, added: Load) -> Q
     if by_size:
         error.details["unit"] = "bytes"
     _note_needs(error, added, bound)
+    error.has_room = _has_room_again
     return error
+
+
+def _has_room_again(full: QueueFull) -> bool:
+    """Whether a queue that was full has room for the rejected jobs now."""
+    load = bounds.load(full.queue)
+    return load.with_(*full.needs).fits(config_of(full.queue).backpressure)
 
 
 def add_needs(full: QueueFull, stored: Load) -> None:
     """Note what the same call had stored in the queue before: it is rolled back with the rest."""
-    if full.tenant is None:  # Otherwise some may be of other tenants.
-        jobs, size = full.needs
-        _note_needs(full, stored.with_(jobs, size), config_of(full.queue).backpressure)
+    jobs, size = full.needs
+    _note_needs(full, stored.with_(jobs, size), config_of(full.queue).backpressure)
 
 
 def _note_needs(error: QueueFull, added: Load, bound: Backpressure) -> None:

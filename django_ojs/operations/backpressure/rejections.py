@@ -8,8 +8,7 @@ import logging
 import threading
 import time
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterator
-from contextlib import contextmanager
+from collections.abc import Collection, Hashable
 from datetime import timedelta
 from math import ceil
 from typing import Final
@@ -146,18 +145,3 @@ class RejectionRecorder:
 
 
 recorder: Final = RejectionRecorder()
-
-
-@contextmanager
-def recorded(jobs: Collection[Job], *, is_tried_again: bool = False) -> Iterator[None]:
-    """Record the rejection of jobs that are stored already: an activation, or a retry by hand.
-
-    They need room as a new job does, and are counted as one (backpressure §10). `is_tried_again`:
-    a queue of which it is not known whether it is full has rejected nothing.
-    """
-    try:
-        yield
-    except QueueFull as full:
-        if not (is_tried_again and full.is_busy):
-            recorder.reject(full, jobs)
-        raise

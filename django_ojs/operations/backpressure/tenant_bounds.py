@@ -5,13 +5,16 @@ So a tenant at its bound takes no room from the others, and waits for no lock of
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
+from uuid import UUID
 
 from django.db import OperationalError
+from django.db.models import Q
 
+from django_ojs.extension import Readmission, Refusal
 from django_ojs.models import Job
 from django_ojs.spec.envelope import Envelope, distinct
 from django_ojs.spec.errors import QueueFull
-from django_ojs.spec.tenants import tenant_of
+from django_ojs.spec.tenants import DEFAULT_TENANT, tenant_of
 from django_ojs.storage import database, queue_configs, tenants
 
 #: Jobs by queue and tenant.
@@ -28,9 +31,9 @@ def added_by(envelopes: Sequence[Envelope]) -> Added:
     return _bounded((each.queue, each) for each in envelopes if not each.pending)
 
 
-def added_by_stored(jobs: Iterable[Job], queue: str | None = None) -> Added:
-    """Return as `added_by` does for stored jobs, in their queues or in this one."""
-    return _bounded((queue or job.queue, job) for job in jobs)
+def added_again(readmission: Readmission) -> Added:
+    """Return as `added_by` does for stored jobs that are to wait again."""
+    return _bounded((readmission.queue or job.queue, job) for job in readmission.waiting())
 
 
 def _bounded(jobs: Iterable[tuple[str, Envelope | Job]]) -> Added:
@@ -60,14 +63,33 @@ def admit(added: Added, *, is_tried_again: bool = False) -> None:
             _admit_locked(queue, tenant, bound, jobs, is_tried_again)
 
 
-def admit_stored(jobs: Sequence[Job], *, is_tried_again: bool = False) -> None:
-    """Admit jobs that are stored already to their queues, as `admit` does."""
-    admit(added_by_stored(jobs), is_tried_again=is_tried_again)
-    configs = queue_configs.current()
-    # Of a time at which the queue named no tenants.
-    without = [job for job in jobs if job.tenant_id is None]
-    if configs is not None and without:
-        tenants.assign_to([job.pk for job in without if configs.of(job.queue).has_tenants])
+def admit_again(readmission: Readmission) -> None:
+    """Admit stored jobs as `admit` does; leave some out, where the caller lets some wait."""
+    refusals = readmission.refusals
+    for tenant in refusals or ():
+        readmission.left_out.update(_of_tenant(readmission, tenant))
+    while True:
+        try:
+            with database.atomic():
+                admit(added_again(readmission), is_tried_again=readmission.is_tried_again)
+            return
+        except QueueFull as full:
+            if refusals is None or full.tenant is None:
+                raise
+            refusals[full.tenant] = Refusal(full=full, others=_of_others(full.tenant))
+            # The first take the last room.
+            room = max(0, full.bound - full.depth)
+            readmission.left_out.update(_of_tenant(readmission, full.tenant)[room:])
+
+
+def _of_tenant(readmission: Readmission, tenant: str) -> list[UUID]:
+    return [job.pk for job in readmission.waiting() if tenant_of(job.meta) == tenant]
+
+
+def _of_others(tenant: str) -> Q:
+    # A job whose metadata have another value than a tenant's id may be found all the same.
+    named, has_none = ~Q(meta__tenant_id=tenant), Q(meta__tenant_id__isnull=True)
+    return named & ~has_none if tenant == DEFAULT_TENANT else named | has_none
 
 
 def _admit_locked(queue: str, tenant: str, bound: int, jobs: int, is_tried_again: bool) -> None:
@@ -108,10 +130,11 @@ def _full(queue: str, tenant: str, depth: int | None, bound: int, jobs: int) -> 
         )
         error.hint = "Waiting does not help: send fewer jobs at a time."
     error.needs = jobs, 0
+    error.has_room = _has_room_again
     return error
 
 
-def has_room_again(full: QueueFull) -> bool:
+def _has_room_again(full: QueueFull) -> bool:
     """Whether a tenant that was at its bound has room for the rejected jobs now."""
     assert full.tenant is not None
     bound = _bound_now(full.queue, full.tenant)

@@ -3,33 +3,18 @@
 import random
 import time
 from collections.abc import Callable
-from contextlib import AbstractContextManager, ExitStack, nullcontext
-from dataclasses import dataclass
+from contextlib import ExitStack
+from functools import partial
 from typing import Final, TypeVar
 
-from django_ojs.operations.backpressure import tenant_bounds
 from django_ojs.spec.errors import QueueFull
-from django_ojs.storage import bounds, database
-from django_ojs.storage.queue_configs import config_of
+from django_ojs.spec.full_policy import WaitPolicy
+from django_ojs.storage import database
 
 T = TypeVar("T")
 
 #: Seconds between two checks: a waiting enqueue notices room within twice that, on average.
 _CHECK_EVERY: Final = 0.05
-
-
-def _unlimited() -> AbstractContextManager[bool]:
-    return nullcontext(True)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WaitPolicy:
-    """The timeout of an enqueue that waits for room: where the strategy is `block`, or `always`."""
-
-    seconds: float
-    always: bool = False
-    #: Entered before the first wait, and left after the last. False: the enqueue does not wait.
-    slot: Callable[[], AbstractContextManager[bool]] = _unlimited
 
 
 def wait_for_room(attempt: Callable[[], T], policy: WaitPolicy) -> T:
@@ -48,25 +33,19 @@ def wait_for_room(attempt: Callable[[], T], policy: WaitPolicy) -> T:
                 return attempt()
             except QueueFull as full:
                 blocks = policy.always or full.details["strategy"] == "block"
-                if not blocks or full.can_never_fit:
+                if not blocks or full.can_never_fit or full.has_room is None:
                     raise
                 if has_slot is None:
                     has_slot = stack.enter_context(policy.slot())
-                if not has_slot or not _room_before(end, full):
+                has_room = partial(full.has_room, full)
+                if not has_slot or not _room_before(end, has_room):
                     raise
 
 
-def _room_before(end: float, full: QueueFull) -> bool:
-    """Wait until the queue has room for the rejected jobs; return False at the timeout."""
+def _room_before(end: float, has_room: Callable[[], bool]) -> bool:
+    """Wait until there is room for the rejected jobs; return False at the timeout."""
     while (left := end - time.monotonic()) > 0:
         time.sleep(min(left, random.uniform(_CHECK_EVERY / 2, _CHECK_EVERY)))
-        if _has_room(full):
+        if has_room():
             return True
     return False
-
-
-def _has_room(full: QueueFull) -> bool:
-    if full.tenant is not None:
-        return tenant_bounds.has_room_again(full)
-    load = bounds.load(full.queue)
-    return load.with_(*full.needs).fits(config_of(full.queue).backpressure)

@@ -32,6 +32,7 @@ from django_ojs.spec.errors import (
     RowLocked,
 )
 from django_ojs.spec.events import NewEvent
+from django_ojs.spec.full_policy import FullPolicy
 from django_ojs.spec.times import format_timestamp
 from django_ojs.storage import cron_jobs, database
 
@@ -39,7 +40,7 @@ from django_ojs.storage import cron_jobs, database
 MANY_HELD: Final = 3
 
 # A full queue does not lose an occurrence: the outbox delivers its job when there is room.
-_WAIT: Final = PushOptions(batch=True, generated_ids=True, outbox_when_full=True)
+_WAIT: Final = PushOptions(batch=True, generated_ids=True, notes=(FullPolicy(outbox=True),))
 _DO_NOT_WAIT: Final = replace(_WAIT, is_tried_again=True)
 
 logger = logging.getLogger("django_ojs.cron")

@@ -13,6 +13,7 @@ from django.utils import timezone
 
 from django_ojs.conf import settings
 from django_ojs.models import OutboxEntry
+from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, of_new
 from django_ojs.spec import json
 from django_ojs.spec.destinations import Destination
 from django_ojs.spec.envelope import Envelope, check_size
@@ -81,7 +82,7 @@ def add(
     *,
     using: str,
     generated_ids: bool,
-) -> list[NewRow]:
+) -> list[EnqueuedJob]:
     """Store jobs that were admitted in the outbox of an alias, each for its destination.
 
     All or none. Relative times count from now in what is sent and in what is returned. Raises
@@ -99,17 +100,22 @@ def add(
             details={"existing_job_id": str(taken)},
         )
     return [
-        NewRow(
-            envelope,
-            state=State.PENDING,
-            created_at=now,
-            enqueued_at=None,
-            due_at=_moment(envelope.scheduled_at, now),
-            expires_at=_moment(envelope.expires_at, now),
-            size_bytes=0,
-        )
-        for envelope in envelopes
+        job
+        for envelope, destination in zip(envelopes, destinations, strict=True)
+        for job in of_new([_new_row(envelope, now)], Outcome.OUTBOX, destination)
     ]
+
+
+def _new_row(envelope: Envelope, now: datetime) -> NewRow:
+    return NewRow(
+        envelope,
+        state=State.PENDING,
+        created_at=now,
+        enqueued_at=None,
+        due_at=_moment(envelope.scheduled_at, now),
+        expires_at=_moment(envelope.expires_at, now),
+        size_bytes=0,
+    )
 
 
 def _entry(envelope: Envelope, destination: str, now: datetime) -> OutboxEntry:

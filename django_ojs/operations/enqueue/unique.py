@@ -4,7 +4,7 @@ The check, the cancellations of a replacing policy and the insert are one transa
 on each key. A retry, a promotion or an activation never checks again (§9.2).
 """
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from typing import Any
@@ -14,15 +14,12 @@ from django.db import transaction
 
 from django_ojs.models import Job
 from django_ojs.operations import cancel
-from django_ojs.operations.backpressure import bounds
-from django_ojs.operations.backpressure.drop_oldest import sparing
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, of_row
 from django_ojs.spec.envelope import Envelope, when_text
-from django_ojs.spec.errors import BackendError, DuplicateJob, InvalidRequest, QueueFull, RowLocked
+from django_ojs.spec.errors import BackendError, DuplicateJob, InvalidRequest, RowLocked
 from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.spec.unique_policy import UniquePolicy
 from django_ojs.storage import database, transitions, unique
-from django_ojs.storage.bounds import Load
 from django_ojs.storage.unique import Holder
 
 #: Different keys in one batch. Each is a lock, and a server's lock table is shared by all its
@@ -32,10 +29,11 @@ MAX_KEYS = 1000
 #: How often jobs of one batch may replace others of it: each time is a search and an insert.
 MAX_ROUNDS = 1000
 
-Insert = Callable[[Sequence[Envelope]], list[EnqueuedJob]]
 #: By unique key, the policy that ignored the last job of the batch with it, and its result: the
 #: next one with this policy has the same, since the key is locked.
 _Known = dict[str, tuple[UniquePolicy, EnqueuedJob]]
+#: Inserts jobs; the second argument are results of the same call.
+Insert = Callable[[Sequence[Envelope], Sequence[EnqueuedJob]], list[EnqueuedJob]]
 
 
 class UniqueKeyLocked(RowLocked):
@@ -66,28 +64,22 @@ def store(envelopes: Sequence[Envelope], insert: Insert, *, wait: bool = True) -
             raise UniqueKeyLocked("Another transaction holds the unique key of the job.")
         done: list[EnqueuedJob] = []
         cancelled: set[UUID] = set()
-        # Jobs of the results, which a full queue must not drop for the others.
-        reported: set[UUID] = set()
         known: _Known = {}
-        with sparing(lambda _: reported):
-            for number, run in enumerate(_runs(envelopes, known)):
-                if number == MAX_ROUNDS:
-                    raise InvalidRequest(
-                        f"jobs of one batch may replace each other at most {MAX_ROUNDS} times",
-                        hint="Send the last job of each unique key only.",
-                    )
-                try:
-                    resolved = _resolve(run, fresh, cancelled, known)
-                    reported.update(job.id for job in resolved if isinstance(job, EnqueuedJob))
-                    stored = _insert(resolved, insert)
-                except DuplicateJob as error:
-                    error.details["index"] = len(done) + error.details["index"]
-                    raise
-                except QueueFull as full:
-                    bounds.add_needs(full, _load_of(full.queue, done, cancelled))
-                    raise
-                reported.update(job.id for job in stored)
-                done += stored
+        for number, run in enumerate(_runs(envelopes, known)):
+            if number == MAX_ROUNDS:
+                raise InvalidRequest(
+                    f"jobs of one batch may replace each other at most {MAX_ROUNDS} times",
+                    hint="Send the last job of each unique key only.",
+                )
+            try:
+                resolved = _resolve(run, fresh, cancelled, known)
+                found = [job for job in resolved if isinstance(job, EnqueuedJob)]
+                # What this run has replaced is no result any more.
+                earlier = [job for job in (*done, *found) if job.id not in cancelled]
+                done += _insert(resolved, insert, earlier)
+            except DuplicateJob as error:
+                error.details["index"] = len(done) + error.details["index"]
+                raise
         if all(job.outcome is Outcome.DUPLICATE for job in done):
             # Nothing was written. A rollback releases the locks, which other enqueues wait for,
             # however long the caller's transaction goes on.
@@ -103,20 +95,6 @@ def store(envelopes: Sequence[Envelope], insert: Insert, *, wait: bool = True) -
         with suppress(_OldSnapshot):  # A new transaction sees more.
             return database.in_write_transaction(operation)
     return database.in_write_transaction(operation)
-
-
-def _load_of(queue: str, done: Sequence[EnqueuedJob], cancelled: Collection[UUID]) -> Load:
-    """Return what these jobs are of the load of a queue."""
-    stored = [
-        job.row.size_bytes or 0
-        for job in done
-        if job.queue == queue
-        and job.outcome is Outcome.STORED
-        and job.row is not None
-        and job.state is not State.PENDING
-        and job.id not in cancelled
-    ]
-    return Load(jobs=len(stored), size=sum(stored))
 
 
 class _OldSnapshot(BackendError):
@@ -147,11 +125,14 @@ def _is_known(item: Envelope, known: _Known) -> bool:
     return found is not None and found[0] == item.unique
 
 
-def _insert(resolved: Sequence[Envelope | EnqueuedJob], insert: Insert) -> list[EnqueuedJob]:
+def _insert(
+    resolved: Sequence[Envelope | EnqueuedJob], insert: Insert, earlier: Sequence[EnqueuedJob]
+) -> list[EnqueuedJob]:
     """Insert the envelopes among these, and return the results of all in order."""
     indexes = [index for index, item in enumerate(resolved) if isinstance(item, Envelope)]
+    envelopes = [item for item in resolved if isinstance(item, Envelope)]
     try:
-        new = insert([item for item in resolved if isinstance(item, Envelope)]) if indexes else []
+        new = insert(envelopes, earlier) if indexes else []
     except DuplicateJob as error:  # Its index counts the envelopes alone.
         error.details["index"] = indexes[error.details["index"]]
         raise

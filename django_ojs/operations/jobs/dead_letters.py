@@ -11,10 +11,10 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
+from django_ojs import extension
 from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.operations.access import operator
-from django_ojs.operations.backpressure import rejections
 from django_ojs.operations.dead_letter_queue import put_back
 from django_ojs.operations.delete import erase
 from django_ojs.operations.enqueue import admission
@@ -152,7 +152,7 @@ def retry(job_id: UUID, *, override: Mapping[str, Any] | None = None) -> Job:
     before = _shown(job)
     if override:
         change(job, override)
-    with rejections.recorded([job]):
+    with extension.telling_refused([job]):
         revive([job])
     retried = transitions.get(job_id)
     replaced = sorted({"args", "meta"} & (override or {}).keys())

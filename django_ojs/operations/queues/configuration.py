@@ -8,6 +8,7 @@ from typing import Any
 from django.db import IntegrityError
 from django.db.models.functions import Now
 
+from django_ojs import extension
 from django_ojs.conf import settings
 from django_ojs.extension import publish
 from django_ojs.operations import dead_letter_queue
@@ -18,7 +19,7 @@ from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.events import EventType, of_queue
 from django_ojs.spec.queue_config import DEFAULT_POLICY, QueueConfig, check, merge
-from django_ojs.storage import bounds, database, queue_configs, tenants
+from django_ojs.storage import database, queue_configs
 from django_ojs.storage.figures import counts
 
 
@@ -43,14 +44,14 @@ def _create(name: str, given: dict[str, Any]) -> None:
     existing = rows().select_for_update().filter(pk=name).first()
     if existing is not None and is_deleted(existing):
         _store(name, given)
-        bounds.rebound(name)
+        extension.queue_configured(name)
     elif existing is not None or counts.by_queue([name]).get(name):
         raise _exists(name)
     else:
         try:
             with database.atomic():
                 rows().create(name=name, config=merge({}, given))
-                bounds.rebound(name)
+                extension.queue_configured(name)
         except IntegrityError:  # Another transaction has created it.
             raise _exists(name) from None
     publish(EventType.QUEUE_CREATED, of_queue, name)
@@ -69,8 +70,7 @@ def configure(name: str, changes: object, *, path: str = "") -> QueueStatus:
     check_queue(name, limits)
     given = check(changes, max_envelope_bytes=limits.envelope_bytes, path=path)
     _change(name, given)
-    # Jobs that wait already; where there are very many, the maintenance of a worker does the rest.
-    tenants.assign(name)
+    extension.after_queue_configured(name)
     return get(name)
 
 
@@ -96,7 +96,7 @@ def _change(name: str, given: dict[str, Any]) -> None:
     if name != DEFAULT_POLICY:
         dead_letter_queue.check(name, given.get("dead_letter_queue"))
     before, after = _store(name, given)
-    bounds.rebound(name)
+    extension.queue_configured(name)
     publish(EventType.QUEUE_CONFIG_UPDATED, of_queue, name, changed=sorted(given))
     if changes := _changes(before, after):
         operator.acted("queue.configured", name, changes=changes)

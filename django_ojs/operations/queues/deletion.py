@@ -4,20 +4,19 @@ Running jobs run to their end, and finished ones are kept as in other queues. No
 that is enqueued during the deletion, or is retried after it, creates the queue again.
 """
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 from uuid import UUID
 
-from django.db.models import Q
 from django.db.models.functions import Now
 
+from django_ojs import extension
 from django_ojs.conf import settings
-from django_ojs.extension import publish
+from django_ojs.extension import Readmission, Refusal, publish
 from django_ojs.models import Job
 from django_ojs.operations import draining
 from django_ojs.operations.access import operator
-from django_ojs.operations.backpressure import bounds
 from django_ojs.operations.queues.rows import mark_deleted, rows, touch
 from django_ojs.operations.queues.status import QueueState, get
 from django_ojs.spec.envelope import check_queue
@@ -25,16 +24,13 @@ from django_ojs.spec.errors import Conflict, InvalidRequest, QueueFull
 from django_ojs.spec.events import EventType, of_queue
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import WAITING, State, Trigger
-from django_ojs.spec.tenants import DEFAULT_TENANT, tenant_of
 from django_ojs.storage import (
     database,
     key_limits,
     notify,
     queue_configs,
-    tenants,
     transitions,
 )
-from django_ojs.storage.bounds import remove as remove_bound
 from django_ojs.storage.database import BATCH
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.figures import counts
@@ -56,6 +52,8 @@ _ORDER = {
 }
 
 _GONE = Failure(type="queue_deleted", message="The queue the job waited in was deleted.")
+
+NOTHING_REFUSED: Final[Mapping[str, Refusal]] = {}
 
 #: Changes jobs that are in this state, and returns how many.
 _Act: TypeAlias = Callable[[list[UUID], State], int]
@@ -147,14 +145,16 @@ def _reject_unfinished(name: str, numbers: ByState) -> None:
 
 
 def _move_all(name: str, target: str, most: int) -> int:
-    full: dict[str, QueueFull] = {}
+    refusals: dict[str, Refusal] = {}
     try:
-        moved = _each_batch(name, most, lambda keys, _: _move(keys, name, target, full), full)
+        moved = _each_batch(
+            name, most, lambda keys, _: _move(keys, name, target, refusals), refusals
+        )
     except QueueFull as error:
         raise _stopped(error, name, error.details["jobs_affected"]) from None
-    if full:
+    if refusals:
         # That of the first tenant; the message names the others too.
-        raise _stopped(next(iter(full.values())), name, moved, sorted(full))
+        raise _stopped(next(iter(refusals.values())).full, name, moved, sorted(refusals))
     return moved
 
 
@@ -180,15 +180,17 @@ def _stopped(error: QueueFull, source: str, moved: int, tenants: Collection[str]
     return error.with_details(jobs_affected=moved)
 
 
-def _each_batch(name: str, most: int, act: _Act, full: Collection[str] = ()) -> int:
-    """Act on the jobs of each state; `full` are the tenants that `act` found full so far."""
+def _each_batch(
+    name: str, most: int, act: _Act, refusals: Mapping[str, Refusal] = NOTHING_REFUSED
+) -> int:
+    """Act on the jobs of each state; `refusals` are those of `act` so far."""
     affected = 0
     for state in _LEFT:
         before = (-1, -1)
-        # Again, while jobs are enqueued in the meantime, or those of the tenants that are full hid
-        # others; those that stay end it.
-        while affected < most and before != (before := (affected, len(full))):
-            keys = _keys(name, state, most - affected, full)
+        # Again, while jobs are enqueued in the meantime, or those that were refused hid others;
+        # those that stay end it.
+        while affected < most and before != (before := (affected, len(refusals))):
+            keys = _keys(name, state, most - affected, refusals)
             try:
                 for start in range(0, len(keys), BATCH):
                     affected += _act_on_batch(name, state, keys[start : start + BATCH], act)
@@ -197,23 +199,16 @@ def _each_batch(name: str, most: int, act: _Act, full: Collection[str] = ()) -> 
     return affected
 
 
-def _keys(name: str, state: State, limit: int, full: Collection[str]) -> list[UUID]:
+def _keys(name: str, state: State, limit: int, refusals: Mapping[str, Refusal]) -> list[UUID]:
     # Only the available jobs of a queue have an index of their own: the others are queried only
     # where the counts are not 0.
     if not counts.by_queue([name]).get(name, {}).get(state):
         return []
     found = Job.primary.filter(queue=name, state=state)
-    if full and state != State.PENDING:  # Pending jobs take no room of their tenant.
-        found = found.filter(_of_others(full))
+    if state != State.PENDING:  # Pending jobs take no room.
+        found = found.filter(*(refusal.others for refusal in refusals.values()))
     ordered = found.order_by(*_ORDER.get(state, ("due_at", "pk")))
     return list(ordered.values_list("pk", flat=True)[:limit])
-
-
-def _of_others(full: Collection[str]) -> Q:
-    # A job whose metadata have another value than a tenant's id may be found all the same.
-    named = ~Q(meta__tenant_id__in=sorted(full))
-    has_none = Q(meta__tenant_id__isnull=True)
-    return named & ~has_none if DEFAULT_TENANT in full else named | has_none
 
 
 @database.write_transaction
@@ -225,39 +220,24 @@ def _act_on_batch(name: str, state: State, keys: list[UUID], act: _Act) -> int:
     return act([key for key in keys if key in locked], state) if locked else 0
 
 
-def _move(keys: list[UUID], source: str, target: str, full: dict[str, QueueFull]) -> int:
-    """Move jobs, without those of tenants that are full, to which it adds those that it finds."""
-    which = Job.primary.filter(OneOf("pk", keys), queue=source, state__in=_LEFT)
-    waiting = which.exclude(state=State.PENDING)
-    has_tenants = queue_configs.of(target).has_tenants
-    needed = ["size_bytes", "meta"] if has_tenants else ["size_bytes"]
-    by_key, left = {job.pk: job for job in waiting.only(*needed)}, set[UUID]()
+def _move(keys: list[UUID], source: str, target: str, refusals: dict[str, Refusal]) -> int:
+    """Move jobs, without those that a hook leaves out."""
+    found = Job.primary.filter(OneOf("pk", keys), queue=source, state__in=_LEFT)
+    by_key = {job.pk: job for job in found.only("state", "size_bytes", "meta")}
     # In the order of the keys: the first take the last room.
     jobs = [by_key[key] for key in keys if key in by_key]
-    for tenant in full:
-        left.update(_of_tenant(jobs, tenant))
-    while True:
-        try:
-            with bounds.entered(target, [job for job in jobs if job.pk not in left]):
-                return _moved([key for key in keys if key not in left], source, target)
-        except QueueFull as error:
-            if error.tenant is None:
-                raise
-            full[error.tenant] = error
-            room = max(0, error.bound - error.depth)
-            left.update(_of_tenant(jobs, error.tenant)[room:])
+    readmission = Readmission(jobs=jobs, queue=target, refusals=refusals)
 
+    def change() -> int:
+        return _moved([key for key in by_key if key not in readmission.left_out], source, target)
 
-def _of_tenant(jobs: list[Job], tenant: str) -> list[UUID]:
-    return [job.pk for job in jobs if tenant_of(job.meta) == tenant]
+    return extension.admit_again(readmission, change)
 
 
 def _moved(keys: list[UUID], source: str, target: str) -> int:
     # `enqueued_at` stays, so they keep the order in which they became available.
     which = Job.primary.filter(OneOf("pk", keys), queue=source, state__in=_LEFT)
     moved = which.update(queue=target)
-    if queue_configs.of(target).has_tenants:
-        tenants.assign_to(keys)
     if Job.primary.filter(OneOf("pk", keys), limit_key__isnull=False).exists():
         key_limits.mark([target])
     notify.workers_of([target])
@@ -285,5 +265,5 @@ def _remove(name: str, left: ByState) -> None:
         mark_deleted(queue)
     else:
         queue.delete()
-    remove_bound(name)
+    extension.queue_deleted(name)
     queue_configs.changed()

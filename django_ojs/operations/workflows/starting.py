@@ -9,10 +9,11 @@ from uuid import UUID
 
 from django.db import InterfaceError, OperationalError
 
+from django_ojs import extension
 from django_ojs.conf import settings
 from django_ojs.models import Job, WorkflowStep
 from django_ojs.models.workflow import StepState
-from django_ojs.operations.backpressure import rejections, tenant_bounds
+from django_ojs.operations.backpressure import tenant_bounds
 from django_ojs.operations.backpressure.drop_oldest import sparing
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.enqueue.unique import UniqueKeyLocked
@@ -39,7 +40,7 @@ LARGEST_DELAY: Final = 300.0
 
 #: How to push the first jobs of a workflow, and those of later steps.
 FIRST: Final = PushOptions(batch=True, generated_ids=True, local=True)
-_LATER: Final = replace(FIRST, records_rejections=False, is_tried_again=True)
+_LATER: Final = replace(FIRST, tells_refused=False, is_tried_again=True)
 
 logger = logging.getLogger("django_ojs.workflows")
 
@@ -207,7 +208,7 @@ def _record_rejection(
     ready = {step.pk for step in started.ready} - started.locked
     new = [job for step, job in jobs if step.pk in ready and step.state != StepState.READY]
     if new and not full.is_busy:
-        rejections.recorder.reject(full, new)
+        extension.refused(full, new)
     else:
         # As the recorder does: a transaction that needs a ticket finds one the next time.
         queue = str(full.queue)

@@ -18,7 +18,6 @@ from django_ojs.operations import queues
 from django_ojs.operations.ack import ack
 from django_ojs.operations.activate import activate
 from django_ojs.operations.backpressure import pressure_monitor, rejections
-from django_ojs.operations.backpressure.wait_policy import WaitPolicy
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.operations.fetch import fetch
 from django_ojs.operations.figures import stats
@@ -26,6 +25,7 @@ from django_ojs.operations.jobs import bulk_step, dead_letters
 from django_ojs.operations.push import PushOptions
 from django_ojs.operations.retry import retry
 from django_ojs.spec.errors import QueueFull
+from django_ojs.spec.full_policy import FullPolicy, WaitPolicy
 from django_ojs.spec.unique_policy import UniquePolicy
 from django_ojs.storage import bounds, queue_configs
 from django_ojs.storage.figures import counts
@@ -49,7 +49,7 @@ def add(number: int = 1, *, queue: str = NAME, **more: Any) -> list[EnqueuedJob]
 
 
 def waiting(seconds: float) -> PushOptions:
-    return PushOptions(wait=WaitPolicy(seconds=seconds), exact_bounds=True)
+    return PushOptions(notes=(FullPolicy(wait=WaitPolicy(seconds=seconds)),), exact_rules=True)
 
 
 def depth(queue: str = NAME) -> int:

@@ -16,13 +16,13 @@ from django_ojs.operations import queues
 from django_ojs.operations.ack import ack
 from django_ojs.operations.activate import activate
 from django_ojs.operations.backpressure import rejections
-from django_ojs.operations.backpressure.wait_policy import WaitPolicy
 from django_ojs.operations.fetch import fetch
 from django_ojs.operations.jobs import bulk
 from django_ojs.operations.push import PushOptions
 from django_ojs.operations.queues import deletion
 from django_ojs.operations.retry import retry
 from django_ojs.spec.errors import InvalidRequest, QueueFull
+from django_ojs.spec.full_policy import FullPolicy, WaitPolicy
 from django_ojs.storage import queue_configs, tenants
 from tests.factories import envelope, in_state
 from tests.http.api import Api
@@ -232,7 +232,7 @@ def test_an_enqueue_waits_for_room_of_its_tenant() -> None:
     add("acme")
     (running,) = fetch([NAME])
     add("acme")
-    waits = PushOptions(wait=WaitPolicy(seconds=BOUND), exact_bounds=True)
+    waits = PushOptions(notes=(FullPolicy(wait=WaitPolicy(seconds=BOUND)),), exact_rules=True)
     with beside(lambda: pushing.push(of("acme"), waits)) as (blocked,):
         fetch([NAME])
         assert blocked.result(BOUND).state == "available"

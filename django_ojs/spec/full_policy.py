@@ -1,0 +1,29 @@
+"""What an enqueue does where a queue is full (ojs-backpressure §5.2)."""
+
+from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+
+
+def _unlimited() -> AbstractContextManager[bool]:
+    return nullcontext(True)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class WaitPolicy:
+    """The timeout of an enqueue that waits for room: where the strategy is `block`, or `always`."""
+
+    seconds: float
+    always: bool = False
+    #: Entered before the first wait, and left after the last. False: the enqueue does not wait.
+    slot: Callable[[], AbstractContextManager[bool]] = _unlimited
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FullPolicy:
+    """What an enqueue does before it raises QueueFull: a note of its `PushOptions`."""
+
+    #: Wait for room.
+    wait: WaitPolicy | None = None
+    #: Store the jobs in the outbox, which delivers them to this site later.
+    outbox: bool = False
