@@ -75,7 +75,7 @@ NOTHING_KNOWN: Final = Known()
 class Change:
     """One statement has changed the states of these jobs."""
 
-    __slots__ = ("_read", "_rows", "after", "before", "known", "trigger")
+    __slots__ = ("_read", "after", "before", "known", "rows_read", "trigger")
 
     def __init__(
         self,
@@ -91,21 +91,17 @@ class Change:
         self.after: Final = after
         self.known: Final = known
         self._read: Final = read
-        self._rows: Sequence[Any] | None = None
+        #: The rows, if a hook has asked for them.
+        self.rows_read: Sequence[Any] | None = None
 
     def rows(self) -> Sequence[Any]:
         """Return the jobs as they are after the change: one query, for all hooks.
 
         Without their payloads (see `Reads.ROWS`), unless a hook says that it needs these.
         """
-        if self._rows is None:
-            self._rows = self._read()
-        return self._rows
-
-    @property
-    def rows_if_read(self) -> Sequence[Any] | None:
-        """The rows, if a hook has asked for them."""
-        return self._rows
+        if self.rows_read is None:
+            self.rows_read = self._read()
+        return self.rows_read
 
     def jobs(self) -> Mapping[UUID, Any]:
         """Return the jobs as the operation knows them, or else their rows, by id."""
@@ -353,23 +349,6 @@ class ChangeHooks:
     committed: tuple[tuple[str, Callable[[Change], object]], ...]
     reads: Reads
 
-    def tell(self, change: Change) -> None:
-        """Call the hooks in the transaction of the change."""
-        for hook in self.changed:
-            hook(change)
-
-    def read(self, change: Change) -> None:
-        """Read what the hooks after the commit need, in the transaction."""
-        if self.reads is Reads.JOBS:
-            change.jobs()
-        elif self.reads is not Reads.NOTHING:
-            change.rows()
-
-    def tell_committed(self, change: Change) -> None:
-        """Call the hooks after the commit."""
-        for name, hook in self.committed:
-            _call(name, hook, change)
-
 
 _Publisher: TypeAlias = tuple[frozenset[EventType], Callable[[Sequence[NewEvent]], object]]
 _Named: TypeAlias = tuple[tuple[str, Callable[..., object]], ...]
@@ -546,13 +525,13 @@ def stored(jobs: Sequence[Any]) -> None:
 def stored_and_committed(jobs: Sequence[Any]) -> None:
     """Call the hooks `stored_and_committed`, after the commit of the INSERT."""
     for name, hook in registry.stored_and_committed:
-        _call(name, hook, jobs)
+        call(name, hook, jobs)
 
 
 def committed(numbers: Numbers) -> None:
     """Call the hooks `committed`, after the commit of an enqueue."""
     for name, hook in registry.committed:
-        _call(name, hook, numbers)
+        call(name, hook, numbers)
 
 
 def is_published(*types: EventType) -> bool:
@@ -582,7 +561,7 @@ def publish_all(events: Iterable[NewEvent]) -> None:
 def count(what: Count, numbers: Numbers) -> None:
     """Call the hooks `counted`, after the commit."""
     for name, hook in registry.counted:
-        _call(name, hook, what, numbers)
+        call(name, hook, what, numbers)
 
 
 def worker_started(worker_id: str) -> None:
@@ -600,16 +579,16 @@ def worker_stopping(worker_id: str) -> None:
 def worker_passes() -> None:
     """Call the hooks `worker_passes`."""
     for name, hook in registry.worker_passes:
-        _call(name, hook)
+        call(name, hook)
 
 
 def worker_ends() -> None:
     """Call the hooks `worker_ends`."""
     for name, hook in registry.worker_ends:
-        _call(name, hook)
+        call(name, hook)
 
 
-def _call(name: str, hook: Callable[..., object], *args: object) -> None:
+def call(name: str, hook: Callable[..., object], *args: object) -> None:
     """Call a hook after a commit: an error can undo nothing any more, and must harm nothing."""
     try:
         hook(*args)

@@ -30,8 +30,9 @@ from django_ojs.spec import ids
 from django_ojs.spec.envelope.wire import template
 from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.suggestions import nearest
-from django_ojs.spec.workflow import CALLBACKS, CallbackName, Graph, WorkflowType, parse
+from django_ojs.spec.workflow import CALLBACKS, CallbackName, Graph, WorkflowType
 from django_ojs.spec.workflow.definition import located
+from django_ojs.spec.workflow.parse import parse
 
 _STEP_PATH = re.compile(r"steps\[(\d+)\](?:\.depends_on\[(\d+)\])?").match
 

@@ -103,17 +103,16 @@ def _discarded(change: Change) -> None:
 
 def _failed(change: Change) -> None:
     """Runs failed: each job waits for its next attempt, or was discarded."""
-    follow_ups = {_after_failure(state) for state in change.after.values()}
+    follow_ups = {
+        EventType.JOB_DISCARDED if state is State.DISCARDED else EventType.JOB_RETRYING
+        for state in change.after.values()
+    }
     wanted = follow_ups if not change.known.spends else {EventType.JOB_FAILED, *follow_ups}
     if settings().keep_events.isdisjoint(wanted):
         return
     rows = {job.pk: job for job in change.rows()}
     # In the order in which the operation has them.
     _record(event for key in change.before for event in _of_failed(rows[key], change))
-
-
-def _after_failure(state: State) -> EventType:
-    return EventType.JOB_DISCARDED if state is State.DISCARDED else EventType.JOB_RETRYING
 
 
 def _of_failed(job: Any, change: Change) -> Iterator[NewEvent]:

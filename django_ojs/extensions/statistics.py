@@ -98,7 +98,8 @@ def _failed(change: Change) -> None:
     # What a worker cannot run is postponed, and has not failed.
     if change.known.spends:
         rollups.add(rollups.FAILED, _numbers(change, change.before))
-        _add_discarded(change)
+        if State.DISCARDED in change.after.values():
+            _add_discarded(change)
 
 
 def _lapsed(change: Change) -> None:

@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy as _
 from django_ojs.models.base import StoredModel
 from django_ojs.models.checkpoint import Checkpoint
 from django_ojs.models.fields import StoredJSONField
-from django_ojs.spec import checkpoint, envelope, ids
+from django_ojs.spec import checkpoint, envelope, ids, retry_policy
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.rate_limit import Hold
 from django_ojs.spec.retry_policy import RetryPolicy
@@ -295,7 +295,7 @@ class Job(StoredModel):
     @property
     def retry_policy(self) -> RetryPolicy:
         """The job's retry policy, complete."""
-        return envelope.retry_of(self.options)
+        return retry_policy.of_options(self.options)
 
     @property
     def queues(self) -> set[str]:

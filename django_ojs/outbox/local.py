@@ -20,7 +20,7 @@ from django_ojs.spec import json, retry_policy
 from django_ojs.spec.destinations import LOCAL
 from django_ojs.spec.envelope import Envelope, parse
 from django_ojs.spec.errors import DuplicateJob, OJSError, QueueFull
-from django_ojs.storage import database, outbox
+from django_ojs.storage import commit_order, database, outbox
 
 #: Jobs that are stored in one transaction.
 BATCH = 100
@@ -43,7 +43,7 @@ def deliver() -> int:
         try:
             if not outbox.has_any(LOCAL, using):
                 continue
-            outbox.assign_positions(using)
+            commit_order.assign(OutboxEntry, using)
             for queue in outbox.queues_of(LOCAL, using):
                 count += _deliver(queue, using)
         except Error as error:

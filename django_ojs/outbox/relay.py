@@ -16,7 +16,7 @@ from django_ojs.outbox.breaker import Breaker, BreakerState, queue_wait
 from django_ojs.outbox.remote_manifest import RemoteManifest
 from django_ojs.outbox.responses import DeliveryOutcome, Result, Unreachable, unreachable
 from django_ojs.spec.destinations import Destination
-from django_ojs.storage import outbox
+from django_ojs.storage import commit_order, outbox
 
 logger = logging.getLogger("django_ojs.outbox")
 T = TypeVar("T")
@@ -71,7 +71,7 @@ class Relay:
             return POLL_INTERVAL
         if self.breaker.wait > 0:
             return min(self.breaker.wait, POLL_INTERVAL)
-        outbox.assign_positions(self.using)
+        commit_order.assign(OutboxEntry, self.using)
         entries = outbox.next_of(self.destination.name, self.using, self._window)
         if not entries:
             return POLL_INTERVAL

@@ -281,3 +281,8 @@ def _one_of(value: object, name: str, *allowed: str) -> str:
 
 #: The policy of a job without one (ojs-retry §8; `on_exhaustion` as in the core document).
 DEFAULT: Final = RetryPolicy()
+
+
+def of_options(options: Mapping[str, Any] | None) -> RetryPolicy:
+    """Return the policy of a stored job, by its column `options`."""
+    return parse((options or {}).get("retry"), default=DEFAULT)

@@ -13,7 +13,7 @@ from uuid import UUID
 from django.utils.functional import cached_property
 
 from django_ojs.conf import settings
-from django_ojs.spec import envelope, json, json_text
+from django_ojs.spec import envelope, json, json_text, retry_policy
 from django_ojs.spec.checkpoint import SavedCheckpoint
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import State
@@ -132,7 +132,7 @@ class Claimed:
     @property
     def retry_policy(self) -> RetryPolicy:
         """The job's retry policy, complete."""
-        return envelope.retry_of(self.options)
+        return retry_policy.of_options(self.options)
 
     @property
     def tags(self) -> list[str]:

@@ -18,6 +18,9 @@ from django_ojs.storage.dialects import sql_files
 
 _UNPOSITIONED: Final = sql_files.load("common", "row_without_position", table="{table}")
 
+#: Rows that get their positions in one transaction.
+ASSIGNED_AT_ONCE: Final = 1000
+
 #: Seconds to wait for the lock. Its holder needs some milliseconds, unless it is stopped.
 LOCK_TIMEOUT: Final = 0.2
 
@@ -27,14 +30,15 @@ def unpositioned(model: type[Model]) -> str:
     return _UNPOSITIONED.format(table=model._meta.db_table)
 
 
-def assign(model: type[Model], using: str, limit: int) -> int:
+def assign(model: type[Model], using: str, limit: int = ASSIGNED_AT_ONCE) -> int:
     """Assign positions to committed rows that have none, in the order of ids. Return how many.
 
     Without such rows it takes no lock. A session that may only read assigns none. Neither does a
     caller's transaction: it would hold the lock until its end, and other readers would get nothing
     new. Where another process holds the lock, it assigns them, or the next call does.
     """
-    connection, dialect = database.connection(using), database.dialect(using)
+    connection = database.connection(using)
+    dialect = database.dialect_of(connection)
     table = model._meta.db_table
     with connection.cursor() as cursor:
         cursor.execute(unpositioned(model))

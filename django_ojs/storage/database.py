@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from contextvars import ContextVar
-from functools import partial, wraps
+from functools import cache, partial, wraps
 from typing import Any, Final, ParamSpec, TypeVar
 from weakref import WeakSet
 
@@ -29,12 +29,10 @@ from django.db import (
     transaction,
 )
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.utils.module_loading import import_string
 
 from django_ojs.spec.errors import RowLocked
 from django_ojs.storage.dialects.base import Dialect
-from django_ojs.storage.dialects.mariadb import MariaDB
-from django_ojs.storage.dialects.postgresql import PostgreSQL
-from django_ojs.storage.dialects.sqlite import SQLite
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -58,11 +56,12 @@ _ONE_WRITER_TIMEOUT: Final = 5.0
 #: so that no other transaction waits long for their locks.
 BATCH = 500
 
-#: By Django's vendor. MariaDB and MySQL have the same one, and MySQL is not supported.
-_DIALECTS: dict[str, Dialect] = {
-    "postgresql": PostgreSQL(),
-    "sqlite": SQLite(),
-    "mysql": MariaDB(),
+#: By Django's vendor: a class in `dialects`, which is imported where a connection has this vendor.
+#: MariaDB and MySQL have the same one, and MySQL is not supported.
+_DIALECTS: Final = {
+    "postgresql": "postgresql.PostgreSQL",
+    "sqlite": "sqlite.SQLite",
+    "mysql": "mariadb.MariaDB",
 }
 
 
@@ -117,15 +116,17 @@ def passes_by() -> bool:
 
 def alias() -> str:
     """Return the alias that holds the jobs: the one that the routers name for writing a Job."""
-    # Every statement asks; most sites have no router.
-    if not router.routers:
-        return DEFAULT_DB_ALIAS
-    return router.db_for_write(apps.get_model("django_ojs", "Job"))
+    return connection().alias
 
 
 def connection(using: str | None = None) -> BaseDatabaseWrapper:
     """Return this thread's connection to the jobs' database, or to another alias."""
-    return connections[using or alias()]
+    if using is None:
+        # Every statement asks; most sites have no router.
+        using = DEFAULT_DB_ALIAS
+        if router.routers:
+            using = router.db_for_write(apps.get_model("django_ojs", "Job"))
+    return connections[using]
 
 
 def is_in_transaction(connection: BaseDatabaseWrapper) -> bool:
@@ -149,7 +150,7 @@ def is_transaction_open(connection: BaseDatabaseWrapper) -> bool:
         return True
     if connection.connection is None or not connection.settings_dict["AUTOCOMMIT"]:
         return False
-    known = _DIALECTS.get(connection.vendor)
+    known = _by_vendor(connection.vendor)
     return not connection.autocommit if known is None else known.is_transaction_open(connection)
 
 
@@ -164,9 +165,19 @@ def dialect(using: str | None = None) -> Dialect:
     return dialect_of(connection(using))
 
 
+@cache
+def _by_vendor(vendor: str) -> Dialect | None:
+    """Return the dialect of the databases that Django calls by this name."""
+    name = _DIALECTS.get(vendor)
+    if name is None:
+        return None
+    found: Dialect = import_string(f"django_ojs.storage.dialects.{name}")()
+    return found
+
+
 def dialect_of(connection: BaseDatabaseWrapper) -> Dialect:
     """Return the dialect of a connection. Raises NotSupportedError naming the database."""
-    found = _DIALECTS.get(connection.vendor)
+    found = _by_vendor(connection.vendor)
     if found is None or (connection.vendor == "mysql" and _is_mysql(connection)):
         name = connection.vendor if found is None else "MySQL. Use MariaDB 10.11 or newer"
         raise NotSupportedError(
@@ -222,13 +233,13 @@ def is_conflict(error: BaseException) -> bool:
 def client_options(using: str) -> dict[str, Any]:
     """Return the driver's options by which a worker notices that the server of an alias is gone."""
     link = connections[using]
-    found = _DIALECTS.get(link.vendor)
+    found = _by_vendor(link.vendor)
     return {} if found is None else found.client_options(link.settings_dict["OPTIONS"])
 
 
 def notice_dead_server(connection: BaseDatabaseWrapper, **kwargs: object) -> None:
     """Let a worker's new connection end soon when the machine of its server is off (a receiver)."""
-    if (found := _DIALECTS.get(connection.vendor)) is not None:
+    if (found := _by_vendor(connection.vendor)) is not None:
         found.notice_dead_server(connection)
 
 
@@ -432,15 +443,15 @@ def in_write_transaction(operation: Callable[[], T], using: str | None = None) -
 
     Only where a database has just one such lock.
     """
+    return retried(partial(_write, using, operation), using)
 
-    def attempt() -> T:
-        with transaction.atomic(using=using or alias()):
-            link = connection(using)
-            dialect_of(link).begin_write(link)
-            with _lock_timeout(link):
-                return operation()
 
-    return retried(attempt, using)
+def _write(using: str | None, function: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    link = connection(using)
+    with transaction.atomic(using=link.alias):
+        dialect_of(link).begin_write(link)
+        with _lock_timeout(link):
+            return function(*args, **kwargs)
 
 
 def retry_contention(function: Callable[P, T]) -> Callable[P, T]:
@@ -458,7 +469,7 @@ def write_transaction(function: Callable[P, T]) -> Callable[P, T]:
 
     @wraps(function)
     def wrapper(*args: P.args, **kwargs: P.kwargs) -> T:
-        return in_write_transaction(partial(function, *args, **kwargs))
+        return retried(partial(_write, None, function, *args, **kwargs))
 
     return wrapper
 

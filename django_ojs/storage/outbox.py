@@ -20,10 +20,8 @@ from django_ojs.models.outbox import Delivery, HoldsBack
 from django_ojs.spec.destinations import LOCAL
 from django_ojs.spec.errors import WrongDatabase
 from django_ojs.spec.failure import clean
-from django_ojs.storage import commit_order, database, raw_queries
+from django_ojs.storage import database, raw_queries
 
-#: Rows that get their positions in one transaction.
-ASSIGNED_AT_ONCE = 1000
 #: The longest time by which a relay postpones a job.
 LONGEST_WAIT = timedelta(hours=1)
 #: Characters of the envelopes that one call of `next_of` returns.
@@ -78,11 +76,6 @@ def _add(new: Sequence[OutboxEntry], using: str, *, generated_ids: bool) -> UUID
 def _add_atomically(new: Sequence[OutboxEntry], using: str) -> None:
     with transaction.atomic(using=using):
         entries(using).bulk_create(new)
-
-
-def assign_positions(using: str, limit: int = ASSIGNED_AT_ONCE) -> int:
-    """Assign positions to committed rows that have none. Return how many."""
-    return commit_order.assign(OutboxEntry, using, limit)
 
 
 def next_of(

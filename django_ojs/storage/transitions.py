@@ -11,7 +11,6 @@ that no operation can forget it.
 
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import AbstractContextManager
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final, NamedTuple, NoReturn, TypedDict
@@ -19,7 +18,7 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from django_ojs.extension import NOTHING_KNOWN, Change, ChangeHooks, Known, Reads, registry
+from django_ojs.extension import NOTHING_KNOWN, Change, ChangeHooks, Known, Reads, call, registry
 from django_ojs.models import Job
 from django_ojs.spec import json
 from django_ojs.spec.errors import ClaimLost, Conflict, JobNotFound, RowLocked
@@ -49,7 +48,8 @@ class Claim:
 
     def condition(self) -> Q:
         """Return the claim as a condition on a job."""
-        wanted = Q(**self._numbers())
+        numbers = {"attempt": self.attempt, "run": self.run}
+        wanted = Q(**{name: value for name, value in numbers.items() if value is not None})
         if self.worker_id is None:
             return wanted
         own = Q(worker_id=self.worker_id)
@@ -57,18 +57,14 @@ class Claim:
 
     def holds(self, job: Job) -> bool:
         """Whether the job is under this claim."""
-        numbers = self._numbers()
-        if not all(getattr(job, name) == value for name, value in numbers.items()):
+        if self.attempt is not None and job.attempt != self.attempt:
             return False
-        return (
-            self.worker_id is None
-            or job.worker_id == self.worker_id
-            or bool(numbers and job.worker_id is None)
-        )
-
-    def _numbers(self) -> dict[str, int]:
-        wanted = {"attempt": self.attempt, "run": self.run}
-        return {name: value for name, value in wanted.items() if value is not None}
+        if self.run is not None and job.run != self.run:
+            return False
+        if self.worker_id is None or job.worker_id == self.worker_id:
+            return True
+        has_number = self.attempt is not None or self.run is not None
+        return has_number and job.worker_id is None
 
 
 ANY_CLAIM = Claim()
@@ -120,14 +116,13 @@ def claim(
     (see `queue_limits`), unless they are checked.
     """
     connection = database.connection()
-    dialect = database.dialect()
     # The jobs that run alone are few, in an index of their own.
     has_floors = isolation is not Isolation.ALONE
     floor = floors.of(queue) if has_floors else None
     hooks = registry.changes.get(Trigger.FETCH)
-    with _transaction(hooks):
+    with database.atomic_if(hooks and hooks.changed):
         began = time.monotonic()
-        found = dialect.claim(
+        found = database.dialect_of(connection).claim(
             connection,
             queue=queue,
             limit=limit,
@@ -213,9 +208,10 @@ def complete(
     if not finished:
         return set()
     text = ", ".join([_completed(*each) for each in finished])
+    connection = database.connection()
     hooks = registry.changes.get(Trigger.ACK)
-    with _transaction(hooks):
-        kept = database.dialect().complete(database.connection(), worker_id, f"[{text}]")
+    with database.atomic_if(hooks and hooks.changed):
+        kept = database.dialect_of(connection).complete(connection, worker_id, f"[{text}]")
         if hooks is not None and kept:
             before = dict.fromkeys(kept, State.ACTIVE)
             _tell(hooks, Trigger.ACK, before, State.COMPLETED, known)
@@ -228,13 +224,10 @@ def completed(job: Job | Claimed, seconds: float | None = None) -> None:
     `seconds` are those that the handler ran, if they are known.
     """
     hooks = registry.changes.get(Trigger.ACK)
-    if hooks is None or not hooks.committed:
-        return
-    known = Known(jobs={job.pk: job}, seconds={} if seconds is None else {job.pk: seconds})
-    before = {job.pk: State.ACTIVE}
-    change = _change(hooks, Trigger.ACK, before, State.COMPLETED, known)
-    hooks.read(change)
-    database.after_commit(lambda: hooks.tell_committed(change))
+    if hooks is not None:
+        known = Known(jobs={job.pk: job}, seconds={} if seconds is None else {job.pk: seconds})
+        only_after = replace(hooks, changed=())
+        _tell(only_after, Trigger.ACK, {job.pk: State.ACTIVE}, State.COMPLETED, known)
 
 
 def _completed(key: UUID, run: int, result: json.JSON) -> str:
@@ -282,7 +275,8 @@ def fail(
     are those of `known`, in their order. Return them as they are then, without their payloads if no
     extension needs these.
     """
-    dialect, connection = database.dialect(), database.connection()
+    connection = database.connection()
+    dialect = database.dialect_of(connection)
     if again:
         dialect.retry_failed(connection, json.dumps([*again.values()]))
     if ended:
@@ -325,7 +319,7 @@ def promote_by_queue(queues: Sequence[str], each: int) -> list[tuple[UUID, str, 
 
 def _promote(statement: Callable[[], list[tuple[UUID, str, str]]]) -> list[tuple[UUID, str, str]]:
     hooks = registry.changes.get(Trigger.TIMER)
-    with _transaction(hooks):
+    with database.atomic_if(hooks and hooks.changed):
         due = statement()
         if hooks is not None and due:
             before = {key: State(state) for key, _, state in due}
@@ -413,7 +407,7 @@ def apply_one(
     RowLocked.
     """
     hooks = registry.changes.get(trigger)
-    with _transaction(hooks):
+    with database.atomic_if(hooks and hooks.changed):
         _update_one(trigger, target, job_id, claim, values)
         if hooks is None:
             return None
@@ -427,14 +421,15 @@ def apply_one(
             read=lambda: [get(job_id)],
             is_followed_up=is_followed_up,
         )
-    return change.rows_if_read[0] if change.rows_if_read else None
+    return change.rows_read[0] if change.rows_read else None
 
 
 def _update(
     trigger: Trigger, target: State, jobs: QuerySet[Job], claim: Claim, values: Mapping[str, Any]
 ) -> int:
-    allowed = sources(trigger, target)
-    return jobs.filter(claim.condition(), state__in=allowed).update(state=target.value, **values)
+    if claim is not ANY_CLAIM:
+        jobs = jobs.filter(claim.condition())
+    return jobs.filter(state__in=sources(trigger, target)).update(state=target.value, **values)
 
 
 def _update_one(
@@ -449,11 +444,6 @@ def _update_one(
         reject(trigger, target, get(job_id), claim)
 
 
-def _transaction(hooks: ChangeHooks | None) -> AbstractContextManager[object]:
-    """Open the transaction that a change needs if an extension wants it before its commit."""
-    return database.atomic_if(hooks is not None and hooks.changed)
-
-
 def _tell(
     hooks: ChangeHooks,
     trigger: Trigger,
@@ -465,25 +455,25 @@ def _tell(
     is_followed_up: bool = True,
 ) -> Change:
     """Tell the extensions of a change, in its transaction and after it."""
-    change = _change(hooks, trigger, before, after, known, read)
-    hooks.tell(change)
-    if is_followed_up and hooks.committed:
-        hooks.read(change)
-        database.after_commit(lambda: hooks.tell_committed(change))
-    return change
-
-
-def _change(
-    hooks: ChangeHooks,
-    trigger: Trigger,
-    before: Mapping[UUID, State],
-    after: State | Mapping[UUID, State],
-    known: Known,
-    read: Callable[[], Sequence[Job]] | None = None,
-) -> Change:
     if isinstance(after, State):
         after = dict.fromkeys(before, after)
-    return Change(trigger, before, after, known, read or (lambda: _rows(before, hooks.reads)))
+    change = Change(trigger, before, after, known, read or (lambda: _rows(before, hooks.reads)))
+    for hook in hooks.changed:
+        hook(change)
+    if not (is_followed_up and hooks.committed):
+        return change
+    # What the hooks after the commit need of the jobs is read now: they may change again.
+    if hooks.reads is Reads.JOBS:
+        change.jobs()
+    elif hooks.reads is not Reads.NOTHING:
+        change.rows()
+
+    def follow_up() -> None:
+        for name, hook in hooks.committed:
+            call(name, hook, change)
+
+    database.after_commit_of(database.connection(), follow_up)
+    return change
 
 
 #: The columns of a job that are most of a large one.

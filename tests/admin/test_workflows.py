@@ -12,7 +12,7 @@ import django_ojs as ojs
 from django_ojs.admin.workflow_diagram import MAX_ROWS, MAX_WIDTH, Diagram, StepRow, diagram
 from django_ojs.models import AuditEntry, Job, Workflow
 from django_ojs.models.workflow import StepState
-from django_ojs.spec.workflow import parse
+from django_ojs.spec.workflow.parse import parse
 from django_ojs.testing import TestContext
 from tests.admin.test_pages import BASE, BUDGET, budget
 from tests.admin.users import root, staff

@@ -37,6 +37,7 @@ from django_ojs.worker.handler_call import Interrupted
 from django_ojs.worker.job_log import JobLog
 from django_ojs.worker.maintenance import MaintenanceThread
 from tests.factories import HOUR, active, age, push, read, steady
+from tests.figures import note
 from tests.http.api import Api
 from tests.testapp.jobs import echo, shout
 from tests.worker.processes import ROOT, Tree
@@ -402,8 +403,8 @@ def test_the_metrics_of_the_documents(
 ) -> None:
     with commits():
         echo.enqueue()
-    rollups.note(rollups.COMPLETED, "q", "t", waited=0.25, ran=1.5)
-    rollups.note(rollups.DISCARDED, "q", "t", number=2)
+    note(rollups.COMPLETED, "q", "t", waited=0.25, ran=1.5)
+    note(rollups.DISCARDED, "q", "t", number=2)
     found = telemetry.metrics()
     (enqueued,), (completed,) = found["ojs.job.enqueued"], found["ojs.job.completed"]
     assert (enqueued.value, dict(enqueued.attributes)) == (

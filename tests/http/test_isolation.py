@@ -21,9 +21,10 @@ from django_ojs.operations.events import log
 from django_ojs.operations.webhooks import dispatch, subscriptions
 from django_ojs.operations.webhooks.subscriptions import Subscription
 from django_ojs.spec import webhooks
-from django_ojs.spec.workflow import parse
+from django_ojs.spec.workflow.parse import parse
 from django_ojs.storage.figures import all_time, rollups
 from tests.factories import hourly, in_state, push, worker
+from tests.figures import note
 from tests.http.api import Api, make_key
 from tests.http.test_principals import patterns, served
 from tests.operations.cron import scenes as cron_jobs
@@ -66,7 +67,7 @@ def fill(queue: str, type: str) -> dict[str, str]:
     ack(in_state("active", queue=queue, type=type).pk)
     job = in_state("active", worker_id="shared", queue=queue, type=type)
     push(queue=queue, type=type)
-    rollups.note(rollups.REJECTED, queue, type)
+    note(rollups.REJECTED, queue, type)
     cron_jobs.register(queue, template={"type": type, "options": {"queue": queue}})
     checkpoint.save(job.pk, {"type": type})
     steps = [{"type": type, "args": [], "options": {"queue": queue}}]

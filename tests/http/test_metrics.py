@@ -21,6 +21,7 @@ from django_ojs.spec.errors import QueueFull
 from django_ojs.storage import database
 from django_ojs.storage.figures import all_time, rollup_compaction, rollups
 from tests.factories import active, in_state, jobs, push, read, worker
+from tests.figures import note
 from tests.http.api import TEXT_TYPE, Api, make_key
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -117,7 +118,7 @@ def test_the_pressure_of_bounded_queues_and_what_they_rejected_and_dropped() -> 
 def test_counters_never_become_less_whatever_is_folded_and_however_old_it_grows() -> None:
     labels = {"queue": "email", "type": "email.send"}
     for age in (timedelta(days=40), timedelta(hours=3), timedelta(minutes=4), timedelta()):
-        rollups.note(rollups.ENQUEUED, "email", "email.send", number=2, waited=0.01)
+        note(rollups.ENQUEUED, "email", "email.send", number=2, waited=0.01)
         rollups.flush()
         Rollup.objects.filter(minute__gt=datetime.now(UTC) - timedelta(minutes=2)).update(
             minute=(datetime.now(UTC) - age).replace(second=0, microsecond=0)

@@ -15,6 +15,7 @@ from django_ojs.models import Rollup, Worker
 from django_ojs.storage.figures import rollups
 from tests.cases import together
 from tests.factories import push, push_many
+from tests.figures import note
 from tests.http.api import Api, make_key
 
 pytestmark = pytest.mark.django_db
@@ -169,8 +170,8 @@ def test_the_statistics_show_the_runs_of_each_queue_beside_its_weight() -> None:
     Rollup.objects.all().delete()
     for queue, number in (("pay", 750), ("mail", 150), ("low", 600)):
         for _ in range(number):
-            rollups.note(rollups.COMPLETED, queue, "a.b", waited=0.01, ran=0.01)
-    rollups.note(rollups.FAILED, "mail", "a.b", number=100)
+            note(rollups.COMPLETED, queue, "a.b", waited=0.01, ran=0.01)
+    note(rollups.FAILED, "mail", "a.b", number=100)
     rollups.flush()
     # As if a whole minute had the same runs: a clock that passes the minute changes no proportion.
     last = timezone.now().replace(second=0, microsecond=0) - timedelta(minutes=1)

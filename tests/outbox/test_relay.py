@@ -11,6 +11,7 @@ from unittest import mock
 
 import pytest
 from django.db import OperationalError, connections, transaction
+from django.db.models import Model
 from django.db.models.functions import Now
 from django.test import override_settings
 
@@ -21,6 +22,7 @@ from django_ojs.operations.maintenance import lease
 from django_ojs.outbox import local, relay_threads
 from django_ojs.outbox.relay import Relay, lease_name
 from django_ojs.outbox.relay_threads import Relays, relays
+from django_ojs.storage import commit_order
 from django_ojs.storage import outbox as stored
 from tests.factories import age_lease, envelope, put
 from tests.other_session import open_transaction
@@ -60,11 +62,11 @@ def test_a_job_whose_transaction_commits_late_is_sent_late_and_not_passed_over(
 @pytest.mark.usefixtures("outbox")
 def test_a_job_that_is_sent_again_goes_after_all_that_wait() -> None:
     enqueue(2)
-    stored.assign_positions("default")
+    commit_order.assign(OutboxEntry, "default")
     first, second = OutboxEntry.objects.order_by("pk")
     stored.rejected(first.pk, "default", code="x", message="x")
     operations.requeue([first.pk])
-    stored.assign_positions("default")
+    commit_order.assign(OutboxEntry, "default")
     pages = [stored.next_of(first.destination, "default", limit) for limit in (1, 2)]
     assert [[entry.pk for entry in page] for page in pages] == [
         [second.pk],
@@ -202,14 +204,14 @@ def test_large_jobs_are_not_all_in_memory_at_once(
 
 
 def test_a_database_that_is_away_holds_up_no_other(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = stored.assign_positions
+    real = commit_order.assign
 
-    def assign(using: str, limit: int = 1) -> int:
+    def assign(model: type[Model], using: str) -> int:
         if using == "other":
             raise OperationalError
-        return real(using)
+        return real(model, using)
 
-    monkeypatch.setattr(stored, "assign_positions", assign)
+    monkeypatch.setattr(commit_order, "assign", assign)
     with override_settings(OJS={"WRONG_DATABASE": "outbox"}):
         put(envelope())
         assert local.deliver() == 1

@@ -10,8 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_ojs.spec.errors import CyclicDependency, InvalidRequest, OJSError
-from django_ojs.spec.workflow import Condition, Graph, StepOutcome, evaluate, parse
+from django_ojs.spec.workflow import Condition, Graph, StepOutcome, evaluate
 from django_ojs.spec.workflow.builder import MAX_CHAIN_STEPS, MAX_DEPTH, MAX_EDGES, MAX_JOBS
+from django_ojs.spec.workflow.parse import parse
 from tests.cases import together
 
 JSON = dict[str, Any]

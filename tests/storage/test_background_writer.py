@@ -11,6 +11,7 @@ import pytest
 from django_ojs.storage import background_writer
 from django_ojs.storage.background_writer import BackgroundWriter
 from django_ojs.storage.figures import rollups
+from tests.figures import note
 from tests.worker.waiting import BOUND, eventually
 
 Make = Callable[..., BackgroundWriter]
@@ -117,5 +118,5 @@ def test_a_thread_that_cannot_start_is_no_error_of_the_caller(
 
 @pytest.mark.django_db(transaction=True)
 def test_a_test_run_has_no_thread_for_figures() -> None:
-    rollups.note(rollups.ENQUEUED, "q", "t")
+    note(rollups.ENQUEUED, "q", "t")
     assert not threads("ojs-figures")

@@ -14,7 +14,7 @@ from django_ojs.spec.envelope.model import (
 )
 from django_ojs.spec.envelope.parse import parse, parse_alike, when_text
 from django_ojs.spec.envelope.render import StoredJob, outline, render
-from django_ojs.spec.envelope.stored import options_of, retry_of
+from django_ojs.spec.envelope.stored import options_of
 from django_ojs.spec.envelope.validate import (
     check_bytes,
     check_queue,
@@ -48,7 +48,6 @@ __all__ = [
     "parse",
     "parse_alike",
     "render",
-    "retry_of",
     "sized",
     "validate",
     "when_text",

@@ -1,12 +1,10 @@
 """The `options` column of a job: the attributes that have no column of their own."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final, cast
 
-from django_ojs.spec import retry_policy
 from django_ojs.spec.envelope.fields import FIELDS, INTERNAL, plain
 from django_ojs.spec.envelope.model import Envelope
-from django_ojs.spec.retry_policy import RetryPolicy
 
 
 def _compile() -> Callable[[Envelope], dict[str, Any]]:
@@ -39,8 +37,3 @@ def _compile() -> Callable[[Envelope], dict[str, Any]]:
 
 #: Returns the JSON object to store; empty for a job with the defaults.
 options_of: Final = _compile()
-
-
-def retry_of(options: Mapping[str, Any] | None) -> RetryPolicy:
-    """Return the retry policy of a stored job."""
-    return retry_policy.parse((options or {}).get("retry"), default=retry_policy.DEFAULT)

@@ -1,4 +1,4 @@
-"""Workflows (ojs-workflows): their graphs, and reading them from JSON."""
+"""Workflows (ojs-workflows): their graphs; `parse` reads them from JSON."""
 
 from django_ojs.spec.workflow.graph import (
     CALLBACKS,
@@ -11,7 +11,6 @@ from django_ojs.spec.workflow.graph import (
     evaluate,
     join_outcome,
 )
-from django_ojs.spec.workflow.parse import parse
 
 __all__ = [
     "CALLBACKS",
@@ -23,5 +22,4 @@ __all__ = [
     "WorkflowType",
     "evaluate",
     "join_outcome",
-    "parse",
 ]

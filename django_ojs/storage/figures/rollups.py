@@ -40,7 +40,7 @@ COLUMNS = (
 #: Minutes since 1970, a queue and a type.
 Key = tuple[int, str, str]
 
-#: Called with what `note` is called with: what, queue, type, number, waited, ran.
+#: Called with what is counted, queue, type, number, and the seconds waited and run.
 Observer = Callable[[int, str, str, int, float | None, float | None], object]
 #: Instrumentation that counts the same (OpenTelemetry). It must not raise.
 observers: list[Observer] = []
@@ -96,19 +96,6 @@ def bucket(seconds: float) -> int:
     return min(BUCKETS - 1, milliseconds.bit_length())
 
 
-def note(
-    what: int,
-    queue: str,
-    type: str,
-    *,
-    number: int = 1,
-    waited: float | None = None,
-    ran: float | None = None,
-) -> None:
-    """Count a committed change, with its durations in seconds."""
-    note_all(what, [(queue, type, number, waited, ran)])
-
-
 def note_all(
     what: int, changes: Sequence[tuple[str, str, int, float | None, float | None]]
 ) -> None:
@@ -134,8 +121,7 @@ def note_all(
 
 def add(what: int, jobs: Mapping[tuple[str, str], int]) -> None:
     """Add something that happened now to so many jobs of each (queue, type)."""
-    for (queue, type), number in jobs.items():
-        note(what, queue, type, number=number)
+    note_all(what, [(queue, type, number, None, None) for (queue, type), number in jobs.items()])
     flush_if_due()
 
 

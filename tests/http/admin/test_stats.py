@@ -10,6 +10,7 @@ from django_ojs.models import Rollup
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import rollups
 from tests.factories import in_state, worker
+from tests.figures import note
 from tests.http.api import Api
 
 pytestmark = pytest.mark.django_db
@@ -28,7 +29,7 @@ def test_the_totals_hold_every_state() -> None:
     for state in State:
         in_state(state)
     worker("w")
-    rollups.note(rollups.COMPLETED, "default", "a.b", number=5, waited=0.01, ran=0.01)
+    note(rollups.COMPLETED, "default", "a.b", number=5, waited=0.01, ran=0.01)
     rollups.flush()
     body = api.get("admin/stats").ok()
     assert (body["queues"], body["workers"]) == (8, 1)
@@ -41,9 +42,9 @@ def test_the_totals_hold_every_state() -> None:
 @pytest.mark.requirement("ADM-R002")
 def test_the_history_has_a_point_a_period_with_figures_and_percentiles() -> None:
     now = datetime.now(UTC)
-    rollups.note(rollups.ENQUEUED, "email", "a.b", number=3)
-    rollups.note(rollups.FAILED, "email", "a.b")
-    rollups.note(rollups.COMPLETED, "email", "a.b", waited=0.1, ran=0.2)
+    note(rollups.ENQUEUED, "email", "a.b", number=3)
+    note(rollups.FAILED, "email", "a.b")
+    note(rollups.COMPLETED, "email", "a.b", waited=0.1, ran=0.2)
     rollups.flush()
     body = api.get("admin/stats/history?period=1m&queue=email").ok()
     assert body["period"] == "1m"

@@ -17,6 +17,7 @@ from django_ojs.operations.figures.stats import percentiles
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.storage.figures import rollup_compaction, rollups
 from django_ojs.storage.figures.rollups import BUCKETS, bucket
+from tests.figures import note
 
 pytestmark = [pytest.mark.django_db, pytest.mark.requirement("ADM-R002")]
 
@@ -108,7 +109,7 @@ def test_a_queue_and_the_queues_of_the_caller_select() -> None:
 
 
 def test_without_times_it_is_the_last_hour() -> None:
-    rollups.note(rollups.ENQUEUED, "default", "a.b", number=3)
+    note(rollups.ENQUEUED, "default", "a.b", number=3)
     rollups.flush()
     found = history()
     assert len(found) in (12, 13)
@@ -120,7 +121,7 @@ def test_what_this_process_has_not_written_for_long_is_written_first(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(rollups, "DUE", 0.0)
-    rollups.note(rollups.ENQUEUED, "default", "a.b", number=3)
+    note(rollups.ENQUEUED, "default", "a.b", number=3)
     assert sum(point.enqueued for point in history()) == 3
 
 

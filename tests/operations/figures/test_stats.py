@@ -12,6 +12,7 @@ from django_ojs.operations.figures import stats
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import rollups
 from tests.factories import HOUR, in_state, push, worker
+from tests.figures import note
 
 pytestmark = [pytest.mark.django_db, pytest.mark.requirement("ADM-005")]
 
@@ -25,9 +26,9 @@ def nothing_noted(db: None) -> None:
 
 def happened(queue: str, *, completed: int = 0, failed: int = 0, waited: float = 0.01) -> None:
     for _ in range(completed):
-        rollups.note(rollups.COMPLETED, queue, "a.b", waited=waited, ran=0.02)
+        note(rollups.COMPLETED, queue, "a.b", waited=waited, ran=0.02)
     if failed:
-        rollups.note(rollups.FAILED, queue, "a.b", number=failed)
+        note(rollups.FAILED, queue, "a.b", number=failed)
     rollups.flush()
 
 

@@ -9,6 +9,7 @@ import pytest
 from django_ojs.extensions import statistics
 from django_ojs.models import Rollup
 from django_ojs.storage.figures import rollup_compaction, rollups
+from tests.figures import note
 
 pytestmark = pytest.mark.django_db
 
@@ -31,9 +32,9 @@ def put(moment: datetime, *, queue: str = "q", number: int = 1) -> None:
 
 def test_rows_of_a_minute_that_is_over_are_folded_into_one() -> None:
     for number in (1, 2, 3):
-        rollups.note(rollups.COMPLETED, "q", "t", number=number, ran=0.01 * number)
+        note(rollups.COMPLETED, "q", "t", number=number, ran=0.01 * number)
         rollups.flush()
-    rollups.note(rollups.COMPLETED, "q", "other")
+    note(rollups.COMPLETED, "q", "other")
     rollups.flush()
     assert rollup_compaction.fold() == 0, "writers may still be late with this minute"
     Rollup.objects.update(minute=datetime.now(UTC) - HOUR)
@@ -45,7 +46,7 @@ def test_rows_of_a_minute_that_is_over_are_folded_into_one() -> None:
 
 
 def test_old_rows_are_pruned() -> None:
-    rollups.note(rollups.ENQUEUED, "q", "t")
+    note(rollups.ENQUEUED, "q", "t")
     rollups.flush()
     assert rollup_compaction.prune(HOUR) == 0
     Rollup.objects.update(minute=datetime.now(UTC) - timedelta(hours=2))

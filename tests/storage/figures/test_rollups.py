@@ -18,6 +18,7 @@ from django_ojs.operations import ack, expiry, fail
 from django_ojs.operations.workers import rescue
 from django_ojs.storage.figures import rollups
 from tests.factories import BOOM, HOUR, active, hourly, push, push_many
+from tests.figures import note
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -77,7 +78,7 @@ def test_lost_and_expired_jobs_are_noted() -> None:
 
 
 def test_a_flush_inside_a_callers_transaction_waits_for_its_end() -> None:
-    rollups.note(rollups.COMPLETED, "q", "t", waited=0.5, ran=0.002)
+    note(rollups.COMPLETED, "q", "t", waited=0.5, ran=0.002)
     with override_settings(), transaction.atomic():
         rollups.accumulator.written_at = -1e9
         rollups.flush_if_due()
@@ -87,14 +88,14 @@ def test_a_flush_inside_a_callers_transaction_waits_for_its_end() -> None:
     assert row.completed == 1
     assert row.waited[rollups.bucket(0.5)] == 1
     assert row.ran[rollups.bucket(0.002)] == 1
-    rollups.note(rollups.COMPLETED, "q", "t")
+    note(rollups.COMPLETED, "q", "t")
     rollups.flush_if_due()
     assert Rollup.objects.filter(queue="q").count() == 1, "it was written a moment ago"
 
 
 def test_the_end_of_a_request_writes_figures_that_are_due(client: Client) -> None:
     """Rejections: the enqueue that counts them may be in a transaction."""
-    rollups.note(rollups.REJECTED, "q", "t")
+    note(rollups.REJECTED, "q", "t")
     client.get("/ojs/health")
     assert not Rollup.objects.exists(), "they are not due"
     rollups.accumulator.written_at = -1e9
@@ -106,7 +107,7 @@ def test_the_end_of_a_request_writes_figures_that_are_due(client: Client) -> Non
 
 
 def test_a_connection_that_the_request_has_closed_is_closed_again() -> None:
-    rollups.note(rollups.REJECTED, "q", "t")
+    note(rollups.REJECTED, "q", "t")
     rollups.accumulator.written_at = -1e9
     connection.close()
     rollups.flush_after_request()
@@ -118,7 +119,7 @@ def test_figures_that_cannot_be_written_harm_nobody(monkeypatch: pytest.MonkeyPa
     def reject(*args: object, **kwargs: object) -> None:
         raise DatabaseError("secret")
 
-    rollups.note(rollups.ENQUEUED, "q", "t")
+    note(rollups.ENQUEUED, "q", "t")
     monkeypatch.setattr("django.db.models.query.QuerySet.bulk_create", reject)
     assert rollups.flush() == 0
 
