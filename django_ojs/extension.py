@@ -567,13 +567,13 @@ def count(what: Count, numbers: Numbers) -> None:
 def worker_started(worker_id: str) -> None:
     """Call the hooks `worker_started`."""
     for name, hook in registry.worker_started:
-        _call(name, hook, worker_id)
+        call(name, hook, worker_id)
 
 
 def worker_stopping(worker_id: str) -> None:
     """Call the hooks `worker_stopping`."""
     for name, hook in registry.worker_stopping:
-        _call(name, hook, worker_id)
+        call(name, hook, worker_id)
 
 
 def worker_passes() -> None:

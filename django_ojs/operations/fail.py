@@ -1,7 +1,7 @@
 """FAIL (ojs-core §7.4): a job's handler failed; its retry policy decides what follows."""
 
 import random
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -157,7 +157,9 @@ def postpone_batch(
     last = Attempt.primary.filter(job_id__in=keys).values("job_id").annotate(last=Max("id"))
     latest = Attempt.primary.filter(pk__in=last.values("last"))
     known = {run.job_id for run in latest if _is_postponement(run, error)}
-    record([key for key in keys if key not in known], AttemptOutcome.RETURNED, error, delay)
+    attempts.record(
+        [key for key in keys if key not in known], AttemptOutcome.RETURNED, error, delay
+    )
     workers, failures = dict.fromkeys(keys, worker_id), dict.fromkeys(keys, failure)
     told = Known(workers=workers, failures=failures, spends=False)
     values: dict[str, Any] = {"due_at": Now() + delay, "error": error}
