@@ -73,6 +73,8 @@ SENT: dict[str, Any] = {
     "visibility_timeout_ms": 45_000,
     "scheduled_at": "2126-01-31T09:30:00.000Z",
     "expires_at": "2126-02-28T09:30:00.000Z",
+    "enqueue_ttl": 3600,
+    "total_timeout": 7200,
     "schema": "urn:example:email:1",
     "tags": ["a", "b"],
     "parent_id": "019461a8-1a2b-7c3d-8e4f-5a6b7c8d9e0f",

@@ -142,7 +142,7 @@ def test_what_another_process_forbids_is_rejected_within_a_second(
     known = queue_configs._snapshots.get()
     assert known is not None
     forbid()
-    queue_configs._snapshots.put(known)
+    queue_configs._snapshots.kept = known
     assert push(queue=QUEUE).state == "available"
     with monkeypatch.context() as patch:
         a_second_later = time.monotonic() + 1
