@@ -1,7 +1,7 @@
 """BEAT (ojs-core §7.5, worker-protocol §4): a worker's heartbeat, its jobs, and its directive."""
 
 import logging
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime, timedelta
 from typing import Any
@@ -104,13 +104,19 @@ def beat(
         if directive is not None:
             return BeatResponse(state=directive, jobs_extended=0)
 
+    # A session that the worker no longer sends has ended, and does not mean that it died.
+    session_pid, session_started_at = session or (None, None)
+    reported = {
+        "state": state,
+        "active_jobs": len(holding) if active_jobs is None else active_jobs,
+        "session_pid": session_pid,
+        "session_started_at": session_started_at,
+    }
     directive = _record(
         worker_id,
-        state=state,
-        active_jobs=len(holding) if active_jobs is None else active_jobs,
+        reported,
         interval=interval,
         registration=registration,
-        session=session,
         principal=principal,
         is_behind=is_behind,
     )
@@ -216,19 +222,16 @@ def _renew(worker_id: str, interval: timedelta, session: Session | None) -> Dire
 @database.write_transaction
 def _record(
     worker_id: str,
+    reported: Mapping[str, Any],
     *,
-    state: Directive,
-    active_jobs: int,
     interval: timedelta | None,
     registration: Registration | None,
-    session: Session | None,
     principal: Principal,
     is_behind: bool,
 ) -> Directive:
     values: dict[str, Any] = {
         "owner": principal.id,
-        "state": state,
-        "active_jobs": active_jobs,
+        **reported,
         **liveness.after_beat(worker_id, interval),
     }
     if is_behind:
@@ -238,18 +241,17 @@ def _record(
         values |= {name: value for name, value in asdict(registration).items() if value}
         if registration.pool is not None:
             values["pool"] = registration.pool
-    # A session that the worker no longer sends has ended, and does not mean that it died.
-    values["session_pid"], values["session_started_at"] = session or (None, None)
     workers = Worker.primary
     if principal.limited:
         known = workers.filter(pk=worker_id).select_for_update()
         for owner in known.values_list("owner", flat=True):
             principal.check(owner)
-    if state is not Directive.RUNNING:
+    if reported["state"] is not Directive.RUNNING:
         # One with such a directive counts as quiet since then; the event was published.
         newly = workers.filter(pk=worker_id, state=Directive.RUNNING, directive=Directive.RUNNING)
-        if newly.update(state=state):
-            publish(EventType.WORKER_QUIET, of_worker, worker_id, active_jobs=active_jobs)
+        if newly.update(state=reported["state"]):
+            active = reported["active_jobs"]
+            publish(EventType.WORKER_QUIET, of_worker, worker_id, active_jobs=active)
     if not workers.filter(pk=worker_id).update(**values):
         # The first BEAT registers; so does one of a live worker that was removed as dead.
         values = {"queues": [], "concurrency": None, **values}
@@ -261,7 +263,7 @@ def _record(
             EventType.WORKER_HEARTBEAT,
             of_worker,
             worker_id,
-            active_jobs=active_jobs,
+            active_jobs=reported["active_jobs"],
             queues=queues or [],
         )
     directive = workers.filter(pk=worker_id).values_list("directive", flat=True).first()

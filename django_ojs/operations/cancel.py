@@ -9,7 +9,7 @@ from django_ojs.extension import Known
 from django_ojs.models import Job
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.access import operator
-from django_ojs.operations.attempts import record
+from django_ojs.operations.fail import record
 from django_ojs.spec.states import State, Trigger, allows
 from django_ojs.storage import database, testing_hook, transitions
 
