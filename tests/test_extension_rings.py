@@ -90,7 +90,7 @@ class Places:
         self.refused.append(error)
 
     def extension(self, number: int) -> Extension:
-        return Other(Hooks(around_insert=self.around, refused=self.note), "places", number)
+        return Other(Hooks(around_insert=self.around, rejected=self.note), "places", number)
 
 
 def advisory_locks() -> int:
@@ -346,7 +346,7 @@ def test_a_refusal_is_told_although_the_caller_rolls_back(kind: str) -> None:
     pending, dead = make.push(queue=NAME, pending=True), make.in_state("discarded", queue=NAME)
     queues.configure(NAME, {"backpressure": {"max_depth": 1}})
     add()
-    other = Other(Hooks(refused=lambda error, jobs: found.append((error, list(jobs)))))
+    other = Other(Hooks(rejected=lambda error, jobs: found.append((error, list(jobs)))))
     with installed(other), suppress(QueueFull), transaction.atomic():
         acts[kind]()
     ((error, jobs),) = found
@@ -364,14 +364,14 @@ def test_an_error_of_who_is_told_of_a_refusal_is_logged(caplog: pytest.LogCaptur
 
     with (
         installed(
-            Other(Hooks(refused=broken, around_insert=refusing), "breaks", 40),
-            Other(Hooks(refused=lambda error, jobs: last.append(error)), "last", 41),
+            Other(Hooks(rejected=broken, around_insert=refusing), "breaks", 40),
+            Other(Hooks(rejected=lambda error, jobs: last.append(error)), "last", 41),
         ),
         pytest.raises(QueueFull) as caught,
     ):
         add()
     assert last == [caught.value]
-    assert "The extension breaks of django_ojs failed to note refused jobs." in caplog.messages
+    assert "The extension breaks of django_ojs failed to note rejected jobs." in caplog.messages
 
 
 def test_a_queue_that_may_be_full_has_refused_nothing_that_is_tried_again() -> None:
@@ -413,7 +413,7 @@ def test_a_ring_refuses_what_waits_again_and_nothing_changes(asked: list[Readmis
                 act(job.pk)
             readmission = asked.pop()
             assert [each.pk for each in readmission.waiting()] == [job.pk]
-            assert (readmission.queue, readmission.refusals) == (None, None)
+            assert (readmission.queue, readmission.rejections) == (None, None)
             assert make.read(job.pk).state == job.state
 
 
