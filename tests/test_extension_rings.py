@@ -417,17 +417,29 @@ def test_a_ring_refuses_what_waits_again_and_nothing_changes(asked: list[Readmis
             assert make.read(job.pk).state == job.state
 
 
-def test_jobs_that_move_are_asked_for_and_pending_ones_take_no_room(
-    asked: list[Readmission],
-) -> None:
-    waiting, pending = make.push(queue=NAME), make.push(queue=NAME, pending=True)
+def test_jobs_that_find_no_room_do_not_move(asked: list[Readmission]) -> None:
+    job = make.push(queue=NAME)
     with pytest.raises(QueueFull) as caught:
         queues.delete(NAME, strategy="move", target="target")
     assert caught.value.details["jobs_affected"] == 0
     (readmission,) = asked
     assert readmission.queue == "target"
-    assert [each.pk for each in readmission.waiting()] == [waiting.pk]
-    assert {make.read(each.pk).queue for each in (waiting, pending)} == {NAME}
+    assert [each.pk for each in readmission.waiting()] == [job.pk]
+    assert make.read(job.pk).queue == NAME
+
+
+def test_pending_jobs_that_move_take_no_room() -> None:
+    found: list[tuple[int, int]] = []
+
+    def around(readmission: Readmission, change: Callable[[], Any]) -> Any:
+        found.append((len(readmission.jobs), len(readmission.waiting())))
+        return change()
+
+    job, pending = make.push(queue=NAME), make.push(queue=NAME, pending=True)
+    with installed(Other(Hooks(around_admit_again=around))):
+        queues.delete(NAME, strategy="move", target="target")
+    assert sorted(found) == [(1, 0), (1, 1)]
+    assert {make.read(each.pk).queue for each in (job, pending)} == {"target"}
 
 
 # --- the configuration of a queue -------------------------------------------------------------
