@@ -17,13 +17,14 @@ that goes on with the hook of the next number, and at last with what the ring is
 what that returns, and may do something before and after it, call it again, or raise QueueFull in
 its place. A hook that has taken something, such as a lock or one of a number of places, and does
 not see the rest succeed, gives it back: a transaction or savepoint round the rest
-(`database.in_write_transaction`) does so for all that the database keeps. A hook that refuses says
+(`database.in_write_transaction`) does so for all that the database keeps. A hook that rejects says
 in its error what it is that is full.
 """
 
 import logging
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 from enum import IntEnum, StrEnum
 from functools import partial
@@ -178,7 +179,7 @@ Around: TypeAlias = Callable[[Any, Callable[[], Any]], Any]
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Refusal:
+class LeftOut:
     """Some jobs of a queue are not moved into another: the error, and which jobs of it may be."""
 
     full: QueueFull
@@ -195,9 +196,9 @@ class Readmission:
     queue: str | None = None
     #: The caller has other jobs to change, and tries these again: wait hardly at all for a lock.
     is_tried_again: bool = False
-    #: What hooks have refused so far in an operation of many transactions, each by a name: a hook
+    #: What hooks have rejected so far in an operation of many transactions, each by a name: a hook
     #: may add one, and put the ids of those jobs into `left_out`. None: it raises, for all jobs.
-    refusals: dict[str, Refusal] | None = None
+    rejections: dict[str, LeftOut] | None = None
     left_out: set[UUID] = field(default_factory=set)
 
     def waiting(self) -> list[Any]:
@@ -248,12 +249,12 @@ class Hooks:
     #: raised by it.
     around_admit_again: Around | None = None
 
-    #: Jobs were refused, by a hook of a ring: called with the QueueFull, to whose details it may
+    #: Jobs were rejected, by a hook of a ring: called with the QueueFull, to whose details it may
     #: add, and the jobs, before the error is raised or the jobs are stored elsewhere. They are new
     #: ones, or stored ones that were to wait again. The caller's transaction is open and may be
     #: rolled back: what shall survive is kept in memory, or written by a connection of another
     #: thread. An error is logged.
-    refused: Callable[[QueueFull, Sequence[Any]], object] | None = None
+    rejected: Callable[[QueueFull, Sequence[Any]], object] | None = None
 
     #: PUSH has inserted jobs: called with the batch, in the order in which they were sent. It is
     #: called in the transaction of the INSERT, which is the caller's if one is open. An error
@@ -400,7 +401,7 @@ class Registry:
         self.around_store: Around | None = _ring(hooks.around_store for _, hooks in found)
         self.around_insert: Around | None = _ring(hooks.around_insert for _, hooks in found)
         self.around_admit_again = _ring(hooks.around_admit_again for _, hooks in found)
-        self.refused: _Named = _named(found, "refused")
+        self.rejected: _Named = _named(found, "rejected")
         self.queue_configured: _Named = _named(found, "queue_configured")
         self.queue_deleted: _Named = _named(found, "queue_deleted")
         self.after_queue_configured: _Named = _named(found, "after_queue_configured")
@@ -464,28 +465,51 @@ def _change_hooks(trigger: Trigger, found: Sequence[tuple[str, Hooks]]) -> Chang
 
 registry: Final = Registry()
 
+_own_jobs: Final[ContextVar[tuple[Callable[[str], Collection[UUID]], ...]]] = ContextVar(
+    "ojs_own_jobs", default=()
+)
 
-def refused(full: QueueFull, jobs: Sequence[Any], *, is_tried_again: bool = False) -> None:
-    """Call the hooks `refused`.
 
-    `is_tried_again`: a queue of which it is not known whether it is full has refused nothing yet.
+def rejected(full: QueueFull, jobs: Sequence[Any], *, is_tried_again: bool = False) -> None:
+    """Call the hooks `rejected`.
+
+    `is_tried_again`: a queue of which it is not known whether it is full has rejected nothing yet.
     """
     if full.is_busy and is_tried_again:
         return
-    for name, hook in registry.refused:
+    for name, hook in registry.rejected:
         try:
             hook(full, jobs)
         except Exception:
-            logger.exception("The extension %s of django_ojs failed to note refused jobs.", name)
+            logger.exception("The extension %s of django_ojs failed to note rejected jobs.", name)
 
 
 @contextmanager
-def telling_refused(jobs: Sequence[Any], *, is_tried_again: bool = False) -> Iterator[None]:
-    """Call the hooks `refused` where the block, which lets stored jobs wait, finds a queue full."""
+def with_own_jobs(jobs_of: Callable[[str], Collection[UUID]]) -> Iterator[None]:
+    """Let hooks know the jobs of a queue that belong to the call of which the block is a part."""
+    token = _own_jobs.set((*_own_jobs.get(), jobs_of))
+    try:
+        yield
+    finally:
+        _own_jobs.reset(token)
+
+
+def own_jobs(queue: str) -> set[UUID]:
+    """Return the jobs of a queue that belong to the call which is going on.
+
+    It has stored them, has changed them or returns them: a hook must not take them back for the
+    other jobs of the call.
+    """
+    return {key for jobs_of in _own_jobs.get() for key in jobs_of(queue)}
+
+
+@contextmanager
+def telling_rejected(jobs: Sequence[Any], *, is_tried_again: bool = False) -> Iterator[None]:
+    """Call the hooks `rejected` where the block, which lets stored jobs wait, raises QueueFull."""
     try:
         yield
     except QueueFull as full:
-        refused(full, jobs, is_tried_again=is_tried_again)
+        rejected(full, jobs, is_tried_again=is_tried_again)
         raise
 
 

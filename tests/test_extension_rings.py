@@ -90,7 +90,7 @@ class Places:
         self.refused.append(error)
 
     def extension(self, number: int) -> Extension:
-        return Other(Hooks(around_insert=self.around, refused=self.note), "places", number)
+        return Other(Hooks(around_insert=self.around, rejected=self.note), "places", number)
 
 
 def advisory_locks() -> int:
@@ -346,7 +346,7 @@ def test_a_refusal_is_told_although_the_caller_rolls_back(kind: str) -> None:
     pending, dead = make.push(queue=NAME, pending=True), make.in_state("discarded", queue=NAME)
     queues.configure(NAME, {"backpressure": {"max_depth": 1}})
     add()
-    other = Other(Hooks(refused=lambda error, jobs: found.append((error, list(jobs)))))
+    other = Other(Hooks(rejected=lambda error, jobs: found.append((error, list(jobs)))))
     with installed(other), suppress(QueueFull), transaction.atomic():
         acts[kind]()
     ((error, jobs),) = found
@@ -364,14 +364,14 @@ def test_an_error_of_who_is_told_of_a_refusal_is_logged(caplog: pytest.LogCaptur
 
     with (
         installed(
-            Other(Hooks(refused=broken, around_insert=refusing), "breaks", 40),
-            Other(Hooks(refused=lambda error, jobs: last.append(error)), "last", 41),
+            Other(Hooks(rejected=broken, around_insert=refusing), "breaks", 40),
+            Other(Hooks(rejected=lambda error, jobs: last.append(error)), "last", 41),
         ),
         pytest.raises(QueueFull) as caught,
     ):
         add()
     assert last == [caught.value]
-    assert "The extension breaks of django_ojs failed to note refused jobs." in caplog.messages
+    assert "The extension breaks of django_ojs failed to note rejected jobs." in caplog.messages
 
 
 def test_a_queue_that_may_be_full_has_refused_nothing_that_is_tried_again() -> None:
@@ -413,21 +413,33 @@ def test_a_ring_refuses_what_waits_again_and_nothing_changes(asked: list[Readmis
                 act(job.pk)
             readmission = asked.pop()
             assert [each.pk for each in readmission.waiting()] == [job.pk]
-            assert (readmission.queue, readmission.refusals) == (None, None)
+            assert (readmission.queue, readmission.rejections) == (None, None)
             assert make.read(job.pk).state == job.state
 
 
-def test_jobs_that_move_are_asked_for_and_pending_ones_take_no_room(
-    asked: list[Readmission],
-) -> None:
-    waiting, pending = make.push(queue=NAME), make.push(queue=NAME, pending=True)
+def test_jobs_that_find_no_room_do_not_move(asked: list[Readmission]) -> None:
+    job = make.push(queue=NAME)
     with pytest.raises(QueueFull) as caught:
         queues.delete(NAME, strategy="move", target="target")
     assert caught.value.details["jobs_affected"] == 0
     (readmission,) = asked
     assert readmission.queue == "target"
-    assert [each.pk for each in readmission.waiting()] == [waiting.pk]
-    assert {make.read(each.pk).queue for each in (waiting, pending)} == {NAME}
+    assert [each.pk for each in readmission.waiting()] == [job.pk]
+    assert make.read(job.pk).queue == NAME
+
+
+def test_pending_jobs_that_move_take_no_room() -> None:
+    found: list[tuple[int, int]] = []
+
+    def around(readmission: Readmission, change: Callable[[], Any]) -> Any:
+        found.append((len(readmission.jobs), len(readmission.waiting())))
+        return change()
+
+    job, pending = make.push(queue=NAME), make.push(queue=NAME, pending=True)
+    with installed(Other(Hooks(around_admit_again=around))):
+        queues.delete(NAME, strategy="move", target="target")
+    assert sorted(found) == [(1, 0), (1, 1)]
+    assert {make.read(each.pk).queue for each in (job, pending)} == {"target"}
 
 
 # --- the configuration of a queue -------------------------------------------------------------

@@ -6,7 +6,6 @@ from typing import Any, Final
 from django_ojs import extension
 from django_ojs.extension import Batch, DueStep, Extension, Hooks
 from django_ojs.operations.backpressure import bounds, pressure_monitor, rejections
-from django_ojs.operations.backpressure.drop_oldest import sparing
 from django_ojs.operations.backpressure.wait_policy import wait_for_room
 from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
@@ -36,7 +35,7 @@ class BackpressureExtension(Extension):
             around_admit_again=bounds.admitted_again,
             queue_configured=storage.rebound,
             queue_deleted=storage.remove,
-            refused=_count,
+            rejected=_count,
             due_steps=(
                 DueStep(run=pressure_monitor.check_all, interval=1.0, when=storage.any_condition),
                 DueStep(run=pressure_monitor.restore_bounds, interval=60.0),
@@ -52,8 +51,8 @@ def _store(batch: Batch, store: Callable[[], list[EnqueuedJob]]) -> list[Enqueue
     except QueueFull as full:
         if not policy.outbox or (full.is_busy and options.is_tried_again):
             raise
-        if options.tells_refused:
-            extension.refused(full, batch.jobs)
+        if options.tells_rejected:
+            extension.rejected(full, batch.jobs)
     return outbox.add(
         batch.jobs,
         [LOCAL] * len(batch.jobs),
@@ -68,7 +67,7 @@ def _insert(batch: Batch, insert: Callable[[], Sequence[NewRow] | None]) -> Sequ
         return bounds.insert_admitted(batch, insert)
     results = {job.id for job in batch.earlier}
     try:
-        with sparing(lambda _: results):
+        with extension.with_own_jobs(lambda _: results):
             return bounds.insert_admitted(batch, insert)
     except QueueFull as full:
         if full.tenant is None:

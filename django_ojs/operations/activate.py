@@ -29,7 +29,7 @@ def activate(job_id: UUID, *, is_tried_again: bool = False) -> Job:
     # A pending job takes no room in its queue; from now on it does.
     waiting = [held] if held.state == State.PENDING else []
     readmission = Readmission(jobs=waiting, is_tried_again=is_tried_again)
-    with extension.telling_refused(waiting, is_tried_again=is_tried_again):
+    with extension.telling_rejected(waiting, is_tried_again=is_tried_again):
         activated = extension.admit_again(readmission, change)
     job = activated or transitions.get(job_id)
     notify.workers_of([job.queue])

@@ -65,8 +65,8 @@ class PushOptions:
     local: bool = False
     #: The jobs were routed and admitted before: they come from the outbox.
     admitted: bool = False
-    #: Tell the extensions which jobs were refused. False: the caller does, which tries them again.
-    tells_refused: bool = True
+    #: Tell the extensions which jobs were rejected. False: the caller does, which tries them again.
+    tells_rejected: bool = True
     #: The caller has other jobs to store, and tries these again. So other transactions that are
     #: open delay them hardly at all: UniqueKeyLocked or QueueFull is raised.
     is_tried_again: bool = False
@@ -205,8 +205,8 @@ def _store(envelopes: Sequence[Envelope], options: PushOptions) -> list[Enqueued
             batch = Batch(jobs=jobs, options=options)
             stored = ring(batch, partial(_insert_unique, jobs, options))
     except QueueFull as full:
-        if options.tells_refused:
-            extension.refused(full, jobs, is_tried_again=options.is_tried_again)
+        if options.tells_rejected:
+            extension.rejected(full, jobs, is_tried_again=options.is_tried_again)
         raise
     except DuplicateJob as error:
         index = error.details.pop("index", None)

@@ -28,7 +28,7 @@ def retry(job_id: UUID) -> Job:
     is not discarded, QueueFull, and QueuePaused where the queue is draining.
     """
     job = transitions.lock(job_id)
-    with extension.telling_refused([job]):
+    with extension.telling_rejected([job]):
         revived = revive([job])
     if not revived:
         transitions.reject(Trigger.RETRY, State.AVAILABLE, job)
@@ -41,7 +41,7 @@ def revive(held: Collection[Job]) -> int:
     """Make the discarded ones of these jobs available; the caller has locked them.
 
     Return how many. Raises QueuePaused, and QueueFull when there is no room for all of them, and
-    tells nobody who was refused: the caller does, or tries the jobs one by one.
+    tells no extension who was rejected: the caller does, or tries the jobs one by one.
     """
     put_back(held)
     revived = [job for job in held if job.state == State.DISCARDED]

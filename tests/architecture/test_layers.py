@@ -118,6 +118,10 @@ EXTENSIONS = (
     "django_ojs.storage.figures.all_time",
     "django_ojs.operations.events",
     "django_ojs.signals",
+    "django_ojs.operations.backpressure",
+    "django_ojs.storage.bounds",
+    "django_ojs.operations.queues.tenants",
+    "django_ojs.storage.tenants",
 )
 #: What the core is not: the doors, what they show, what others connect to, and the subjects that
 #: read events or statistics and are not extensions yet.
@@ -127,7 +131,8 @@ NOT_CORE = (
     *("django_ojs.apps", "django_ojs.logging", "django_ojs.testing", "django_ojs.tasks"),
     *(f"django_ojs.operations.{name}" for name in ("figures", "webhooks", "queues.statistics")),
     *("django_ojs.operations.workers.ended", "django_ojs.operations.workers.release_history"),
-    "django_ojs.operations.backpressure.rejections",
+    # The next subject that is to become an extension.
+    "django_ojs.operations.workflows",
 )
 
 

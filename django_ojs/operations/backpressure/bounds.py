@@ -92,7 +92,7 @@ def admitted_again(readmission: Readmission, change: Callable[[], T]) -> T:
         by_queue.setdefault(readmission.queue or job.queue, []).append(job)
     added = {queue: _load_of(jobs) for queue, jobs in by_queue.items()}
     # A savepoint: the transaction stays usable where a lock is not released in time, or another
-    # hook refuses the jobs.
+    # hook rejects the jobs.
     with database.atomic():
         locks = _lock_queues(added, is_tried_again=readmission.is_tried_again)
         changed = change()

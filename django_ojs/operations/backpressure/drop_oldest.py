@@ -1,35 +1,14 @@
 """`drop_oldest`: discard the oldest available jobs, to admit new ones (ojs-backpressure §5.3)."""
 
-from collections.abc import Callable, Collection, Iterator
-from contextlib import contextmanager
-from contextvars import ContextVar
-from typing import Final
-from uuid import UUID
-
 from django.db.models.functions import Now
 
-from django_ojs.extension import Known, is_published, publish_all
+from django_ojs.extension import Known, is_published, own_jobs, publish_all
 from django_ojs.models import Job
 from django_ojs.spec.events import EventType, of_queue
 from django_ojs.spec.queue_config import Backpressure
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import transitions
 from django_ojs.storage.bounds import Load
-
-#: Each returns the jobs of a queue that are not dropped now.
-_spared: Final[ContextVar[tuple[Callable[[str], Collection[UUID]], ...]]] = ContextVar(
-    "ojs_spared_jobs", default=()
-)
-
-
-@contextmanager
-def sparing(jobs_of: Callable[[str], Collection[UUID]]) -> Iterator[None]:
-    """Drop none of these jobs of a queue: what one call adds does not replace its own jobs."""
-    token = _spared.set((*_spared.get(), jobs_of))
-    try:
-        yield
-    finally:
-        _spared.reset(token)
 
 
 def drop_oldest(queue: str, bound: Backpressure, before: Load, added: Load) -> Load | None:
@@ -58,14 +37,15 @@ def drop_oldest(queue: str, bound: Backpressure, before: Load, added: Load) -> L
 
 def _to_drop(queue: str, bound: Backpressure, before: Load, added: Load) -> tuple[list[Job], Load]:
     limit = max(1, before.jobs + added.jobs - (bound.max_depth or before.jobs + added.jobs))
-    spared = {key for jobs_of in _spared.get() for key in jobs_of(queue)}
+    # What one call adds does not replace its own jobs.
+    own = own_jobs(queue)
     while True:
         dropped: list[Job] = []
         left = before
-        read = limit + len(spared)
+        read = limit + len(own)
         found = transitions.oldest_available(queue, read)
         for job in found:
-            if job.pk in spared:
+            if job.pk in own:
                 continue
             if left.with_(added.jobs, added.size).fits(bound):
                 return dropped, left

@@ -10,7 +10,7 @@ from uuid import UUID
 from django.db import OperationalError
 from django.db.models import Q
 
-from django_ojs.extension import Readmission, Refusal
+from django_ojs.extension import LeftOut, Readmission
 from django_ojs.models import Job
 from django_ojs.spec.envelope import Envelope, distinct
 from django_ojs.spec.errors import QueueFull
@@ -65,8 +65,8 @@ def admit(added: Added, *, is_tried_again: bool = False) -> None:
 
 def admit_again(readmission: Readmission) -> None:
     """Admit stored jobs as `admit` does; leave some out, where the caller lets some wait."""
-    refusals = readmission.refusals
-    for tenant in refusals or ():
+    rejections = readmission.rejections
+    for tenant in rejections or ():
         readmission.left_out.update(_of_tenant(readmission, tenant))
     while True:
         try:
@@ -74,9 +74,9 @@ def admit_again(readmission: Readmission) -> None:
                 admit(added_again(readmission), is_tried_again=readmission.is_tried_again)
             return
         except QueueFull as full:
-            if refusals is None or full.tenant is None:
+            if rejections is None or full.tenant is None:
                 raise
-            refusals[full.tenant] = Refusal(full=full, others=_of_others(full.tenant))
+            rejections[full.tenant] = LeftOut(full=full, others=_of_others(full.tenant))
             # The first take the last room.
             room = max(0, full.bound - full.depth)
             readmission.left_out.update(_of_tenant(readmission, full.tenant)[room:])

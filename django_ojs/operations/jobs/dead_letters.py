@@ -152,7 +152,7 @@ def retry(job_id: UUID, *, override: Mapping[str, Any] | None = None) -> Job:
     before = _shown(job)
     if override:
         change(job, override)
-    with extension.telling_refused([job]):
+    with extension.telling_rejected([job]):
         revive([job])
     retried = transitions.get(job_id)
     replaced = sorted({"args", "meta"} & (override or {}).keys())

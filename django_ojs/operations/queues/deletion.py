@@ -13,7 +13,7 @@ from django.db.models.functions import Now
 
 from django_ojs import extension
 from django_ojs.conf import settings
-from django_ojs.extension import Readmission, Refusal, publish
+from django_ojs.extension import LeftOut, Readmission, publish
 from django_ojs.models import Job
 from django_ojs.operations import draining
 from django_ojs.operations.access import operator
@@ -53,7 +53,7 @@ _ORDER = {
 
 _GONE = Failure(type="queue_deleted", message="The queue the job waited in was deleted.")
 
-NOTHING_REFUSED: Final[Mapping[str, Refusal]] = {}
+NOTHING_LEFT_OUT: Final[Mapping[str, LeftOut]] = {}
 
 #: Changes jobs that are in this state, and returns how many.
 _Act: TypeAlias = Callable[[list[UUID], State], int]
@@ -145,16 +145,16 @@ def _reject_unfinished(name: str, numbers: ByState) -> None:
 
 
 def _move_all(name: str, target: str, most: int) -> int:
-    refusals: dict[str, Refusal] = {}
+    rejections: dict[str, LeftOut] = {}
     try:
         moved = _each_batch(
-            name, most, lambda keys, _: _move(keys, name, target, refusals), refusals
+            name, most, lambda keys, _: _move(keys, name, target, rejections), rejections
         )
     except QueueFull as error:
         raise _stopped(error, name, error.details["jobs_affected"]) from None
-    if refusals:
+    if rejections:
         # That of the first tenant; the message names the others too.
-        raise _stopped(next(iter(refusals.values())).full, name, moved, sorted(refusals))
+        raise _stopped(next(iter(rejections.values())).full, name, moved, sorted(rejections))
     return moved
 
 
@@ -181,16 +181,16 @@ def _stopped(error: QueueFull, source: str, moved: int, tenants: Collection[str]
 
 
 def _each_batch(
-    name: str, most: int, act: _Act, refusals: Mapping[str, Refusal] = NOTHING_REFUSED
+    name: str, most: int, act: _Act, rejections: Mapping[str, LeftOut] = NOTHING_LEFT_OUT
 ) -> int:
-    """Act on the jobs of each state; `refusals` are those of `act` so far."""
+    """Act on the jobs of each state; `rejections` are those of `act` so far."""
     affected = 0
     for state in _LEFT:
         before = (-1, -1)
-        # Again, while jobs are enqueued in the meantime, or those that were refused hid others;
+        # Again, while jobs are enqueued in the meantime, or those that were rejected hid others;
         # those that stay end it.
-        while affected < most and before != (before := (affected, len(refusals))):
-            keys = _keys(name, state, most - affected, refusals)
+        while affected < most and before != (before := (affected, len(rejections))):
+            keys = _keys(name, state, most - affected, rejections)
             try:
                 for start in range(0, len(keys), BATCH):
                     affected += _act_on_batch(name, state, keys[start : start + BATCH], act)
@@ -199,14 +199,14 @@ def _each_batch(
     return affected
 
 
-def _keys(name: str, state: State, limit: int, refusals: Mapping[str, Refusal]) -> list[UUID]:
+def _keys(name: str, state: State, limit: int, rejections: Mapping[str, LeftOut]) -> list[UUID]:
     # Only the available jobs of a queue have an index of their own: the others are queried only
     # where the counts are not 0.
     if not counts.by_queue([name]).get(name, {}).get(state):
         return []
     found = Job.primary.filter(queue=name, state=state)
     if state != State.PENDING:  # Pending jobs take no room.
-        found = found.filter(*(refusal.others for refusal in refusals.values()))
+        found = found.filter(*(rejection.others for rejection in rejections.values()))
     ordered = found.order_by(*_ORDER.get(state, ("due_at", "pk")))
     return list(ordered.values_list("pk", flat=True)[:limit])
 
@@ -220,13 +220,13 @@ def _act_on_batch(name: str, state: State, keys: list[UUID], act: _Act) -> int:
     return act([key for key in keys if key in locked], state) if locked else 0
 
 
-def _move(keys: list[UUID], source: str, target: str, refusals: dict[str, Refusal]) -> int:
+def _move(keys: list[UUID], source: str, target: str, rejections: dict[str, LeftOut]) -> int:
     """Move jobs, without those that a hook leaves out."""
     found = Job.primary.filter(OneOf("pk", keys), queue=source, state__in=_LEFT)
     by_key = {job.pk: job for job in found.only("state", "size_bytes", "meta")}
     # In the order of the keys: the first take the last room.
     jobs = [by_key[key] for key in keys if key in by_key]
-    readmission = Readmission(jobs=jobs, queue=target, refusals=refusals)
+    readmission = Readmission(jobs=jobs, queue=target, rejections=rejections)
 
     def change() -> int:
         return _moved([key for key in by_key if key not in readmission.left_out], source, target)

@@ -14,7 +14,6 @@ from django_ojs.conf import settings
 from django_ojs.models import Job, WorkflowStep
 from django_ojs.models.workflow import StepState
 from django_ojs.operations.backpressure import tenant_bounds
-from django_ojs.operations.backpressure.drop_oldest import sparing
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.enqueue.unique import UniqueKeyLocked
 from django_ojs.operations.push import PushOptions, push_batch
@@ -40,7 +39,7 @@ LARGEST_DELAY: Final = 300.0
 
 #: How to push the first jobs of a workflow, and those of later steps.
 FIRST: Final = PushOptions(batch=True, generated_ids=True, local=True)
-_LATER: Final = replace(FIRST, tells_refused=False, is_tried_again=True)
+_LATER: Final = replace(FIRST, tells_rejected=False, is_tried_again=True)
 
 logger = logging.getLogger("django_ojs.workflows")
 
@@ -93,7 +92,7 @@ def start(steps: Sequence[WorkflowStep]) -> Started:
     for (queue, _), jobs in sorted(by_place.items(), key=lambda item: item[0]):
         full = full_queues.get(queue)
         if full is None:
-            with sparing(lambda name: _waiting_jobs(ours, name)):
+            with extension.with_own_jobs(lambda name: _waiting_jobs(ours, name)):
                 full = _push(jobs, started)
         else:
             started.ready += [step for step, _ in jobs]
@@ -208,7 +207,7 @@ def _record_rejection(
     ready = {step.pk for step in started.ready} - started.locked
     new = [job for step, job in jobs if step.pk in ready and step.state != StepState.READY]
     if new and not full.is_busy:
-        extension.refused(full, new)
+        extension.rejected(full, new)
     else:
         # As the recorder does: a transaction that needs a ticket finds one the next time.
         queue = str(full.queue)

@@ -123,7 +123,9 @@ def test_an_activation_or_a_retry_that_the_lock_keeps_waiting_is_rejected(
     )
     call = activate.activate if operation == "activate" else retry.retry
     with locked_queue() as commit:
-        with pytest.raises(QueueFull, match="transactions are open"):
+        with pytest.raises(QueueFull, match="transactions are open") as caught:
             call(job.pk)
         commit()
+    # The transaction was usable still for what is read after that.
+    assert caught.value.details["retry_after"] > 0
     assert call(job.pk).state == "available"
