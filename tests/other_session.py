@@ -47,7 +47,11 @@ def open_transaction(step: Callable[[], Any]) -> Iterator[Callable[[], None]]:
 
     with Other() as other:
         other.do(begin).result(BOUND)
-        yield lambda: other.do(transaction.commit).result(BOUND)
+        try:
+            yield lambda: other.do(transaction.commit).result(BOUND)
+        finally:
+            # The server may take a moment to notice the end of a connection.
+            other.do(transaction.rollback).result(BOUND)
 
 
 def until_one_waits(*steps: Future[Any]) -> None:

@@ -258,7 +258,7 @@ def test_of_the_runs_that_are_stopped_only_a_timeout_is_an_error(
 ) -> None:
     context = Mock(is_async=False, attempt=1, metadata={})
     context.job = Mock(meta={}, queue="q", type="t", priority=0, spent=1, worker_id="w")
-    context.job.timeout_ms = timeout_ms
+    context.job.timeout_ms, context.job.expires_at = timeout_ms, None
     with pytest.raises(Interrupted):
         tracing._active.run(context, Mock(side_effect=error))  # type: ignore[union-attr]  # as above
     assert telemetry.span("q process").status.status_code == status

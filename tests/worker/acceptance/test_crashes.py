@@ -6,6 +6,7 @@ import os
 import signal
 
 import pytest
+from django.db import connection
 from django.db.models import QuerySet
 
 from django_ojs.models import Checkpoint, Job, Worker
@@ -194,6 +195,30 @@ def test_an_atomic_handler_that_dies_before_its_commit_leaves_neither_row_nor_co
     assert history(job) == [(1, "lost", DIED)]
 
 
+def freeze_without_transaction(pid: int) -> None:
+    """Freeze a process between two transactions: with one, it keeps the rows that it has locked."""
+
+    def is_frozen() -> bool:
+        os.kill(pid, signal.SIGSTOP)
+        if not has_open_transaction():
+            return True
+        os.kill(pid, signal.SIGCONT)
+        return False
+
+    eventually(is_frozen, "it is frozen without a transaction")
+
+
+def has_open_transaction() -> bool:
+    if connection.vendor != "postgresql":
+        return False
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT EXISTS (SELECT 1 FROM pg_stat_activity WHERE datname = current_database() "
+            "AND pid <> pg_backend_pid() AND state LIKE 'idle in transaction%')"
+        )
+        return bool(cursor.fetchone()[0])
+
+
 @pytest.mark.smoke
 def test_a_process_that_froze_past_its_lease_changes_nothing_when_it_thaws(
     start: Start,
@@ -203,7 +228,7 @@ def test_a_process_that_froze_past_its_lease_changes_nothing_when_it_thaws(
     first = start(ojs={"HEARTBEAT_INTERVAL": 1}).ready()
     started(job)
     frozen = first.child_of(job)
-    os.kill(frozen, signal.SIGSTOP)
+    freeze_without_transaction(frozen)
     try:
         second = start().ready()
         started(job, 2)

@@ -136,7 +136,8 @@ def test_results_that_cannot_be_stored_fail_their_jobs_and_no_others(start: Star
     for poison in poisons:
         becomes(poison, "discarded")
         assert poison.dead_letter
-        assert [outcome for _, outcome, _ in history(poison)] == ["failed"] * ATTEMPTS
+        # Another run would have the same result, and its effects once more.
+        assert [outcome for _, outcome, _ in history(poison)] == ["failed"]
     for job in others:
         completed_at_first_attempt(job)
     assert tree.children() == children
