@@ -168,14 +168,14 @@ def postpone_batch(
     error = _error_of(failure)
     last = Attempt.primary.filter(job_id__in=keys).values("job_id").annotate(last=Max("id"))
     latest = Attempt.primary.filter(pk__in=last.values("last"))
-    known = {run.job_id for run in latest if _is_postponement(run, error)}
-    record([key for key in keys if key not in known], AttemptOutcome.RETURNED, error, delay)
+    postponed = {run.job_id for run in latest if _is_postponement(run, error)}
+    record([key for key in keys if key not in postponed], AttemptOutcome.RETURNED, error, delay)
     workers, failures = dict.fromkeys(keys, worker_id), dict.fromkeys(keys, failure)
-    told = Known(workers=workers, failures=failures, spends=False)
+    known = Known(workers=workers, failures=failures, spends=False)
     values: dict[str, Any] = {"due_at": Now() + delay, "error": error}
     values |= {"lease_until": None, "worker_id": None, "returned": F("returned") + 1}
     held = dict.fromkeys(keys, State.ACTIVE)
-    transitions.apply(Trigger.FAIL, State.RETRYABLE, held, known=told, **values)
+    transitions.apply(Trigger.FAIL, State.RETRYABLE, held, known=known, **values)
 
 
 @database.write_transaction
