@@ -21,13 +21,12 @@ from django_ojs.extension import Batch
 from django_ojs.operations import draining
 from django_ojs.operations.enqueue import (
     caller_database,
-    defaults,
     instrumentation,
     lineage,
     outbox,
     unique,
 )
-from django_ojs.operations.enqueue.admission import Offloader, admit
+from django_ojs.operations.enqueue.admission import Offloader, admit, fill_in_defaults
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, alike, of_dropped, of_new
 from django_ojs.spec.destinations import LOCAL
 from django_ojs.spec.envelope import AlikeJobs, Envelope
@@ -174,7 +173,7 @@ def _store_in_outbox(
     admitted = admit(envelopes, configs, batch=options.batch)
     pairs = [(e, to) for e, to in zip(admitted, destinations, strict=True) if e is not None]
     for envelope, destination in pairs:
-        defaults.fill_in([envelope], configs if destination == LOCAL else None)
+        fill_in_defaults([envelope], configs if destination == LOCAL else None)
     stored = outbox.add(
         [e for e, _ in pairs],
         [to for _, to in pairs],
@@ -196,7 +195,7 @@ def _store(envelopes: Sequence[Envelope], options: PushOptions) -> list[Enqueued
     if configs is not None and configs.draining:
         _check_draining(admitted, options)
     if not options.admitted:
-        defaults.fill_in(jobs, configs)
+        fill_in_defaults(jobs, configs)
     try:
         ring = extension.registry.around_store
         if ring is None or not options.notes:

@@ -10,8 +10,7 @@ from django.utils import timezone
 from django_ojs import signals
 from django_ojs.models import Job, Workflow
 from django_ojs.models.workflow import WorkflowState
-from django_ojs.operations.enqueue import defaults
-from django_ojs.operations.enqueue.admission import admit
+from django_ojs.operations.enqueue.admission import admit, fill_in_defaults
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, of_dropped, of_new
 from django_ojs.operations.workflows.cancellation import check_running
 from django_ojs.operations.workflows.queries import not_found
@@ -62,7 +61,7 @@ class Recorder(Interceptor):
     ) -> list[EnqueuedJob]:
         admitted = admit_in_memory(envelopes, batch=batch)
         passed = [each for each in admitted if each is not None]
-        defaults.fill_in(passed, None)
+        fill_in_defaults(passed, None)
         results = [
             of_dropped(envelope) if each is None else recorded(each)
             for envelope, each in zip(envelopes, admitted, strict=True)

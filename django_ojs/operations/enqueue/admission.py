@@ -1,4 +1,4 @@
-"""Admission: validation, enqueue middleware, offloading and the unique key, before storing."""
+"""Admission: validation, enqueue middleware, offloading, the unique key and defaults."""
 
 import sys
 from collections.abc import Collection, Sequence
@@ -10,12 +10,13 @@ from uuid import UUID
 from django_ojs import middleware
 from django_ojs.conf import settings
 from django_ojs.operations.enqueue.result import as_stored
-from django_ojs.spec import json
+from django_ojs.spec import json, retry_policy
 from django_ojs.spec.envelope import (
     AlikeJobs,
     Envelope,
     Limits,
     check_size,
+    distinct,
     sized,
     validate,
     when_text,
@@ -79,6 +80,29 @@ def admit(
                 error.details.setdefault("index", index)
             raise
     return admitted
+
+
+def fill_in_defaults(envelopes: Sequence[Envelope], configs: Snapshot | None) -> None:
+    """Set what neither the caller nor the handler gave: the queue's default, or the settings'.
+
+    See queue-config §6.2.
+
+    `configs` is None where no queue of this server is configured, and for the queues of another
+    server. A policy that the caller gave in part was completed by the settings alone.
+    """
+    default_retry = settings().default_retry
+    if configs is None and default_retry is retry_policy.DEFAULT:
+        return
+    for envelope in distinct(envelopes):
+        if configs is not None:
+            config = configs.of(envelope.queue)
+            envelope.timeout_ms = envelope.timeout_ms or config.default_timeout_ms
+            envelope.visibility_timeout_ms = (
+                envelope.visibility_timeout_ms or config.visibility_timeout_ms
+            )
+            envelope.retry = envelope.retry or config.default_retry
+        if envelope.retry is None and default_retry is not retry_policy.DEFAULT:
+            envelope.retry = default_retry
 
 
 def _are_good(jobs: AlikeJobs, limits: Limits, configs: Snapshot | None) -> bool:
