@@ -116,16 +116,16 @@ def passes_by() -> bool:
 
 def alias() -> str:
     """Return the alias that holds the jobs: the one that the routers name for writing a Job."""
-    return connection().alias
+    if not router.routers:
+        return DEFAULT_DB_ALIAS
+    return router.db_for_write(apps.get_model("django_ojs", "Job"))
 
 
 def connection(using: str | None = None) -> BaseDatabaseWrapper:
     """Return this thread's connection to the jobs' database, or to another alias."""
     if using is None:
         # Every statement asks; most sites have no router.
-        using = DEFAULT_DB_ALIAS
-        if router.routers:
-            using = router.db_for_write(apps.get_model("django_ojs", "Job"))
+        using = alias() if router.routers else DEFAULT_DB_ALIAS
     return connections[using]
 
 

@@ -16,6 +16,7 @@ from django_ojs.http import metrics
 from django_ojs.models import Queue
 from django_ojs.operations import queues
 from django_ojs.storage.figures import all_time, counts, known_queues, rollups
+from tests import figures
 from tests.factories import in_state, push, push_many
 from tests.http.api import Api
 from tests.sizes import FULL
@@ -131,9 +132,9 @@ def test_queues_that_workers_serve_keep_their_series_after_names_that_producers_
     served = [(f"served-{number}", "real.job") for number in range(5)]
     for queue, type in served:
         job = in_state("completed", queue=queue, type=type)
-        rollups.note(rollups.COMPLETED, queue, type)
+        figures.note(rollups.COMPLETED, queue, type)
         job.delete()
-    rollups.note(rollups.FAILED, "served-0", "bad.job")
+    figures.note(rollups.FAILED, "served-0", "bad.job")
     rollups.flush()
     text = api.get("/ojs/metrics").raw.content.decode()
     depth = samples("ojs_queue_depth", text)

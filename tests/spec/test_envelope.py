@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_ojs.spec import envelope, errors, json
+from django_ojs.spec import envelope, errors, json, retry_policy
 from django_ojs.spec.envelope import Envelope, Limits, fields
 from django_ojs.spec.retry_policy import DEFAULT, RetryPolicy
 from tests.cases import together
@@ -324,8 +324,8 @@ def test_the_stored_options_hold_what_has_no_column() -> None:
         "specversion", "scheduled_at", "retry", "unique", "schema", "tags",
         "visibility_timeout_ms", "rate_limit", "extra",
     }  # fmt: skip
-    assert envelope.retry_of(options) == RetryPolicy(max_attempts=5)
-    assert envelope.retry_of({}) == envelope.retry_of(None) == DEFAULT
+    assert retry_policy.of_options(options) == RetryPolicy(max_attempts=5)
+    assert retry_policy.of_options({}) == retry_policy.of_options(None) == DEFAULT
     assert json.loads(json.dumps(options)) == options
 
 

@@ -269,9 +269,11 @@ class PostgreSQL(Inserts):
         # An advisory lock has 64 bits, half of the hash: two keys that share them wait for each
         # other without need. In order, so that two batches cannot deadlock.
         numbers = sorted({int.from_bytes(bytes.fromhex(key)[:8], signed=True) for key in keys})
-        name = "lock_unique_keys" if wait else "try_lock_unique_keys"
         with _locks_that_fit():
-            rows = self._rows(connection, name, [numbers])
+            if wait:
+                rows = self._rows(connection, "lock_unique_keys", [numbers])
+            else:
+                rows = self._rows(connection, "try_lock_unique_keys", [numbers])
         if not wait and not all(is_locked for is_locked, _ in rows):
             return None
         return str(rows[0][1]) in _SNAPSHOT_PER_STATEMENT
