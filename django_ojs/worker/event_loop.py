@@ -19,6 +19,7 @@ from django_ojs.worker.exception_copies import describable
 from django_ojs.worker.forks import SyncThread
 from django_ojs.worker.handler_call import (
     OnEnd,
+    Recheck,
     call,
     checked_result,
     end_on_sync_thread,
@@ -42,6 +43,7 @@ class EventLoop:
         self._threads = {ThreadSensitiveContext(): SyncThread() for _ in range(slots)}
         SyncToAsync.context_to_thread_executor.update(self._threads)
         self._sync_threads = deque(self._threads)
+        self._recheck = Recheck()
         self._pid = os.getpid()
         self._tasks: set[asyncio.Task[None]] = set()
         self._thread = threading.Thread(target=self._run, name="ojs-async", daemon=True)
@@ -96,7 +98,7 @@ class EventLoop:
                 return
             if not run.begin():
                 return
-            database.recheck()
+            self._recheck.before(run)
             sync_thread = self._sync_threads.popleft()
             # Set in the context of this task only.
             SyncToAsync.thread_sensitive_context.set(sync_thread)
@@ -115,6 +117,7 @@ class EventLoop:
                 self._sync_threads.append(sync_thread)
             if error is not None:
                 release_frames(error)
+                database.recheck()
             if run.end():
                 self._on_end(run, result, error, False)
             del run, result, error  # As in Executor.

@@ -22,8 +22,11 @@ from django_ojs.worker.event_loop import EventLoop
 from django_ojs.worker.exception_copies import describable
 from django_ojs.worker.forks import SyncThread
 from django_ojs.worker.handler_call import (
+    FRESH,
+    NEVER,
     Interrupted,
     OnEnd,
+    Recheck,
     call,
     check_others_ended,
     checked_result,
@@ -36,10 +39,6 @@ from django_ojs.worker.handler_call import (
 from django_ojs.worker.in_flight import Run
 from django_ojs.worker.own_transaction import OwnTransaction
 from django_ojs.worker.thread_limit import STALLED_AFTER, ThreadLimit
-
-#: Seconds for which connections count as good that were looked at after the run before.
-FRESH = 0.5
-NEVER = float("-inf")
 
 
 class _Refreshed(threading.local):
@@ -88,7 +87,7 @@ class Executor:
         self._is_closed = False
         self._loop: EventLoop | None = None
         self._refreshed = _Refreshed()
-        self._rechecked_at = NEVER
+        self._recheck = Recheck()
         session_state.watch()
 
     def submit(self, runs: list[Run]) -> None:
@@ -216,9 +215,7 @@ class Executor:
         try:
             if run.started - self._refreshed.at >= FRESH:
                 refresh_connections()
-            if run.started - self._rechecked_at >= FRESH:
-                database.recheck()
-                self._rechecked_at = run.started
+            self._recheck.before(run)
             self._refreshed.at = NEVER
             # What a handler sets there, such as a language or a time zone, ends with its job.
             result, committed = copy_context().run(_run_in_context, run, sensitive)

@@ -3,7 +3,7 @@
 import ctypes
 from collections.abc import Callable, Sequence
 from traceback import clear_frames
-from typing import Any
+from typing import Any, Final
 
 from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -23,6 +23,10 @@ from django_ojs.worker.in_flight import Run
 #: Called on the handler's thread when it has ended: run, result, exception, and whether an `atomic`
 #: handler has committed its own ACK.
 OnEnd = Callable[[Run, Any, BaseException | None, bool], None]
+
+#: Seconds for which connections count as good that were looked at after the run before.
+FRESH: Final = 0.5
+NEVER: Final = float("-inf")
 
 
 class Interrupted(BaseException):
@@ -68,6 +72,22 @@ def has_timed_out(context: JobContext, seconds: float) -> bool:
     """Whether a handler that was stopped after so many seconds was stopped for its timeout."""
     limit = limit_of(context.job, settings().default_timeout)
     return seconds >= limit.total_seconds()
+
+
+class Recheck:
+    """Lets connections of threads that handlers use without knowing it be checked now and then.
+
+    After a handler that failed they are checked at once; see `database.recheck`.
+    """
+
+    def __init__(self) -> None:
+        self._at = NEVER
+
+    def before(self, run: Run) -> None:
+        """Check them before a run, unless that was done a moment ago."""
+        if run.started - self._at >= FRESH:
+            self._at = run.started
+            database.recheck()
 
 
 def open_connections() -> Sequence[BaseDatabaseWrapper]:

@@ -9,6 +9,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.transaction import TransactionManagementError
 
 from django_ojs.storage import database
+from django_ojs.storage.dialects import execute_wrappers
 
 _START: Final = r"(?:^|;)(?:\s+|--[^\n]*\n|/\*.*?\*/)*"
 #: A statement that ends the transaction, and no savepoint.
@@ -62,6 +63,8 @@ class OwnTransaction:
             error.ojs_retryable = False  # type: ignore[attr-defined]
             raise error
 
+    # An enqueue passes by the cursor, and so this, only while the transaction is open.
+    @execute_wrappers.for_others
     def _execute(
         self,
         execute: Callable[..., Any],

@@ -15,6 +15,8 @@ from django.db import connections
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.backends.signals import connection_created
 
+from django_ojs.storage.dialects import execute_wrappers
+
 #: The threads whose connections the worker keeps from job to job.
 THREADS: Final = ("ojs-slot", "ojs-sync")
 
@@ -89,6 +91,7 @@ def _begin(connection: BaseDatabaseWrapper, **kwargs: object) -> None:
             connection.execute_wrappers.append(_read)
 
 
+@execute_wrappers.for_others
 def _read(
     execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]
 ) -> Any:

@@ -24,7 +24,10 @@ from django.utils.asyncio import async_unsafe
 
 import django_ojs as ojs
 from django_ojs.models import Job
+from django_ojs.worker.executor import Executor
+from tests import factories
 from tests.testapp.models import Thing
+from tests.worker.parts import Outcomes, run_of
 
 pytestmark = [pytest.mark.django_db(transaction=True), pytest.mark.postgresql]
 
@@ -164,6 +167,29 @@ class OfTenants(postgresql.DatabaseWrapper):
         cursor = super()._cursor(name)
         cursor.execute(f"SET search_path = {self.schema}, public")
         return cursor
+
+
+@pytest.mark.parametrize("atomic", [False, True])
+def test_an_enqueue_in_a_handler_needs_no_cursor_though_the_worker_reads_statements(
+    sent: list[str], atomic: bool
+) -> None:
+    def handler() -> None:
+        Thing.objects.create(name="before")
+        sent.clear()
+        ojs.enqueue("test.direct")
+        found.extend(sent)
+
+    found: list[str] = []
+    outcomes = Outcomes()
+    executor = Executor(1, outcomes)
+    try:
+        executor.submit([run_of(handler, atomic=atomic, job=factories.active())])
+        assert outcomes.next().error is None
+    finally:
+        executor.close()
+    # In no transaction, it has woken the workers by then.
+    assert found[0] == "CALL ojs_push"
+    assert Job.objects.filter(type="test.direct").count() == 1
 
 
 def test_a_backend_that_sets_the_schema_gets_each_job_into_that_of_its_tenant(

@@ -19,6 +19,8 @@ from django.db.backends.postgresql import base as django_postgresql
 from django.db.backends.utils import CursorWrapper
 from psycopg import errors, generators, pq
 
+from django_ojs.storage.dialects import execute_wrappers
+
 #: What `cursor()` calls. A backend that overrides one of them may do there what each statement
 #: needs, such as setting the schema of a tenant.
 _METHODS: Final = ("cursor", "_cursor", "_prepare_cursor", "make_cursor", "create_cursor")
@@ -106,7 +108,10 @@ def usable(connection: BaseDatabaseWrapper) -> "psycopg.Connection[Any] | None":
         or link.cursor_factory is not _Cursor
         or not connection.__dict__.keys().isdisjoint(_METHODS)
         or not _cursors.are_of_django(type(connection))
-        or connection.execute_wrappers
+        or (
+            connection.execute_wrappers
+            and not execute_wrappers.are_for_others(connection.execute_wrappers)
+        )
         or connection.needs_rollback
         or connection.queries_logged
     ):

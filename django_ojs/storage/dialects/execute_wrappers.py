@@ -1,8 +1,8 @@
-"""What the execute wrappers of connections to MariaDB share."""
+"""What the execute wrappers of this package share."""
 
 import re
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
@@ -11,6 +11,23 @@ _CHANGE: Final = re.compile(
     r"|UPDATE\s+\(.*JOIN\s+ojs_)",
     re.DOTALL,
 )
+
+
+W = TypeVar("W", bound=Callable[..., Any])
+
+
+def for_others(wrapper: W) -> W:
+    """Decorate a wrapper that need not see each statement of django_ojs, but those of the project.
+
+    Where a connection has no other wrappers, an enqueue need not take Django's cursor.
+    """
+    wrapper.is_for_others = True  # type: ignore[attr-defined]  # read by `are_for_others`
+    return wrapper
+
+
+def are_for_others(wrappers: list[Callable[..., Any]]) -> bool:
+    """Whether all of these wrappers are `for_others`."""
+    return all(getattr(wrapper, "is_for_others", False) for wrapper in wrappers)
 
 
 def install(connection: BaseDatabaseWrapper, wrapper: Callable[..., Any]) -> None:
