@@ -26,6 +26,10 @@ from django_ojs.storage.dialects.server import Session
 
 logger = logging.getLogger("django_ojs.worker")
 
+#: Milliseconds between two statements of the transaction that extends leases: only a process that
+#: is frozen, or away from its database, takes longer.
+LONGEST_IDLE_MS = 10_000
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Registration:
@@ -161,6 +165,8 @@ def _extend_held(
     jobs = frozenset(jobs).union(key for key, ends_soon in held.items() if ends_soon)
     if not jobs:
         return lost, 0, frozenset()
+    # From here on it keeps rows locked. If this process is frozen now, others take its jobs.
+    database.dialect().end_if_idle(database.connection(), LONGEST_IDLE_MS)
     mine = _mine(worker_id, jobs)
     free = transitions.lock_free(mine)
     extended = _extend_and_publish(worker_id, free, by) if free else 0

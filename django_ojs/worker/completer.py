@@ -141,6 +141,8 @@ class Completer:
         self._completions: deque[Completion] = deque()
         self._changes: deque[StateChange] = deque()
         self._deferred: list[Deferred] = []
+        # Those whose rows another session had locked when their outcome was tried last.
+        self._locked: set[Run] = set()
         self._completions_together, self._failures_together = GroupSize(), GroupSize()
         self._is_away = False
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
@@ -259,8 +261,8 @@ class Completer:
         self._workflows.close()
         if not self._thread.is_alive():
             return True
-        locked = [run for each in list(self._deferred) if each.is_locked for run in each.item.runs]
-        if locked:
+        # Not those of `_deferred`: it has none that is tried again at this moment.
+        if locked := sorted(self._locked.copy(), key=lambda run: run.job.id):
             self._job_log.locked(locked, is_last=True)
         return False
 
@@ -398,6 +400,7 @@ class Completer:
             left = [(item, [run for run in item.runs if run in locked]) for item in items]
             self._defer_locked([(item, runs) for item, runs in left if runs])
         done = [run for item in items for run in item.runs if run not in locked]
+        self._locked.difference_update(done)
         self._in_flight.remove(done)
         return done
 
@@ -418,6 +421,7 @@ class Completer:
         if new := [run for item, runs in items if not item.paused for run in runs]:
             self._job_log.locked(new)
         for item, runs in items:
+            self._locked.update(runs)
             pause = min(max(item.paused * 2, FIRST_LOCKED_PAUSE), LONGEST_LOCKED_PAUSE)
             if isinstance(item, Completion):
                 item.paused = pause
@@ -442,6 +446,7 @@ class Completer:
         stopped: StatementStopped,
         paused: float,
     ) -> None:
+        self._locked.difference_update(runs)
         pause = min(max(paused * 2, stopped.seconds, FIRST_PAUSE), LONGEST_PAUSE)
         heapq.heappush(self._deferred, Deferred(time.monotonic() + pause, pause, item))
         self._job_log.outcome_deferred(runs[0], pause, stopped.error)

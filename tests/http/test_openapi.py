@@ -95,6 +95,12 @@ def test_the_document_is_valid_openapi_3_1() -> None:
     OpenAPIV31SpecValidator(DOCUMENT.read()).validate()
 
 
+def test_a_client_cannot_set_an_attribute_that_the_document_gives_a_job() -> None:
+    # What is not known is kept as it was sent, and would be returned with any value.
+    sent = dict.fromkeys(DOCUMENT.read()["components"]["schemas"]["Job"]["properties"])
+    assert envelope.parse({**sent, "type": "a", "args": []}).extra == {}
+
+
 def test_no_key_is_written_twice() -> None:
     # The parser would take the last one, and lose the others.
     def check(node: yaml.Node) -> None:

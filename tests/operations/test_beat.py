@@ -6,9 +6,10 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
+from django.db import InternalError, connection
 from django.db.models.functions import Now
 
-from django_ojs.models import Event, Worker
+from django_ojs.models import Event, Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat, cancel
 from django_ojs.operations.beat import Registration
@@ -17,6 +18,8 @@ from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.ids import uuid7
 from django_ojs.storage import database
 from tests.factories import HOUR, MINUTE, WORKER, active, age, jobs, read, silence, worker
+from tests.other_session import Other
+from tests.worker.waiting import BOUND
 
 pytestmark = pytest.mark.django_db
 
@@ -244,3 +247,29 @@ def test_the_lease_of_a_job_in_flight_that_would_end_before_the_next_beat_is_ext
     assert (response.jobs_extended, response.lost) == (1, frozenset())
     assert left(job.id, MINUTE, HOUR)
     assert rescue.lapse() == 0
+
+
+@pytest.mark.postgresql
+@pytest.mark.django_db(transaction=True)
+def test_a_beat_that_is_frozen_while_it_extends_a_lease_keeps_the_job_from_no_other_worker(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    job = active()
+
+    def claimed() -> None:
+        with connection.cursor() as cursor:
+            cursor.execute("SET lock_timeout = '30s'")
+        # It waits until the session of the beat has ended.
+        Job.objects.filter(pk=job.id).update(priority=7)
+
+    def frozen(*args: Any) -> int:
+        with Other() as other:
+            other.do(claimed).result(BOUND)
+        return len(Job.objects.filter(pk=job.id))  # Its next statement.
+
+    monkeypatch.setattr(beat, "LONGEST_IDLE_MS", 100)
+    monkeypatch.setattr(beat, "_extend_and_publish", frozen)
+    with pytest.raises(InternalError, match="idle-in-transaction") as failed:
+        beat.beat(WORKER, holding=[job.id])
+    assert database.is_unavailable(failed.value)
+    assert (read(job.id).priority, read(job.id).state) == (7, "active")

@@ -25,6 +25,7 @@ from django_ojs.worker.completer import Completer
 from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
 from django_ojs.worker.job_log import JobLog
 from tests import factories
+from tests.other_session import open_transaction
 from tests.worker.parts import run_of
 from tests.worker.waiting import BOUND, eventually
 
@@ -456,6 +457,33 @@ def test_closing_does_not_wait_for_a_database_that_stays_away(
     assert not bench.completer.close(0.1)
     away[0] = False
     assert bench.completer.close(60)
+
+
+@pytest.mark.postgresql
+@pytest.mark.mariadb
+def test_an_outcome_that_is_tried_again_while_the_completer_closes_is_said_to_be_lost(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = bench.ended()
+    stored = ack.ack_batch
+    is_tried_again, go_on = threading.Event(), threading.Event()
+
+    def held_up(*args: Any) -> Any:
+        is_tried_again.set()
+        assert go_on.wait(BOUND)
+        return stored(*args)
+
+    with open_transaction(lambda: Job.objects.select_for_update().get(pk=run.job.id)) as end:
+        bench.completer.handler_ended(run, None, None, False)
+        eventually(lambda: "cannot be stored" in caplog.text, "its row is locked")
+        monkeypatch.setattr(ack, "ack_batch", held_up)
+        assert is_tried_again.wait(BOUND)
+        assert not bench.completer.close(0.1)
+        go_on.set()
+        end()
+    assert "It is lost, because this process ends" in caplog.text
+    bench.is_written()
+    assert not bench.completer._locked
 
 
 def test_a_run_that_was_taken_meanwhile_keeps_its_place_until_it_is_written(bench: Bench) -> None:

@@ -270,4 +270,6 @@ SYSTEM: Final[dict[str, str | None]] = {
     "parent_results": "options",
     "workflow_id": "workflow_id",
     "original_queue": "original_queue",
+    # In the response to a change of state.
+    "previous_state": None,
 }

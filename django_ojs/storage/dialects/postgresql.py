@@ -44,7 +44,7 @@ _SQL = load_all(
         name: f"{{{name}}}"
         for name in (
             *("calls", "channel", "column", "index", "on_conflict", "others", "where_admitted"),
-            "milliseconds",
+            *("limit", "milliseconds"),
         )
     },
 ) | {
@@ -79,6 +79,8 @@ _UP_TO_LIMIT = {
 }
 
 _READ_ONLY = "25006"
+#: The server has ended the session, because its transaction waited or took too long.
+_ENDED = ("25P03", "25P04")
 #: A statement that is too large or too complex for the server, or an object that is in no state
 #: for it: another try fails as well.
 _FOR_GOOD = ("54", "55000")
@@ -288,6 +290,11 @@ class PostgreSQL(Inserts):
         if not connection.savepoint_ids:
             self._run(connection, "set_read_committed")
 
+    def end_if_idle(self, connection: BaseDatabaseWrapper, milliseconds: int) -> None:
+        if not connection.savepoint_ids:
+            name = "idle_in_transaction_session_timeout"
+            self._run(connection, "limit_transaction", limit=name, milliseconds=str(milliseconds))
+
     @contextmanager
     def lock_timeout(self, connection: BaseDatabaseWrapper, milliseconds: int) -> Iterator[None]:
         former, _ = self._rows(connection, "set_lock_timeout", [f"{milliseconds}ms"])[0]
@@ -296,7 +303,8 @@ class PostgreSQL(Inserts):
         self._run(connection, "set_lock_timeout", [former])
 
     def limit_lock_waits(self, connection: BaseDatabaseWrapper, milliseconds: int) -> bool:
-        self._run(connection, "limit_lock_waits", milliseconds=str(milliseconds))
+        name = "lock_timeout"
+        self._run(connection, "limit_transaction", limit=name, milliseconds=str(milliseconds))
         return True
 
     def is_contention_error(self, error: OperationalError) -> bool:
@@ -323,9 +331,12 @@ class PostgreSQL(Inserts):
         return link.info.transaction_status not in _WITHOUT_TRANSACTION
 
     def is_unavailable_error(self, error: BaseException) -> bool:
-        # The driver counts this among those of a server that is away, and it stays.
         state = getattr(error.__cause__, "sqlstate", None) or ""
-        return not state.startswith(_FOR_GOOD) and super().is_unavailable_error(error)
+        # The driver counts the first among errors of the program. It counts the second among those
+        # of a server that is away, and they stay.
+        return state in _ENDED or (
+            not state.startswith(_FOR_GOOD) and super().is_unavailable_error(error)
+        )
 
     def is_read_only_error(self, error: BaseException) -> bool:
         return getattr(error.__cause__, "sqlstate", None) == _READ_ONLY

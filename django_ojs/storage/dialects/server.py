@@ -156,6 +156,13 @@ class Server(ABC):
         A caller's transaction keeps its isolation level.
         """
 
+    def end_if_idle(self, connection: BaseDatabaseWrapper, milliseconds: int) -> None:  # noqa: B027  # PostgreSQL has such a limit
+        """End the session if a transaction that begins waits so long for its next statement.
+
+        A process that is frozen meanwhile must not keep the rows that it has locked. A caller's
+        transaction has no such limit.
+        """
+
     @contextmanager
     def lock_timeout(self, connection: BaseDatabaseWrapper, milliseconds: int) -> Iterator[None]:
         """Let statements in a transaction fail that wait longer for a lock.

@@ -1,4 +1,0 @@
--- Limits the wait for each lock until the transaction ends.
---
--- Not by a SELECT, after which the isolation level of the transaction could not be set any more.
-SET LOCAL lock_timeout = {milliseconds}
