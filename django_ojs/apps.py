@@ -37,11 +37,12 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs.extensions.audit import AuditExtension
         from django_ojs.extensions.backpressure import BackpressureExtension
         from django_ojs.extensions.events import EventsExtension
+        from django_ojs.extensions.offload import OffloadExtension
+        from django_ojs.extensions.outbox import OutboxExtension
         from django_ojs.extensions.signals import SignalsExtension
         from django_ojs.extensions.statistics import StatisticsExtension
         from django_ojs.extensions.tenants import TenantsExtension
         from django_ojs.migrations._run_sql_files import create_missing
-        from django_ojs.payloads import offload  # noqa: F401
         from django_ojs.storage import database
         from django_ojs.storage.dialects import broken_triggers, message_size
         from django_ojs.storage.figures import rollups
@@ -51,6 +52,8 @@ class DjangoOJSConfig(AppConfig):
             StatisticsExtension(),
             SignalsExtension(),
             AuditExtension(),
+            OutboxExtension(),
+            OffloadExtension(),
             TenantsExtension(),
             BackpressureExtension(),
         )

@@ -15,7 +15,6 @@ from uuid import UUID
 
 from django_ojs.conf import settings
 from django_ojs.models import Job
-from django_ojs.operations.delete import before_erase
 from django_ojs.payloads import s3_client
 from django_ojs.payloads.reference import Reference, is_reference
 from django_ojs.spec import json
@@ -31,7 +30,7 @@ DELETE_BATCH: Final = 1_000
 
 
 class ArgumentOffloader:
-    """Offloads the large arguments of one call of the client; see `admission.Offloader`."""
+    """Offloads the large arguments of one call of the client: the note of its `PushOptions`."""
 
     def __init__(self) -> None:
         # Unique for each call: a call that repeats an id must not change the objects of the first.
@@ -45,10 +44,10 @@ class ArgumentOffloader:
         Raises PayloadTooLarge for an argument that no worker would accept.
         """
         config = settings().offload
-        self._taken = []
         if config is None:
             return envelope
         args: list[Any] = []
+        taken: list[tuple[str, Any]] = []
         for index, arg in enumerate(envelope.args):
             data = b"" if _is_small(arg, config.over) else json.dumps(arg).encode()
             if len(data) <= config.over:
@@ -58,13 +57,14 @@ class ArgumentOffloader:
             uri = f"{_folder(envelope.id)}{self._call}-{index}.json"
             checksum = f"sha256:{hashlib.sha256(data).hexdigest()}"
             args.append(Reference(uri=uri, size=len(data), checksum=checksum).render())
-            self._taken.append((uri, arg))
-        if not self._taken:
+            taken.append((uri, arg))
+        if not taken:
             return envelope
-        return replace(envelope, args=args, offloaded=tuple(uri for uri, _ in self._taken))
+        self._taken += taken
+        return replace(envelope, args=args, offloaded=tuple(uri for uri, _ in taken))
 
     def keep(self) -> None:
-        """Store in S3 the arguments that `take` replaced last. Raises ConnectionError."""
+        """Store in S3 the arguments that `take` has replaced. Raises ConnectionError."""
         service: Any = s3_client.client() if self._taken else None
         for uri, arg in self._taken:
             bucket, key = _located(uri)
@@ -86,11 +86,6 @@ class ArgumentOffloader:
     def settle(self, stored: Collection[UUID]) -> None:
         """Remove the objects of other jobs than these: they were rejected, or are duplicates."""
         remove([uri for job, uris in self._kept.items() if job not in stored for uri in uris])
-
-
-def offloader() -> ArgumentOffloader | None:
-    """Return an offloader if OFFLOAD is set."""
-    return None if settings().offload is None else ArgumentOffloader()
 
 
 def owns(uri: str, job_id: UUID) -> bool:
@@ -186,6 +181,3 @@ def _job_of(uri: str) -> UUID:
 def _located(uri: str) -> tuple[str, str]:
     bucket, _, key = uri.removeprefix("s3://").partition("/")
     return bucket, key
-
-
-before_erase.append(remove_of)

@@ -86,7 +86,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
             "claim_floors",
             "commit_order",
         },
-        {"testing_hook", "queue_limits", "queue_turns"},
+        {"queue_limits", "queue_turns"},
         {"limit_key_use"},
         {"limit_journal"},
         {
