@@ -19,9 +19,10 @@ from sentry_sdk.integrations.logging import LoggingIntegration
 from sentry_sdk.transport import Transport
 
 import django_ojs as ojs
+from django_ojs import JobContext, cancel, extension, job
 from django_ojs.contrib import sentry
 from django_ojs.contrib.sentry import OJSIntegration
-from django_ojs.extension import registry
+from django_ojs.registry import registry
 from django_ojs.testing import TestContext
 from django_ojs.worker.handler_call import Interrupted
 from tests.testapp.jobs import add, echo, shout
@@ -72,10 +73,9 @@ def tracker() -> Iterator[Sentry]:
     with sentry_sdk.isolation_scope():
         found = Sentry()
         found.init()
-        extension = sentry.SentryExtension()
-        registry.register(extension)  # The SDK sets up an integration once in a process.
+        extension.registry.register(sentry.SentryExtension())  # The SDK does so once in a process.
         yield found
-        registry.remove(extension)
+        extension.registry.remove(sentry.SentryExtension())
         sentry_sdk.get_global_scope().set_client(None)
 
 
@@ -160,6 +160,21 @@ def test_what_a_handler_decides_is_reported_only_where_an_operator_must_look(
     ojs.fail_next(echo, raised)
     ojs.drain()
     assert len(tracker.events) == number
+
+
+def test_a_run_whose_job_was_cancelled_is_no_error_where_its_completion_is_rejected(
+    tracker: Sentry, ojs: TestContext
+) -> None:
+    @job("test.cancelled", atomic=True)
+    def cancelled(context: JobContext) -> None:
+        cancel(context.job.id)
+
+    try:
+        cancelled.enqueue()
+        ojs.drain()
+    finally:
+        registry.remove(cancelled.type)
+    assert tracker.events == []
 
 
 @pytest.mark.parametrize("error", [Interrupted(), asyncio.CancelledError()])
