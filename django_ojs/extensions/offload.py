@@ -4,20 +4,18 @@ The worker resolves the references among the arguments of a job before it calls 
 """
 
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from django_ojs.conf import settings
-from django_ojs.extension import Batch, Extension, Hooks
-from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
-from django_ojs.operations.push import PushOptions
-from django_ojs.payloads.offload import ArgumentOffloader, remove_of
-from django_ojs.payloads.parameter_kinds import ParameterKinds
+from django_ojs.extension import Extension, Hooks
 from django_ojs.payloads.reference import is_reference
-from django_ojs.spec.envelope import Envelope
+
+if TYPE_CHECKING:
+    from django_ojs.payloads.parameter_kinds import ParameterKinds
 
 #: How the parameters of each handler take a payload.
-_kinds: Final = WeakKeyDictionary[Any, ParameterKinds]()
+_kinds: Final = WeakKeyDictionary[Any, "ParameterKinds"]()
 
 
 class OffloadExtension(Extension):
@@ -31,40 +29,23 @@ class OffloadExtension(Extension):
         """Return the hooks: without OFFLOAD, references that clients made are resolved."""
         if settings().offload is None:
             return Hooks(around_run=_run)
+        from django_ojs.payloads import offload
+
         return Hooks(
-            note=ArgumentOffloader,
-            admit=_take,
-            around_store=_store,
+            note=offload.ArgumentOffloader,
+            admit=offload.take,
+            around_store=offload.store,
             around_run=_run,
-            erased=remove_of,
+            erased=offload.remove_of,
         )
-
-
-def _take(options: PushOptions, envelope: Envelope) -> Envelope:
-    offloader = options.note(ArgumentOffloader)
-    return envelope if offloader is None else offloader.take(envelope)
-
-
-def _store(batch: Batch, store: Callable[[], list[EnqueuedJob]]) -> list[EnqueuedJob]:
-    """Store large arguments, and remove those of jobs that were not stored."""
-    offloader = batch.options.note(ArgumentOffloader)
-    if offloader is None:
-        return store()
-    stored: list[EnqueuedJob] = []
-    try:
-        offloader.keep()
-        stored = store()
-    finally:
-        offloader.settle(
-            {job.id for job in stored if job.outcome in (Outcome.STORED, Outcome.OUTBOX)}
-        )
-    return stored
 
 
 def _run(run: Any, go_on: Callable[[], Any]) -> Any:
     """Resolve the references among the arguments, if there are any, and call the handler."""
     kinds = _kinds.get(run.handler)
     if kinds is None:
+        from django_ojs.payloads.parameter_kinds import ParameterKinds
+
         kinds = _kinds[run.handler] = ParameterKinds(run.handler.parameters.values())
     if kinds.all_values and not any(map(is_reference, run.job.args)):
         return go_on()

@@ -7,14 +7,17 @@ sweep removes an object whose job does not exist, also after a rollback.
 import hashlib
 import logging
 import secrets
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
 from django_ojs.conf import settings
+from django_ojs.extension import Batch
 from django_ojs.models import Job
+from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
+from django_ojs.operations.push import PushOptions
 from django_ojs.payloads import s3_client
 from django_ojs.payloads.reference import Reference, is_reference
 from django_ojs.spec import json
@@ -86,6 +89,28 @@ class ArgumentOffloader:
     def settle(self, stored: Collection[UUID]) -> None:
         """Remove the objects of other jobs than these: they were rejected, or are duplicates."""
         remove([uri for job, uris in self._kept.items() if job not in stored for uri in uris])
+
+
+def take(options: PushOptions, envelope: Envelope) -> Envelope:
+    """Take the large arguments out of a job of Python code; see `Hooks.admit`."""
+    offloader = options.note(ArgumentOffloader)
+    return envelope if offloader is None else offloader.take(envelope)
+
+
+def store(batch: Batch, go_on: Callable[[], list[EnqueuedJob]]) -> list[EnqueuedJob]:
+    """Store large arguments, and remove those of jobs that were not stored; see `around_store`."""
+    offloader = batch.options.note(ArgumentOffloader)
+    if offloader is None:
+        return go_on()
+    stored: list[EnqueuedJob] = []
+    try:
+        offloader.keep()
+        stored = go_on()
+    finally:
+        offloader.settle(
+            {job.id for job in stored if job.outcome in (Outcome.STORED, Outcome.OUTBOX)}
+        )
+    return stored
 
 
 def owns(uri: str, job_id: UUID) -> bool:
