@@ -1,6 +1,8 @@
 """The Django app: checks, and discovery of the project's handlers."""
 
 from contextlib import suppress
+from importlib import import_module
+from typing import Final
 
 from django.apps import AppConfig
 from django.conf import settings as django_settings
@@ -13,6 +15,12 @@ from django.utils.translation import gettext_lazy as _
 
 from django_ojs.conf import are_wrong_and_reported, settings
 
+#: Modules of `models` that only extensions, HTTP or the admin need.
+_OTHER_MODELS: Final = (
+    *("api_key", "audit_entry", "bound", "bulk_operation", "checkpoint", "cron", "dead_letter"),
+    *("event", "limit", "outbox", "overview", "rollup", "webhook", "workflow"),
+)
+
 
 class DjangoOJSConfig(AppConfig):
     """Open Job Spec for Django."""
@@ -21,6 +29,12 @@ class DjangoOJSConfig(AppConfig):
     label = "django_ojs"
     verbose_name = _("Background jobs")
     default_auto_field = "django.db.models.BigAutoField"
+
+    def import_models(self) -> None:
+        """Load the models, those of the extensions too."""
+        super().import_models()
+        for name in _OTHER_MODELS:
+            import_module(f"{self.name}.models.{name}")
 
     def ready(self) -> None:
         """Register the checks, and the handlers: import `jobs.py` of every installed app.

@@ -58,11 +58,11 @@ FLOORS = {
 # its own layer and of lower ones.
 LAYERS: dict[str, tuple[set[str], ...]] = {
     "operations": (
-        {"operator_texts", "access", "draining"},
+        {"operator_texts", "access", "draining", "histories"},
         {"events"},
         {"backpressure"},
         {
-            *("push", "fetch", "ack", "fail", "beat", "cancel", "info", "cron"),
+            *("push", "fetch", "ack", "fail", "beat", "cancel", "stop", "info", "cron"),
             *("activate", "retry", "run_now", "run_again", "delete", "progress", "checkpoint"),
             *("operator_push", "promotion", "expiry", "due_check", "enqueue", "liveness"),
             *("workflows", "limit_checks", "limit_keys", "dead_letter_queue"),

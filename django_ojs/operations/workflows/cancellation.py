@@ -9,7 +9,7 @@ from django_ojs.extension import publish_all
 from django_ojs.models import Job, Workflow, WorkflowStep
 from django_ojs.models.workflow import StepState, WorkflowState
 from django_ojs.operations.access import operator
-from django_ojs.operations.cancel import stop
+from django_ojs.operations.stop import stop
 from django_ojs.operations.workflows.advance import count_ended
 from django_ojs.operations.workflows.queries import lock
 from django_ojs.spec import workflow_events
