@@ -63,7 +63,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    found = apps.all_models["django_ojs"].get(name.lower()) if name in __all__ else None
-    if found is None:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return found
+    models = apps.all_models["django_ojs"]
+    if name.lower() not in models:
+        # The models of an app that stands before this one in INSTALLED_APPS ask for it.
+        apps.get_app_config("django_ojs").import_models()
+    return models[name.lower()]

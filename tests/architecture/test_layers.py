@@ -122,6 +122,9 @@ EXTENSIONS = (
     "django_ojs.storage.bounds",
     "django_ojs.operations.queues.tenants",
     "django_ojs.storage.tenants",
+    "django_ojs.operations.enqueue.caller_database",
+    "django_ojs.payloads.offload",
+    "django_ojs.payloads.resolver",
 )
 #: What the core is not: the doors, what they show, what others connect to, and the subjects that
 #: read events or statistics and are not extensions yet.
@@ -133,6 +136,8 @@ NOT_CORE = (
     *("django_ojs.operations.workers.ended", "django_ojs.operations.workers.release_history"),
     # The next subject that is to become an extension.
     "django_ojs.operations.workflows",
+    # Their relay and their sweep are still called by name.
+    *("django_ojs.outbox", "django_ojs.payloads"),
 )
 
 
