@@ -54,7 +54,7 @@ def _push(batch: Batch, store: Store) -> list[EnqueuedJob]:
     results: dict[int, EnqueuedJob] = {}
     using = foreign or database.alias()
     with transaction.atomic(using=using):
-        # These first: an error of theirs must not come after large arguments of the others are in S3.
+        # These first: their error must not come after large arguments of the others are in S3.
         indexes, names = zip(*elsewhere, strict=True)
         with _index_of_caller(indexes):
             batch.jobs = [jobs[index] for index in indexes]
