@@ -4,7 +4,6 @@
 that the project configures; nothing here is imported otherwise.
 """
 
-import asyncio
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -34,7 +33,7 @@ from django_ojs.storage import database
 from django_ojs.storage.figures import rollups
 from django_ojs.version import VERSION
 from django_ojs.worker import process_end
-from django_ojs.worker.handler_call import Interrupted, has_timed_out
+from django_ojs.worker.handler_call import has_timed_out, was_stopped
 from django_ojs.worker.in_flight import Run
 from django_ojs.worker.maintenance_observers import observers
 
@@ -210,11 +209,11 @@ class _Instrumentation(Extension):
         token = otel_context.attach(trace.set_span_in_context(span, parent))
         try:
             yield
-        except (Interrupted, asyncio.CancelledError):
-            _record_interruption(span, context, time.monotonic() - began)
-            raise
         except BaseException as error:
-            _record_error(span, error, context)
+            if was_stopped(context, error):
+                _record_interruption(span, context, time.monotonic() - began)
+            else:
+                _record_error(span, error, context)
             raise
         else:
             span.set_attribute("ojs.job.state", State.COMPLETED.value)

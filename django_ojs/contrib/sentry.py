@@ -4,7 +4,6 @@
 Settings modules import this one: it imports no model.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -17,7 +16,6 @@ from sentry_sdk.tracing import TransactionSource
 
 from django_ojs.conf import settings
 from django_ojs.extension import Extension, Hooks, registry
-from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.failure import Discard, Failure, HandlerResponse
 from django_ojs.worker import process_end
 
@@ -70,11 +68,9 @@ class OJSIntegration(Integration):
         from django_ojs.operations import fail
         from django_ojs.worker import handler_call
 
-        stopped = isinstance(error, handler_call.Interrupted | asyncio.CancelledError)
+        stopped = handler_call.was_stopped(context, error)
         if stopped and not handler_call.has_timed_out(context, seconds):
             return  # Cancelled, or returned at the end of the worker.
-        if context.cancelled and isinstance(error, Conflict | JobNotFound):
-            return  # Another worker has the job, or it was cancelled: its outcome is another one.
         failure = Failure.from_exception(error, backtrace=False)
         retries = fail.decide(context.job, failure).action == "retry"
         if isinstance(error, HandlerResponse) and (retries or isinstance(error, Discard)):

@@ -24,7 +24,7 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 import django_ojs as ojs
-from django_ojs import chain
+from django_ojs import JobContext, cancel, chain, handlers, job
 from django_ojs.contrib import opentelemetry as tracing
 from django_ojs.extension import registry
 from django_ojs.models import Job
@@ -263,6 +263,24 @@ def test_of_the_runs_that_are_stopped_only_a_timeout_is_an_error(
     with pytest.raises(Interrupted):
         tracing._active.run(Mock(context=context), Mock(side_effect=error))  # type: ignore[union-attr]  # as above
     assert telemetry.span("q process").status.status_code == status
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_completion_that_is_rejected_is_no_error_of_the_handler(
+    telemetry: Telemetry, ojs: TestContext
+) -> None:
+    @job("test.cancelled", queue="q", atomic=True)
+    def cancelled(context: JobContext) -> None:
+        cancel(context.job.id)
+
+    try:
+        cancelled.enqueue()
+        ojs.drain()
+    finally:
+        handlers.registry.remove(cancelled.type)
+    span = telemetry.span("q process")
+    assert [event.name for event in span.events] == ["ojs.job.interrupted"]
+    assert span.status.status_code == StatusCode.OK
 
 
 def test_the_span_of_an_enqueue_ends_with_its_transaction(
