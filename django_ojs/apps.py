@@ -1,6 +1,8 @@
 """The Django app: checks, and discovery of the project's handlers."""
 
 from contextlib import suppress
+from importlib import import_module
+from typing import Final
 
 from django.apps import AppConfig
 from django.conf import settings as django_settings
@@ -13,6 +15,12 @@ from django.utils.translation import gettext_lazy as _
 
 from django_ojs.conf import are_wrong_and_reported, settings
 
+#: Modules of `models` that only extensions, HTTP or the admin need.
+_OTHER_MODELS: Final = (
+    *("api_key", "audit_entry", "bound", "bulk_operation", "checkpoint", "cron", "dead_letter"),
+    *("event", "limit", "outbox", "overview", "rollup", "webhook", "workflow"),
+)
+
 
 class DjangoOJSConfig(AppConfig):
     """Open Job Spec for Django."""
@@ -21,6 +29,12 @@ class DjangoOJSConfig(AppConfig):
     label = "django_ojs"
     verbose_name = _("Background jobs")
     default_auto_field = "django.db.models.BigAutoField"
+
+    def import_models(self) -> None:
+        """Load the models, those of the extensions too."""
+        super().import_models()
+        for name in _OTHER_MODELS:
+            import_module(f"{self.name}.models.{name}")
 
     def ready(self) -> None:
         """Register the checks, and the handlers: import `jobs.py` of every installed app.
@@ -37,11 +51,12 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs.extensions.audit import AuditExtension
         from django_ojs.extensions.backpressure import BackpressureExtension
         from django_ojs.extensions.events import EventsExtension
+        from django_ojs.extensions.offload import OffloadExtension
+        from django_ojs.extensions.outbox import OutboxExtension
         from django_ojs.extensions.signals import SignalsExtension
         from django_ojs.extensions.statistics import StatisticsExtension
         from django_ojs.extensions.tenants import TenantsExtension
         from django_ojs.migrations._run_sql_files import create_missing
-        from django_ojs.payloads import offload  # noqa: F401
         from django_ojs.storage import database
         from django_ojs.storage.dialects import broken_triggers, message_size
         from django_ojs.storage.figures import rollups
@@ -51,6 +66,8 @@ class DjangoOJSConfig(AppConfig):
             StatisticsExtension(),
             SignalsExtension(),
             AuditExtension(),
+            OutboxExtension(),
+            OffloadExtension(),
             TenantsExtension(),
             BackpressureExtension(),
         )

@@ -12,13 +12,13 @@ Where several extensions have a hook, that of the lowest number comes first, wha
 `INSTALLED_APPS`. What the events, the statistics, the signals, the audit trail and the bounds do
 is in `django_ojs.extensions`.
 
-The hooks `around_store`, `around_insert` and `around_admit_again` are rings: each gets a function
-that goes on with the hook of the next number, and at last with what the ring is around. It returns
-what that returns, and may do something before and after it, call it again, or raise QueueFull in
-its place. A hook that has taken something, such as a lock or one of a number of places, and does
-not see the rest succeed, gives it back: a transaction or savepoint round the rest
-(`database.in_write_transaction`) does so for all that the database keeps. A hook that rejects says
-in its error what it is that is full.
+The hooks `around_push`, `around_store`, `around_insert`, `around_admit_again` and `around_run` are
+rings: each gets a function that goes on with the hook of the next number, and at last with what the
+ring is around. It returns what that returns, and may do something before and after it, call it
+again, or raise an error in its place. A hook that has taken something, such as a lock or one of a
+number of places, and does not see the rest succeed, gives it back: a transaction or savepoint round
+the rest (`database.in_write_transaction`) does so for all that the database keeps. A hook that
+rejects says in its error what it is that is full.
 """
 
 import logging
@@ -160,9 +160,9 @@ class Act:
 
 @dataclass(kw_only=True, slots=True)
 class Batch:
-    """Jobs that PUSH stores together: they were validated, and passed all middleware."""
+    """Jobs that PUSH stores together. In `around_push` they are not validated yet."""
 
-    #: Their envelopes.
+    #: Their envelopes. A hook of `around_push` may replace them before it goes on.
     jobs: Sequence[Any]
     #: How they are pushed: the `PushOptions`, with the notes for extensions.
     options: Any
@@ -227,6 +227,23 @@ class DueStep:
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Hooks:
     """The functions of one extension that the core calls. What is absent takes no part."""
+
+    #: A ring around all of PUSH: called with the `Batch`, outside of any transaction of PUSH; the
+    #: caller's may be open. Not for jobs that come from the outbox, which were pushed before. It
+    #: goes on to the results of `Batch.jobs`, which it may change before, or set to a part of them,
+    #: and returns one for each job that it got. An error is raised by the enqueue.
+    around_push: Around | None = None
+
+    #: Python code enqueues jobs: called for each enqueue, without arguments. It returns a note for
+    #: the `PushOptions`, which the other hooks of the extension then find there. An error is raised
+    #: by the enqueue.
+    note: Callable[[], object] | None = None
+
+    #: A job of a batch with notes was validated, and has passed the middleware: called with the
+    #: `PushOptions` and the envelope, outside of any transaction of PUSH. It returns the envelope
+    #: to store, which is checked once more: limits of its size apply to this one alone. An error
+    #: rejects the whole batch, and is raised by the enqueue.
+    admit: Callable[[Any, Any], Any] | None = None
 
     #: A ring around all that PUSH does once jobs are admitted, of batches whose `PushOptions` have
     #: notes: called with the `Batch`, outside of any transaction of PUSH; the caller's may be open.
@@ -303,6 +320,23 @@ class Hooks:
     #: has ended, with the caller's open or none: for work in many transactions. An error is raised
     #: by the operation, and undoes nothing.
     after_queue_configured: Callable[[str], object] | None = None
+
+    #: A ring around the run of a handler in a worker: called with the run, which has a `job`, a
+    #: `handler` and a `context`, on the thread of the handler, within its timeout and outside of a
+    #: transaction. It is outside of the middleware, and of the transaction of an atomic handler.
+    #: What it goes on to may be awaited where `context.is_async`, and so must be what it returns.
+    #: An error fails the run.
+    around_run: Around | None = None
+
+    #: Functions that are asked in place of operations, for tests that keep jobs in memory: by the
+    #: name of the operation, such as `cancel` or `workflows.create`. Each is called with what the
+    #: operation got, and the latter also with the function that stores. What it returns is what the
+    #: operation returns; None: it takes no part.
+    stand_ins: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+
+    #: Jobs are about to be deleted, with all that is kept of them: called with their ids, in the
+    #: transaction that deletes them. An error undoes it.
+    erased: Callable[[Collection[UUID]], object] | None = None
 
     #: An operator did something: called in the transaction of what was done; what the code of a
     #: project does by itself is no act. It may return a function that adds to the details of the
@@ -398,9 +432,18 @@ class Registry:
             (extension.name, self._hooks[number])
             for number, extension in sorted(self._extensions.items())
         ]
+        self.around_push: Around | None = _ring(hooks.around_push for _, hooks in found)
+        self.notes = tuple(hooks.note for _, hooks in found if hooks.note)
+        self.admit = tuple(hooks.admit for _, hooks in found if hooks.admit)
         self.around_store: Around | None = _ring(hooks.around_store for _, hooks in found)
         self.around_insert: Around | None = _ring(hooks.around_insert for _, hooks in found)
         self.around_admit_again = _ring(hooks.around_admit_again for _, hooks in found)
+        self.around_run: Around | None = _ring(hooks.around_run for _, hooks in found)
+        self.stand_ins: Mapping[str, Callable[..., Any]] = {
+            name: stand_in
+            for _, hooks in reversed(found)
+            for name, stand_in in hooks.stand_ins.items()
+        }
         self.rejected: _Named = _named(found, "rejected")
         self.queue_configured: _Named = _named(found, "queue_configured")
         self.queue_deleted: _Named = _named(found, "queue_deleted")
@@ -420,6 +463,7 @@ class Registry:
         )
         self.published_types = frozenset[EventType]().union(*(each for each, _ in self.published))
         self.counted: _Named = _named(found, "counted")
+        self.erased = tuple(hooks.erased for _, hooks in found if hooks.erased)
         self.acted: tuple[Callable[[Act], Callable[[Mapping[str, Any]], object] | None], ...]
         self.acted = tuple(hooks.acted for _, hooks in found if hooks.acted)
         self.due_steps: tuple[DueStep, ...] = tuple(
@@ -468,6 +512,18 @@ registry: Final = Registry()
 _own_jobs: Final[ContextVar[tuple[Callable[[str], Collection[UUID]], ...]]] = ContextVar(
     "ojs_own_jobs", default=()
 )
+
+
+def notes() -> tuple[object, ...]:
+    """Return the notes of an enqueue by Python code: what the hooks `note` return."""
+    return tuple(hook() for hook in registry.notes)
+
+
+def admit(options: Any, envelope: Any) -> Any:
+    """Call the hooks `admit`, and return the envelope to store."""
+    for hook in registry.admit:
+        envelope = hook(options, envelope)
+    return envelope
 
 
 def rejected(full: QueueFull, jobs: Sequence[Any], *, is_tried_again: bool = False) -> None:

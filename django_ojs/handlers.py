@@ -26,7 +26,6 @@ from django_ojs.options import (
     push_options_of,
     read_options,
 )
-from django_ojs.payloads.parameter_kinds import ParameterKinds
 from django_ojs.registry import registry
 from django_ojs.spec import rate_limit_policy, unique_policy
 from django_ojs.spec.envelope import DEFAULT_LIMITS, check_type, validate
@@ -94,7 +93,6 @@ class Handler(Enqueuer[P], Generic[P, R]):
         self.atomic = atomic
         self.is_async = inspect.iscoroutinefunction(function)
         self._signature = self.read_signature()
-        self.payload_kinds = ParameterKinds(self._signature.parameters.values())
         self._minimum, self._maximum = _arity(self._signature)
         self.unique_arguments = UniqueArguments(type, self._signature)
         self.defaults = self._with_positions(options)

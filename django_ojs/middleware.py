@@ -9,7 +9,7 @@ identified by its dotted path, its class, or the object itself.
 
 import inspect
 from collections.abc import Callable, Iterator
-from functools import cache, partial
+from functools import cache
 from typing import Any, Final, Generic, Protocol, TypeVar, cast
 
 from django.core.exceptions import ImproperlyConfigured
@@ -180,26 +180,6 @@ class EnqueueChain(Chain[EnqueueMiddleware]):
         return outcome[0] if call(0, envelope) is not None else None
 
 
-#: Execution middleware of instrumentation, around every chain; the last one is the outermost.
-_instrumentation: tuple[ExecutionMiddleware, ...] = ()
-
-
-def instrument(middleware: ExecutionMiddleware) -> None:
-    """Run a middleware around all others, whatever EXECUTION_MIDDLEWARE is, now and later.
-
-    For instrumentation (OpenTelemetry, Sentry), which has its own switch.
-    """
-    global _instrumentation
-    if middleware not in _instrumentation:
-        _instrumentation = (*_instrumentation, middleware)
-
-
-def uninstrument(middleware: ExecutionMiddleware) -> None:
-    """Undo `instrument`."""
-    global _instrumentation
-    _instrumentation = tuple(each for each in _instrumentation if each != middleware)
-
-
 class ExecutionChain(Chain[ExecutionMiddleware]):
     """The middleware that wraps every run of a handler."""
 
@@ -209,7 +189,7 @@ class ExecutionChain(Chain[ExecutionMiddleware]):
         That is an awaitable for an `async def` handler.
         """
         self.freeze()
-        if not self._entries and not _instrumentation:
+        if not self._entries:
             result = handler(context)
         elif context.is_async:
             result = self._wrapped_async(context, handler)
@@ -237,10 +217,7 @@ class ExecutionChain(Chain[ExecutionMiddleware]):
             name, middleware = self._entries[index]
             return middleware(context, once(lambda: call(index + 1), name))
 
-        run: Callable[[], Any] = partial(call, 0)
-        for middleware in _instrumentation:
-            run = partial(middleware, context, once(run, repr(middleware)))
-        return run()
+        return call(0)
 
     def _wrapped_async(self, context: Any, handler: Callable[[Any], Any]) -> Any:
         calls: list[_OnceAsync] = []

@@ -8,10 +8,10 @@ from operator import attrgetter, is_
 from typing import Any, Final, Literal, TypedDict
 from uuid import UUID
 
+from django_ojs import extension
 from django_ojs.conf import settings
 from django_ojs.operations.enqueue.result import as_stored
 from django_ojs.operations.push import PLAIN, PushOptions
-from django_ojs.payloads import offload
 from django_ojs.registry import registry
 from django_ojs.spec import ids, rate_limit_policy, retry_policy, times, unique_policy
 from django_ojs.spec.envelope import MAX_TIMEOUT_MS, AlikeJobs, Envelope, when_text
@@ -228,9 +228,10 @@ def push_options_of(item: Request) -> PushOptions:
     """Return how to push a described job. Raises InvalidRequest."""
     policy = full_policy(item.type, item.options)
     generated = item.options.id is None
-    if policy is _RAISE and generated and settings().offload is None:
+    if policy is _RAISE and generated and not extension.registry.notes:
         return PLAIN
-    return replace(policy, generated_ids=generated, offloader=offload.offloader())
+    notes = (*policy.notes, *extension.notes())
+    return replace(policy, generated_ids=generated, notes=notes)
 
 
 def push_options_of_batch(
@@ -253,7 +254,7 @@ def push_options_of_batch(
         policy,
         batch=True,
         generated_ids=all(item.options.id is None for item in items),
-        offloader=offload.offloader(),
+        notes=(*policy.notes, *extension.notes()),
     )
 
 

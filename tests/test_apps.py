@@ -23,10 +23,12 @@ django.setup()
 """
 
 
-def run(code: str, installed: list[str], *, folder: Path) -> subprocess.CompletedProcess[str]:
+def run(
+    code: str, installed: list[str], *, folder: Path, settings: str = SETTINGS
+) -> subprocess.CompletedProcess[str]:
     """Run code in a project of its own, with these apps beside ours."""
     return subprocess.run(
-        [sys.executable, "-c", SETTINGS.format(apps=installed) + code],
+        [sys.executable, "-c", settings.format(apps=installed) + code],
         env={"PYTHONPATH": f"{folder}:{ROOT}", "PYTHONWARNINGS": "error"},
         capture_output=True,
         text=True,
@@ -151,3 +153,13 @@ def test_a_bad_setting_is_a_system_check_although_there_are_handlers(
     # A server runs no checks: it does not start.
     assert server.returncode == 1
     assert "ImproperlyConfigured: OJS['NOTIFI']" in server.stderr
+
+
+def test_the_models_of_an_app_before_this_one_may_name_any_of_its_models(tmp_path: Path) -> None:
+    (tmp_path / app(tmp_path, "early", None) / "models.py").write_text(
+        "from django_ojs.models import OutboxEntry\n"
+    )
+    code = "from early.models import OutboxEntry; print(OutboxEntry._meta.label)"
+    settings = SETTINGS.replace('"django_ojs", *{apps!r}', '*{apps!r}, "django_ojs"')
+    found = run(code, ["early"], folder=tmp_path, settings=settings)
+    assert (found.stdout.strip(), found.stderr) == ("django_ojs.OutboxEntry", "")

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import permutations
 from typing import Any
 
 import pytest
 from django.db import connection, transaction
 
+import django_ojs as ojs
 from django_ojs import extension
+from django_ojs.conf import settings
 from django_ojs.extension import Around, Batch, Extension, Hooks, Readmission, Registry
 from django_ojs.extensions.backpressure import BackpressureExtension
 from django_ojs.extensions.statistics import StatisticsExtension
@@ -21,14 +23,20 @@ from django_ojs.operations import push as pushing
 from django_ojs.operations import queues
 from django_ojs.operations.activate import activate
 from django_ojs.operations.backpressure import rejections
+from django_ojs.operations.delete import delete
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.push import PushOptions
 from django_ojs.operations.retry import retry
-from django_ojs.spec.errors import QueueFull
+from django_ojs.spec.errors import PayloadTooLarge, QueueFull
 from django_ojs.spec.full_policy import FullPolicy
 from django_ojs.spec.unique_policy import UniquePolicy
+from django_ojs.worker.executor import Executor
+from django_ojs.worker.in_flight import Run
 from tests import factories as make
-from tests.test_extension import Other, installed
+from tests.http.api import Api
+from tests.test_extension import Other, broken, installed
+from tests.worker.parts import Outcome as RunOutcome
+from tests.worker.parts import Outcomes, run_of
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -284,6 +292,151 @@ def test_a_ring_goes_on_again_without_a_second_admission() -> None:
     assert (job.outcome, asked, places.free) == (Outcome.STORED, [options], 0)
     # The queue was full once, and in the end it was not.
     assert places.refused == []
+
+
+def test_the_outermost_ring_sees_jobs_before_the_middleware_and_stores_a_part_of_them() -> None:
+    options = PushOptions(batch=True, generated_ids=True)
+    kept: list[Any] = []
+
+    def around(batch: Batch, store: Callable[[], Any]) -> Any:
+        assert batch.options is options
+        first, *rest = batch.jobs
+        kept.extend(rest)
+        first.meta = {"seen": True}
+        batch.jobs = [first]
+        return store()
+
+    jobs = [make.envelope(queue=NAME), make.envelope(queue="not valid", args=[object()])]
+    with installed(Other(Hooks(around_push=around))):
+        results = pushing.push_batch(jobs, options)
+    assert ([job.id for job in results], kept) == ([jobs[0].id], jobs[1:])
+    assert make.jobs().get(queue=NAME).meta == {"seen": True}
+
+
+def test_what_was_pushed_before_is_not_pushed_again() -> None:
+    called: list[str] = []
+    with installed(Other(Hooks(around_push=noting("push", called)))):
+        add(options=PushOptions(admitted=True))
+    assert called == []
+
+
+def test_python_code_gets_notes_with_which_a_hook_takes_out_what_is_too_large() -> None:
+    notes: list[Again] = []
+
+    def note() -> Again:
+        notes.append(Again(len(notes)))
+        return notes[-1]
+
+    def admit(options: PushOptions, job: Any) -> Any:
+        assert options.note(Again) in notes
+        return replace(job, args=[len(job.args[0])])
+
+    large = "x" * (settings().limits.envelope_bytes + 1)
+    with installed(Other(Hooks(note=note, admit=admit))):
+        job = ojs.enqueue("test.job", [large], queue=NAME)
+        both = ojs.enqueue_batch([ojs.Request(type="test.job", args=[large])] * 2)
+        # What a client sent is stored as it is.
+        sent = Api().push(args=["small"])
+        with pytest.raises(PayloadTooLarge):
+            add(args=[large])
+    assert [each.job().args for each in (job, *both)] == [[len(large)]] * 3
+    assert sent["args"] == ["small"]
+    assert len(notes) == 2
+
+
+def test_a_job_that_is_too_large_afterwards_too_is_rejected() -> None:
+    called: list[str] = []
+    hooks = Hooks(
+        note=lambda: Again(1),
+        admit=lambda options, job: replace(job, args=[job.args[0] * 2]),
+        around_store=noting("store", called),
+    )
+    half = "x" * (settings().limits.envelope_bytes // 2)
+    with installed(Other(hooks)), pytest.raises(PayloadTooLarge):
+        ojs.enqueue("test.job", [half], queue=NAME)
+    assert (called, stored()) == ([], 0)
+
+
+# --- the ring of a run ------------------------------------------------------------------------
+
+
+def run_in(function: Callable[..., Any], hook: Around, *, atomic: bool = False) -> RunOutcome:
+    """Let a worker run a job in a ring; return what its executor says."""
+    outcomes = Outcomes()
+    executor = Executor(1, outcomes)
+    job = make.active(queue=NAME)
+    try:
+        with installed(Other(Hooks(around_run=hook))):
+            executor.submit([run_of(function, atomic=atomic, job=job)])
+            return outcomes.next()
+    finally:
+        executor.close()
+
+
+def test_the_ring_of_a_run_is_outside_of_the_transaction_of_an_atomic_handler() -> None:
+    open_transactions: list[bool] = []
+
+    def around(run: Run, go_on: Callable[[], Any]) -> Any:
+        open_transactions.append(connection.in_atomic_block)
+        try:
+            return go_on()
+        finally:
+            open_transactions.append(connection.in_atomic_block)
+
+    outcome = run_in(
+        lambda: open_transactions.append(connection.in_atomic_block), around, atomic=True
+    )
+    assert (outcome.error, outcome.committed) == (None, True)
+    assert open_transactions == [False, True, False]
+
+
+def test_the_ring_of_a_coroutine_awaits_it() -> None:
+    called: list[str] = []
+
+    async def handler() -> str:
+        called.append("handler")
+        return "done"
+
+    def around(run: Run, go_on: Callable[[], Any]) -> Any:
+        assert run.context.is_async
+
+        async def awaited() -> Any:
+            called.append("before")
+            result = await go_on()
+            called.append("after")
+            return result
+
+        return awaited()
+
+    outcome = run_in(handler, around)
+    assert (outcome.result, outcome.error) == ("done", None)
+    assert called == ["before", "handler", "after"]
+
+
+def test_what_a_ring_checks_last_undoes_an_atomic_handler() -> None:
+    def around(run: Run, go_on: Callable[[], Any]) -> Any:
+        run.context.resolved([], broken)
+        return go_on()
+
+    outcome = run_in(lambda: bool(make.push(queue="undone")), around, atomic=True)
+    assert (type(outcome.error), outcome.committed) == (RuntimeError, False)
+    assert not make.jobs().filter(queue="undone").exists()
+
+
+def test_what_is_erased_is_told_in_the_transaction_that_erases_it() -> None:
+    seen: list[tuple[list[Any], bool]] = []
+
+    def erased(keys: Any) -> None:
+        seen.append((list(keys), make.jobs().filter(pk__in=keys).exists()))
+
+    job = make.in_state("completed")
+    with installed(Other(Hooks(erased=erased))):
+        delete(job.pk)
+    assert seen == [([job.pk], True)]
+    other = make.in_state("completed")
+    with installed(Other(Hooks(erased=broken))), pytest.raises(RuntimeError, match="broke"):
+        delete(other.pk)
+    assert make.jobs().filter(pk=other.pk).exists()
 
 
 def test_what_a_full_queue_diverts_is_told_as_refused_once() -> None:

@@ -14,6 +14,7 @@ from uuid import UUID
 
 from django.core.management.base import CommandError
 
+from django_ojs import extension
 from django_ojs.command_line.changes import counted_jobs
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.searching import add_search, filter_of, with_search_help
@@ -25,7 +26,6 @@ from django_ojs.operations.access import operator
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.jobs.export import stream
 from django_ojs.operations.push import PushOptions, push_batch
-from django_ojs.payloads import offload
 from django_ojs.spec import envelope, json
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import DuplicateJob, InvalidRequest, OJSError
@@ -194,7 +194,7 @@ def _read(data: dict[str, Any]) -> Envelope:
 def _push(batch: Sequence[dict[str, Any]]) -> list[EnqueuedJob]:
     return push_batch(
         [_read(data) for data in batch],
-        PushOptions(batch=True, offloader=offload.offloader()),
+        PushOptions(batch=True, notes=extension.notes()),
     )
 
 

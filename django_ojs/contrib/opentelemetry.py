@@ -4,7 +4,6 @@
 that the project configures; nothing here is imported otherwise.
 """
 
-import asyncio
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -19,13 +18,14 @@ from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, TracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from django_ojs import middleware
 from django_ojs.conf import NAME_BYTES, settings
 from django_ojs.context import JobContext
+from django_ojs.extension import Batch, Extension, Hooks, registry
 from django_ojs.operations import checkpoint
-from django_ojs.operations.enqueue import caller_database, instrumentation
+from django_ojs.operations.enqueue import caller_database
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.enqueue.unique import UniqueKeyLocked
+from django_ojs.operations.workflows import creation
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import State
@@ -33,7 +33,8 @@ from django_ojs.storage import database
 from django_ojs.storage.figures import rollups
 from django_ojs.version import VERSION
 from django_ojs.worker import process_end
-from django_ojs.worker.handler_call import Interrupted, has_timed_out
+from django_ojs.worker.handler_call import has_timed_out, was_stopped
+from django_ojs.worker.in_flight import Run
 from django_ojs.worker.maintenance_observers import observers
 
 SCOPE: Final = "django_ojs"
@@ -69,8 +70,12 @@ _TRACE_CONTEXT: Final = TraceContextTextMapPropagator()
 _BAGGAGE: Final = W3CBaggagePropagator()
 
 
-class _Instrumentation:
+class _Instrumentation(Extension):
     """The tracer and the instruments of one call of `instrument`."""
+
+    name = "opentelemetry"
+    #: Before the outbox: a span is around all that an enqueue does.
+    number = 6
 
     def __init__(
         self, tracer_provider: TracerProvider | None, meter_provider: MeterProvider | None
@@ -112,15 +117,18 @@ class _Instrumentation:
             "ojs.job.enqueue_duration", "s", "How long enqueues took."
         )
 
-    def enqueue(
-        self, envelopes: Sequence[Envelope], store: Callable[[], list[EnqueuedJob]]
-    ) -> list[EnqueuedJob]:
+    def hooks(self) -> Hooks:
+        """Return the hooks: spans around enqueues and runs."""
+        return Hooks(around_push=self.enqueue, around_run=self.run)
+
+    def enqueue(self, batch: Batch, store: Callable[[], list[EnqueuedJob]]) -> list[EnqueuedJob]:
         """Store jobs inside a PRODUCER span, whose context goes into their `meta`.
 
         A job that has a trace context was enqueued by a client with a span of its own: it stays
         as it is (ojs-distributed-tracing §6.2).
         """
         began = time.perf_counter()
+        envelopes = batch.jobs = list(batch.jobs)  # Those that are alike become one each.
         own = [each for each in envelopes if "traceparent" not in each.meta]
         results = self._enqueue_in_span(own, store) if own else store()
         queue = _common(each.queue for each in envelopes)
@@ -163,16 +171,16 @@ class _Instrumentation:
             meta[WORKFLOW_ORIGIN] = origin
         return meta
 
-    def run(self, context: JobContext, proceed: Callable[[], Any]) -> Any:
+    def run(self, run: Run, go_on: Callable[[], Any]) -> Any:
         """Run a handler inside a CONSUMER span that links to the span of the enqueue."""
-        if context.is_async:
-            return self._run_async(context, proceed)
-        with self._process_span(context):
-            return proceed()
+        if run.context.is_async:
+            return self._run_async(run.context, go_on)
+        with self._process_span(run.context):
+            return go_on()
 
-    async def _run_async(self, context: JobContext, proceed: Callable[[], Any]) -> Any:
+    async def _run_async(self, context: JobContext, go_on: Callable[[], Any]) -> Any:
         with self._process_span(context):
-            return await proceed()
+            return await go_on()
 
     @contextmanager
     def _process_span(self, context: JobContext) -> Iterator[None]:
@@ -201,11 +209,11 @@ class _Instrumentation:
         token = otel_context.attach(trace.set_span_in_context(span, parent))
         try:
             yield
-        except (Interrupted, asyncio.CancelledError):
-            _record_interruption(span, context, time.monotonic() - began)
-            raise
         except BaseException as error:
-            _record_error(span, error, context)
+            if was_stopped(context, error):
+                _record_interruption(span, context, time.monotonic() - began)
+            else:
+                _record_error(span, error, context)
             raise
         else:
             span.set_attribute("ojs.job.state", State.COMPLETED.value)
@@ -270,8 +278,8 @@ def instrument(
     global _active
     uninstrument()
     _active = _Instrumentation(tracer_provider, meter_provider)
-    instrumentation.install(_active.enqueue, _active.step_meta)
-    middleware.instrument(_active.run)
+    registry.register(_active)
+    creation.step_metas.append(_active.step_meta)
     rollups.observers.append(_active.count)
     checkpoint.observers.append(_active.checkpointed)
     observers.append(_active.maintained)
@@ -283,8 +291,8 @@ def uninstrument() -> None:
     global _active
     if _active is None:
         return
-    instrumentation.install(None)
-    middleware.uninstrument(_active.run)
+    registry.remove(_active)
+    creation.step_metas.remove(_active.step_meta)
     rollups.observers.remove(_active.count)
     checkpoint.observers.remove(_active.checkpointed)
     observers.remove(_active.maintained)

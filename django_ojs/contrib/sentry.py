@@ -4,7 +4,6 @@
 Settings modules import this one: it imports no model.
 """
 
-import asyncio
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -15,8 +14,8 @@ from sentry_sdk.integrations import Integration
 from sentry_sdk.scope import add_global_event_processor
 from sentry_sdk.tracing import TransactionSource
 
-from django_ojs import middleware
 from django_ojs.conf import settings
+from django_ojs.extension import Extension, Hooks, registry
 from django_ojs.spec.failure import Discard, Failure, HandlerResponse
 from django_ojs.worker import process_end
 
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     from sentry_sdk.types import Event, Hint
 
     from django_ojs.context import JobContext
+    from django_ojs.worker.in_flight import Run
 
 #: Seconds that the end of a worker process waits for events to be sent.
 FLUSH_TIMEOUT: Final = 2.0
@@ -57,8 +57,8 @@ class OJSIntegration(Integration):
 
     @staticmethod
     def setup_once() -> None:
-        """Install the middleware; the SDK calls this once in a process."""
-        middleware.instrument(_run)
+        """Register the extension; the SDK calls this once in a process."""
+        registry.register(SentryExtension())
         add_global_event_processor(_process)
         process_end.register(_flush)
 
@@ -68,7 +68,7 @@ class OJSIntegration(Integration):
         from django_ojs.operations import fail
         from django_ojs.worker import handler_call
 
-        stopped = isinstance(error, handler_call.Interrupted | asyncio.CancelledError)
+        stopped = handler_call.was_stopped(context, error)
         if stopped and not handler_call.has_timed_out(context, seconds):
             return  # Cancelled, or returned at the end of the worker.
         failure = Failure.from_exception(error, backtrace=False)
@@ -84,26 +84,37 @@ class OJSIntegration(Integration):
         sentry_sdk.capture_exception(error, **options)
 
 
+class SentryExtension(Extension):
+    """Isolates the scope of each run."""
+
+    name = "sentry"
+    number = 7
+
+    def hooks(self) -> Hooks:
+        """Return the hooks; no setting changes them."""
+        return Hooks(around_run=_run)
+
+
 def _integration() -> OJSIntegration | None:
     # The active client may have been made without it.
     return sentry_sdk.get_client().get_integration(OJSIntegration)
 
 
-def _run(context: "JobContext", proceed: Callable[[], Any]) -> Any:
+def _run(run: "Run", go_on: Callable[[], Any]) -> Any:
     integration = _integration()
     if integration is None:
-        return proceed()
-    if context.is_async:
-        return _run_async(integration, context, proceed)
-    with _scope(integration, context):
-        return proceed()
+        return go_on()
+    if run.context.is_async:
+        return _run_async(integration, run.context, go_on)
+    with _scope(integration, run.context):
+        return go_on()
 
 
 async def _run_async(
-    integration: OJSIntegration, context: "JobContext", proceed: Callable[[], Any]
+    integration: OJSIntegration, context: "JobContext", go_on: Callable[[], Any]
 ) -> Any:
     with _scope(integration, context):
-        return await proceed()
+        return await go_on()
 
 
 @contextmanager

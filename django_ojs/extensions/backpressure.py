@@ -25,7 +25,7 @@ class BackpressureExtension(Extension):
     """Bounds queues."""
 
     name = "backpressure"
-    number = 6
+    number = 11
 
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""

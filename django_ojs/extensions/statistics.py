@@ -5,6 +5,7 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -24,7 +25,7 @@ class StatisticsExtension(Extension):
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""
         return Hooks(
-            committed=_enqueued,
+            committed=partial(rollups.add, rollups.ENQUEUED),
             changed_and_committed=_CHANGED,
             reads=dict.fromkeys(_CHANGED, Reads.JOBS),
             counted=_counted,
@@ -55,10 +56,6 @@ _COUNTED: Final = {
     Count.PROGRESS_UPDATES: rollups.PROGRESS_UPDATES,
     Count.HISTORY_FAILURES: rollups.HISTORY_FAILURES,
 }
-
-
-def _enqueued(numbers: Numbers) -> None:
-    rollups.add(rollups.ENQUEUED, numbers)
 
 
 def _counted(what: Count, numbers: Numbers) -> None:

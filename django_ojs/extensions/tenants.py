@@ -18,7 +18,7 @@ class TenantsExtension(Extension):
     name = "tenants"
     #: Before the bounds of queues: a tenant at its bound takes no room from the others, and waits
     #: for no lock of theirs.
-    number = 5
+    number = 10
 
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""

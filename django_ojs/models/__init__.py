@@ -1,28 +1,37 @@
-"""The models: jobs, unsuccessful runs, queues, workers and their figures."""
+"""The models: jobs, unsuccessful runs, queues, workers and their figures.
 
-from django_ojs.models.api_key import ApiKey
+Those that only extensions, HTTP or the admin need are named by `apps.py`, which loads them, and are
+found here once it has.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+from django.apps import apps
+
 from django_ojs.models.attempt import Attempt
-from django_ojs.models.audit_entry import ActorKind, AuditEntry
-from django_ojs.models.bound import Bound
-from django_ojs.models.bulk_operation import BulkOperation, BulkOperationJob
-from django_ojs.models.checkpoint import Checkpoint
-from django_ojs.models.cron import CronJob, CronRun
-from django_ojs.models.dead_letter import DeadLetterJob
-from django_ojs.models.event import Event
 from django_ojs.models.job import Job
 from django_ojs.models.known_name import KnownName
 from django_ojs.models.lease import Lease
-from django_ojs.models.limit import LimitCheck, LimitedQueue, LimitKey
-from django_ojs.models.outbox import OutboxEntry
-from django_ojs.models.overview import Overview
 from django_ojs.models.queue import Queue
-from django_ojs.models.rollup import Rollup
-from django_ojs.models.webhook import Webhook, WebhookDelivery
 from django_ojs.models.worker import Worker
-from django_ojs.models.workflow import EndedWorkflowJob, Workflow, WorkflowStep
+
+if TYPE_CHECKING:
+    from django_ojs.models.api_key import ApiKey
+    from django_ojs.models.audit_entry import AuditEntry
+    from django_ojs.models.bound import Bound
+    from django_ojs.models.bulk_operation import BulkOperation, BulkOperationJob
+    from django_ojs.models.checkpoint import Checkpoint
+    from django_ojs.models.cron import CronJob, CronRun
+    from django_ojs.models.dead_letter import DeadLetterJob
+    from django_ojs.models.event import Event
+    from django_ojs.models.limit import LimitCheck, LimitedQueue, LimitKey
+    from django_ojs.models.outbox import OutboxEntry
+    from django_ojs.models.overview import Overview
+    from django_ojs.models.rollup import Rollup
+    from django_ojs.models.webhook import Webhook, WebhookDelivery
+    from django_ojs.models.workflow import EndedWorkflowJob, Workflow, WorkflowStep
 
 __all__ = [
-    "ActorKind",
     "ApiKey",
     "Attempt",
     "AuditEntry",
@@ -51,3 +60,13 @@ __all__ = [
     "Workflow",
     "WorkflowStep",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    models = apps.all_models["django_ojs"]
+    if name.lower() not in models:
+        # The models of an app that stands before this one in INSTALLED_APPS ask for it.
+        apps.get_app_config("django_ojs").import_models()
+    return models[name.lower()]

@@ -1,17 +1,13 @@
 """CANCEL (ojs-core §7.6): stop a job that has not ended."""
 
-from collections.abc import Collection
 from uuid import UUID
 
-from django.db.models.functions import Now
-
-from django_ojs.extension import Known
+from django_ojs import extension
 from django_ojs.models import Job
-from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.access import operator
-from django_ojs.operations.fail import record
+from django_ojs.operations.stop import stop
 from django_ojs.spec.states import State, Trigger, allows
-from django_ojs.storage import database, testing_hook, transitions
+from django_ojs.storage import database, transitions
 
 
 def cancel(job_id: UUID) -> tuple[Job, State]:
@@ -21,8 +17,8 @@ def cancel(job_id: UUID) -> tuple[Job, State]:
     is rejected. Cancelling a cancelled job changes nothing and succeeds. Raises JobNotFound, and
     Conflict when it was completed or discarded.
     """
-    active = testing_hook.current()
-    cancelled = None if active is None else active.cancel(job_id)
+    stand_in = extension.registry.stand_ins.get("cancel")
+    cancelled: tuple[Job, State] | None = stand_in(job_id) if stand_in else None
     return _cancel(job_id) if cancelled is None else cancelled
 
 
@@ -37,17 +33,3 @@ def _cancel(job_id: UUID) -> tuple[Job, State]:
     stop([job])
     operator.acted("job.cancelled", job_id, changes={"state": (before, State.CANCELLED)})
     return transitions.get(job_id), before
-
-
-def stop(held: Collection[Job]) -> None:
-    """Cancel these jobs, which the caller has locked and which may be cancelled."""
-    running = [job.pk for job in held if job.state == State.ACTIVE]
-    record(running, AttemptOutcome.CANCELLED, None)
-    transitions.apply(
-        Trigger.CANCEL,
-        State.CANCELLED,
-        {job.pk: State(job.state) for job in held},
-        known=Known(jobs={job.pk: job for job in held}),
-        finished_at=Now(),
-        lease_until=None,
-    )

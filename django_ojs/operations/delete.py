@@ -1,17 +1,15 @@
 """Delete jobs that are in a terminal state; pruning does the same by age."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from uuid import UUID
 
+from django_ojs import extension
 from django_ojs.models import Job
 from django_ojs.operations.access import operator
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.spec.suggestions import one_of
 from django_ojs.storage import database, transitions
-
-#: Called with the keys of jobs that are about to be deleted, in the transaction that deletes them.
-before_erase: list[Callable[[Collection[UUID]], None]] = []
 
 
 @database.write_transaction
@@ -43,6 +41,6 @@ def not_ended(job: Job) -> Conflict:
 
 def erase(keys: Collection[UUID]) -> int:
     """Delete these jobs, which the caller has locked, and their histories. Return how many."""
-    for callback in before_erase:
-        callback(keys)
+    for hook in extension.registry.erased:
+        hook(keys)
     return database.dialect().erase(database.connection(), keys)

@@ -1,11 +1,7 @@
 """FAIL (ojs-core §7.4): a job's handler failed; its retry policy decides what follows."""
 
-import logging
-import math
 import random
-import time
-from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from functools import partial
@@ -17,10 +13,10 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from django_ojs.conf import settings
-from django_ojs.extension import Count, Known, count, publish
+from django_ojs.extension import Known, publish
 from django_ojs.models import Attempt, Job
 from django_ojs.models.attempt import AttemptOutcome
-from django_ojs.operations import dead_letter_queue
+from django_ojs.operations import dead_letter_queue, histories
 from django_ojs.spec import json
 from django_ojs.spec.events import EventType, of_limit_key
 from django_ojs.spec.failure import Failure
@@ -29,15 +25,9 @@ from django_ojs.spec.retry_policy import Decision
 from django_ojs.spec.states import State, Trigger
 from django_ojs.spec.timeouts import total_ends
 from django_ojs.spec.times import format_timestamp
-from django_ojs.storage import database, in_memory_state, limit_journal, notify, transitions
+from django_ojs.storage import database, limit_journal, notify, transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.transitions import ANY_CLAIM, Claim
-
-logger = logging.getLogger("django_ojs.worker")
-
-#: Seconds between warnings that histories cannot be stored.
-LOG_EVERY: Final = 60.0
-
 
 #: How many runs in a row may conflict with other transactions until one spends an attempt.
 MAX_CONFLICTS: Final = 10
@@ -100,9 +90,7 @@ def fail_batch(
             ended[job.id] = {**row, "delay_us": None, "reason": reason, "dead_letter": dead_letter}
     keys = [job.id for job, _, _ in kept]
     rows = json.dumps([*again.values(), *ended.values()])
-    _add_to_histories(
-        keys, lambda: database.dialect().add_failed_attempts(database.connection(), rows)
-    )
+    histories.add(keys, lambda: database.dialect().add_failed_attempts(database.connection(), rows))
     known = Known(
         jobs={job.id: job for job, _, _ in kept},
         workers=dict.fromkeys(keys, worker_id),
@@ -169,7 +157,9 @@ def postpone_batch(
     last = Attempt.primary.filter(job_id__in=keys).values("job_id").annotate(last=Max("id"))
     latest = Attempt.primary.filter(pk__in=last.values("last"))
     postponed = {run.job_id for run in latest if _is_postponement(run, error)}
-    record([key for key in keys if key not in postponed], AttemptOutcome.RETURNED, error, delay)
+    histories.record(
+        [key for key in keys if key not in postponed], AttemptOutcome.RETURNED, error, delay
+    )
     workers, failures = dict.fromkeys(keys, worker_id), dict.fromkeys(keys, failure)
     known = Known(workers=workers, failures=failures, spends=False)
     values: dict[str, Any] = {"due_at": Now() + delay, "error": error}
@@ -245,7 +235,7 @@ def _requeue(
     if failure is not None:
         _pause_key(job, failure)
     if error is not None:
-        record([job.pk], outcome, error)
+        histories.record([job.pk], outcome, error)
         values["error"] = error
     requeued = transitions.apply_one(
         Trigger.RETURN,
@@ -271,49 +261,6 @@ def _known(job: Job, failure: Failure | None, *, spends: bool) -> Known:
     )
 
 
-def record(
-    keys: Collection[UUID],
-    outcome: AttemptOutcome,
-    error: dict[str, object] | None,
-    delay: timedelta | None = None,
-    *,
-    is_known: Callable[[], bool] | None = None,
-) -> None:
-    """Store that the runs of these jobs ended, which the caller has locked and changes next.
-
-    `is_known`: whether a history has the run already. The outcome of a run is worth more than its
-    history: where that cannot be stored, the transaction begins again without it
-    (ojs-execution-history §9.5).
-    """
-    if not keys:
-        return
-
-    def add() -> None:
-        if is_known is not None and is_known():
-            return
-        link = database.connection()
-        database.dialect_of(link).add_attempts(
-            link,
-            keys,
-            outcome=outcome.value,
-            error=None if error is None else json.dumps(error),
-            delay_ms=None if delay is None else int(delay / timedelta(milliseconds=1)),
-        )
-
-    _add_to_histories(keys, add)
-
-
-def _add_to_histories(keys: Collection[UUID], add: Callable[[], None]) -> None:
-    try:
-        stored = database.run_optional(add)
-    except database.OptionalError as failed:
-        _failures.log(failed)
-        raise
-    if not stored:
-        missed = Counter(Job.primary.filter(pk__in=keys).values_list("queue", "type"))
-        database.after_commit(lambda: count(Count.HISTORY_FAILURES, missed))
-
-
 def _was_postponed(job: Job, error: dict[str, object]) -> bool:
     """Whether a history ends with a run that was postponed for the same reason.
 
@@ -329,32 +276,6 @@ def _is_postponement(last: Attempt, error: dict[str, object]) -> bool:
         and last.retry_delay_ms is not None
         and (last.error or {}).get("type") == error["type"]
     )
-
-
-class _HistoryFailures:
-    """Logs that histories cannot be stored, once a minute at most."""
-
-    def __init__(self) -> None:
-        self.reset()
-
-    def reset(self) -> None:
-        """Log the next failure."""
-        self._logged_at = -math.inf
-
-    def log(self, error: database.OptionalError) -> None:
-        """Log a failure; the cause has the class of the error, and no value."""
-        now = time.monotonic()
-        if now - self._logged_at < LOG_EVERY:
-            return
-        self._logged_at = now
-        logger.warning(
-            "Failed runs are not in the histories of their jobs, which go on: %s. Check the table "
-            "ojs_attempt.",
-            type(error.__cause__).__name__,
-        )
-
-
-_failures: Final = in_memory_state.register(_HistoryFailures())
 
 
 def _lock_active(job_id: UUID, trigger: Trigger, target: State, claim: Claim) -> Job:
@@ -383,7 +304,7 @@ def _wait(
 ) -> Job:
     error = _error_of(failure)
     is_known = None if spend else partial(_was_postponed, job, error)
-    record([job.pk], outcome, error, delay, is_known=is_known)
+    histories.record([job.pk], outcome, error, delay, is_known=is_known)
     unspent: dict[str, Any] = {} if spend else {"returned": F("returned") + 1}
     waiting = transitions.apply_one(
         Trigger.FAIL,
@@ -401,7 +322,7 @@ def _wait(
 
 def _discard(job: Job, failure: Failure, decision: Decision, outcome: AttemptOutcome) -> Job:
     error = _error_of(failure)
-    record([job.pk], outcome, error)
+    histories.record([job.pk], outcome, error)
     ended = transitions.apply_one(
         Trigger.FAIL,
         State.DISCARDED,

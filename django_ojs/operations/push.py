@@ -1,44 +1,28 @@
 """PUSH (ojs-core §7.1): the only way by which new jobs are stored.
 
 The Python client, the HTTP API and the outbox's local delivery all call it. The steps, in order:
-check the caller's transaction, route to the outbox, admit (validate, middleware, offload, unique
-key), reject draining queues, resolve unique policies, check the bounds, insert, tell.
+admit (validate, middleware, unique key), reject draining queues, resolve unique policies, insert,
+tell. Extensions are around all of them, around those after the admission, and around the insert.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Final, TypeVar
 
-from django.db import connections, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs import extension
-from django_ojs.conf import settings
 from django_ojs.extension import Batch
 from django_ojs.operations import draining
-from django_ojs.operations.enqueue import (
-    caller_database,
-    instrumentation,
-    lineage,
-    outbox,
-    unique,
-)
-from django_ojs.operations.enqueue.admission import Offloader, admit, fill_in_defaults
-from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, alike, of_dropped, of_new
-from django_ojs.spec.destinations import LOCAL
+from django_ojs.operations.enqueue import lineage, unique
+from django_ojs.operations.enqueue.admission import admit, fill_in_defaults
+from django_ojs.operations.enqueue.result import EnqueuedJob, alike, in_order, of_new
 from django_ojs.spec.envelope import AlikeJobs, Envelope
-from django_ojs.spec.errors import DuplicateJob, InvalidRequest, OJSError, QueueFull, QueuePaused
+from django_ojs.spec.errors import DuplicateJob, InvalidRequest, QueueFull, QueuePaused
 from django_ojs.spec.states import State
-from django_ojs.storage import (
-    database,
-    key_limits,
-    notify,
-    queue_configs,
-    testing_hook,
-)
+from django_ojs.storage import database, key_limits, notify, queue_configs
 from django_ojs.storage.claims import running
 from django_ojs.storage.dialects.job_row import NewRow
 
@@ -53,8 +37,6 @@ class PushOptions:
     generated_ids: bool = False
     #: The caller sent several: an error about one carries its `index` in `details`.
     batch: bool = False
-    #: Keeps large arguments outside the database.
-    offloader: Offloader | None = None
     #: What the hooks of extensions are told of this enqueue: each is a value of another class.
     notes: tuple[object, ...] = ()
     #: Apply the rules of a queue that another process has set within the last second, which costs
@@ -99,88 +81,15 @@ def push_batch(envelopes: Sequence[Envelope], options: PushOptions = BATCH) -> l
     if not envelopes:
         raise InvalidRequest("jobs must hold at least one job.", details={"field": "jobs"})
     if options.admitted:
-        return _route(envelopes, options)
+        return _store(envelopes, options)
     if (parent := running.get()) is not None:
         lineage.fill_in(envelopes, parent)
-    instrument = instrumentation.wrapper
-    active = None if testing_hook.find is None else testing_hook.find()
-    if instrument is None and active is None and options.offloader is None:
-        return _route(envelopes, options)
-    envelopes = list(envelopes)  # They may change each.
-    store = partial(_route, envelopes, options)
-    if options.offloader is not None:
-        store = partial(_settle, store, options.offloader)
-    if instrument is not None:
-        store = partial(instrument, envelopes, store)
-    return store() if active is None else active.push(envelopes, batch=options.batch, store=store)
-
-
-def _settle(store: Callable[[], list[EnqueuedJob]], offloader: Offloader) -> list[EnqueuedJob]:
-    """Store jobs, and remove the offloaded arguments of those that were not stored."""
-    stored: list[EnqueuedJob] = []
-    try:
-        stored = store()
-    finally:
-        offloader.settle(
-            {job.id for job in stored if job.outcome in (Outcome.STORED, Outcome.OUTBOX)}
-        )
-    return stored
-
-
-def _route(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
-    """Store jobs in this database or in an outbox."""
-    # The alias of the caller's transaction, where that is not on the jobs' database.
-    foreign = None
-    may_use_outbox = not (options.admitted or options.local)
-    if len(connections.settings) > 1 and options.has_transaction:
-        foreign = caller_database.alias_for_caller(may_use_outbox=may_use_outbox)
-    if not may_use_outbox or (foreign is None and not settings().outbox):
+    ring = extension.registry.around_push
+    if ring is None:
         return _store(envelopes, options)
-    envelopes = list(envelopes)
-    destinations = [outbox.route(envelope) or (foreign and LOCAL) for envelope in envelopes]
-    if not any(destinations):
-        return _store(envelopes, options)
-    return _distribute(envelopes, destinations, foreign or database.alias(), options)
-
-
-def _distribute(
-    envelopes: Sequence[Envelope],
-    destinations: Sequence[str | None],
-    using: str,
-    options: PushOptions,
-) -> list[EnqueuedJob]:
-    """Store jobs with a destination in the outbox, the others among the jobs; all or none."""
-    here = [index for index, name in enumerate(destinations) if name is None]
-    elsewhere = [index for index, name in enumerate(destinations) if name is not None]
-    results: dict[int, EnqueuedJob] = {}
-    with transaction.atomic(using=using):
-        if here:
-            with _index_of_caller(here):
-                stored = _store([envelopes[index] for index in here], options)
-            results.update(zip(here, stored, strict=True))
-        with _index_of_caller(elsewhere):
-            jobs = [envelopes[index] for index in elsewhere]
-            names = [str(destinations[index]) for index in elsewhere]
-            stored = _store_in_outbox(jobs, names, using, options)
-        results.update(zip(elsewhere, stored, strict=True))
-    return [results[index] for index in range(len(envelopes))]
-
-
-def _store_in_outbox(
-    envelopes: Sequence[Envelope], destinations: Sequence[str], using: str, options: PushOptions
-) -> list[EnqueuedJob]:
-    configs = queue_configs.current()
-    admitted = admit(envelopes, configs, batch=options.batch)
-    pairs = [(e, to) for e, to in zip(admitted, destinations, strict=True) if e is not None]
-    for envelope, destination in pairs:
-        fill_in_defaults([envelope], configs if destination == LOCAL else None)
-    stored = outbox.add(
-        [e for e, _ in pairs],
-        [to for _, to in pairs],
-        using=using,
-        generated_ids=options.generated_ids,
-    )
-    return _in_order(envelopes, admitted, stored)
+    batch = Batch(jobs=envelopes, options=options)
+    results: list[EnqueuedJob] = ring(batch, lambda: _store(batch.jobs, options))
+    return results
 
 
 def _store(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
@@ -188,10 +97,13 @@ def _store(envelopes: Sequence[Envelope], options: PushOptions) -> list[Enqueued
     configs = queue_configs.current()
     admitted: Sequence[Envelope | None] = envelopes
     if not options.admitted:
-        admitted = admit(envelopes, configs, batch=options.batch, offloader=options.offloader)
+        change = None
+        if options.notes and extension.registry.admit:
+            change = partial(extension.admit, options)
+        admitted = admit(envelopes, configs, batch=options.batch, change=change)
     jobs = envelopes
     if admitted is not envelopes and not (jobs := list(filter(None, admitted))):
-        return _in_order(envelopes, admitted, [])
+        return in_order(envelopes, admitted, [])
     if configs is not None and configs.draining:
         _check_draining(admitted, options)
     if not options.admitted:
@@ -213,7 +125,7 @@ def _store(envelopes: Sequence[Envelope], options: PushOptions) -> list[Enqueued
             # It counts the jobs that were not dropped; the caller's index counts all.
             error.details["index"] = [i for i, e in enumerate(admitted) if e is not None][index]
         raise
-    return stored if len(stored) == len(envelopes) else _in_order(envelopes, admitted, stored)
+    return stored if len(stored) == len(envelopes) else in_order(envelopes, admitted, stored)
 
 
 def _check_draining(admitted: Sequence[Envelope | None], options: PushOptions) -> None:
@@ -335,27 +247,3 @@ def _duplicate(envelopes: Sequence[Envelope], stored: Sequence[NewRow]) -> Dupli
         # The same id twice in one call: the second is the duplicate.
         new.discard(envelope.id)
     raise AssertionError("The database stored fewer jobs than it was given; no id was taken.")
-
-
-def _in_order(
-    envelopes: Sequence[Envelope],
-    admitted: Sequence[Envelope | None],
-    stored: Sequence[EnqueuedJob],
-) -> list[EnqueuedJob]:
-    """Return the results of all jobs, those that a middleware dropped included."""
-    remaining = iter(stored)
-    return [
-        of_dropped(envelope) if passed is None else next(remaining)
-        for envelope, passed in zip(envelopes, admitted, strict=True)
-    ]
-
-
-@contextmanager
-def _index_of_caller(indexes: Sequence[int]) -> Iterator[None]:
-    """Make the `index` of an error count the caller's jobs, of which these are a part."""
-    try:
-        yield
-    except OJSError as error:
-        if "index" in error.details:
-            error.details["index"] = indexes[error.details["index"]]
-        raise

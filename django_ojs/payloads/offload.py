@@ -7,15 +7,17 @@ sweep removes an object whose job does not exist, also after a rollback.
 import hashlib
 import logging
 import secrets
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
 from django_ojs.conf import settings
+from django_ojs.extension import Batch
 from django_ojs.models import Job
-from django_ojs.operations.delete import before_erase
+from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
+from django_ojs.operations.push import PushOptions
 from django_ojs.payloads import s3_client
 from django_ojs.payloads.reference import Reference, is_reference
 from django_ojs.spec import json
@@ -31,7 +33,7 @@ DELETE_BATCH: Final = 1_000
 
 
 class ArgumentOffloader:
-    """Offloads the large arguments of one call of the client; see `admission.Offloader`."""
+    """Offloads the large arguments of one call of the client: the note of its `PushOptions`."""
 
     def __init__(self) -> None:
         # Unique for each call: a call that repeats an id must not change the objects of the first.
@@ -45,10 +47,10 @@ class ArgumentOffloader:
         Raises PayloadTooLarge for an argument that no worker would accept.
         """
         config = settings().offload
-        self._taken = []
         if config is None:
             return envelope
         args: list[Any] = []
+        taken: list[tuple[str, Any]] = []
         for index, arg in enumerate(envelope.args):
             data = b"" if _is_small(arg, config.over) else json.dumps(arg).encode()
             if len(data) <= config.over:
@@ -58,13 +60,14 @@ class ArgumentOffloader:
             uri = f"{_folder(envelope.id)}{self._call}-{index}.json"
             checksum = f"sha256:{hashlib.sha256(data).hexdigest()}"
             args.append(Reference(uri=uri, size=len(data), checksum=checksum).render())
-            self._taken.append((uri, arg))
-        if not self._taken:
+            taken.append((uri, arg))
+        if not taken:
             return envelope
-        return replace(envelope, args=args, offloaded=tuple(uri for uri, _ in self._taken))
+        self._taken += taken
+        return replace(envelope, args=args, offloaded=tuple(uri for uri, _ in taken))
 
     def keep(self) -> None:
-        """Store in S3 the arguments that `take` replaced last. Raises ConnectionError."""
+        """Store in S3 the arguments that `take` has replaced. Raises ConnectionError."""
         service: Any = s3_client.client() if self._taken else None
         for uri, arg in self._taken:
             bucket, key = _located(uri)
@@ -88,9 +91,26 @@ class ArgumentOffloader:
         remove([uri for job, uris in self._kept.items() if job not in stored for uri in uris])
 
 
-def offloader() -> ArgumentOffloader | None:
-    """Return an offloader if OFFLOAD is set."""
-    return None if settings().offload is None else ArgumentOffloader()
+def take(options: PushOptions, envelope: Envelope) -> Envelope:
+    """Take the large arguments out of a job of Python code; see `Hooks.admit`."""
+    offloader = options.note(ArgumentOffloader)
+    return envelope if offloader is None else offloader.take(envelope)
+
+
+def store(batch: Batch, go_on: Callable[[], list[EnqueuedJob]]) -> list[EnqueuedJob]:
+    """Store large arguments, and remove those of jobs that were not stored; see `around_store`."""
+    offloader = batch.options.note(ArgumentOffloader)
+    if offloader is None:
+        return go_on()
+    stored: list[EnqueuedJob] = []
+    try:
+        offloader.keep()
+        stored = go_on()
+    finally:
+        offloader.settle(
+            {job.id for job in stored if job.outcome in (Outcome.STORED, Outcome.OUTBOX)}
+        )
+    return stored
 
 
 def owns(uri: str, job_id: UUID) -> bool:
@@ -186,6 +206,3 @@ def _job_of(uri: str) -> UUID:
 def _located(uri: str) -> tuple[str, str]:
     bucket, _, key = uri.removeprefix("s3://").partition("/")
     return bucket, key
-
-
-before_erase.append(remove_of)

@@ -6,10 +6,12 @@ stored job keeps its references.
 
 import io
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from types import TracebackType
 from typing import IO, Any, Self
 from uuid import UUID
+
+from asgiref.sync import sync_to_async
 
 from django_ojs.conf import settings
 from django_ojs.payloads import offload, schemes
@@ -27,9 +29,20 @@ from django_ojs.spec import json
 from django_ojs.spec.errors import InvalidPayload, PayloadRejected
 
 
-def is_needed(args: Sequence[Any], kinds: ParameterKinds) -> bool:
-    """Return whether the arguments must be resolved before the handler can be called."""
-    return not kinds.all_values or any(is_reference(arg) for arg in args)
+def run(run: Any, kinds: ParameterKinds, go_on: Callable[[], Any]) -> Any:
+    """Run a handler with its arguments resolved; see `Hooks.around_run`."""
+    if run.context.is_async:
+        return _run_async(run, kinds, go_on)
+    with Resolved(run.job.id, run.job.args, kinds) as resolved:
+        run.context.resolved(resolved.args, resolved.finish)
+        return go_on()
+
+
+async def _run_async(run: Any, kinds: ParameterKinds, go_on: Callable[[], Awaitable[Any]]) -> Any:
+    resolved = await sync_to_async(Resolved)(run.job.id, run.job.args, kinds)
+    with resolved:
+        run.context.resolved(resolved.args, resolved.finish)
+        return await go_on()
 
 
 class Resolved:

@@ -25,7 +25,7 @@ from django_ojs.spec.errors import ClaimLost, Conflict, JobNotFound, RowLocked
 from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.spec.suggestions import one_of
-from django_ojs.storage import database, raw_queries, testing_hook
+from django_ojs.storage import database, raw_queries
 from django_ojs.storage.claim_floors import floors
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.expressions import OneOf, Unlocked
@@ -509,9 +509,10 @@ def reject(trigger: Trigger, target: State, job: Job, claim: Claim = ANY_CLAIM) 
 
 def get(job_id: UUID) -> Job:
     """Return the job as it is now. Raises JobNotFound."""
-    active = testing_hook.current()
-    if active is not None and (job := active.get(job_id)) is not None:
-        return job
+    stand_in = registry.stand_ins.get("get")
+    kept: Job | None = stand_in(job_id) if stand_in else None
+    if kept is not None:
+        return kept
     key = Job._meta.pk.get_db_prep_value(job_id, database.connection())
     for job in raw_queries.rows(Job, "id = %s", [key]):
         return job
@@ -523,8 +524,8 @@ def lock(job_id: UUID) -> Job:
 
     Raises JobNotFound; within `database.passing_by` RowLocked.
     """
-    if (active := testing_hook.current()) is not None:
-        active.lock(job_id)
+    if stand_in := registry.stand_ins.get("lock"):
+        stand_in(job_id)
     which = Job.primary.filter(pk=job_id)
     skips = database.passes_by()
     for job in which.select_for_update(no_key=True, skip_locked=skips):

@@ -3,6 +3,7 @@
 from datetime import UTC
 from typing import Any, cast
 
+from django_ojs import extension
 from django_ojs.job_type import job_type_of
 from django_ojs.operations import info
 from django_ojs.operations.enqueue.caller_database import foreign_transaction
@@ -12,7 +13,7 @@ from django_ojs.options import NO_OPTIONS, Options, Request, envelope_of, push_o
 from django_ojs.registry import registry
 from django_ojs.spec import ids
 from django_ojs.spec.errors import OJSError
-from django_ojs.storage import database, testing_hook
+from django_ojs.storage import database
 from django_ojs.storage.dialects.job_row import NewRow
 from django_ojs.tasks.compat import (
     AnyResult,
@@ -59,11 +60,11 @@ def enqueue(
     if job.outcome is Outcome.DUPLICATE:
         return handler.result_of(job.model())
     sender = type(backend)
-    active = testing_hook.current()
-    if active is not None and job.outcome is Outcome.STORED:
-        in_memory = active.get(job.id)
-        if in_memory is not None:
-            result = handler.result_of(in_memory)
+    stand_in = extension.registry.stand_ins.get("get")
+    if stand_in is not None and job.outcome is Outcome.STORED:
+        kept = stand_in(job.id)
+        if kept is not None:
+            result = handler.result_of(kept)
             task_enqueued.send_robust(sender, task_result=result)
             return result
     result = _result(backend, task, job, args, kwargs)

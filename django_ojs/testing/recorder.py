@@ -8,6 +8,7 @@ from uuid import UUID
 from django.utils import timezone
 
 from django_ojs import signals
+from django_ojs.extension import Batch
 from django_ojs.models import Job, Workflow
 from django_ojs.models.workflow import WorkflowState
 from django_ojs.operations.enqueue.admission import admit, fill_in_defaults
@@ -22,7 +23,6 @@ from django_ojs.spec.states import State
 from django_ojs.spec.workflow import Graph
 from django_ojs.storage import queue_configs
 from django_ojs.storage.dialects.job_row import NewRow
-from django_ojs.storage.testing_hook import Interceptor
 
 
 class FakeModeError(RuntimeError):
@@ -37,7 +37,7 @@ class FakeModeError(RuntimeError):
         )
 
 
-class Recorder(Interceptor):
+class Recorder:
     """Unsaved models of the jobs that the test has enqueued, as they were enqueued.
 
     They pass the checks and the middleware of an enqueue. Nothing that depends on other jobs or on
@@ -52,13 +52,10 @@ class Recorder(Interceptor):
         self._workflows: dict[UUID, Workflow] = {}
         self._steps: dict[UUID, list[UUID]] = {}
 
-    def push(
-        self,
-        envelopes: Sequence[Envelope],
-        *,
-        batch: bool,
-        store: Callable[[], list[EnqueuedJob]],
-    ) -> list[EnqueuedJob]:
+    def push(self, batch: Batch, store: Callable[[], list[EnqueuedJob]]) -> list[EnqueuedJob]:
+        return self._record(list(batch.jobs), batch=batch.options.batch)
+
+    def _record(self, envelopes: Sequence[Envelope], *, batch: bool) -> list[EnqueuedJob]:
         admitted = admit_in_memory(envelopes, batch=batch)
         passed = [each for each in admitted if each is not None]
         fill_in_defaults(passed, None)
@@ -123,7 +120,7 @@ class Recorder(Interceptor):
             for key, step in steps
             if step.job is not None and not step.depends_on
         ]
-        self.push(first, batch=True, store=list)
+        self._record(first, batch=True)
         self._workflows[workflow.pk] = workflow
         self._steps[workflow.pk] = [key for key, _ in steps]
         return workflow

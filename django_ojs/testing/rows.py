@@ -11,6 +11,7 @@ from django.db.models.functions import Now
 
 from django_ojs.conf import settings
 from django_ojs.context import JobContext
+from django_ojs.extension import Batch
 from django_ojs.handlers import get_handler, job_types
 from django_ojs.models import EndedWorkflowJob, Job, Workflow, WorkflowStep
 from django_ojs.operations import ack, beat, checkpoint, fail, progress, run_now, workflows
@@ -19,7 +20,6 @@ from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.fetch import fetch
 from django_ojs.operations.workers import rescue
 from django_ojs.spec import json
-from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.failure import UNKNOWN_JOB_TYPE, Failure
 from django_ojs.spec.progress import Report
@@ -29,7 +29,6 @@ from django_ojs.spec.workflow import Graph
 from django_ojs.storage import database, transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.queue_limits import next_starts
-from django_ojs.storage.testing_hook import Interceptor
 from django_ojs.storage.transitions import Claim
 from django_ojs.testing import runner
 from django_ojs.testing.failures import Failures
@@ -46,7 +45,7 @@ _UNKNOWN_TYPE: Final = Failure(
 )
 
 
-class Rows(Interceptor):
+class Rows:
     """Every step is the operation that a worker calls, on the connection of the test."""
 
     def __init__(self) -> None:
@@ -56,13 +55,7 @@ class Rows(Interceptor):
         #: Types without a handler: their jobs are postponed for ever.
         self._unknown: set[str] = set()
 
-    def push(
-        self,
-        envelopes: Sequence[Envelope],
-        *,
-        batch: bool,
-        store: Callable[[], list[EnqueuedJob]],
-    ) -> list[EnqueuedJob]:
+    def push(self, batch: Batch, store: Callable[[], list[EnqueuedJob]]) -> list[EnqueuedJob]:
         results = store()
         self.results += results
         return results
@@ -159,15 +152,9 @@ class InlineRows(Rows):
         # Of each thread: the jobs that are stored and have not run, and whether one is storing.
         self._local = _Stored()
 
-    def push(
-        self,
-        envelopes: Sequence[Envelope],
-        *,
-        batch: bool,
-        store: Callable[[], list[EnqueuedJob]],
-    ) -> list[EnqueuedJob]:
+    def push(self, batch: Batch, store: Callable[[], list[EnqueuedJob]]) -> list[EnqueuedJob]:
         def stored() -> list[EnqueuedJob]:
-            results = super(InlineRows, self).push(envelopes, batch=batch, store=store)
+            results = super(InlineRows, self).push(batch, store)
             self._local.jobs += [
                 job
                 for job in results

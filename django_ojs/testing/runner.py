@@ -1,6 +1,5 @@
 """Run one job on the thread of the test, as a worker does on one of its own."""
 
-import inspect
 from collections.abc import Callable
 from contextvars import copy_context
 from typing import Any
@@ -24,7 +23,7 @@ from django_ojs.storage.dialects.job_row import CLAIMED
 from django_ojs.testing.failures import Failures
 from django_ojs.testing.recorder import admit_in_memory, recorded
 from django_ojs.testing.savepoints import savepoint, transactions_ended
-from django_ojs.worker import executor, handler_call
+from django_ojs.worker import event_loop, executor, handler_call
 from django_ojs.worker.in_flight import Run
 
 
@@ -46,20 +45,19 @@ def call(run: Run, complete: Callable[..., object]) -> tuple[Any, bool]:
 def _run_in_context(run: Run, complete: Callable[..., object]) -> tuple[Any, bool]:
     contexts.enter(run.context)
     with savepoint():
-        return executor.run_handler(run, call=_call, complete=complete)
+        if not run.context.is_async:
+            return executor.run_handler(run, call=_call, complete=complete)
+        try:
+            with transactions_ended():
+                # On this thread, whose connections have the transaction of the test.
+                return async_to_sync(event_loop.run_handler)(run), False
+        finally:
+            run.context.flush()
 
 
 def _call(run: Run) -> Any:
     with transactions_ended():
-        returned = handler_call.call(run)
-        if inspect.isawaitable(returned):
-            # On this thread, whose connections have the transaction of the test.
-            returned = async_to_sync(_awaited)(returned)
-    return returned
-
-
-async def _awaited(returned: Any) -> Any:
-    return await returned
+        return handler_call.call(run)
 
 
 def perform(request: Request, failures: Failures, *, in_memory: bool) -> Any:

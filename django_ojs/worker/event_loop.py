@@ -6,14 +6,14 @@ import os
 import threading
 from collections import deque
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
 from django.db import connections
 
 from django_ojs import context as contexts
-from django_ojs.payloads import resolver
-from django_ojs.payloads.resolver import Resolved
+from django_ojs import extension
 from django_ojs.storage import database
 from django_ojs.worker.exception_copies import describable
 from django_ojs.worker.forks import SyncThread
@@ -124,29 +124,25 @@ class EventLoop:
 
     async def _call(self, run: Run) -> tuple[Any, BaseException | None]:
         """Return the result of a run, and its error. In a frame of its own as `Executor._call`."""
-        resolved = None
         try:
             contexts.enter(run.context)
-            if resolver.is_needed(run.job.args, run.handler.payload_kinds):
-                resolved = await _resolved(run)
-            returned = call(run)
-            result = checked_result(
-                run,
-                await returned
-                if asyncio.iscoroutine(returned) or hasattr(returned, "__await__")
-                else returned,
-            )
-            if resolved is not None:
-                await sync_to_async(resolved.finish)()
+            result = await run_handler(run)
         except BaseException as raised:  # As in Executor.
             return None, describable(raised)
-        finally:
-            if resolved is not None:
-                resolved.close()
         return result, None
 
 
-async def _resolved(run: Run) -> Resolved:
-    resolved = await sync_to_async(Resolved)(run.job.id, run.job.args, run.handler.payload_kinds)
-    run.context.resolved(resolved.args)
-    return resolved
+async def run_handler(run: Run) -> Any:
+    """Call the handler of a run in the ring `around_run`, and return its checked result."""
+    ring = extension.registry.around_run
+    return await (_result_of(run) if ring is None else ring(run, partial(_result_of, run)))
+
+
+async def _result_of(run: Run) -> Any:
+    returned = call(run)
+    if asyncio.iscoroutine(returned) or hasattr(returned, "__await__"):
+        returned = await returned
+    result = checked_result(run, returned)
+    if run.context.must_finish:
+        await sync_to_async(run.context.finish)()
+    return result

@@ -7,15 +7,16 @@ from collections import deque
 from collections.abc import Callable
 from contextvars import copy_context
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 from django.db import connections
 
 from django_ojs import context as contexts
+from django_ojs import extension
 from django_ojs.operations import ack
-from django_ojs.payloads import resolver
-from django_ojs.payloads.resolver import Resolved
+from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.storage import database, transitions
 from django_ojs.worker import session_state
 from django_ojs.worker.event_loop import EventLoop
@@ -244,53 +245,45 @@ def run_handler(
     call: Callable[[Run], Any] = _call_and_check,
     complete: Callable[..., object] = ack.complete,
 ) -> tuple[Any, bool]:
-    """Resolve the arguments of a run, call its handler, and check the result.
+    """Call the handler of a run in the ring `around_run`, and check its result.
 
     Return the result, and whether an `atomic` handler has committed it. Tests replace `call` and
     `complete`.
     """
-    if not resolver.is_needed(run.job.args, run.handler.payload_kinds):
-        return _call_resolved(run, None, call, complete)
-    # Before the transaction of an atomic handler, which must hold no locks while a host is slow.
-    with Resolved(run.job.id, run.job.args, run.handler.payload_kinds) as resolved:
-        run.context.resolved(resolved.args)
-        return _call_resolved(run, resolved, call, complete)
+    ring = extension.registry.around_run
+    if ring is None:
+        return _run(run, call, complete)
+    outcome: tuple[Any, bool] = ring(run, partial(_run, run, call, complete))
+    return outcome
 
 
-def _call_resolved(
-    run: Run,
-    resolved: Resolved | None,
-    call: Callable[[Run], Any],
-    complete: Callable[..., object],
-) -> tuple[Any, bool]:
+def _run(run: Run, call: Callable[[Run], Any], complete: Callable[..., object]) -> tuple[Any, bool]:
     if run.handler.atomic:
-        return _call_atomic(run, resolved, call, complete), True
-    return _result_of(run, resolved, call), False
+        return _call_atomic(run, call, complete), True
+    return _result_of(run, call), False
 
 
-def _call_atomic(
-    run: Run,
-    resolved: Resolved | None,
-    call: Callable[[Run], Any],
-    complete: Callable[..., object],
-) -> Any:
+def _call_atomic(run: Run, call: Callable[[Run], Any], complete: Callable[..., object]) -> Any:
     claim = replace(run.claim, place=transitions.place(run.job.id))
     link = database.connection()
     commits = not link.in_atomic_block  # A test may have a transaction round this one.
     with database.atomic(), OwnTransaction(link):
         if commits:
             link.on_commit(run.note_commit)  # Before those of the handler, which may raise.
-        result = _result_of(run, resolved, call)
+        result = _result_of(run, call)
         # The handler's rows and the completion commit together or not at all: when the run has
         # lost its claim, or ended the transaction, this raises and the rows are rolled back.
-        complete(run.job.id, claim=claim, result=result)
+        try:
+            complete(run.job.id, claim=claim, result=result)
+        except (Conflict, JobNotFound):
+            run.context.cancel()
+            raise
     return result
 
 
-def _result_of(run: Run, resolved: Resolved | None, call: Callable[[Run], Any]) -> Any:
+def _result_of(run: Run, call: Callable[[Run], Any]) -> Any:
     result = checked_result(run, _call_and_flush(run, call))
-    if resolved is not None:
-        resolved.finish()
+    run.context.finish()
     return result
 
 

@@ -1,5 +1,6 @@
 """Call the handler of a run, and interrupt it."""
 
+import asyncio
 import ctypes
 from collections.abc import Callable, Sequence
 from traceback import clear_frames
@@ -13,7 +14,7 @@ from django_ojs.conf import settings
 from django_ojs.context import JobContext
 from django_ojs.middleware import execution_chain
 from django_ojs.operations import ack
-from django_ojs.spec.errors import OJSError
+from django_ojs.spec.errors import Conflict, JobNotFound, OJSError
 from django_ojs.spec.failure import ResultRejected
 from django_ojs.spec.timeouts import limit_of
 from django_ojs.storage import database
@@ -66,6 +67,15 @@ def release_frames(error: BaseException) -> None:
         left += [other for other in (each.__cause__, each.__context__) if other is not None]
         if isinstance(each, BaseExceptionGroup):
             left += each.exceptions
+
+
+def was_stopped(context: JobContext, error: BaseException) -> bool:
+    """Whether a run ended by what became of its job, and not by an error of its handler."""
+    if isinstance(error, Interrupted | asyncio.CancelledError):
+        return True
+    # The completion of an atomic handler was rejected: the job was cancelled, or another worker
+    # has it.
+    return context.cancelled and isinstance(error, Conflict | JobNotFound)
 
 
 def has_timed_out(context: JobContext, seconds: float) -> bool:

@@ -58,11 +58,11 @@ FLOORS = {
 # its own layer and of lower ones.
 LAYERS: dict[str, tuple[set[str], ...]] = {
     "operations": (
-        {"operator_texts", "access", "draining"},
+        {"operator_texts", "access", "draining", "histories"},
         {"events"},
         {"backpressure"},
         {
-            *("push", "fetch", "ack", "fail", "beat", "cancel", "info", "cron"),
+            *("push", "fetch", "ack", "fail", "beat", "cancel", "stop", "info", "cron"),
             *("activate", "retry", "run_now", "run_again", "delete", "progress", "checkpoint"),
             *("operator_push", "promotion", "expiry", "due_check", "enqueue", "liveness"),
             *("workflows", "limit_checks", "limit_keys", "dead_letter_queue"),
@@ -86,7 +86,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
             "claim_floors",
             "commit_order",
         },
-        {"testing_hook", "queue_limits", "queue_turns"},
+        {"queue_limits", "queue_turns"},
         {"limit_key_use"},
         {"limit_journal"},
         {
@@ -122,6 +122,9 @@ EXTENSIONS = (
     "django_ojs.storage.bounds",
     "django_ojs.operations.queues.tenants",
     "django_ojs.storage.tenants",
+    "django_ojs.operations.enqueue.caller_database",
+    "django_ojs.payloads.offload",
+    "django_ojs.payloads.resolver",
 )
 #: What the core is not: the doors, what they show, what others connect to, and the subjects that
 #: read events or statistics and are not extensions yet.
@@ -133,6 +136,8 @@ NOT_CORE = (
     *("django_ojs.operations.workers.ended", "django_ojs.operations.workers.release_history"),
     # The next subject that is to become an extension.
     "django_ojs.operations.workflows",
+    # Their relay and their sweep are still called by name.
+    *("django_ojs.outbox", "django_ojs.payloads"),
 )
 
 

@@ -24,8 +24,9 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from opentelemetry.trace import SpanKind, StatusCode
 
 import django_ojs as ojs
-from django_ojs import chain
+from django_ojs import JobContext, cancel, chain, handlers, job
 from django_ojs.contrib import opentelemetry as tracing
+from django_ojs.extension import registry
 from django_ojs.models import Job
 from django_ojs.operations import ack, checkpoint, progress
 from django_ojs.spec.checkpoint import MAX_BYTES
@@ -240,7 +241,7 @@ def test_a_job_that_a_handler_enqueues_is_part_of_the_trace_of_its_run(
 ) -> None:
     context = Mock(is_async=False, attempt=1, metadata={})
     context.job = Mock(meta={}, queue="q", type="t", priority=0, spent=1, worker_id="w")
-    tracing._active.run(context, echo.enqueue)  # type: ignore[union-attr]  # the fixture set it
+    tracing._active.run(Mock(context=context), echo.enqueue)  # type: ignore[union-attr]  # the fixture set it
     parent = telemetry.span("q process").get_span_context()
     assert parent is not None
     assert Job.objects.get().meta["traceparent"].split("-")[1] == f"{parent.trace_id:032x}"
@@ -260,8 +261,26 @@ def test_of_the_runs_that_are_stopped_only_a_timeout_is_an_error(
     context.job = Mock(meta={}, queue="q", type="t", priority=0, spent=1, worker_id="w")
     context.job.timeout_ms, context.job.expires_at = timeout_ms, None
     with pytest.raises(Interrupted):
-        tracing._active.run(context, Mock(side_effect=error))  # type: ignore[union-attr]  # as above
+        tracing._active.run(Mock(context=context), Mock(side_effect=error))  # type: ignore[union-attr]  # as above
     assert telemetry.span("q process").status.status_code == status
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_completion_that_is_rejected_is_no_error_of_the_handler(
+    telemetry: Telemetry, ojs: TestContext
+) -> None:
+    @job("test.cancelled", queue="q", atomic=True)
+    def cancelled(context: JobContext) -> None:
+        cancel(context.job.id)
+
+    try:
+        cancelled.enqueue()
+        ojs.drain()
+    finally:
+        handlers.registry.remove(cancelled.type)
+    span = telemetry.span("q process")
+    assert [event.name for event in span.events] == ["ojs.job.interrupted"]
+    assert span.status.status_code == StatusCode.OK
 
 
 def test_the_span_of_an_enqueue_ends_with_its_transaction(
@@ -388,9 +407,9 @@ def test_baggage_goes_with_the_job_up_to_its_limit(
 
 @pytest.mark.parametrize("meta", [{"traceparent": 7}, {"traceparent": "hunter2"}, {}])
 def test_without_a_valid_trace_context_a_run_has_no_link(
-    meta: dict[str, Any], telemetry: Telemetry, ojs: TestContext
+    meta: dict[str, Any], telemetry: Telemetry, ojs: TestContext, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tracing.instrumentation.install(None)
+    monkeypatch.setattr(registry, "around_push", None)
     echo.options(meta=meta).enqueue()
     ojs.drain()
     assert not telemetry.span("default process").links

@@ -19,9 +19,10 @@ from sentry_sdk.integrations.logging import LoggingIntegration
 from sentry_sdk.transport import Transport
 
 import django_ojs as ojs
-from django_ojs import middleware
+from django_ojs import JobContext, cancel, extension, job
 from django_ojs.contrib import sentry
 from django_ojs.contrib.sentry import OJSIntegration
+from django_ojs.registry import registry
 from django_ojs.testing import TestContext
 from django_ojs.worker.handler_call import Interrupted
 from tests.testapp.jobs import add, echo, shout
@@ -72,9 +73,9 @@ def tracker() -> Iterator[Sentry]:
     with sentry_sdk.isolation_scope():
         found = Sentry()
         found.init()
-        middleware.instrument(sentry._run)  # The SDK sets up an integration once in a process.
+        extension.registry.register(sentry.SentryExtension())  # The SDK does so once in a process.
         yield found
-        middleware.uninstrument(sentry._run)
+        extension.registry.remove(sentry.SentryExtension())
         sentry_sdk.get_global_scope().set_client(None)
 
 
@@ -161,6 +162,21 @@ def test_what_a_handler_decides_is_reported_only_where_an_operator_must_look(
     assert len(tracker.events) == number
 
 
+def test_a_run_whose_job_was_cancelled_is_no_error_where_its_completion_is_rejected(
+    tracker: Sentry, ojs: TestContext
+) -> None:
+    @job("test.cancelled", atomic=True)
+    def cancelled(context: JobContext) -> None:
+        cancel(context.job.id)
+
+    try:
+        cancelled.enqueue()
+        ojs.drain()
+    finally:
+        registry.remove(cancelled.type)
+    assert tracker.events == []
+
+
 @pytest.mark.parametrize("error", [Interrupted(), asyncio.CancelledError()])
 def test_of_the_runs_that_are_stopped_only_a_timeout_is_reported(
     error: BaseException, tracker: Sentry
@@ -169,7 +185,7 @@ def test_of_the_runs_that_are_stopped_only_a_timeout_is_reported(
     for timeout_ms in (600_000, 0.000_001):
         context.job.timeout_ms = timeout_ms  # type: ignore[assignment]  # less than a millisecond
         with pytest.raises(type(error)):
-            sentry._run(context, Mock(side_effect=error))
+            sentry._run(Mock(context=context), Mock(side_effect=error))
     (event,) = tracker.events
     assert event["fingerprint"] == [context.job.type, "timeout"]
 
@@ -197,7 +213,9 @@ def test_the_scope_of_a_run_is_its_own(tracker: Sentry, ojs: TestContext) -> Non
         sentry_sdk.capture_message("a message of the handler")
 
     for _ in range(2):
-        sentry._run(Mock(is_async=False, metadata={}, job=claimed(), attempt=1), tagging)
+        sentry._run(
+            Mock(context=Mock(is_async=False, metadata={}, job=claimed(), attempt=1)), tagging
+        )
     assert "mine" not in seen[1]
     assert "ojs.job.id" not in sentry_sdk.get_isolation_scope()._tags
     first, second = tracker.events

@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
 
 import django_ojs as ojs
-from django_ojs.payloads.parameter_kinds import ParameterKind
+from django_ojs.payloads.parameter_kinds import ParameterKind, ParameterKinds
 from tests.cases import together
 
 
@@ -141,8 +141,9 @@ def test_a_name_that_nothing_has_imported_is_known_by_its_last_part(name: str) -
     }
     made = ojs.job("test.declared")(function)
     assert made.takes_context
-    assert made.payload_kinds.at(0) is ParameterKind.STREAM
-    assert made.payload_kinds.at(1) is ParameterKind.VALUE
+    kinds = ParameterKinds(made.parameters.values())
+    assert kinds.at(0) is ParameterKind.STREAM
+    assert kinds.at(1) is ParameterKind.VALUE
 
 
 def test_a_context_that_nothing_has_imported_must_be_the_first() -> None:

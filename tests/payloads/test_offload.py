@@ -144,6 +144,19 @@ def test_what_is_rejected_leaves_nothing_behind(
     assert jobs().count() == 0
 
 
+def test_nothing_is_left_behind_where_the_outbox_refuses_a_job_of_the_batch(
+    offloading: Bucket, settings: Any
+) -> None:
+    other = {"url": "http://127.0.0.1:9", "types": ["other.*"]}
+    settings.OJS = settings.OJS | {"OUTBOX": {"other": other}}
+    sent = ojs.enqueue("other.job", id=ojs.new_id())
+    assert sent.outcome == "outbox"
+    with pytest.raises(DuplicateJob) as caught:
+        ojs.enqueue_batch([ojs.request("test.job", [LARGE]), ojs.request("other.job", id=sent.id)])
+    assert caught.value.details["existing_job_id"] == str(sent.id)
+    assert (offloading.keys, jobs().count()) == ([], 0)
+
+
 def test_a_repeated_id_leaves_the_first_jobs_arguments_alone(offloading: Bucket) -> None:
     first = enqueue(LARGE, id=ojs.new_id())
     with pytest.raises(DuplicateJob):

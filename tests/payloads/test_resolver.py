@@ -12,12 +12,11 @@ from typing import Any
 import pytest
 
 import django_ojs as ojs
-from django_ojs.payloads import resolver
 from django_ojs.payloads.parameter_kinds import ParameterKind, ParameterKinds
 from django_ojs.payloads.reader import Budget, Reader
 from django_ojs.payloads.reference import KEY, Reference
 from django_ojs.spec.errors import ChecksumMismatch, PayloadRejected, PayloadUnavailable
-from tests.payloads.resolving import checksum, kinds, resolved
+from tests.payloads.resolving import checksum, resolved
 
 DATA = os.urandom(700_000)
 
@@ -53,12 +52,6 @@ def test_nothing_is_resolved_when_no_setting_says_so() -> None:
             resolved({KEY: uri})
         assert "args[0]" in caught.value.message
         assert caught.value.ojs_retryable is False
-
-
-def test_a_handler_without_references_costs_nothing() -> None:
-    assert not resolver.is_needed([1, {"a": 1}], kinds(int, dict))
-    assert resolver.is_needed([{KEY: "s3://b/k"}], kinds(dict))
-    assert resolver.is_needed([1], kinds(ojs.PayloadFile))
 
 
 def test_a_file_is_complete_and_gone_with_the_run(root: Path) -> None:

@@ -216,7 +216,7 @@ def test_the_server_never_looks_at_what_a_reference_says(connections_made: list[
 def test_a_run_without_references_goes_straight_to_its_handler(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("django_ojs.worker.executor.Resolved", None)
+    monkeypatch.setattr(resolver, "run", None)
     outcomes = Outcomes()
     executor = Executor(1, outcomes)
     executor.submit([run_of(lambda value: value, job=claimed({"a": 1}))])

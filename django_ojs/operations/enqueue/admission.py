@@ -1,11 +1,10 @@
-"""Admission: validation, enqueue middleware, offloading, the unique key and defaults."""
+"""Admission: validation, enqueue middleware, the unique key and defaults."""
 
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import datetime, timedelta
-from typing import Any, Protocol
-from uuid import UUID
+from typing import Any, TypeAlias
 
 from django_ojs import middleware
 from django_ojs.conf import settings
@@ -25,21 +24,8 @@ from django_ojs.spec.errors import InvalidRequest, JobTypeNotAllowed, OJSError
 from django_ojs.spec.tenants import MAX_LENGTH, is_tenant_id
 from django_ojs.storage.queue_configs import Snapshot
 
-
-class Offloader(Protocol):
-    """Stores large arguments outside the database (payload-limits §5).
-
-    The Python client has one; jobs that are pushed over HTTP are stored as they are.
-    """
-
-    def take(self, envelope: Envelope) -> Envelope:
-        """Return the envelope with references in place of its large arguments."""
-
-    def keep(self) -> None:
-        """Store the arguments that `take` replaced last."""
-
-    def settle(self, stored: Collection[UUID]) -> None:
-        """Remove the arguments of other jobs than these."""
+#: Returns the envelope that is to be stored in place of one that was admitted.
+Change: TypeAlias = Callable[[Envelope], Envelope]
 
 
 def admit(
@@ -47,11 +33,12 @@ def admit(
     configs: Snapshot | None,
     *,
     batch: bool,
-    offloader: Offloader | None = None,
+    change: Change | None = None,
 ) -> Sequence[Envelope | None]:
     """Return the jobs as they are to be stored; None for one that a middleware dropped.
 
-    `configs` are the configurations of their queues.
+    `configs` are the configurations of their queues. `change` is called with each job after the
+    middleware; limits of its size apply to what it returns.
 
     With `batch` an error carries the `index` of its job. Raises an OJSError that names the field
     and the rule.
@@ -60,7 +47,7 @@ def admit(
     limits = settings().limits
     if (
         chain is None
-        and offloader is None
+        and change is None
         and type(envelopes) is AlikeJobs
         and _are_good(envelopes, limits, configs)
     ):
@@ -68,8 +55,8 @@ def admit(
     admitted: list[Envelope | None] = []
     for index, envelope in enumerate(envelopes):
         try:
-            if offloader is not None:
-                admitted.append(_admit_and_offload(envelope, chain, limits, configs, offloader))
+            if change is not None:
+                admitted.append(_admit_and_change(envelope, chain, limits, configs, change))
             elif chain is not None or envelope.unique is not None:
                 admitted.append(_admit(envelope, chain, limits, configs))
             else:
@@ -130,19 +117,18 @@ def check_queue_size(envelope: Envelope, limits: Limits, configs: Snapshot) -> N
         check_size(document, replace(limits, envelope_bytes=limit))
 
 
-def _admit_and_offload(
+def _admit_and_change(
     envelope: Envelope,
     chain: middleware.EnqueueChain | None,
     limits: Limits,
     configs: Snapshot | None,
-    offloader: Offloader,
+    change: Change,
 ) -> Envelope | None:
-    # Offloaded arguments do not count.
+    # What is taken out of the job, such as offloaded arguments, does not count.
     passed = _admit(envelope, chain, replace(limits, envelope_bytes=sys.maxsize), configs)
     if passed is not None:
-        passed = offloader.take(passed)
+        passed = change(passed)
         check(passed, limits, configs)
-        offloader.keep()
     return passed
 
 

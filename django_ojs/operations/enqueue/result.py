@@ -123,6 +123,19 @@ def alike(jobs: Sequence[EnqueuedJob]) -> AlikeRows | None:
     return rows if type(rows) is AlikeRows and len(rows) == len(jobs) else None
 
 
+def in_order(
+    envelopes: Sequence[Envelope],
+    admitted: Sequence[Envelope | None],
+    stored: Sequence[EnqueuedJob],
+) -> list[EnqueuedJob]:
+    """Return the results of all jobs, those that a middleware dropped included."""
+    remaining = iter(stored)
+    return [
+        of_dropped(envelope) if passed is None else next(remaining)
+        for envelope, passed in zip(envelopes, admitted, strict=True)
+    ]
+
+
 def as_stored(value: Any) -> Any:
     """Return a JSON value as a later query returns it: tuples as lists, all containers new."""
     if isinstance(value, (list, tuple)):

@@ -13,8 +13,8 @@ from uuid import UUID
 from django.db import transaction
 
 from django_ojs.models import Job
-from django_ojs.operations import cancel
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, of_row
+from django_ojs.operations.stop import stop
 from django_ojs.spec.envelope import Envelope, when_text
 from django_ojs.spec.errors import BackendError, DuplicateJob, InvalidRequest, RowLocked
 from django_ojs.spec.states import State, Trigger, sources
@@ -212,7 +212,7 @@ def _cancel(replaced: Sequence[Holder]) -> dict[UUID, Job]:
             details=error.details,
         ) from None
     if held:
-        cancel.stop(held)
+        stop(held)
     return {job.pk: job for job in held}
 
 

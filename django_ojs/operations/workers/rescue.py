@@ -15,7 +15,7 @@ from django_ojs.extension import Known
 from django_ojs.models import Attempt, Job, Worker
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import dead_letter_queue, liveness
-from django_ojs.operations.fail import record
+from django_ojs.operations.histories import record
 from django_ojs.operations.maintenance import lease
 from django_ojs.operations.workers.removal import remove_all
 from django_ojs.spec.failure import Failure

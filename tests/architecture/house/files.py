@@ -89,11 +89,15 @@ def lines(path: Path) -> int:
 
 @cache
 def _exported(package: str) -> dict[str, str]:
-    """Return the module that each name of a package comes from, for names it only passes on."""
+    """Return the module that each name of a package comes from, for names it only passes on.
+
+    Also for those that it imports for types, and looks up where they are asked for.
+    """
     path = known().get(package)
     if path is None or path.name != "__init__.py":
         return {}
-    return {each.name: each.target for each in imported(package) if each.name}
+    found = imports(package, path, frozenset(known()), for_types=True)
+    return {each.name: each.target for each in found if each.name}
 
 
 def home(found: Import) -> str:
@@ -147,8 +151,9 @@ def imports_of_doors() -> Count:
 def _targets(module: str) -> frozenset[str]:
     found = set()
     for each in imported(module):
-        parts = each.target.split(".")
-        found |= {".".join(parts[:n]) for n in range(1, len(parts) + 1)}
+        for target in {each.target, home(each)}:
+            parts = target.split(".")
+            found |= {".".join(parts[:n]) for n in range(1, len(parts) + 1)}
     return frozenset(found & known().keys())
 
 

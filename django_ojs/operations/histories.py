@@ -1,0 +1,91 @@
+"""The histories of jobs (ojs-execution-history): how their runs ended."""
+
+import logging
+import math
+import time
+from collections import Counter
+from collections.abc import Callable, Collection
+from datetime import timedelta
+from typing import Final
+from uuid import UUID
+
+from django_ojs.extension import Count, count
+from django_ojs.models import Job
+from django_ojs.models.attempt import AttemptOutcome
+from django_ojs.spec import json
+from django_ojs.storage import database, in_memory_state
+
+logger = logging.getLogger("django_ojs.worker")
+
+#: Seconds between warnings that histories cannot be stored.
+LOG_EVERY: Final = 60.0
+
+
+def record(
+    keys: Collection[UUID],
+    outcome: AttemptOutcome,
+    error: dict[str, object] | None,
+    delay: timedelta | None = None,
+    *,
+    is_known: Callable[[], bool] | None = None,
+) -> None:
+    """Store that the runs of these jobs ended, which the caller has locked and changes next.
+
+    `is_known`: whether a history has the run already. The outcome of a run is worth more than its
+    history: where that cannot be stored, the transaction begins again without it
+    (ojs-execution-history §9.5).
+    """
+    if not keys:
+        return
+
+    def add_runs() -> None:
+        if is_known is not None and is_known():
+            return
+        link = database.connection()
+        database.dialect_of(link).add_attempts(
+            link,
+            keys,
+            outcome=outcome.value,
+            error=None if error is None else json.dumps(error),
+            delay_ms=None if delay is None else int(delay / timedelta(milliseconds=1)),
+        )
+
+    add(keys, add_runs)
+
+
+def add(keys: Collection[UUID], statement: Callable[[], None]) -> None:
+    """Add to the histories of these jobs by a statement, which their outcomes do not need."""
+    try:
+        stored = database.run_optional(statement)
+    except database.OptionalError as failed:
+        _failures.log(failed)
+        raise
+    if not stored:
+        missed = Counter(Job.primary.filter(pk__in=keys).values_list("queue", "type"))
+        database.after_commit(lambda: count(Count.HISTORY_FAILURES, missed))
+
+
+class _HistoryFailures:
+    """Logs that histories cannot be stored, once a minute at most."""
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        """Log the next failure."""
+        self._logged_at = -math.inf
+
+    def log(self, error: database.OptionalError) -> None:
+        """Log a failure; the cause has the class of the error, and no value."""
+        now = time.monotonic()
+        if now - self._logged_at < LOG_EVERY:
+            return
+        self._logged_at = now
+        logger.warning(
+            "Failed runs are not in the histories of their jobs, which go on: %s. Check the table "
+            "ojs_attempt.",
+            type(error.__cause__).__name__,
+        )
+
+
+_failures: Final = in_memory_state.register(_HistoryFailures())
