@@ -36,10 +36,17 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs.extension import registry
         from django_ojs.extensions.audit import AuditExtension
         from django_ojs.extensions.backpressure import BackpressureExtension
+        from django_ojs.extensions.checkpoints import CheckpointsExtension
+        from django_ojs.extensions.cron import CronExtension
         from django_ojs.extensions.events import EventsExtension
+        from django_ojs.extensions.limits import LimitsExtension
+        from django_ojs.extensions.offload import OffloadExtension
+        from django_ojs.extensions.outbox import OutboxExtension
         from django_ojs.extensions.signals import SignalsExtension
         from django_ojs.extensions.statistics import StatisticsExtension
         from django_ojs.extensions.tenants import TenantsExtension
+        from django_ojs.extensions.webhooks import WebhooksExtension
+        from django_ojs.extensions.workflows import WorkflowsExtension
         from django_ojs.migrations._run_sql_files import create_missing
         from django_ojs.payloads import offload  # noqa: F401
         from django_ojs.storage import database
@@ -53,6 +60,13 @@ class DjangoOJSConfig(AppConfig):
             AuditExtension(),
             TenantsExtension(),
             BackpressureExtension(),
+            CronExtension(),
+            WorkflowsExtension(),
+            WebhooksExtension(),
+            OutboxExtension(),
+            CheckpointsExtension(),
+            LimitsExtension(),
+            OffloadExtension(),
         )
         request_finished.connect(rollups.flush_after_request, dispatch_uid="django_ojs.figures")
         post_migrate.connect(create_missing, sender=self, dispatch_uid="django_ojs.create_missing")

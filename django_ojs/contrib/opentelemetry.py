@@ -22,6 +22,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from django_ojs import middleware
 from django_ojs.conf import NAME_BYTES, settings
 from django_ojs.context import JobContext
+from django_ojs.extension import Extension, Hooks, registry
 from django_ojs.operations import checkpoint
 from django_ojs.operations.enqueue import caller_database, instrumentation
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
@@ -34,7 +35,6 @@ from django_ojs.storage.figures import rollups
 from django_ojs.version import VERSION
 from django_ojs.worker import process_end
 from django_ojs.worker.handler_call import Interrupted, has_timed_out
-from django_ojs.worker.maintenance_observers import observers
 
 SCOPE: Final = "django_ojs"
 
@@ -69,8 +69,11 @@ _TRACE_CONTEXT: Final = TraceContextTextMapPropagator()
 _BAGGAGE: Final = W3CBaggagePropagator()
 
 
-class _Instrumentation:
+class _Instrumentation(Extension):
     """The tracer and the instruments of one call of `instrument`."""
+
+    name = "telemetry"
+    number = 14
 
     def __init__(
         self, tracer_provider: TracerProvider | None, meter_provider: MeterProvider | None
@@ -111,6 +114,10 @@ class _Instrumentation:
         self._enqueue_duration = meter.create_histogram(
             "ojs.job.enqueue_duration", "s", "How long enqueues took."
         )
+
+    def hooks(self) -> Hooks:
+        """Return the hooks; no setting changes them."""
+        return Hooks(task_done=self.maintained)
 
     def enqueue(
         self, envelopes: Sequence[Envelope], store: Callable[[], list[EnqueuedJob]]
@@ -274,7 +281,7 @@ def instrument(
     middleware.instrument(_active.run)
     rollups.observers.append(_active.count)
     checkpoint.observers.append(_active.checkpointed)
-    observers.append(_active.maintained)
+    registry.register(_active)
     process_end.register(_active.flush)
 
 
@@ -287,7 +294,7 @@ def uninstrument() -> None:
     middleware.uninstrument(_active.run)
     rollups.observers.remove(_active.count)
     checkpoint.observers.remove(_active.checkpointed)
-    observers.remove(_active.maintained)
+    registry.remove(_active)
     process_end.unregister(_active.flush)
     _active = None
 

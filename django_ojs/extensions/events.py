@@ -31,11 +31,14 @@ class EventsExtension(Extension):
             changed={trigger: hook for trigger, (hook, types) in _CHANGED.items() if types & kept},
             published=_published,
             published_types=kept,
-            due_steps=(
-                # Readers of the events settle them too.
-                DueStep(run=log.settle, interval=2.0, when=log.unsettled_condition),
-                DueStep(run=log.prune, interval=10.0, when=log.old_condition),
-            ),
+        )
+
+    def due_steps(self) -> Sequence[DueStep]:
+        """Put new events in their order, and delete old ones."""
+        return (
+            # Readers of the events settle them too.
+            DueStep(run=log.settle, interval=2.0, when=log.unsettled_condition),
+            DueStep(run=log.prune, interval=10.0, when=log.old_condition),
         )
 
 

@@ -4,7 +4,7 @@
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 from uuid import UUID
 
@@ -28,12 +28,15 @@ class StatisticsExtension(Extension):
             changed_and_committed=_CHANGED,
             reads=dict.fromkeys(_CHANGED, Reads.JOBS),
             counted=_counted,
-            due_steps=(
-                DueStep(run=fold, interval=10.0, when=condition),
-                DueStep(run=rollup_compaction.coarsen, interval=60.0),
-            ),
             worker_passes=rollups.flush_if_due,
             worker_ends=rollups.flush,
+        )
+
+    def due_steps(self) -> Sequence[DueStep]:
+        """Keep the rollups few."""
+        return (
+            DueStep(run=fold, interval=10.0, when=condition),
+            DueStep(run=rollup_compaction.coarsen, interval=60.0),
         )
 
 
