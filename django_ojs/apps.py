@@ -36,6 +36,7 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs.extension import registry
         from django_ojs.extensions.audit import AuditExtension
         from django_ojs.extensions.backpressure import BackpressureExtension
+        from django_ojs.extensions.bulk_operations import BulkOperationsExtension
         from django_ojs.extensions.checkpoints import CheckpointsExtension
         from django_ojs.extensions.cron import CronExtension
         from django_ojs.extensions.events import EventsExtension
@@ -67,6 +68,7 @@ class DjangoOJSConfig(AppConfig):
             CheckpointsExtension(),
             LimitsExtension(),
             OffloadExtension(),
+            BulkOperationsExtension(),
         )
         request_finished.connect(rollups.flush_after_request, dispatch_uid="django_ojs.figures")
         post_migrate.connect(create_missing, sender=self, dispatch_uid="django_ojs.create_missing")

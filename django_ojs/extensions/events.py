@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from django_ojs.conf import settings
 from django_ojs.extension import Change, DueStep, Extension, Hooks
-from django_ojs.operations.events import log
 from django_ojs.spec import job_events
 from django_ojs.spec.events import EventType, NewEvent
 from django_ojs.spec.states import State, Trigger
@@ -35,6 +34,8 @@ class EventsExtension(Extension):
 
     def due_steps(self) -> Sequence[DueStep]:
         """Put new events in their order, and delete old ones."""
+        from django_ojs.operations.events import log
+
         return (
             # Readers of the events settle them too.
             DueStep(run=log.settle, interval=2.0, when=log.unsettled_condition),

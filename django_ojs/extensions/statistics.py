@@ -12,7 +12,7 @@ from django_ojs.conf import settings
 from django_ojs.extension import Change, Count, DueStep, Extension, Hooks, Numbers, Reads
 from django_ojs.spec.states import State, Trigger
 from django_ojs.spec.times import elapsed
-from django_ojs.storage.figures import rollup_compaction, rollups
+from django_ojs.storage.figures import rollups
 
 
 class StatisticsExtension(Extension):
@@ -34,6 +34,8 @@ class StatisticsExtension(Extension):
 
     def due_steps(self) -> Sequence[DueStep]:
         """Keep the rollups few."""
+        from django_ojs.storage.figures import rollup_compaction
+
         return (
             DueStep(run=fold, interval=10.0, when=condition),
             DueStep(run=rollup_compaction.coarsen, interval=60.0),
@@ -45,11 +47,15 @@ def fold() -> int:
 
     Return how many rows changed.
     """
+    from django_ojs.storage.figures import rollup_compaction
+
     return rollup_compaction.fold() + rollup_compaction.prune(settings().keep_rollups)
 
 
 def condition() -> str:
     """Whether `fold` may find any, in SQL."""
+    from django_ojs.storage.figures import rollup_compaction
+
     return rollup_compaction.condition(settings().keep_rollups)
 
 

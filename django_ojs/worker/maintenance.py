@@ -16,7 +16,6 @@ from django_ojs.extension import TICK, DueStep
 from django_ojs.operations import expiry, promotion
 from django_ojs.operations.access import known_names
 from django_ojs.operations.due_check import DueCheck
-from django_ojs.operations.jobs import bulk_execution, bulk_operations
 from django_ojs.operations.maintenance import counting, lease, pruning, stalled, timeouts
 from django_ojs.operations.workers import rescue
 from django_ojs.storage import database, raw_queries
@@ -84,9 +83,6 @@ def _steps(dead_workers: rescue.DeadWorkers) -> Sequence[DueStep]:
         DueStep(run=pruning.prune, interval=10.0, batch=pruning.PRUNED, when=pruning.condition),
         DueStep(run=pruning.QueuePruner().prune, interval=10.0, batch=pruning.WALK),
         DueStep(run=known_names.prune, interval=60.0),
-        DueStep(run=bulk_execution.work, interval=1.0, when=bulk_execution.open_condition),
-        DueStep(run=bulk_operations.prune, interval=60.0),
-        DueStep(run=bulk_operations.prune_followed, interval=60.0),
     )
 
 

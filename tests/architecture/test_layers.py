@@ -80,6 +80,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {
             "connection_watch",
             "raw_queries",
+            "locked_rows",
             "notify",
             "queue_configs",
             "claims",
