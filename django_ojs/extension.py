@@ -326,6 +326,10 @@ class Hooks:
     #: done.
     acted: Callable[[Act], Callable[[Mapping[str, Any]], object] | None] | None = None
 
+    #: A condition on a row of `ojs_job`, in SQL as of a statement that has parameters: finished
+    #: jobs for which it holds are not deleted when their retention time is over.
+    needed: str | None = None
+
     #: A named piece of work of the server itself, such as the promotion of jobs, has changed rows:
     #: called with its name (ojs-distributed-tracing §4.2), when it began and ended, in nanoseconds
     #: since 1970, and how many rows, in the thread that has done it. An error is logged.
@@ -442,10 +446,7 @@ class Registry:
                 # The next reader of the settings gets the error. Here it would be raised by
                 # whatever changes them, such as the end of a test.
                 self._hooks.setdefault(number, Hooks())
-        found = [
-            (extension.name, self._hooks[number])
-            for number, extension in sorted(self._extensions.items())
-        ]
+        found = [(each.name, self._hooks[each.number]) for each in self._in_order()]
         self.around_store: Around | None = _ring(hooks.around_store for _, hooks in found)
         self.around_insert: Around | None = _ring(hooks.around_insert for _, hooks in found)
         self.around_admit_again = _ring(hooks.around_admit_again for _, hooks in found)
@@ -470,6 +471,7 @@ class Registry:
         self.counted: _Named = _named(found, "counted")
         self.acted: tuple[Callable[[Act], Callable[[Mapping[str, Any]], object] | None], ...]
         self.acted = tuple(hooks.acted for _, hooks in found if hooks.acted)
+        self.needed: tuple[str, ...] = tuple(hooks.needed for _, hooks in found if hooks.needed)
         self.task_done: _Named = _named(found, "task_done")
         self.before_fetch: tuple[Callable[[], object], ...] = tuple(
             hooks.before_fetch for _, hooks in found if hooks.before_fetch
@@ -652,6 +654,11 @@ def count(what: Count, numbers: Numbers) -> None:
     """Call the hooks `counted`, after the commit."""
     for name, hook in registry.counted:
         call(name, hook, what, numbers)
+
+
+def is_unneeded() -> str:
+    """Return the condition on a row of `ojs_job`, in SQL, that no extension needs it."""
+    return " AND ".join(f"NOT ({each})" for each in registry.needed) or "1 = 1"
 
 
 def run_task(name: str, run: Callable[[], int]) -> int:

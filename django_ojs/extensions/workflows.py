@@ -7,10 +7,17 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from django_ojs.extension import TICK, Change, DueStep, Extension, Hooks, Reads, registry
+from django_ojs.models.workflow import WorkflowState
 from django_ojs.spec.states import State, Trigger
 
 if TYPE_CHECKING:
     from django_ojs.worker.workflow_advancer import WorkflowAdvancer
+
+#: Later jobs of a workflow that runs may read the results of those that have ended.
+_NEEDED: Final = (
+    "ojs_job.workflow_id IS NOT NULL AND EXISTS (SELECT 1 FROM ojs_workflow AS w "
+    f"WHERE w.id = ojs_job.workflow_id AND w.state = '{WorkflowState.RUNNING.value}')"
+)
 
 #: What a worker stores of the end of a run. All other ends are left to the maintenance.
 _ENDS: Final = (Trigger.ACK, Trigger.FAIL)
@@ -33,6 +40,7 @@ class WorkflowsExtension(Extension):
         return Hooks(
             changed_and_committed=dict.fromkeys(ends, self._ended),
             reads=dict.fromkeys(ends, Reads.JOBS),
+            needed=_NEEDED,
             before_fetch=_advance_if_due,
             next_jobs=_advance_due,
             worker_started=self._worker_started,
