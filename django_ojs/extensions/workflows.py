@@ -86,8 +86,10 @@ class WorkflowsExtension(Extension):
             registry.compile()
 
     def _worker_ends(self) -> None:
+        if self._advancer is None:
+            return
         self._workers -= 1
-        if self._advancer is not None and not self._workers:
+        if not self._workers:
             advancer, self._advancer = self._advancer, None
             registry.compile()
             advancer.close()

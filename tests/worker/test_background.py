@@ -10,7 +10,7 @@ from datetime import timedelta
 import pytest
 from django.db import DataError, OperationalError, connection
 
-from django_ojs.extension import DueStep
+from django_ojs.extension import DueStep, Extension, Hooks, registry
 from django_ojs.models import Lease, Worker
 from django_ojs.operations import beat, due_check
 from django_ojs.operations.maintenance import lease, pruning
@@ -226,6 +226,79 @@ def test_a_pass_that_finds_nothing_is_one_statement_and_runs_no_step(
         assert {step for step in maintenance._steps if step.when is None} == set(ran)
     finally:
         maintenance.close()
+
+
+class Stepping(Extension):
+    """An extension with a step that has work and one that has none, also for helpers."""
+
+    name = "stepping"
+    number = 40
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        self.done = threading.Semaphore(0)
+
+    def hooks(self) -> Hooks:
+        return Hooks()
+
+    def due_steps(self) -> Sequence[DueStep]:
+        return (self.step("due", "1 = 1"), self.step("idle", "1 = 0"))
+
+    def helping_steps(self, behind: timedelta) -> Sequence[DueStep]:
+        return (self.step(f"late for {behind.total_seconds():g} s", "1 = 1"),)
+
+    def step(self, name: str, condition: str) -> DueStep:
+        def run() -> int:
+            self.ran.append(name)
+            self.done.release()
+            return 0
+
+        return DueStep(run=run, interval=0.02, when=lambda: condition)
+
+
+@pytest.fixture
+def stepping() -> Iterator[Stepping]:
+    found = Stepping()
+    registry.register(found)
+    yield found
+    registry.remove(found)
+
+
+def test_the_holder_of_the_lease_does_the_steps_of_extensions_that_have_work(
+    stepping: Stepping,
+) -> None:
+    with maintaining():
+        for _ in range(3):
+            assert stepping.done.acquire(timeout=BOUND)
+    assert set(stepping.ran) == {"due"}
+
+
+@pytest.mark.postgresql  # On SQLite two of them would wait for each other.
+def test_the_others_help_with_the_steps_of_extensions(
+    monkeypatch: pytest.MonkeyPatch, stepping: Stepping
+) -> None:
+    monkeypatch.setattr(lease, "take", lambda holder: False)
+    with maintaining():
+        assert stepping.done.acquire(timeout=BOUND)
+    assert set(stepping.ran) == {"late for 2 s"}
+
+
+def test_each_optional_subject_brings_its_own_steps() -> None:
+    modules = {
+        getattr(step.run, "__func__", getattr(step.run, "func", step.run)).__module__
+        for step in registry.due_steps()
+    }
+    subjects = {name.removeprefix("django_ojs.") for name in modules}
+    assert subjects == {
+        *("extensions.audit", "extensions.statistics", "extensions.cron"),
+        *("operations.events.log", "storage.tenants", "operations.backpressure.pressure_monitor"),
+        *("operations.cron.clock", "operations.cron.pruning", "operations.limit_checks"),
+        *("operations.workflows.due", "operations.workflows.pruning", "payloads.sweep"),
+        *("operations.webhooks.dispatch", "outbox.local", "operations.enqueue.outbox"),
+        *("operations.maintenance.checkpoints", "operations.maintenance.rate_limit_starts"),
+        *("operations.jobs.bulk_execution", "operations.jobs.bulk_operations"),
+        "storage.figures.rollup_compaction",
+    }
 
 
 def promotes_though_conditions_fail(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
