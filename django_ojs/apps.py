@@ -50,12 +50,18 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs.extension import registry
         from django_ojs.extensions.audit import AuditExtension
         from django_ojs.extensions.backpressure import BackpressureExtension
+        from django_ojs.extensions.bulk_operations import BulkOperationsExtension
+        from django_ojs.extensions.checkpoints import CheckpointsExtension
+        from django_ojs.extensions.cron import CronExtension
         from django_ojs.extensions.events import EventsExtension
+        from django_ojs.extensions.limits import LimitsExtension
         from django_ojs.extensions.offload import OffloadExtension
         from django_ojs.extensions.outbox import OutboxExtension
         from django_ojs.extensions.signals import SignalsExtension
         from django_ojs.extensions.statistics import StatisticsExtension
         from django_ojs.extensions.tenants import TenantsExtension
+        from django_ojs.extensions.webhooks import WebhooksExtension
+        from django_ojs.extensions.workflows import WorkflowsExtension
         from django_ojs.migrations._run_sql_files import create_missing
         from django_ojs.storage import database
         from django_ojs.storage.dialects import broken_triggers, message_size
@@ -70,6 +76,12 @@ class DjangoOJSConfig(AppConfig):
             OffloadExtension(),
             TenantsExtension(),
             BackpressureExtension(),
+            CronExtension(),
+            WorkflowsExtension(),
+            WebhooksExtension(),
+            CheckpointsExtension(),
+            LimitsExtension(),
+            BulkOperationsExtension(),
         )
         request_finished.connect(rollups.flush_after_request, dispatch_uid="django_ojs.figures")
         post_migrate.connect(create_missing, sender=self, dispatch_uid="django_ojs.create_missing")

@@ -22,13 +22,15 @@ rejects says in its error what it is that is full.
 """
 
 import logging
+import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from datetime import timedelta
 from enum import IntEnum, StrEnum
 from functools import partial
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
 from django.core.exceptions import ImproperlyConfigured
@@ -42,6 +44,9 @@ from django_ojs.spec.states import State, Trigger
 logger = logging.getLogger("django_ojs")
 
 T = TypeVar("T")
+
+#: Seconds between two passes of the maintenance, so the shortest interval of a step.
+TICK: Final = 0.5
 
 #: Numbers of jobs, by queue and type.
 Numbers: TypeAlias = Mapping[tuple[str, str], int]
@@ -210,18 +215,29 @@ class Readmission:
         ]
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
+# Without a comparison of its fields: a pass of the maintenance looks each of them up.
+@dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class DueStep:
-    """Something that one worker of the site does every so many seconds. It returns a number.
+    """Something that a worker does every `interval` seconds. It returns a number.
 
-    When it returns `batch` or more, it is called again at once; by default 500. It has nothing to
-    do while the condition `when`, which is SQL, does not hold.
+    When it returns `batch` or more, by default 500, it is called again at once. It has nothing to
+    do while the condition `when`, which is SQL, does not hold: then `otherwise` is called in its
+    place. One statement asks the conditions of all steps. `task` is its name for `task_done`.
     """
 
     run: Callable[[], int]
     interval: float
     batch: int | None = None
     when: Callable[[], str] | None = None
+    otherwise: Callable[[], None] | None = None
+    task: str = ""
+
+
+class Closing(Protocol):
+    """Something that works until it is closed."""
+
+    def close(self) -> object:
+        """End it, and wait for that."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -344,9 +360,19 @@ class Hooks:
     #: done.
     acted: Callable[[Act], Callable[[Mapping[str, Any]], object] | None] | None = None
 
-    #: What one worker of the site does again and again, in the thread of its maintenance. An error
-    #: of the database ends the pass and is logged; others end the thread.
-    due_steps: Sequence[DueStep] = ()
+    #: A condition on a row of `ojs_job`, in SQL as of a statement that has parameters: finished
+    #: jobs for which it holds are not deleted when their retention time is over.
+    needed: str | None = None
+
+    #: A named piece of work of the server itself, such as the promotion of jobs, has changed rows:
+    #: called with its name (ojs-distributed-tracing §4.2), when it began and ended, in nanoseconds
+    #: since 1970, and how many rows, in the thread that has done it. An error is logged.
+    task_done: Callable[[str, int, int, int], object] | None = None
+
+    #: FETCH without a worker of ours begins, such as one over HTTP, where nothing else may do what
+    #: is due: called before the claim, in the caller's transaction or in none. There may be very
+    #: many, so it limits its own queries. An error is raised by FETCH.
+    before_fetch: Callable[[], object] | None = None
 
     #: A process of a worker begins, before its first claim, or ends, after its last job: called
     #: with the id of the worker, in the main thread of the process and outside of a transaction. An
@@ -354,8 +380,19 @@ class Hooks:
     worker_started: Callable[[str], object] | None = None
     worker_stopping: Callable[[str], object] | None = None
 
+    #: What works beside a worker in threads of its own, until it is closed: called with the id of
+    #: the worker, before its first claim; `close` is called after its last job. A worker with
+    #: `--once`, which ends by itself, has none. An error ends the worker.
+    worker_threads: Callable[[str], Closing] | None = None
+
+    #: A worker with `--once` has found no job: called for what is to be enqueued before it ends,
+    #: such as the next steps of workflows, outside of a transaction. It returns how much there was:
+    #: the worker claims again then. An error of the database is that of a claim.
+    next_jobs: Callable[[], int] | None = None
+
     #: Called about twice a second by each worker, in the thread of its maintenance and outside of
-    #: a transaction, and once more by each worker that ends, as its last write. An error is logged.
+    #: a transaction, and once more by each worker that ends, as its last write; there the highest
+    #: number comes first. An error is logged.
     worker_passes: Callable[[], object] | None = None
     worker_ends: Callable[[], object] | None = None
 
@@ -374,6 +411,21 @@ class Extension:
         Called whenever hooks are compiled.
         """
         raise NotImplementedError
+
+    def due_steps(self) -> Sequence[DueStep]:
+        """Return what one worker of the site does again and again, for all of them.
+
+        Called by each process of a worker, when the thread of its maintenance is made. An error of
+        the database ends a pass; it is logged, as any other is, and the step is tried again.
+        """
+        return ()
+
+    def helping_steps(self, behind: timedelta) -> Sequence[DueStep]:
+        """Return what the other workers do, where that one leaves work undone for so long.
+
+        On a database that has one writer at a time, they do nothing.
+        """
+        return ()
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -428,10 +480,7 @@ class Registry:
                 # The next reader of the settings gets the error. Here it would be raised by
                 # whatever changes them, such as the end of a test.
                 self._hooks.setdefault(number, Hooks())
-        found = [
-            (extension.name, self._hooks[number])
-            for number, extension in sorted(self._extensions.items())
-        ]
+        found = [(each.name, self._hooks[each.number]) for each in self._in_order()]
         self.around_push: Around | None = _ring(hooks.around_push for _, hooks in found)
         self.notes = tuple(hooks.note for _, hooks in found if hooks.note)
         self.admit = tuple(hooks.admit for _, hooks in found if hooks.admit)
@@ -466,13 +515,32 @@ class Registry:
         self.erased = tuple(hooks.erased for _, hooks in found if hooks.erased)
         self.acted: tuple[Callable[[Act], Callable[[Mapping[str, Any]], object] | None], ...]
         self.acted = tuple(hooks.acted for _, hooks in found if hooks.acted)
-        self.due_steps: tuple[DueStep, ...] = tuple(
-            step for _, hooks in found for step in hooks.due_steps
+        self.needed: tuple[str, ...] = tuple(hooks.needed for _, hooks in found if hooks.needed)
+        self.task_done: _Named = _named(found, "task_done")
+        self.before_fetch: tuple[Callable[[], object], ...] = tuple(
+            hooks.before_fetch for _, hooks in found if hooks.before_fetch
         )
         self.worker_started: _Named = _named(found, "worker_started")
         self.worker_stopping: _Named = _named(found, "worker_stopping")
+        self.worker_threads: tuple[Callable[[str], Closing], ...] = tuple(
+            hooks.worker_threads for _, hooks in found if hooks.worker_threads
+        )
+        self.next_jobs: tuple[Callable[[], int], ...] = tuple(
+            hooks.next_jobs for _, hooks in found if hooks.next_jobs
+        )
         self.worker_passes: _Named = _named(found, "worker_passes")
-        self.worker_ends: _Named = _named(found, "worker_ends")
+        self.worker_ends: _Named = _named(reversed(found), "worker_ends")
+
+    def due_steps(self) -> list[DueStep]:
+        """Return the steps of all extensions for the worker that does the maintenance."""
+        return [step for each in self._in_order() for step in each.due_steps()]
+
+    def helping_steps(self, behind: timedelta) -> list[DueStep]:
+        """Return the steps of all extensions for the other workers."""
+        return [step for each in self._in_order() for step in each.helping_steps(behind)]
+
+    def _in_order(self) -> list[Extension]:
+        return [each for _, each in sorted(self._extensions.items())]
 
 
 def _named(found: Iterable[tuple[str, Hooks]], hook: str) -> _Named:
@@ -644,6 +712,30 @@ def count(what: Count, numbers: Numbers) -> None:
         call(name, hook, what, numbers)
 
 
+def is_unneeded() -> str:
+    """Return the condition on a row of `ojs_job`, in SQL, that no extension needs it."""
+    return " AND ".join(f"NOT ({each})" for each in registry.needed) or "1 = 1"
+
+
+def run_task(name: str, run: Callable[[], int]) -> int:
+    """Run a task, and call the hooks `task_done` if it has changed rows. Return how many."""
+    if not registry.task_done:
+        return run()
+    began = time.time_ns()
+    changed = run()
+    if changed:
+        ended = time.time_ns()
+        for extension, hook in registry.task_done:
+            call(extension, hook, name, began, ended, changed)
+    return changed
+
+
+def before_fetch() -> None:
+    """Call the hooks `before_fetch`."""
+    for hook in registry.before_fetch:
+        hook()
+
+
 def worker_started(worker_id: str) -> None:
     """Call the hooks `worker_started`."""
     for name, hook in registry.worker_started:
@@ -654,6 +746,16 @@ def worker_stopping(worker_id: str) -> None:
     """Call the hooks `worker_stopping`."""
     for name, hook in registry.worker_stopping:
         call(name, hook, worker_id)
+
+
+def worker_threads(worker_id: str) -> list[Closing]:
+    """Call the hooks `worker_threads`."""
+    return [hook(worker_id) for hook in registry.worker_threads]
+
+
+def next_jobs() -> int:
+    """Call the hooks `next_jobs`. Return how much there was."""
+    return sum(hook() for hook in registry.next_jobs)
 
 
 def worker_passes() -> None:

@@ -7,15 +7,17 @@ from uuid import UUID
 from django_ojs.context import JobContext
 from django_ojs.handlers import job
 from django_ojs.models import Webhook, WebhookDelivery
-from django_ojs.operations.webhooks import deliveries
 from django_ojs.spec import webhooks
 from django_ojs.spec.failure import DeadLetter, Discard, Retry
-from django_ojs.webhooks import sending
 
 
 @job(webhooks.JOB_TYPE, queue=webhooks.QUEUE, retry=webhooks.RETRY)
 def deliver_webhook(context: JobContext, subscription: str, event: dict[str, Any]) -> Any:
     """Deliver an event to a webhook (ojs-webhooks §7)."""
+    # Every process imports this module, and only a worker runs this.
+    from django_ojs.operations.webhooks import deliveries
+    from django_ojs.webhooks import sending
+
     webhook = _webhook_of(context.job.id, subscription, event)
     if webhook is None or not webhook.active:
         raise Discard("the webhook was removed or is not active, or the job is not a delivery")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
@@ -28,8 +30,9 @@ from django_ojs.extension import (
 )
 from django_ojs.models import Worker
 from django_ojs.models.worker import Directive
-from django_ojs.operations import ack, beat, fail, fetch, progress, promotion
+from django_ojs.operations import ack, beat, fail, fetch, progress, promotion, queues
 from django_ojs.operations.access import operator
+from django_ojs.operations.maintenance import pruning
 from django_ojs.spec.events import EventType, NewEvent, of_queue
 from django_ojs.spec.progress import Report
 from django_ojs.spec.states import State, Trigger
@@ -333,3 +336,54 @@ def test_a_promotion_tells_the_state_that_each_job_has_left() -> None:
     assert [before for _, before, _ in noted.changes] == [
         {first.pk: State.SCHEDULED, second.pk: State.RETRYABLE}
     ]
+
+
+def test_a_fetch_without_a_worker_of_ours_lets_extensions_do_what_is_due() -> None:
+    enqueued: list[Any] = []
+    with installed(Other(Hooks(before_fetch=lambda: enqueued.append(make.push(queue="default"))))):
+        assert fetch.fetch(["default"], due=False) == []
+        (job,) = fetch.fetch(["default"])
+        assert [each.pk for each in enqueued] == [job.id]
+
+
+def test_a_task_is_told_if_it_has_changed_rows(caplog: pytest.LogCaptureFixture) -> None:
+    told: list[tuple[str, int]] = []
+
+    def tell(name: str, began: int, ended: int, changed: int) -> None:
+        assert 0 < began <= ended
+        told.append((name, changed))
+
+    assert extension.run_task("a", lambda: 1) == 1
+    others = Other(Hooks(task_done=broken)), Other(Hooks(task_done=tell), number=41)
+    with installed(*others):
+        assert [extension.run_task(f"{number}", lambda n=number: n) for number in (0, 3)] == [0, 3]
+    assert told == [("3", 3)]
+    assert "The extension other of django_ojs failed after a commit." in caplog.messages
+
+
+@pytest.mark.parametrize("in_queue", [False, True])
+def test_a_finished_job_that_an_extension_needs_outlives_its_retention(in_queue: bool) -> None:
+    kept, gone = make.in_state("completed"), make.in_state("completed", queue="short")
+    queue = gone.queue if in_queue else kept.queue
+    if in_queue:
+        queues.configure("short", {"retention": {"completed": "PT1H"}})
+    make.age([kept.pk, gone.pk], timedelta(days=2 if in_queue else 400))
+    with installed(Other(Hooks(needed=f"ojs_job.queue = '{queue}'"))):
+        assert sum(pruning.overdue().values()) == (0 if in_queue else 1)
+        assert pruning.prune() == (0 if in_queue else 1)
+        pruning.QueuePruner().prune()
+        assert make.jobs().filter(queue=queue).exists()
+    pruning.prune()
+    pruning.QueuePruner().prune()
+    assert not make.jobs().filter(queue=queue).exists()
+
+
+def test_a_worker_that_ends_calls_the_highest_number_first() -> None:
+    called: list[int] = []
+    others = [
+        Other(Hooks(worker_ends=partial(called.append, number)), number=number)
+        for number in (40, 41)
+    ]
+    with installed(*others):
+        extension.worker_ends()
+    assert called == [41, 40]

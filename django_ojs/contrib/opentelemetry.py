@@ -35,7 +35,6 @@ from django_ojs.version import VERSION
 from django_ojs.worker import process_end
 from django_ojs.worker.handler_call import has_timed_out, was_stopped
 from django_ojs.worker.in_flight import Run
-from django_ojs.worker.maintenance_observers import observers
 
 SCOPE: Final = "django_ojs"
 
@@ -118,8 +117,8 @@ class _Instrumentation(Extension):
         )
 
     def hooks(self) -> Hooks:
-        """Return the hooks: spans around enqueues and runs."""
-        return Hooks(around_push=self.enqueue, around_run=self.run)
+        """Return the hooks: spans around enqueues and runs, and what maintenance took."""
+        return Hooks(around_push=self.enqueue, around_run=self.run, task_done=self.maintained)
 
     def enqueue(self, batch: Batch, store: Callable[[], list[EnqueuedJob]]) -> list[EnqueuedJob]:
         """Store jobs inside a PRODUCER span, whose context goes into their `meta`.
@@ -282,7 +281,6 @@ def instrument(
     creation.step_metas.append(_active.step_meta)
     rollups.observers.append(_active.count)
     checkpoint.observers.append(_active.checkpointed)
-    observers.append(_active.maintained)
     process_end.register(_active.flush)
 
 
@@ -295,7 +293,6 @@ def uninstrument() -> None:
     creation.step_metas.remove(_active.step_meta)
     rollups.observers.remove(_active.count)
     checkpoint.observers.remove(_active.checkpointed)
-    observers.remove(_active.maintained)
     process_end.unregister(_active.flush)
     _active = None
 

@@ -5,7 +5,7 @@ An act is one row, which is stored with the change, and one line of the log, aft
 """
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from django.db.models import QuerySet
@@ -53,7 +53,11 @@ class AuditExtension(Extension):
 
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""
-        return Hooks(acted=_record, due_steps=(DueStep(run=prune, interval=60.0),))
+        return Hooks(acted=_record)
+
+    def due_steps(self) -> Sequence[DueStep]:
+        """Delete old entries."""
+        return (DueStep(run=prune, interval=60.0),)
 
 
 def _record(act: Act) -> Callable[[Mapping[str, Any]], None]:

@@ -36,10 +36,13 @@ class BackpressureExtension(Extension):
             queue_configured=storage.rebound,
             queue_deleted=storage.remove,
             rejected=_count,
-            due_steps=(
-                DueStep(run=pressure_monitor.check_all, interval=1.0, when=storage.any_condition),
-                DueStep(run=pressure_monitor.restore_bounds, interval=60.0),
-            ),
+        )
+
+    def due_steps(self) -> Sequence[DueStep]:
+        """Tell which queues come under pressure, and put back bounds that were lost."""
+        return (
+            DueStep(run=pressure_monitor.check_all, interval=1.0, when=storage.any_condition),
+            DueStep(run=pressure_monitor.restore_bounds, interval=60.0),
         )
 
 

@@ -8,7 +8,6 @@ from typing import Any, Final
 
 from django_ojs.conf import settings
 from django_ojs.extension import Change, DueStep, Extension, Hooks
-from django_ojs.operations.events import log
 from django_ojs.spec import job_events
 from django_ojs.spec.events import EventType, NewEvent
 from django_ojs.spec.states import State, Trigger
@@ -31,11 +30,16 @@ class EventsExtension(Extension):
             changed={trigger: hook for trigger, (hook, types) in _CHANGED.items() if types & kept},
             published=_published,
             published_types=kept,
-            due_steps=(
-                # Readers of the events settle them too.
-                DueStep(run=log.settle, interval=2.0, when=log.unsettled_condition),
-                DueStep(run=log.prune, interval=10.0, when=log.old_condition),
-            ),
+        )
+
+    def due_steps(self) -> Sequence[DueStep]:
+        """Put new events in their order, and delete old ones."""
+        from django_ojs.operations.events import log
+
+        return (
+            # Readers of the events settle them too.
+            DueStep(run=log.settle, interval=2.0, when=log.unsettled_condition),
+            DueStep(run=log.prune, interval=10.0, when=log.old_condition),
         )
 
 

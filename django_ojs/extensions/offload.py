@@ -3,12 +3,12 @@
 The worker resolves the references among the arguments of a job before it calls the handler.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
 from django_ojs.conf import settings
-from django_ojs.extension import Extension, Hooks
+from django_ojs.extension import DueStep, Extension, Hooks
 from django_ojs.payloads.reference import is_reference
 
 if TYPE_CHECKING:
@@ -38,6 +38,12 @@ class OffloadExtension(Extension):
             around_run=_run,
             erased=offload.remove_of,
         )
+
+    def due_steps(self) -> Sequence[DueStep]:
+        """Sweep the store: remove what has no job."""
+        from django_ojs.payloads import sweep
+
+        return (DueStep(run=sweep.Sweeper().start, interval=sweep.INTERVAL),)
 
 
 def _run(run: Any, go_on: Callable[[], Any]) -> Any:

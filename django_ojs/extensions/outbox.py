@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from django.db import connections, transaction
 
 from django_ojs.conf import settings
-from django_ojs.extension import Batch, Extension, Hooks
+from django_ojs.extension import Batch, Closing, DueStep, Extension, Hooks
 from django_ojs.operations.enqueue import caller_database, outbox
 from django_ojs.operations.enqueue.admission import admit, fill_in_defaults
 from django_ojs.operations.enqueue.result import EnqueuedJob, in_order
@@ -23,7 +23,7 @@ Store = Callable[[], list[EnqueuedJob]]
 
 
 class OutboxExtension(Extension):
-    """Routes jobs."""
+    """Routes jobs, and empties the outbox."""
 
     name = "outbox"
     number = 8
@@ -32,7 +32,23 @@ class OutboxExtension(Extension):
         """Return the hooks: none where all jobs are stored in the only database."""
         if len(connections.settings) == 1 and not settings().outbox:
             return Hooks()
-        return Hooks(around_push=_push)
+        # Relays are needed where jobs have other destinations.
+        return Hooks(around_push=_push, worker_threads=_relays if settings().outbox else None)
+
+    def due_steps(self) -> Sequence[DueStep]:
+        """Store the jobs for this site for which there is room, and prune."""
+        from django_ojs.outbox import local
+
+        return (
+            DueStep(run=local.deliver, interval=1.0, when=local.condition),
+            DueStep(run=outbox.prune, interval=10.0, when=outbox.old_condition),
+        )
+
+
+def _relays(worker_id: str) -> Closing:
+    from django_ojs.outbox.relay_threads import Relays, relays
+
+    return Relays(relays(worker_id))
 
 
 def _push(batch: Batch, store: Store) -> list[EnqueuedJob]:

@@ -4,7 +4,7 @@
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
@@ -13,7 +13,7 @@ from django_ojs.conf import settings
 from django_ojs.extension import Change, Count, DueStep, Extension, Hooks, Numbers, Reads
 from django_ojs.spec.states import State, Trigger
 from django_ojs.spec.times import elapsed
-from django_ojs.storage.figures import rollup_compaction, rollups
+from django_ojs.storage.figures import rollups
 
 
 class StatisticsExtension(Extension):
@@ -29,12 +29,17 @@ class StatisticsExtension(Extension):
             changed_and_committed=_CHANGED,
             reads=dict.fromkeys(_CHANGED, Reads.JOBS),
             counted=_counted,
-            due_steps=(
-                DueStep(run=fold, interval=10.0, when=condition),
-                DueStep(run=rollup_compaction.coarsen, interval=60.0),
-            ),
             worker_passes=rollups.flush_if_due,
             worker_ends=rollups.flush,
+        )
+
+    def due_steps(self) -> Sequence[DueStep]:
+        """Keep the rollups few."""
+        from django_ojs.storage.figures import rollup_compaction
+
+        return (
+            DueStep(run=fold, interval=10.0, when=condition),
+            DueStep(run=rollup_compaction.coarsen, interval=60.0),
         )
 
 
@@ -43,11 +48,15 @@ def fold() -> int:
 
     Return how many rows changed.
     """
+    from django_ojs.storage.figures import rollup_compaction
+
     return rollup_compaction.fold() + rollup_compaction.prune(settings().keep_rollups)
 
 
 def condition() -> str:
     """Whether `fold` may find any, in SQL."""
+    from django_ojs.storage.figures import rollup_compaction
+
     return rollup_compaction.condition(settings().keep_rollups)
 
 

@@ -27,8 +27,11 @@ class TenantsExtension(Extension):
             around_admit_again=_admit_again,
             # Jobs that wait already; where there are very many, the maintenance does the rest.
             after_queue_configured=tenants.assign,
-            due_steps=(DueStep(run=tenants.assigner.assign_all, interval=60.0, batch=sys.maxsize),),
         )
+
+    def due_steps(self) -> Sequence[DueStep]:
+        """Name the tenants of jobs that wait."""
+        return (DueStep(run=tenants.assigner.assign_all, interval=60.0, batch=sys.maxsize),)
 
 
 def _insert(batch: Batch, insert: Callable[[], Sequence[NewRow] | None]) -> Sequence[NewRow] | None:

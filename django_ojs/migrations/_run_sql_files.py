@@ -1,7 +1,7 @@
 """The part of the schema that Django cannot express: functions, procedures and triggers."""
 
 import re
-from importlib.resources import files
+from pathlib import Path
 from typing import Any, Final
 
 from django.db import connections, migrations, transaction
@@ -9,7 +9,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.storage import database
 
-_FOLDER: Final = files(__package__) / "sql"
+_FOLDER: Final = Path(__file__).parent / "sql"
 
 #: By vendor: the files of the schema, in the order in which they are run.
 FILES: Final = {

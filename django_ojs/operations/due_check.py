@@ -1,13 +1,11 @@
-"""One pass over all that is due: promotion, expiry, cron jobs and workflows."""
+"""One pass over the jobs that are due: promotion and expiry."""
 
 from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
-from django_ojs.operations.cron.due_query import fire_if_due
 from django_ojs.operations.expiry import expire, expired_condition
 from django_ojs.operations.promotion import due_condition, promote, promote_by_queue
-from django_ojs.operations.workflows.due import advance_if_due
 from django_ojs.storage import database, raw_queries
 from django_ojs.storage.database import BATCH
 
@@ -17,8 +15,6 @@ QUEUES_AT_ONCE: Final = 1_000
 
 class DueCheck:
     """Promotion and expiry as steps that share one query, which usually finds nothing.
-
-    And cron jobs and workflows, with a query each.
 
     With `since`, they do nothing until something is due, or expired, for that long.
     """
@@ -47,14 +43,6 @@ class DueCheck:
     def expire(self) -> int:
         """Discard the jobs that the query found expired. Return how many."""
         return expire() if self._expired else 0
-
-    def fire_cron(self) -> int:
-        """Enqueue the jobs of cron jobs that are due. Return how many."""
-        return fire_if_due(self._since)
-
-    def advance_workflows(self) -> int:
-        """Start the steps of workflows that wait for jobs which have ended. Return how many."""
-        return advance_if_due()
 
     def _next_queues(self) -> list[str]:
         found = database.dialect().due_queues(database.connection(), self._after, QUEUES_AT_ONCE)

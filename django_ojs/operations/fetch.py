@@ -8,6 +8,7 @@ from typing import Final
 
 from django.db import DatabaseError, InterfaceError
 
+from django_ojs import extension
 from django_ojs.conf import settings
 from django_ojs.models import Checkpoint, Job, Worker
 from django_ojs.models.worker import Directive
@@ -70,8 +71,8 @@ def fetch(
     jobs. None is a caller that takes jobs of every pool (tests).
 
     A paused queue returns no jobs, and a worker with the directive quiet gets none. Due jobs are
-    promoted, expired ones discarded, due cron jobs fired and workflows advanced first; a worker
-    whose maintenance does this passes `due=False`. With `registered`, the worker gets jobs only
+    promoted, expired ones discarded, and extensions do what is due first; a worker whose
+    maintenance does this passes `due=False`. With `registered`, the worker gets jobs only
     while it has its row. The row is removed when the worker counts as dead: the rescue would not
     see the jobs of a claim that the database executes after that.
 
@@ -86,8 +87,7 @@ def fetch(
         check = DueCheck()
         check.promote(queues)
         check.expire()
-        check.fire_cron()
-        check.advance_workflows()
+        extension.before_fetch()
     lease = visibility_timeout or default_timeout or settings().visibility_timeout
     lease_ms = max(1, int(lease / timedelta(milliseconds=1)))
 

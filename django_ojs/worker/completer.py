@@ -27,7 +27,6 @@ from django_ojs.storage.queue_limits import next_starts
 from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
 from django_ojs.worker.job_log import JobLog, number_of_jobs
 from django_ojs.worker.outcome_group_size import GroupSize
-from django_ojs.worker.workflow_advancer import WorkflowAdvancer
 
 logger = logging.getLogger("django_ojs")
 
@@ -147,7 +146,6 @@ class Completer:
         self._is_away = False
         self._wake: queue.SimpleQueue[None] = queue.SimpleQueue()
         self._asleep = True
-        self._workflows = WorkflowAdvancer()
         self._closing = threading.Event()
         work = database.passing_by()(self._work)
         self._thread = threading.Thread(target=work, name="ojs-completer", daemon=True)
@@ -205,7 +203,6 @@ class Completer:
             else:
                 job = fail.fail(run.job.id, failure, claim=run.claim, outcome=outcome)
             self._job_log.failed(run, failure, job, seconds, cause)
-            self._workflows.add([job.workflow_id])
 
         is_alone = others or is_conflict or failure.rate_limit_until is not None
         failed = None if is_alone else RunFailure(run, failure, outcome, seconds, cause)
@@ -258,7 +255,6 @@ class Completer:
         self._closing.set()
         self._wake.put(None)
         self._thread.join(timeout)
-        self._workflows.close()
         if not self._thread.is_alive():
             return True
         # Not those of `_deferred`: it has none that is tried again at this moment.
@@ -479,7 +475,6 @@ class Completer:
                 missing.append(each.run)
             else:
                 self._job_log.failed(each.run, each.failure, job, each.seconds, each.cause)
-        self._workflows.add([job.workflow_id for job in stored.values()])
         return missing
 
     def _complete(self, completions: list[Completion]) -> list[Run]:
@@ -496,7 +491,6 @@ class Completer:
         self._job_log.completed(
             [(item.run, item.seconds) for item in completions if item.run.job.id in stored]
         )
-        self._workflows.add([item.run.job.workflow_id for item in completions])
         if len(stored) == len(completions):
             return []
         return [item.run for item in completions if item.run.job.id not in stored]
@@ -507,7 +501,6 @@ class Completer:
         What extensions do after a commit is done here: it must not use up the time of the handler.
         """
         transitions.completed(run.job, seconds)
-        self._workflows.add([run.job.workflow_id])
 
     def _lost(self, run: Run) -> None:
         """Follow up a run whose job was no longer its own when its outcome was to be stored."""

@@ -4,8 +4,7 @@ import logging
 import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Final
@@ -13,44 +12,24 @@ from typing import Final
 from django.db import Error, connections
 
 from django_ojs import extension
-from django_ojs.operations import expiry, limit_checks, promotion
+from django_ojs.extension import TICK, DueStep
+from django_ojs.operations import expiry, promotion
 from django_ojs.operations.access import known_names
-from django_ojs.operations.cron import clock as cron_clock
-from django_ojs.operations.cron import due_query as due_cron
-from django_ojs.operations.cron.pruning import WALK, RunPruner
 from django_ojs.operations.due_check import DueCheck
-from django_ojs.operations.enqueue import outbox
-from django_ojs.operations.figures import stats
-from django_ojs.operations.jobs import bulk_execution, bulk_operations
-from django_ojs.operations.maintenance import (
-    checkpoints,
-    lease,
-    pruning,
-    rate_limit_starts,
-    stalled,
-    timeouts,
-)
-from django_ojs.operations.webhooks import dispatch
+from django_ojs.operations.maintenance import counting, lease, pruning, stalled, timeouts
 from django_ojs.operations.workers import rescue
-from django_ojs.operations.workflows import due as due_workflows
-from django_ojs.operations.workflows import pruning as workflow_pruning
-from django_ojs.operations.workflows.advance import WORKFLOWS_AT_ONCE
-from django_ojs.outbox import local
-from django_ojs.payloads import sweep
 from django_ojs.storage import database, raw_queries
 from django_ojs.storage.backoff import Backoff
 from django_ojs.storage.figures import counts
-from django_ojs.worker import maintenance_observers
 from django_ojs.worker.job_log import JobLog
-from django_ojs.worker.workflow_advancer import ADVANCE
 
 logger = logging.getLogger("django_ojs")
 
 #: The batch of a step that leaves nothing to do.
 _ALL: Final = sys.maxsize
 
-#: Seconds until a due job becomes available, an expired one discarded, and an overdue one failed.
-TICK = 0.5
+#: Steps with a longer interval in seconds come last in a pass.
+FREQUENT: Final = 1.0
 
 #: Seconds for which a step with more to do is repeated before the other steps run.
 BURST = 0.1
@@ -68,30 +47,82 @@ BEHIND = timedelta(seconds=2)
 PRUNING_BEHIND = timedelta(minutes=1)
 
 
-# Without a comparison of its fields: a pass looks each of them up.
-@dataclass(frozen=True, slots=True, eq=False)
-class Step:
-    """A bounded task and its interval in seconds. It returns how many rows it changed.
+def _steps(dead_workers: rescue.DeadWorkers) -> Sequence[DueStep]:
+    """Return the steps of the core, which the holder of the lease does for all."""
+    keeper = counting.CountKeeper()
+    return (
+        DueStep(
+            run=DueCheck().promote,
+            interval=TICK,
+            task="ojs.scheduler.poll",
+            when=promotion.due_condition,
+        ),
+        DueStep(run=expiry.expire, interval=TICK, when=expiry.expired_condition),
+        DueStep(
+            run=dead_workers.take_back,
+            interval=TICK,
+            task="ojs.reaper.check",
+            when=dead_workers.condition,
+            otherwise=dead_workers.none_found,
+        ),
+        DueStep(
+            run=rescue.LapseCheck().lapse,
+            interval=1.0,
+            task="ojs.visibility.check",
+            when=rescue.lapsed_condition,
+        ),
+        DueStep(
+            run=timeouts.enforce_for_a_moment,
+            interval=TICK,
+            batch=timeouts.BATCH,
+            when=timeouts.active_condition,
+        ),
+        DueStep(run=stalled.tell_stalled, interval=5.0, batch=stalled.BATCH),
+        DueStep(run=keeper.fold, interval=1.0, batch=_ALL, when=counts.changes_condition),
+        DueStep(run=keeper.vacuum_counts, interval=10.0),
+        DueStep(run=pruning.prune, interval=10.0, batch=pruning.PRUNED, when=pruning.condition),
+        DueStep(run=pruning.QueuePruner().prune, interval=10.0, batch=pruning.WALK),
+        DueStep(run=known_names.prune, interval=60.0),
+    )
 
-    When it changed `batch` rows or more, there may be more to do. `task` is its name for observers.
-    It has nothing to do while the condition `when`, which is SQL, does not hold: then `otherwise`
-    is called in its place.
+
+def _helping_steps() -> Sequence[DueStep]:
+    """Return the steps of the core that workers without the lease help with."""
+    return (
+        DueStep(
+            run=DueCheck(since=BEHIND).promote,
+            interval=5.0,
+            task="ojs.scheduler.poll",
+            when=partial(promotion.due_condition, BEHIND),
+        ),
+        DueStep(run=expiry.expire, interval=5.0, when=partial(expiry.expired_condition, BEHIND)),
+        DueStep(
+            run=rescue.LapseCheck(since=BEHIND).lapse,
+            interval=5.0,
+            task="ojs.visibility.check",
+            when=rescue.lapsed_condition,
+        ),
+        DueStep(
+            run=partial(pruning.prune, since=PRUNING_BEHIND),
+            interval=10.0,
+            batch=pruning.PRUNED,
+            when=partial(pruning.condition, PRUNING_BEHIND),
+        ),
+    )
+
+
+def _in_order(own: Sequence[DueStep], others: Sequence[DueStep]) -> list[DueStep]:
+    """Return the steps in the order of a pass: first the frequent ones, which users notice.
+
+    Those of the core keep their order: a job whose worker is lost has not timed out.
     """
+    return sorted([*own, *others], key=lambda step: step.interval > FREQUENT)
 
-    run: Callable[[], int]
-    interval: float
-    batch: int = database.BATCH
-    task: str = ""
-    when: Callable[[], str] | None = None
-    otherwise: Callable[[], None] | None = None
 
-    def run_once(self) -> bool:
-        """Run it, and return whether there may be more to do."""
-        if not self.task or not maintenance_observers.observers:
-            return self.run() >= self.batch
-        with maintenance_observers.observed(self.task) as task:
-            task.changed = self.run()
-        return task.changed >= self.batch
+def _run_once(step: DueStep) -> bool:
+    """Run a step, and return whether there may be more to do."""
+    changed = extension.run_task(step.task, step.run) if step.task else step.run()
+    return changed >= (step.batch or database.BATCH)
 
 
 class MaintenanceThread:
@@ -104,117 +135,12 @@ class MaintenanceThread:
         self._worker_id = worker_id
         self._leads = leads
         self._job_log = job_log
-        keeper, passing = stats.CountKeeper(), DueCheck()
-        run_pruner = RunPruner()
-        behind = DueCheck(since=BEHIND)
         self._dead_workers = rescue.DeadWorkers(worker_id)
-        self._steps = [
-            Step(passing.promote, TICK, task="ojs.scheduler.poll", when=promotion.due_condition),
-            Step(expiry.expire, TICK, when=expiry.expired_condition),
-            Step(passing.fire_cron, TICK, task="ojs.cron.trigger", when=due_cron.due_condition),
-            Step(cron_clock.put_right, cron_clock.INTERVAL, _ALL),
-            Step(
-                passing.advance_workflows,
-                TICK,
-                WORKFLOWS_AT_ONCE,
-                ADVANCE,
-                when=due_workflows.due_condition,
-            ),
-            Step(
-                limit_checks.open_due, TICK, limit_checks.AT_ONCE, when=limit_checks.due_condition
-            ),
-            # It reads all jobs that wait with a limit by key, for what normally does not happen.
-            Step(limit_checks.recheck, 600.0, _ALL),
-            Step(limit_checks.prune, 60.0, _ALL),
-            Step(
-                self._dead_workers.take_back,
-                TICK,
-                task="ojs.reaper.check",
-                when=self._dead_workers.condition,
-                otherwise=self._dead_workers.none_found,
-            ),
-            Step(
-                rescue.LapseCheck().lapse,
-                1.0,
-                task="ojs.visibility.check",
-                when=rescue.lapsed_condition,
-            ),
-            Step(
-                timeouts.enforce_for_a_moment,
-                TICK,
-                timeouts.BATCH,
-                when=timeouts.active_condition,
-            ),
-            Step(stalled.tell_stalled, 5.0, stalled.BATCH),
-            Step(keeper.fold, 1.0, _ALL, when=counts.changes_condition),
-            Step(keeper.vacuum_counts, 10.0),
-            Step(pruning.prune, 10.0, pruning.PRUNED, when=pruning.condition),
-            Step(pruning.QueuePruner().prune, 10.0, pruning.WALK),
-            Step(run_pruner.prune, 10.0, WALK, when=run_pruner.condition),
-            Step(rate_limit_starts.StartsPruner().prune, 60.0, rate_limit_starts.WALK),
-            Step(checkpoints.CheckpointPruner().prune, 60.0, checkpoints.WALK),
-            Step(
-                workflow_pruning.prune,
-                10.0,
-                workflow_pruning.AT_ONCE,
-                when=workflow_pruning.condition,
-            ),
-            Step(known_names.prune, 60.0),
-            Step(bulk_execution.work, 1.0, when=bulk_execution.open_condition),
-            Step(bulk_operations.prune, 60.0),
-            Step(bulk_operations.prune_followed, 60.0),
-            Step(
-                dispatch.WebhookDispatcher().dispatch,
-                1.0,
-                dispatch.BATCH,
-                when=dispatch.active_condition,
-            ),
-            Step(dispatch.prune, 60.0),
-            Step(local.deliver, 1.0, when=local.condition),
-            Step(outbox.prune, 10.0, when=outbox.old_condition),
-            Step(sweep.Sweeper().start, sweep.INTERVAL),
-            *(
-                Step(step.run, step.interval, step.batch or database.BATCH, when=step.when)
-                for step in extension.registry.due_steps
-            ),
-        ]
+        self._steps = _in_order(_steps(self._dead_workers), extension.registry.due_steps())
         # What workers do that have not the lease, if its holder is too slow.
-        self._helping = [
-            Step(
-                behind.promote,
-                5.0,
-                task="ojs.scheduler.poll",
-                when=partial(promotion.due_condition, BEHIND),
-            ),
-            Step(expiry.expire, 5.0, when=partial(expiry.expired_condition, BEHIND)),
-            Step(
-                behind.fire_cron,
-                5.0,
-                task="ojs.cron.trigger",
-                when=partial(due_cron.due_condition, BEHIND),
-            ),
-            Step(
-                behind.advance_workflows,
-                5.0,
-                WORKFLOWS_AT_ONCE,
-                ADVANCE,
-                when=due_workflows.due_condition,
-            ),
-            Step(
-                rescue.LapseCheck(since=BEHIND).lapse,
-                5.0,
-                task="ojs.visibility.check",
-                when=rescue.lapsed_condition,
-            ),
-            Step(
-                partial(pruning.prune, since=PRUNING_BEHIND),
-                10.0,
-                pruning.PRUNED,
-                when=partial(pruning.condition, PRUNING_BEHIND),
-            ),
-        ]
+        self._helping = _in_order(_helping_steps(), extension.registry.helping_steps(BEHIND))
         # The conditions of steps that were due together, until they are written anew.
-        self._conditions: dict[tuple[Step, ...], list[str]] = {}
+        self._conditions: dict[tuple[DueStep, ...], list[str]] = {}
         self._conditions_until = 0.0
         self._stop = threading.Event()
         # One job that another session has locked must hold up neither the other jobs nor the steps.
@@ -266,7 +192,7 @@ class MaintenanceThread:
         finally:
             connections.close_all()
 
-    def _run_due(self, steps: Sequence[Step], due: dict[Step, float]) -> bool:
+    def _run_due(self, steps: Sequence[DueStep], due: dict[DueStep, float]) -> bool:
         """Run the steps that are due. Return whether one of them has more to do."""
         is_behind = False
         asked_at = time.monotonic()
@@ -285,7 +211,7 @@ class MaintenanceThread:
             is_behind |= has_more
         return is_behind
 
-    def _without_work(self, steps: Sequence[Step]) -> set[Step]:
+    def _without_work(self, steps: Sequence[DueStep]) -> set[DueStep]:
         """Return the steps that have nothing to do now, found by one statement for all."""
         asked = tuple(step for step in steps if step.when is not None)
         if not asked:
@@ -304,7 +230,7 @@ class MaintenanceThread:
             return set()
         return {step for step, holds in zip(asked, found, strict=True) if not holds}
 
-    def _conditions_of(self, steps: tuple[Step, ...]) -> list[str]:
+    def _conditions_of(self, steps: tuple[DueStep, ...]) -> list[str]:
         now = time.monotonic()
         # After an outage, that of dead workers is another one each time.
         if now >= self._conditions_until or self._dead_workers.had_outage:
@@ -314,14 +240,14 @@ class MaintenanceThread:
             self._conditions[steps] = [step.when() for step in steps if step.when is not None]
         return self._conditions[steps]
 
-    def _run_burst(self, step: Step) -> bool:
+    def _run_burst(self, step: DueStep) -> bool:
         """Run a step again while it finds full batches, for a moment. Return whether it has more.
 
         Each kind of work gets a share of the time, so that none waits until another has ended.
         """
         until = time.monotonic() + BURST
         try:
-            while step.run_once():
+            while _run_once(step):
                 gap = GAP if database.dialect().has_one_writer else 0
                 if self._stop.wait(gap) or time.monotonic() >= until:
                     return True

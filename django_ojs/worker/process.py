@@ -18,8 +18,6 @@ from django_ojs.handlers import job_types
 from django_ojs.models.worker import Directive
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.workers import removal
-from django_ojs.operations.workflows import advance_due
-from django_ojs.outbox.relay_threads import Relays, relays
 from django_ojs.spec import ids
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.isolation import Isolation
@@ -53,10 +51,10 @@ IDLE_WARNING_INTERVAL = 300.0
 #: Seconds in which the last outcomes must be stored when the process ends.
 FINAL_WRITE_TIMEOUT = 5.0
 
-#: With `--once` and no job left: how often workflows are advanced until the process ends anyway,
-#: and the seconds between two times, for another process that is advancing the same ones.
-ROUNDS_FOR_WORKFLOWS = 40
-ROUND_FOR_WORKFLOWS = 0.05
+#: With `--once` and no job left: how often extensions are asked for the next ones until the process
+#: ends anyway, and the seconds between two times, for another process that enqueues the same ones.
+ROUNDS_FOR_NEXT_JOBS = 40
+ROUND_FOR_NEXT_JOBS = 0.05
 
 #: A worker with handlers for more types does not report them: each heartbeat carries them.
 MAX_REPORTED_TYPES = 500
@@ -103,8 +101,8 @@ class WorkerProcess:
         self._idle_since = time.monotonic()
         self._replace = False
         self._rounds_without_job = 0
-        # With `--once`: whether no workflow was to be advanced when the process looked last.
-        self._has_no_next_steps = False
+        # With `--once`: whether there were no next jobs when the process looked last.
+        self._has_no_next_jobs = False
 
     def run(self) -> Exit:
         """Work until stopped, or (`once`) until the queues are empty."""
@@ -142,8 +140,7 @@ class WorkerProcess:
         self._maintenance = MaintenanceThread(
             self.id, self.job_log, leads=self._isolation is not Isolation.ALONE
         )
-        # `once` runs the jobs that are there now; a relay would never end.
-        self._relays = Relays([] if config.once else relays(self.id))
+        self._threads = [] if config.once else extension.worker_threads(self.id)
         self._listener = Listener(
             config.queues,
             self._on_notify,
@@ -219,10 +216,10 @@ class WorkerProcess:
                 continue
             elif not len(self._in_flight):
                 is_drained = was_idle and self._claimer.found_none
-                if once and is_drained and not self._has_no_next_steps:
-                    # A thread may have enqueued the next steps since the claim: only a claim after
+                if once and is_drained and not self._has_no_next_jobs:
+                    # A thread may have enqueued the next jobs since the claim: only a claim after
                     # this look finds none left.
-                    self._has_no_next_steps = not self._may_have_next_steps()
+                    self._has_no_next_jobs = not self._may_have_next_jobs()
                     continue
                 if self._replace or (once and (is_drained or state is not Directive.RUNNING)):
                     return
@@ -245,25 +242,25 @@ class WorkerProcess:
         if jobs:
             self._idle_since = time.monotonic()
             self._rounds_without_job = 0
-            self._has_no_next_steps = False
+            self._has_no_next_jobs = False
             unknown = self._dispatcher.dispatch(jobs, self._claimer.began_at)
             self._batch_sizer.pass_by(unknown if unknown == len(jobs) else 0)
             self._heartbeat.notice_jobs()
         return bool(jobs) and self._claimer.is_due()
 
-    def _may_have_next_steps(self) -> bool:
-        """Advance the workflows of which a job has ended. Return whether there were any.
+    def _may_have_next_jobs(self) -> bool:
+        """Let extensions enqueue the next jobs. Return whether there were any.
 
-        Another thread or process may be advancing one of them, so this waits a little for it. A
-        workflow that cannot be advanced does not keep the process for ever.
+        Another thread or process may be enqueuing some of them, so this waits a little for it. What
+        cannot be enqueued does not keep the process for ever.
         """
         try:
-            if self._rounds_without_job >= ROUNDS_FOR_WORKFLOWS or not advance_due():
+            if self._rounds_without_job >= ROUNDS_FOR_NEXT_JOBS or not extension.next_jobs():
                 return False
         except Error as error:
             self._claimer.rest(error)
         self._rounds_without_job += 1
-        self._wake.wait(ROUND_FOR_WORKFLOWS)
+        self._wake.wait(ROUND_FOR_NEXT_JOBS)
         return True
 
     def _warn_while_idle(self) -> None:
@@ -379,7 +376,8 @@ class WorkerProcess:
         extension.worker_stopping(self.id)
         # After the handlers: on SQLite a handler's transaction may hold the only write lock.
         self._listener.close()
-        self._relays.close()
+        for each in self._threads:
+            each.close()
         self._maintenance.close()
         stored = self._completer.close(FINAL_WRITE_TIMEOUT)
         self._heartbeat.close()

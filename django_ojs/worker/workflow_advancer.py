@@ -5,17 +5,15 @@ The completer must not wait for it: an outcome that is not stored yet is lost wh
 
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from functools import partial
 from uuid import UUID
 
 from django.db import connections
 
-from django_ojs.operations.workflows.advance import TOGETHER, advance_all
+from django_ojs.extension import run_task
+from django_ojs.operations.workflows.advance import TASK, TOGETHER, advance_all
 from django_ojs.storage import database
-from django_ojs.worker.maintenance_observers import observed
-
-#: Its name for observers.
-ADVANCE = "ojs.workflow.advance"
 
 #: How long it rests after a round of few workflows, as a multiple of what that took, and at most,
 #: in seconds.
@@ -73,10 +71,13 @@ class WorkflowAdvancer:
                         return
                     some, self._waiting = self._waiting, {}
                 began = time.monotonic()
-                with observed(ADVANCE) as task:
-                    advance_all(some)
-                    task.changed = len(some)
+                run_task(TASK, partial(_advance, some))
                 if len(some) < TOGETHER:
                     self._rest(time.monotonic() - began)
         finally:
             connections.close_all()
+
+
+def _advance(workflow_ids: Collection[UUID]) -> int:
+    advance_all(workflow_ids)
+    return len(workflow_ids)

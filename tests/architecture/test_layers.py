@@ -80,6 +80,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {
             "connection_watch",
             "raw_queries",
+            "locked_rows",
             "notify",
             "queue_configs",
             "claims",
@@ -125,19 +126,25 @@ EXTENSIONS = (
     "django_ojs.operations.enqueue.caller_database",
     "django_ojs.payloads.offload",
     "django_ojs.payloads.resolver",
+    "django_ojs.operations.cron",
+    "django_ojs.operations.webhooks",
+    "django_ojs.operations.workflows",
+    "django_ojs.worker.workflow_advancer",
+    "django_ojs.outbox",
+    "django_ojs.payloads.sweep",
+    "django_ojs.operations.maintenance.checkpoints",
+    "django_ojs.operations.maintenance.rate_limit_starts",
+    "django_ojs.operations.jobs.bulk_execution",
 )
-#: What the core is not: the doors, what they show, what others connect to, and the subjects that
-#: read events or statistics and are not extensions yet.
+#: What the core is not: the doors, what they show, what others connect to, the Python API and the
+#: handlers of subjects, and what reads events or statistics and is no extension yet.
 NOT_CORE = (
     *EXTENSIONS,
     *(f"django_ojs.{name}" for name in ("admin", "http", "command_line", "management", "contrib")),
     *("django_ojs.apps", "django_ojs.logging", "django_ojs.testing", "django_ojs.tasks"),
-    *(f"django_ojs.operations.{name}" for name in ("figures", "webhooks", "queues.statistics")),
+    *(f"django_ojs.{name}" for name in ("schedules", "workflows", "webhooks", "jobs")),
+    *("django_ojs.operations.figures", "django_ojs.operations.queues.statistics"),
     *("django_ojs.operations.workers.ended", "django_ojs.operations.workers.release_history"),
-    # The next subject that is to become an extension.
-    "django_ojs.operations.workflows",
-    # Their relay and their sweep are still called by name.
-    *("django_ojs.outbox", "django_ojs.payloads"),
 )
 
 

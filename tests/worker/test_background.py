@@ -10,6 +10,7 @@ from datetime import timedelta
 import pytest
 from django.db import DataError, OperationalError, connection
 
+from django_ojs.extension import DueStep, Extension, Hooks, registry
 from django_ojs.models import Lease, Worker
 from django_ojs.operations import beat, due_check
 from django_ojs.operations.maintenance import lease, pruning
@@ -18,7 +19,7 @@ from django_ojs.storage import backoff, database
 from django_ojs.worker import maintenance as maintenances
 from django_ojs.worker.job_log import JobLog
 from django_ojs.worker.listener import Listener
-from django_ojs.worker.maintenance import MaintenanceThread, Step
+from django_ojs.worker.maintenance import MaintenanceThread
 from tests import factories
 from tests.worker.waiting import BOUND, eventually
 
@@ -130,7 +131,9 @@ def test_a_step_that_found_a_full_batch_comes_again_at_once(
         return next(counts, 0)
 
     monkeypatch.setattr(pruning, "prune", step)
-    monkeypatch.setattr(maintenances, "Step", lambda run, every, *_, **__: Step(run, 3600.0))
+    monkeypatch.setattr(
+        maintenances, "DueStep", lambda *, run, **_: DueStep(run=run, interval=3600.0)
+    )
     with maintaining():
         # Five full ones and the one that is not; the seventh would be due in an hour.
         for _ in range(6):
@@ -171,7 +174,7 @@ def test_between_two_full_batches_the_other_writers_of_sqlite_get_the_lock(
     with maintaining() as maintenance:
         monkeypatch.setattr(maintenance._stop, "wait", lambda seconds: waited.append(seconds))
         counts = iter([10, 10, 9])
-        assert not maintenance._run_burst(Step(lambda: next(counts), 1.0, 10))
+        assert not maintenance._run_burst(DueStep(run=lambda: next(counts), interval=1.0, batch=10))
     one_writer = database.dialect().has_one_writer
     assert waited == [maintenances.GAP if one_writer else 0] * 2
 
@@ -181,7 +184,9 @@ def test_a_worker_without_the_lease_helps_with_what_is_overdue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(lease, "take", lambda holder: False)
-    monkeypatch.setattr(maintenances, "Step", lambda run, every, *_, **__: Step(run, 0.05))
+    monkeypatch.setattr(
+        maintenances, "DueStep", lambda *, run, **_: DueStep(run=run, interval=0.05)
+    )
     due, overdue = (factories.push(scheduled_at=factories.HOUR) for _ in range(2))
     lapsed, old = factories.active(), factories.in_state("completed")
     factories.age(overdue.pk, timedelta(hours=2))
@@ -199,7 +204,7 @@ def test_a_worker_without_the_lease_helps_with_what_is_overdue(
 def test_a_pass_that_finds_nothing_is_one_statement_and_runs_no_step(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    ran: list[Step] = []
+    ran: list[DueStep] = []
     asked = threading.Semaphore(0)
     real = maintenances.raw_queries.which_hold
 
@@ -208,7 +213,7 @@ def test_a_pass_that_finds_nothing_is_one_statement_and_runs_no_step(
         return real(conditions)
 
     monkeypatch.setattr(maintenances.raw_queries, "which_hold", which_hold)
-    monkeypatch.setattr(Step, "run_once", lambda step: ran.append(step) or False)
+    monkeypatch.setattr(maintenances, "_run_once", lambda step: ran.append(step) or False)
     # Wide enough that what is found at the start of a pass holds for all of it.
     monkeypatch.setattr(maintenances, "TICK", 60.0)
     maintenance = MaintenanceThread(factories.WORKER, JobLog())
@@ -221,6 +226,79 @@ def test_a_pass_that_finds_nothing_is_one_statement_and_runs_no_step(
         assert {step for step in maintenance._steps if step.when is None} == set(ran)
     finally:
         maintenance.close()
+
+
+class Stepping(Extension):
+    """An extension with a step that has work and one that has none, also for helpers."""
+
+    name = "stepping"
+    number = 40
+
+    def __init__(self) -> None:
+        self.ran: list[str] = []
+        self.done = threading.Semaphore(0)
+
+    def hooks(self) -> Hooks:
+        return Hooks()
+
+    def due_steps(self) -> Sequence[DueStep]:
+        return (self.step("due", "1 = 1"), self.step("idle", "1 = 0"))
+
+    def helping_steps(self, behind: timedelta) -> Sequence[DueStep]:
+        return (self.step(f"late for {behind.total_seconds():g} s", "1 = 1"),)
+
+    def step(self, name: str, condition: str) -> DueStep:
+        def run() -> int:
+            self.ran.append(name)
+            self.done.release()
+            return 0
+
+        return DueStep(run=run, interval=0.02, when=lambda: condition)
+
+
+@pytest.fixture
+def stepping() -> Iterator[Stepping]:
+    found = Stepping()
+    registry.register(found)
+    yield found
+    registry.remove(found)
+
+
+def test_the_holder_of_the_lease_does_the_steps_of_extensions_that_have_work(
+    stepping: Stepping,
+) -> None:
+    with maintaining():
+        for _ in range(3):
+            assert stepping.done.acquire(timeout=BOUND)
+    assert set(stepping.ran) == {"due"}
+
+
+@pytest.mark.postgresql  # On SQLite two of them would wait for each other.
+def test_the_others_help_with_the_steps_of_extensions(
+    monkeypatch: pytest.MonkeyPatch, stepping: Stepping
+) -> None:
+    monkeypatch.setattr(lease, "take", lambda holder: False)
+    with maintaining():
+        assert stepping.done.acquire(timeout=BOUND)
+    assert set(stepping.ran) == {"late for 2 s"}
+
+
+def test_each_optional_subject_brings_its_own_steps() -> None:
+    modules = {
+        getattr(step.run, "__func__", getattr(step.run, "func", step.run)).__module__
+        for step in registry.due_steps()
+    }
+    subjects = {name.removeprefix("django_ojs.") for name in modules}
+    assert subjects == {
+        *("extensions.audit", "extensions.statistics", "extensions.cron"),
+        *("operations.events.log", "storage.tenants", "operations.backpressure.pressure_monitor"),
+        *("operations.cron.clock", "operations.cron.pruning", "operations.limit_checks"),
+        *("operations.workflows.due", "operations.workflows.pruning", "payloads.sweep"),
+        *("operations.webhooks.dispatch", "outbox.local", "operations.enqueue.outbox"),
+        *("operations.maintenance.checkpoints", "operations.maintenance.rate_limit_starts"),
+        *("operations.jobs.bulk_execution", "operations.jobs.bulk_operations"),
+        "storage.figures.rollup_compaction",
+    }
 
 
 def promotes_though_conditions_fail(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:

@@ -14,7 +14,8 @@ import pytest
 from django.db import OperationalError
 
 import django_ojs as ojs
-from django_ojs import signals
+from django_ojs import extension, signals
+from django_ojs.extension import Hooks, registry
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import fail as fails
@@ -28,6 +29,7 @@ from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.process import Exit, WorkerProcess
 from django_ojs.worker.supervisor import SIGNALS, run_process
 from tests import factories
+from tests.test_extension import Other, installed
 from tests.testapp import testing_jobs
 from tests.testapp import worker_jobs as handlers
 from tests.testapp.models import Mark
@@ -415,9 +417,60 @@ def test_once_runs_the_step_that_was_enqueued_between_its_claim_and_its_look_at_
             enqueued.append(stored(handlers.note.enqueue()))
         return 0
 
-    monkeypatch.setattr(processes, "advance_due", advance)
+    monkeypatch.setattr(extension, "next_jobs", advance)
     assert WorkerProcess(configured(once=True)).run() is Exit.OK
     assert becomes(enqueued[0], "completed")
+
+
+@pytest.mark.parametrize("kind", ["plain", "failing", "atomic"])
+def test_a_worker_starts_the_steps_after_a_job_that_it_has_ended(
+    monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    # What else would advance the workflow.
+    monkeypatch.setattr(registry, "due_steps", list)
+    monkeypatch.setattr(registry, "helping_steps", lambda behind: [])
+    first = {
+        "plain": handlers.note.s(),
+        "failing": handlers.throw.s("ValueError"),
+        "atomic": handlers.transfer.s("anna"),
+    }[kind]
+    enqueued = ojs.chain(first, handlers.note.s()).enqueue()
+    with working():
+        eventually(lambda: enqueued.workflow().state != "running", "the workflow has ended")
+    assert enqueued.workflow().state == ("failed" if kind == "failing" else "completed")
+
+
+class Beside:
+    """What works beside a worker."""
+
+    def __init__(self, worker_id: str) -> None:
+        self.worker_id = worker_id
+        self.closed = threading.Event()
+
+    def close(self) -> None:
+        self.closed.set()
+
+
+@pytest.mark.parametrize("once", [False, True])
+def test_what_works_beside_a_worker_is_closed_with_it_and_is_not_made_for_once(once: bool) -> None:
+    made: list[Beside] = []
+
+    def threads(worker_id: str) -> Beside:
+        made.append(Beside(worker_id))
+        return made[-1]
+
+    with installed(Other(Hooks(worker_threads=threads))):
+        job = stored(handlers.note.enqueue())
+        if once:
+            assert WorkerProcess(configured(once=True)).run() is Exit.OK
+            assert made == []
+            return
+        with working() as process:
+            becomes(job, "completed")
+            assert [(each.worker_id, each.closed.is_set()) for each in made] == [
+                (process.id, False)
+            ]
+    assert made[0].closed.is_set()
 
 
 def test_once_goes_on_when_the_database_is_back(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,7 +5,7 @@ table.
 """
 
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Final
@@ -206,21 +206,6 @@ def lock_holders() -> list[LockHolder]:
     found = database.dialect().lock_holders(database.connection())
     recent = timezone.now() - LOCKED_FOR
     return [each for each in found if each.since is None or each.since <= recent]
-
-
-def holder_of(keys: Collection[UUID]) -> str:
-    """Return which session has locked the rows of active jobs, as far as the server tells."""
-    try:
-        holders = database.dialect().lock_holders(database.connection(), keys)
-    except Error:
-        holders = []
-    if not holders:
-        return "another session"
-    since = holders[0].since
-    began = (
-        "" if since is None else f" in a transaction that began at {timezone.localtime(since):%X}"
-    )
-    return f"{holders[0].name}{began}"
 
 
 def lost_workers() -> LostWorkers | None:

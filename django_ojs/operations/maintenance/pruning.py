@@ -6,11 +6,12 @@ from datetime import datetime, timedelta
 from typing import Final, cast
 from uuid import UUID
 
-from django.db.models import Case, Exists, OuterRef, Q, QuerySet, When
+from django.db.models import BooleanField, Case, Q, QuerySet, When
+from django.db.models.expressions import RawSQL
 from django.db.models.functions import Coalesce, Now
 
-from django_ojs.models import Job, Workflow
-from django_ojs.models.workflow import WorkflowState
+from django_ojs import extension
+from django_ojs.models import Job
 from django_ojs.operations.delete import erase
 from django_ojs.operations.maintenance import job_retention
 from django_ojs.operations.maintenance.job_retention import Kind, Retention
@@ -73,10 +74,11 @@ def overdue(since: timedelta = timedelta(0)) -> dict[Kind, int]:
 
 def _overdue(kind: Kind, kept: Retention, since: timedelta) -> QuerySet[Job]:
     state, dead_letter = kind
-    jobs = _outside_running_workflows(
-        Job.primary.filter(
-            state=state, dead_letter=dead_letter, finished_at__lte=Now() - kept.shortest - since
-        )
+    jobs = Job.primary.filter(
+        _unneeded(),
+        state=state,
+        dead_letter=dead_letter,
+        finished_at__lte=Now() - kept.shortest - since,
     ).order_by()
     if not kept.by_queue:
         return jobs
@@ -94,10 +96,9 @@ def _overdue(kind: Kind, kept: Retention, since: timedelta) -> QuerySet[Job]:
     return jobs.filter(due)
 
 
-def _outside_running_workflows(jobs: QuerySet[Job]) -> QuerySet[Job]:
-    """Leave out the jobs of workflows that run: later jobs may read their results."""
-    running = Workflow.primary.filter(pk=OuterRef("workflow_id"), state=WorkflowState.RUNNING)
-    return jobs.filter(Q(workflow_id__isnull=True) | ~Exists(running))
+def _unneeded() -> RawSQL:
+    """Return the condition on a job that no extension needs it."""
+    return RawSQL(extension.is_unneeded(), (), output_field=BooleanField())
 
 
 def _prune(kind: Kind, age: timedelta, limit: int) -> int:
@@ -114,7 +115,12 @@ def _erase_old(kind: Kind, age: timedelta, limit: int) -> int:
 def _old_jobs(kind: Kind, age: timedelta, limit: int) -> list[UUID]:
     state, dead_letter = kind
     return database.dialect().old_jobs(
-        database.connection(), state=state.value, dead_letter=dead_letter, age=age, limit=limit
+        database.connection(),
+        state=state.value,
+        dead_letter=dead_letter,
+        age=age,
+        unneeded=extension.is_unneeded(),
+        limit=limit,
     )
 
 
@@ -168,7 +174,7 @@ class QueuePruner:
             if elapsed(finished_at, now) >= kept.of(queue, original)
         ]
         if keys:
-            old = _outside_running_workflows(Job.primary.filter(OneOf("pk", keys)))
+            old = Job.primary.filter(OneOf("pk", keys), _unneeded())
             _erase(old.order_by("pk"))
         if rows:
             walk.pk, _, _, walk.finished_at, _ = rows[-1]

@@ -25,6 +25,9 @@ from django_ojs.storage import database, workflows
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.workflows import EndedStep, Place
 
+#: What an advance is called in traces (ojs-distributed-tracing §4.2).
+TASK: Final = "ojs.workflow.advance"
+
 #: Ended jobs that are taken from the journal in one transaction.
 AT_ONCE: Final = 1_000
 #: Workflows that one step of the maintenance advances.

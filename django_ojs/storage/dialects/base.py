@@ -550,14 +550,21 @@ class Dialect(Server):
         state: str,
         dead_letter: bool,
         age: timedelta,
+        unneeded: str,
         limit: int,
     ) -> list[UUID]:
         """Return the ids of the oldest jobs of a kind that finished so long ago, locked.
 
-        Jobs that another transaction has locked are left out.
+        Those for which the condition `unneeded` holds, in SQL. Jobs that another transaction has
+        locked are left out.
         """
-        values = {"state": state, "dead_letter": dead_letter, "age": self.before(age)}
-        rows = self._rows(connection, "old_jobs", {**values, "limit": limit})
+        values: dict[str, Any] = {
+            "state": state,
+            "dead_letter": dead_letter,
+            "age": self.before(age),
+        }
+        values["limit"] = limit
+        rows = self._rows(connection, "old_jobs", values, unneeded=unneeded)
         return [self.uuid(key) for (key,) in rows]
 
     def erase(self, connection: BaseDatabaseWrapper, keys: Collection[UUID]) -> int:

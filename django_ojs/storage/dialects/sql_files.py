@@ -7,7 +7,7 @@ the old state, `{after_<transition>}` the new state, and `{<state>}` one in whic
 """
 
 import re
-from importlib.resources import files
+from pathlib import Path
 from typing import Final
 
 from django_ojs.spec.queue_config import DEFAULT_POLICY
@@ -15,7 +15,7 @@ from django_ojs.spec.states import WAITING, State, Trigger, initial, sources
 from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.dialects.job_row import CLAIMED
 
-_FOLDER: Final = files(__package__) / "sql"
+_FOLDER: Final = Path(__file__).parent / "sql"
 _COMMENT: Final = re.compile(r"^ *--.*\n", re.MULTILINE)
 
 #: By name, which is the trigger's except for the second transitions of FAIL and LAPSE.

@@ -447,9 +447,8 @@ class TestOverlap:
         tick("report")
         cron.remove("report")
         finish()
-        check = DueCheck()
-        check.promote()
-        assert check.fire_cron() == 1
+        DueCheck().promote()
+        assert due_query.fire_if_due() == 1
         finish()
 
     def test_enqueue_holds_no_job_of_another_server_which_nothing_here_could_activate(self) -> None:
@@ -613,10 +612,9 @@ def test_fetch_over_http_fires_what_is_due() -> None:
 def test_without_cron_jobs_a_process_queries_them_twice_a_second_at_most(
     django_assert_num_queries: Any,
 ) -> None:
-    check = DueCheck()
     with django_assert_num_queries(1):
         for _ in range(5):
-            assert check.fire_cron() == 0
+            assert due_query.fire_if_due() == 0
     with django_assert_num_queries(1):
         DueCheck().promote()
 
@@ -626,15 +624,14 @@ def test_what_is_left_of_a_batch_is_fired_at_once(monkeypatch: pytest.MonkeyPatc
         register(name)
     make_due("a", "b", "c")
     monkeypatch.setattr(due_query, "fire_due", lambda: cron.fire_due(limit=2))
-    check = DueCheck()
-    assert [check.fire_cron() for _ in range(3)] == [2, 1, 0]
+    assert [due_query.fire_if_due() for _ in range(3)] == [2, 1, 0]
 
 
 def test_workers_that_help_leave_what_is_due_for_a_moment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(due_query, "INTERVAL", 0)
-    helping = DueCheck(since=timedelta(seconds=5))
+    late = timedelta(seconds=5)
     register()
     make_due("report")
-    assert helping.fire_cron() == 0
+    assert due_query.fire_if_due(late) == 0
     make_due("report", ago=timedelta(seconds=9))
-    assert helping.fire_cron() == 1
+    assert due_query.fire_if_due(late) == 1
