@@ -140,39 +140,36 @@ def _check_draining(admitted: Sequence[Envelope | None], options: PushOptions) -
 
 
 def _insert_unique(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
+    registry = extension.registry
+    wants_each = registry.stored or registry.stored_and_committed
+    insert = partial(_insert_and_give if wants_each else _insert, options)
     # Alike jobs have neither a unique policy nor, below, a limit by key.
     for envelope in () if type(envelopes) is AlikeJobs else envelopes:
         if envelope.unique is not None:
-            insert = partial(_insert, options)
             return unique.store(envelopes, insert, wait=not options.is_tried_again)
     if not options.generated_ids and database.hardly_waits():
         # An open transaction may have stored a job with the id that a client sends; this one limits
         # how long it waits for that.
-        return database.in_write_transaction(partial(_insert, options, envelopes))
+        return database.in_write_transaction(partial(insert, envelopes))
     if options.generated_ids or len(envelopes) == 1:
-        return _insert(options, envelopes)
+        return insert(envelopes)
 
     # A duplicate id is found after the others are stored; the savepoint rolls them back and leaves
     # the caller's transaction usable.
     def operation() -> list[EnqueuedJob]:
         with database.atomic():
-            return _insert(options, envelopes)
+            return insert(envelopes)
 
     return database.retried(operation)
 
 
-def _insert(
+def _insert_and_give(
     options: PushOptions, envelopes: Sequence[Envelope], earlier: Sequence[EnqueuedJob] = ()
 ) -> list[EnqueuedJob]:
-    """Insert jobs in one statement, and give them to the extensions that want each.
-
-    `earlier` are results of the same call.
-    """
+    """Insert jobs, and give them to the extensions that want each."""
     registry = extension.registry
-    if not (registry.stored or registry.stored_and_committed):
-        return _insert_and_tell(options, envelopes, earlier)
     with database.atomic_if(registry.stored):
-        jobs = _insert_and_tell(options, envelopes, earlier)
+        jobs = _insert(options, envelopes, earlier)
         models = [job.model() for job in jobs]
         extension.stored(models)
         if registry.stored_and_committed:
@@ -180,9 +177,10 @@ def _insert(
     return jobs
 
 
-def _insert_and_tell(
-    options: PushOptions, envelopes: Sequence[Envelope], earlier: Sequence[EnqueuedJob]
+def _insert(
+    options: PushOptions, envelopes: Sequence[Envelope], earlier: Sequence[EnqueuedJob] = ()
 ) -> list[EnqueuedJob]:
+    """Insert jobs in one statement, and tell how many; `earlier` are results of the same call."""
     connection = database.connection()
     ring = extension.registry.around_insert
     if ring is not None and (options.exact_rules or queue_configs.current() is not None):
