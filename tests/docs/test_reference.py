@@ -24,17 +24,15 @@ from django_ojs.http.views.openapi import DOCUMENT
 from django_ojs.management.commands.ojs import SUBCOMMANDS
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.options import OptionArguments, Options
-from django_ojs.spec import errors
 from django_ojs.spec.envelope import FIELDS, OPTIONS, SYSTEM
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import TRANSITIONS, State
 from django_ojs.spec.unique_policy import DIMENSIONS, STRATEGIES, UniquePolicy
 from django_ojs.worker.config import WorkerConfig
 from tests.cases import together
-from tests.docs import routes
+from tests.docs import generated
 from tests.docs.pages import NONE, ROOT, table
 from tests.docs.runner import command, parse
-from tests.spec import test_errors
 
 SETTINGS = [
     row
@@ -126,25 +124,6 @@ def test_every_subcommand_and_its_arguments_are_there() -> None:
 
 def test_every_check_of_the_doctor_is_there() -> None:
     assert column(table("reference/command-line.md", "Doctor")) == list(CHECKS)
-
-
-ERRORS = table("reference/errors.md", "Catalogue")
-OTHER_ERRORS = table("reference/errors.md", "Other classes")
-
-
-def test_every_error_is_there() -> None:
-    assert column(ERRORS) == list(errors.CATALOGUE)
-    classes = set(test_errors.classes()) - {errors.OJSError}
-    assert set(column(ERRORS + OTHER_ERRORS, 1)) == {found.__name__ for found in classes}
-
-
-@together("row", ERRORS + OTHER_ERRORS, ids=lambda row: row[1])
-def test_an_error_has_the_code_and_status_that_the_table_says(row: list[str]) -> None:
-    number, name, code, status, retryable, _ = row
-    found = getattr(errors, name)
-    assert (found.number or NONE, found.code) == (number, code)
-    assert str(found.status or NONE) == status
-    assert ("yes" if found.retryable else "no") == retryable
 
 
 def test_the_states_and_their_transitions_are_the_tables() -> None:
@@ -308,5 +287,8 @@ def test_the_retry_policy_has_the_fields_and_defaults_of_its_table() -> None:
         assert getattr(policy, name) == expected
 
 
-def test_the_page_of_the_routes_is_up_to_date() -> None:
-    assert routes.PAGE.read_text() == routes.render(), "run python -m tests.docs.routes"
+@together("name", list(generated.PAGES))
+def test_a_generated_page_is_up_to_date(name: str) -> None:
+    written = (generated.FOLDER / name).read_text()
+    assert written == generated.PAGES[name](), "run python -m tests.docs.generated"
+    assert generated.GENERATED in written
