@@ -189,6 +189,14 @@ def test_every_option_is_there() -> None:
     assert sorted(listed) == sorted(f.name for f in fields(Options))
 
 
+#: The rows of the page for newcomers, and the numbers of `make house` in them.
+ADDED = {
+    "Tables": ["tables", "job-indexes"],
+    "Triggers": ["triggers", "triggers-sqlite"],
+    "Modules that django.setup() imports more": ["setup-modules", "setup-admin-modules"],
+}
+
+
 def test_every_name_for_tests_is_there() -> None:
     assert sorted(column(table("reference/python-api.md", "Testing"))) == sorted(testing.__all__)
 
@@ -292,3 +300,12 @@ def test_a_generated_page_is_up_to_date(name: str) -> None:
     written = (generated.FOLDER / name).read_text()
     assert written == generated.PAGES[name](), "run python -m tests.docs.generated"
     assert generated.GENERATED in written
+
+
+def test_what_it_adds_is_what_was_counted() -> None:
+    path = ROOT / "tests/architecture/house/numbers.toml"
+    counted = tomllib.loads(path.read_text())["numbers"]
+    limit = {name: str(values.get("limit")) for name, values in counted.items()}
+    added = dict(table("explanation/is-it-for-you.md", "What it needs, and what it adds"))
+    shown = {name: re.findall(r"\d+", added[name]) for name in ADDED}
+    assert shown == {name: [limit[each] for each in numbers] for name, numbers in ADDED.items()}
