@@ -18,7 +18,7 @@ from django.db.models import Model
 from django.dispatch import Signal
 
 import django_ojs as ojs
-from django_ojs import conf, handlers, models, signals, testing
+from django_ojs import conf, handlers, models, signals
 from django_ojs.command_line.doctor import CHECKS
 from django_ojs.http.views.openapi import DOCUMENT
 from django_ojs.management.commands.ojs import SUBCOMMANDS
@@ -197,15 +197,10 @@ ADDED = {
 }
 
 
-def test_every_name_for_tests_is_there() -> None:
-    assert sorted(column(table("reference/python-api.md", "Testing"))) == sorted(testing.__all__)
-
-
 @pytest.mark.parametrize(
     ("heading", "members"),
     [
         ("A handler", {"handler(…)", "function", "type"} | set(dir(handlers.Enqueuer))),
-        ("TestContext", {"mode"} | set(dir(testing.TestContext))),
         ("JobContext", {"job", "log", "metadata", "is_async"} | set(dir(ojs.JobContext))),
     ],
 )
