@@ -30,7 +30,7 @@ import psycopg
 from tests.docs.pages import ROOT, blocks
 from tests.keeper import Keeper, remove_at_the_end
 
-PAGE = ROOT / "docs/how-to/outgrow-one-machine.md"
+PAGE = ROOT / "docs/how-to/survive-a-failover.md"
 HOSTS = ("127.0.0.1", "127.0.0.2", "127.0.0.3")
 #: Of Patroni: seconds after which a leader that said nothing is none, and between two looks.
 TTL, LOOP_WAIT, RETRY_TIMEOUT = 10, 2, 3

@@ -18,23 +18,21 @@ from django.db.models import Model
 from django.dispatch import Signal
 
 import django_ojs as ojs
-from django_ojs import conf, handlers, models, signals, testing
+from django_ojs import conf, handlers, models, signals
 from django_ojs.command_line.doctor import CHECKS
 from django_ojs.http.views.openapi import DOCUMENT
 from django_ojs.management.commands.ojs import SUBCOMMANDS
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.options import OptionArguments, Options
-from django_ojs.spec import errors
 from django_ojs.spec.envelope import FIELDS, OPTIONS, SYSTEM
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import TRANSITIONS, State
 from django_ojs.spec.unique_policy import DIMENSIONS, STRATEGIES, UniquePolicy
 from django_ojs.worker.config import WorkerConfig
 from tests.cases import together
+from tests.docs import generated
 from tests.docs.pages import NONE, ROOT, table
 from tests.docs.runner import command, parse
-from tests.http.operations import operations, tags
-from tests.spec import test_errors
 
 SETTINGS = [
     row
@@ -44,6 +42,10 @@ SETTINGS = [
     )
     for row in table("reference/settings.md", heading)
 ]
+
+
+#: What the page says above the tables, and the errors say each time.
+KINDS = {"a duration": "a number of seconds, a timedelta or an ISO 8601 duration"}
 
 
 def column(rows: list[list[str]], index: int = 0) -> list[str]:
@@ -60,7 +62,7 @@ def test_a_setting_has_the_default_and_the_kind_that_the_table_says(row: list[st
     declared = next(f for f in fields(conf.Settings) if f.name == key.lower())
     read = conf._read({key: ast.literal_eval(default)})
     assert getattr(read, declared.name) == declared.default
-    assert declared.metadata["kind"] == kind
+    assert declared.metadata["kind"] == KINDS.get(kind, kind)
 
 
 def test_every_system_check_is_there() -> None:
@@ -122,25 +124,6 @@ def test_every_subcommand_and_its_arguments_are_there() -> None:
 
 def test_every_check_of_the_doctor_is_there() -> None:
     assert column(table("reference/command-line.md", "Doctor")) == list(CHECKS)
-
-
-ERRORS = table("reference/errors.md", "Catalogue")
-OTHER_ERRORS = table("reference/errors.md", "Other classes")
-
-
-def test_every_error_is_there() -> None:
-    assert column(ERRORS) == list(errors.CATALOGUE)
-    classes = set(test_errors.classes()) - {errors.OJSError}
-    assert set(column(ERRORS + OTHER_ERRORS, 1)) == {found.__name__ for found in classes}
-
-
-@together("row", ERRORS + OTHER_ERRORS, ids=lambda row: row[1])
-def test_an_error_has_the_code_and_status_that_the_table_says(row: list[str]) -> None:
-    number, name, code, status, retryable, _ = row
-    found = getattr(errors, name)
-    assert (found.number or NONE, found.code) == (number, code)
-    assert str(found.status or NONE) == status
-    assert ("yes" if found.retryable else "no") == retryable
 
 
 def test_the_states_and_their_transitions_are_the_tables() -> None:
@@ -206,15 +189,18 @@ def test_every_option_is_there() -> None:
     assert sorted(listed) == sorted(f.name for f in fields(Options))
 
 
-def test_every_name_for_tests_is_there() -> None:
-    assert sorted(column(table("reference/python-api.md", "Testing"))) == sorted(testing.__all__)
+#: The rows of the page for newcomers, and the numbers of `make house` in them.
+ADDED = {
+    "Tables": ["tables", "job-indexes"],
+    "Triggers": ["triggers", "triggers-sqlite"],
+    "Modules that django.setup() imports more": ["setup-modules", "setup-admin-modules"],
+}
 
 
 @pytest.mark.parametrize(
     ("heading", "members"),
     [
         ("A handler", {"handler(…)", "function", "type"} | set(dir(handlers.Enqueuer))),
-        ("TestContext", {"mode"} | set(dir(testing.TestContext))),
         ("JobContext", {"job", "log", "metadata", "is_async"} | set(dir(ojs.JobContext))),
     ],
 )
@@ -304,16 +290,17 @@ def test_the_retry_policy_has_the_fields_and_defaults_of_its_table() -> None:
         assert getattr(policy, name) == expected
 
 
-def _described(tag: str) -> list[list[str]]:
-    rows = []
-    for one in operations():
-        if one.content["tags"] == [tag]:
-            statuses = ", ".join(str(each) for each in one.responses if not one.is_error(each))
-            route = f"{one.method} {one.path}"
-            rows.append([route, one.content["summary"], one.scope or NONE, statuses])
-    return rows
+@together("name", list(generated.PAGES))
+def test_a_generated_page_is_up_to_date(name: str) -> None:
+    written = (generated.FOLDER / name).read_text()
+    assert written == generated.PAGES[name](), "run python -m tests.docs.generated"
+    assert generated.GENERATED in written
 
 
-@together("tag", tags())
-def test_every_route_is_there_with_its_scope_and_responses(tag: str) -> None:
-    assert table("reference/http-api.md", tag) == _described(tag)
+def test_what_it_adds_is_what_was_counted() -> None:
+    path = ROOT / "tests/architecture/house/numbers.toml"
+    counted = tomllib.loads(path.read_text())["numbers"]
+    limit = {name: str(values.get("limit")) for name, values in counted.items()}
+    added = dict(table("explanation/is-it-for-you.md", "What it needs, and what it adds"))
+    shown = {name: re.findall(r"\d+", added[name]) for name in ADDED}
+    assert shown == {name: [limit[each] for each in numbers] for name, numbers in ADDED.items()}

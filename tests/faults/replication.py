@@ -18,7 +18,7 @@ import psycopg
 from tests.docs.pages import ROOT, blocks
 from tests.worker.waiting import BOUND, eventually
 
-_PAGE = ROOT / "docs/how-to/outgrow-one-machine.md"
+_PAGE = ROOT / "docs/how-to/survive-a-failover.md"
 
 # As in `cluster`: a power cut is not tried.
 _SETTINGS = {

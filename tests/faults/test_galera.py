@@ -1,6 +1,6 @@
 """Writers on all three nodes of a Galera cluster: what one node has locked, another does not see.
 
-By hand, as no CI has MariaDB: docs/explanation/testing.md has the command.
+By hand, as no CI has MariaDB: tests/README.md has the command.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Which test runs where: see docs/explanation/testing.md.
+"""Which test runs where: see tests/README.md.
 
 `OJS_TEST_TIER=short` leaves out what the other database's run, or `make faults`, shows as well, and
 `storm` is what `make faults` and `make fuzz` run. The default, `full`, runs whatever was collected.

@@ -1,4 +1,4 @@
-"""The roles of docs/how-to/database-roles.md, created by the statements of that page."""
+"""The roles of the page for this database, created by the statements of that page."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from django.db import connection
 
 from tests.docs.pages import ROOT, blocks
 
-PAGE = ROOT / "docs" / "how-to" / "database-roles.md"
 IS_MARIADB = connection.vendor == "mysql"
+NAME = "database-roles-on-mariadb.md" if IS_MARIADB else "database-roles.md"
+PAGE = ROOT / "docs" / "how-to" / NAME
 #: On the page.
 PASSWORD = {"PASSWORD": "secret"} if IS_MARIADB else {}
 #: Roles belong to the server, which processes of a test run share.
@@ -50,12 +51,10 @@ def page() -> Blocks:
     """Return the page's SQL for this database, by the heading above it."""
     found: Blocks = {}
     lines = PAGE.read_text().splitlines()
-    first, mark = lines.index("## MariaDB"), "### " if IS_MARIADB else "## "
     for block in blocks(PAGE):
-        if (block.line > first) == IS_MARIADB:
-            above = reversed(lines[: block.line])
-            heading = next(line for line in above if line.startswith(mark)).removeprefix(mark)
-            found.setdefault(heading, []).append(named(block.text))
+        above = reversed(lines[: block.line])
+        heading = next(line for line in above if line.startswith("## ")).removeprefix("## ")
+        found.setdefault(heading, []).append(named(block.text))
     return found
 
 
