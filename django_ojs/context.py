@@ -55,7 +55,6 @@ class JobContext:
         self._cancelled = False
         self._result: Any = _UNSET
         self._args: list[Any] | None = None
-        self._finish: Callable[[], object] | None = None
 
     # Properties and not attributes, so that `Mock(spec=JobContext)` has them.
     @property
@@ -87,23 +86,9 @@ class JobContext:
         """The arguments of the handler: the job's, with payload references resolved."""
         return self.job.args if self._args is None else self._args
 
-    def resolved(self, args: list[Any], finish: Callable[[], object] | None = None) -> None:
-        """Set the resolved arguments. The worker calls this; those of the job do not change.
-
-        `finish` is called when the handler has returned, in the transaction of an atomic handler:
-        an error fails the run.
-        """
-        self._args, self._finish = args, finish
-
-    @property
-    def must_finish(self) -> bool:
-        """Whether `finish` has anything to do."""
-        return self._finish is not None
-
-    def finish(self) -> None:
-        """Check the rest of the arguments that the handler has not read. The worker calls this."""
-        if self._finish is not None:
-            self._finish()
+    def resolved(self, args: list[Any]) -> None:
+        """Set the resolved arguments. The worker calls this; those of the job do not change."""
+        self._args = args
 
     @property
     def attempt(self) -> int:

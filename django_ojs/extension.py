@@ -341,7 +341,8 @@ class Hooks:
     #: `handler` and a `context`, on the thread of the handler, within its timeout and outside of a
     #: transaction. It is outside of the middleware, and of the transaction of an atomic handler.
     #: What it goes on to may be awaited where `context.is_async`, and so must be what it returns.
-    #: An error fails the run.
+    #: It may set `run.finish`, which is called when the handler has returned, in the transaction of
+    #: an atomic one. An error fails the run.
     around_run: Around | None = None
 
     #: Functions that are asked in place of operations, for tests that keep jobs in memory: by the

@@ -415,7 +415,7 @@ def test_the_ring_of_a_coroutine_awaits_it() -> None:
 
 def test_what_a_ring_checks_last_undoes_an_atomic_handler() -> None:
     def around(run: Run, go_on: Callable[[], Any]) -> Any:
-        run.context.resolved([], broken)
+        run.finish = broken
         return go_on()
 
     outcome = run_in(lambda: bool(make.push(queue="undone")), around, atomic=True)

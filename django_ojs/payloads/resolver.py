@@ -34,14 +34,16 @@ def run(run: Any, kinds: ParameterKinds, go_on: Callable[[], Any]) -> Any:
     if run.context.is_async:
         return _run_async(run, kinds, go_on)
     with Resolved(run.job.id, run.job.args, kinds) as resolved:
-        run.context.resolved(resolved.args, resolved.finish)
+        run.context.resolved(resolved.args)
+        run.finish = resolved.finish
         return go_on()
 
 
 async def _run_async(run: Any, kinds: ParameterKinds, go_on: Callable[[], Awaitable[Any]]) -> Any:
     resolved = await sync_to_async(Resolved)(run.job.id, run.job.args, kinds)
     with resolved:
-        run.context.resolved(resolved.args, resolved.finish)
+        run.context.resolved(resolved.args)
+        run.finish = resolved.finish
         return await go_on()
 
 

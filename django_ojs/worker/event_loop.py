@@ -143,6 +143,6 @@ async def _result_of(run: Run) -> Any:
     if asyncio.iscoroutine(returned) or hasattr(returned, "__await__"):
         returned = await returned
     result = checked_result(run, returned)
-    if run.context.must_finish:
-        await sync_to_async(run.context.finish)()
+    if run.finish is not None:
+        await sync_to_async(run.finish)()
     return result

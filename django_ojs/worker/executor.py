@@ -283,7 +283,8 @@ def _call_atomic(run: Run, call: Callable[[Run], Any], complete: Callable[..., o
 
 def _result_of(run: Run, call: Callable[[Run], Any]) -> Any:
     result = checked_result(run, _call_and_flush(run, call))
-    run.context.finish()
+    if run.finish is not None:
+        run.finish()
     return result
 
 

@@ -32,6 +32,7 @@ class Run:
         "claimed_at",
         "context",
         "extended_at",
+        "finish",
         "interrupted",
         "is_committed",
         "job",
@@ -74,6 +75,9 @@ class Run:
         #: function of on_commit, does not fail the job.
         self.is_committed = False
         self.cancel_task: Callable[[], object] | None = None
+        #: Called when the handler has returned, in the transaction of an atomic one: an error fails
+        #: the run. A hook of `around_run` sets it.
+        self.finish: Callable[[], object] | None = None
 
     @property
     def handler(self) -> Handler[..., Any]:
