@@ -33,8 +33,8 @@ from django_ojs.storage import (
 )
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.base import ALL_QUEUES
+from django_ojs.storage.dialects.rows import ANY_SIZE, ClaimRequest
 from django_ojs.storage.queue_limits import PLAIN, Checks
-from django_ojs.storage.transitions import ClaimValues
 
 #: A claim of more jobs would hold row locks for too long.
 MAX_COUNT = 1000
@@ -92,26 +92,26 @@ def fetch(
     lease_ms = max(1, int(lease / timedelta(milliseconds=1)))
 
     most = settings().max_fetch_bytes if max_bytes is None else max_bytes
-    most = min(most, transitions.ANY_SIZE)
+    most = min(most, ANY_SIZE)
 
     def claim(queue: str, wanted: int, checks: Checks, *, left: int) -> list[Claimed]:
-        values: ClaimValues = {
-            "queue": queue,
-            "limit": wanted,
-            "worker_id": worker_id,
-            "lease_ms": lease_ms,
-            "own_lease": visibility_timeout is None,
-            "isolation": isolation,
-            "max_bytes": left,
-            "at_least_one": left == most,
-            "registered": registered,
-            "limits_checked": checks.has_lock,
-        }
+        request = ClaimRequest(
+            queue=queue,
+            limit=wanted,
+            worker_id=worker_id,
+            lease_ms=lease_ms,
+            own_lease=visibility_timeout is None,
+            isolation=isolation,
+            max_bytes=left,
+            at_least_one=left == most,
+            registered=registered,
+            limits_checked=checks.has_lock,
+        )
         if checks.fairness is not None:
-            return tenant_turns.claim(checks.fairness, values)
+            return tenant_turns.claim(checks.fairness, request)
         if checks.by_key:
-            return key_limits.claim(**values)
-        return transitions.claim(**values)
+            return key_limits.claim(request)
+        return transitions.claim(request)
 
     def claim_limited(queue: str, wanted: int, left: int) -> list[Claimed]:
         queue_limits.next_starts.unread.discard(queue)

@@ -36,7 +36,6 @@ from django_ojs.extension import Known, is_published, publish_all
 from django_ojs.models import Job, LimitKey, Queue
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.events import EventType, of_limit_key
-from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.spec.rate_limit import Hold, OnLimit
 from django_ojs.spec.states import State, Trigger
@@ -44,7 +43,7 @@ from django_ojs.storage import database, queue_configs, transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.dialects.expressions import OneOf
-from django_ojs.storage.dialects.rows import Candidate
+from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
 from django_ojs.storage.limit_journal import check_at, moment, note_room, open_due
 from django_ojs.storage.limit_key_use import KeyUse, parsed, uses_of
 from django_ojs.storage.queue_limits import RETRY_AFTER, next_starts
@@ -153,20 +152,7 @@ class _Round:
                 self.held.append(job.id)
 
 
-def claim(
-    *,
-    queue: str,
-    limit: int,
-    worker_id: str | None,
-    lease_ms: int,
-    own_lease: bool,
-    isolation: Isolation,
-    max_bytes: int,
-    at_least_one: bool,
-    registered: bool,
-    limits_checked: bool,
-    find: Find | None = None,
-) -> list[Claimed]:
+def claim(request: ClaimRequest, find: Find | None = None) -> list[Claimed]:
     """Claim the best jobs of a queue, those with a limit by key within their limits.
 
     As `transitions.claim`, in a transaction in which each statement sees what was committed before.
@@ -175,6 +161,7 @@ def claim(
     open_due()
     connection = database.connection()
     dialect = database.dialect_of(connection)
+    queue, limit = request.queue, request.limit
     found, busy, limited, is_cut = _Round(), set[str](), limit, False
     dropped_size = set_aside = 0
     for _ in range(ROUNDS):
@@ -187,11 +174,9 @@ def claim(
                 limit=limit,
                 limited=limited,
                 busy=busy,
-                isolation=isolation,
+                isolation=request.isolation,
             )
-        found = _choose(
-            candidates, limit, max_bytes, at_least_one=at_least_one, dropped_size=dropped_size
-        )
+        found = _choose(candidates, request, dropped_size)
         dropped_size = found.dropped_size
         busy |= found.busy
         set_aside += _set_aside(found)
@@ -205,16 +190,8 @@ def claim(
         is_cut = True
     jobs: list[Claimed] = []
     if found.chosen:
-        jobs = transitions.claim_chosen(
-            [each.id for each in found.chosen],
-            queue=queue,
-            worker_id=worker_id,
-            lease_ms=lease_ms,
-            own_lease=own_lease,
-            registered=registered,
-            limits_checked=limits_checked,
-        )
-        if not jobs and not limits_checked:
+        jobs = transitions.claim_chosen([each.id for each in found.chosen], request)
+        if not jobs and not request.limits_checked:
             # Or its worker has no row any more: then the claim under the lock has none either.
             raise transitions.LimitsUnknown
         if jobs and (started_at := jobs[0].started_at):
@@ -228,14 +205,7 @@ def claim(
     return jobs
 
 
-def _choose(
-    candidates: Sequence[Candidate],
-    limit: int,
-    max_bytes: int,
-    *,
-    at_least_one: bool,
-    dropped_size: int,
-) -> _Round:
+def _choose(candidates: Sequence[Candidate], request: ClaimRequest, dropped_size: int) -> _Round:
     keys = {each.key for each in candidates if each.key and each.is_locked}
     found = _Round(uses=uses_of(keys), dropped_size=dropped_size)
     # The receivers of the signal get the jobs that are dropped, which are in memory for them.
@@ -243,7 +213,7 @@ def _choose(
     uses = dict(found.uses)
     size = 0
     for job in candidates:
-        if len(found.chosen) >= limit:
+        if len(found.chosen) >= request.limit:
             break
         if job.key is None:
             use = None
@@ -261,7 +231,7 @@ def _choose(
                 found.reject(job, policy, use)
                 continue
         size += job.size
-        if size > max_bytes and not (at_least_one and not found.chosen):
+        if size > request.max_bytes and not (request.at_least_one and not found.chosen):
             break
         found.chosen.append(job)
         if job.key is not None and use is not None:

@@ -27,8 +27,7 @@ from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.tenants import TenantFairness
 from django_ojs.storage import database, in_memory_state, key_limits
 from django_ojs.storage.claims import Claimed
-from django_ojs.storage.dialects.rows import Candidate, Turn, TurnJob
-from django_ojs.storage.transitions import ClaimValues
+from django_ojs.storage.dialects.rows import Candidate, ClaimRequest, Turn, TurnJob
 
 #: Tenants that a claim reads beyond those that it needs: the jobs of some may be locked by other
 #: claims. A process that begins chooses among as many.
@@ -78,15 +77,15 @@ class Positions:
 positions: Final = in_memory_state.register(Positions())
 
 
-def claim(fairness: TenantFairness, values: ClaimValues) -> list[Claimed]:
+def claim(fairness: TenantFairness, request: ClaimRequest) -> list[Claimed]:
     """Claim jobs of a queue by turns; otherwise as `key_limits.claim`.
 
     Jobs that must run alone are few, and are claimed in the order of other queues.
     """
-    if values["isolation"] is Isolation.ALONE:
-        return key_limits.claim(**values)
-    finder = _Finder(fairness, values["queue"], values["isolation"])
-    jobs = key_limits.claim(**values, find=finder.find)
+    if request.isolation is Isolation.ALONE:
+        return key_limits.claim(request)
+    finder = _Finder(fairness, request.queue, request.isolation)
+    jobs = key_limits.claim(request, finder.find)
     finder.note(jobs)
     return jobs
 
