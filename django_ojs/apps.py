@@ -37,6 +37,7 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs.extensions.audit import AuditExtension
         from django_ojs.extensions.backpressure import BackpressureExtension
         from django_ojs.extensions.events import EventsExtension
+        from django_ojs.extensions.limits import KeyLimitsExtension, QueueLimitsExtension
         from django_ojs.extensions.signals import SignalsExtension
         from django_ojs.extensions.statistics import StatisticsExtension
         from django_ojs.extensions.tenants import TenantsExtension
@@ -53,6 +54,8 @@ class DjangoOJSConfig(AppConfig):
             AuditExtension(),
             TenantsExtension(),
             BackpressureExtension(),
+            QueueLimitsExtension(),
+            KeyLimitsExtension(),
         )
         request_finished.connect(rollups.flush_after_request, dispatch_uid="django_ojs.figures")
         post_migrate.connect(create_missing, sender=self, dispatch_uid="django_ojs.create_missing")

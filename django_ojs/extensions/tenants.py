@@ -1,4 +1,4 @@
-"""The tenants of queues (ojs-backpressure §9.2): which tenant a job has, and their bounds."""
+"""The tenants of queues (ojs-backpressure §9.2, fair-scheduling §9): their bounds and turns."""
 
 import sys
 from collections.abc import Callable, Sequence
@@ -8,12 +8,13 @@ from django_ojs.extension import Batch, DueStep, Extension, Hooks, Readmission
 from django_ojs.operations.backpressure import bounds, tenant_bounds
 from django_ojs.storage import database, queue_configs, tenants
 from django_ojs.storage.dialects.job_row import NewRow
+from django_ojs.storage.tenant_turns import TenantTurns
 
 T = TypeVar("T")
 
 
 class TenantsExtension(Extension):
-    """Bounds the tenants of queues."""
+    """Bounds the tenants of queues, and lets them take turns."""
 
     name = "tenants"
     #: Before the bounds of queues: a tenant at its bound takes no room from the others, and waits
@@ -27,6 +28,7 @@ class TenantsExtension(Extension):
             around_admit_again=_admit_again,
             # Jobs that wait already; where there are very many, the maintenance does the rest.
             after_queue_configured=tenants.assign,
+            claim_rule=TenantTurns(),
             due_steps=(DueStep(run=tenants.assigner.assign_all, interval=60.0, batch=sys.maxsize),),
         )
 

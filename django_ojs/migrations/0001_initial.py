@@ -151,10 +151,7 @@ class Migration(migrations.Migration):
                 ),
                 ("paused_at", models.DateTimeField(blank=True, null=True)),
                 ("draining_at", models.DateTimeField(blank=True, null=True)),
-                (
-                    "has_limit_keys",
-                    models.BooleanField(db_default=False, default=False, editable=False),
-                ),
+                ("rules", models.BigIntegerField(db_default=0, default=0, editable=False)),
                 ("config", django_ojs.models.fields.StoredJSONField(blank=True, default=dict)),
                 ("eased_at", models.DateTimeField(blank=True, editable=False, null=True)),
                 ("full_at", models.DateTimeField(blank=True, editable=False, null=True)),

@@ -71,17 +71,17 @@ class Claim:
 ANY_CLAIM = Claim()
 
 
-class LimitsUnknown(Exception):
-    """A queue has limits or turns that its claim did not check, and so claimed no job.
+class RulesUnknown(Exception):
+    """A queue has rules that its claim did not apply, and so claimed no job.
 
-    Another process has given them to the queue, or enqueued its first job with a limit by key.
+    Another process has given them to the queue, such as by its first job with a limit by key.
     """
 
 
 def claim(request: ClaimRequest) -> list[Claimed]:
     """Move available jobs of a queue to active, best first, and return them.
 
-    Raises LimitsUnknown for a queue with limits (see `queue_limits`), unless they are checked.
+    Raises RulesUnknown for a queue with rules that are not applied (see `ruled_claims`).
     """
     connection = database.connection()
     # The jobs that run alone are few, in an index of their own.
@@ -92,7 +92,7 @@ def claim(request: ClaimRequest) -> list[Claimed]:
         began = time.monotonic()
         found = database.dialect_of(connection).claim(connection, request, floor)
         if found is None:
-            raise LimitsUnknown
+            raise RulesUnknown
         seconds = time.monotonic() - began
         jobs = [Claimed(row) for row in found]
         jobs.sort(key=lambda job: (-job.priority, job.enqueued_at, job.id))
@@ -105,7 +105,7 @@ def claim(request: ClaimRequest) -> list[Claimed]:
 def claim_chosen(keys: Sequence[UUID], request: ClaimRequest) -> list[Claimed]:
     """Move these available jobs of the queue, which the caller has locked, to active.
 
-    Return them in this order; none where the queue has limits of its own that are not checked.
+    Return them in this order; none where the queue has rules that are not applied.
     """
     connection = database.connection()
     rows = database.dialect_of(connection).claim_chosen(connection, keys, request)

@@ -28,8 +28,8 @@ from django_ojs.spec.suggestions import did_you_mean
 from django_ojs.spec.workflow import Graph
 from django_ojs.storage import database, transitions
 from django_ojs.storage.claims import Claimed
-from django_ojs.storage.dialects.rows import ClaimRequest
-from django_ojs.storage.queue_limits import next_starts
+from django_ojs.storage.dialects.rows import ALL_RULES, ClaimRequest
+from django_ojs.storage.next_starts import next_starts
 from django_ojs.storage.testing_hook import Interceptor
 from django_ojs.storage.transitions import Claim
 from django_ojs.testing import runner
@@ -251,7 +251,7 @@ class InlineRows(Rows):
             limit=1,
             worker_id=WORKER_ID,
             lease_ms=int(settings().visibility_timeout / timedelta(milliseconds=1)),
-            limits_checked=True,
+            applied=ALL_RULES,
         )
         rows = database.dialect_of(link).claim_chosen(link, [stored.id], request)
         return Claimed(rows[0]) if rows else None

@@ -86,7 +86,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
             "claim_floors",
             "commit_order",
         },
-        {"testing_hook", "queue_limits", "queue_turns"},
+        {"testing_hook", "next_starts", "queue_limits", "queue_turns"},
         {"limit_key_use"},
         {"limit_journal"},
         {
@@ -101,7 +101,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
             "cron_jobs",
             "checkpoints",
         },
-        {"workflows", "tenants", "tenant_turns"},
+        {"workflows", "tenants", "tenant_turns", "ruled_claims"},
     ),
 }
 # Django calls these, or they only name what others provide: they may see the whole house.
@@ -122,6 +122,7 @@ EXTENSIONS = (
     "django_ojs.storage.bounds",
     "django_ojs.operations.queues.tenants",
     "django_ojs.storage.tenants",
+    "django_ojs.storage.tenant_turns",
 )
 #: What the core is not: the doors, what they show, what others connect to, and the subjects that
 #: read events or statistics and are not extensions yet.

@@ -57,6 +57,7 @@ def claim_values(request: ClaimRequest) -> dict[str, Any]:
         "lease_ms": request.lease_ms,
         "own_lease": request.own_lease,
         "shortest_ms": request.shortest_ms,
+        "applied": request.applied,
     }
 
 
@@ -160,13 +161,12 @@ class Dialect(Server):
     ) -> list[tuple[Any, ...]] | None:
         """Claim the best available jobs of one queue.
 
-        Return rows of `CLAIMED`, in no particular order; None where the queue has limits that are
-        not checked. `floor`: leave out what is before it; only where `snapshot_held`.
+        Return rows of `CLAIMED`, in no particular order; None where the queue has rules that are
+        not applied. `floor`: leave out what is before it; only where `snapshot_held`.
         """
         values = claim_values(request)
         values |= {"limit": request.limit, "max_bytes": request.max_bytes}
         values["at_least_one"] = request.at_least_one
-        values["limits_checked"] = request.limits_checked
         parts = {"isolation": ISOLATION[request.isolation], "registered": ""}
         if request.registered:
             # Asked for each job that was found, and so for none where there is none: an idle worker
@@ -204,19 +204,18 @@ class Dialect(Server):
     def limited_candidates(
         self,
         connection: BaseDatabaseWrapper,
-        *,
-        queue: str,
-        limit: int,
+        request: ClaimRequest,
         limited: int,
         busy: Collection[str],
-        isolation: Isolation,
     ) -> list[Candidate]:
         """Return the best available jobs of a queue, in order and locked, and lock their keys.
 
-        Up to `limit` without a limit by key, and `limited` with one whose key is not in `busy`.
+        As many as are requested of those without a limit by key, and `limited` with one whose key
+        is not in `busy`.
         """
-        values = {"queue": queue, "limit": limit, "limited": limited, "busy": self.texts(busy)}
-        rows = self._candidates(connection, values, ISOLATION[isolation])
+        values = {"queue": request.queue, "limit": request.limit, "limited": limited}
+        values["busy"] = self.texts(busy)
+        rows = self._candidates(connection, values, ISOLATION[request.isolation])
         rows.sort(key=lambda row: (-row[1], self.time(row[2]), self.uuid(row[0])))
         return [
             Candidate(self.uuid(id), size, key, policy, bool(is_locked))
@@ -290,16 +289,14 @@ class Dialect(Server):
     ) -> list[tuple[Any, ...]]:
         """Claim these jobs of the queue, which the caller has locked; otherwise as `claim`.
 
-        None of a queue that has limits of its own, unless they are checked.
+        None of a queue that has rules that are not applied.
         """
         values = claim_values(request)
         values["keys"] = self.ids(keys)
-        parts = {"registered": "", "unless": ""}
+        registered = ""
         if request.registered:
-            parts["registered"] = f"AND EXISTS ({self.sql['registered_worker']})"
-        if not request.limits_checked:
-            parts["unless"] = self.sql["unless_limited"]
-        return self._claimed(connection, "claim_chosen", values, **parts)
+            registered = f"AND EXISTS ({self.sql['registered_worker']})"
+        return self._claimed(connection, "claim_chosen", values, registered=registered)
 
     def limit_keys_use(
         self, connection: BaseDatabaseWrapper, keys: Collection[str]
@@ -325,13 +322,14 @@ class Dialect(Server):
         return [(key, bool(is_locked)) for key, is_locked in rows]
 
     def held_jobs(
-        self, connection: BaseDatabaseWrapper, keys: Collection[str], limit: int
+        self, connection: BaseDatabaseWrapper, keys: Collection[str], limit: int, rule: int
     ) -> list[tuple[str, str, UUID, str | None]]:
         """Return the best held jobs of these keys, up to `limit` of each key and queue, locked.
 
-        Each as (key, queue, id, JSON of its policy), in order.
+        Of the queues that have this rule. Each as (key, queue, id, JSON of its policy), in order.
         """
-        rows = self._rows(connection, "held_jobs", {"keys": self.texts(keys), "limit": limit})
+        values = {"keys": self.texts(keys), "limit": limit, "rule": rule}
+        rows = self._rows(connection, "held_jobs", values)
         return [(key, queue, self.uuid(id), policy) for key, queue, id, policy in rows]
 
     def held_behind(

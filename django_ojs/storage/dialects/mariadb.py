@@ -342,7 +342,7 @@ class MariaDB(GaleraLocks):
     ) -> list[tuple[Any, ...]] | None:
         with self._whole(connection):
             values = {"queue": request.queue, "limit": request.limit}
-            values["limits_checked"] = request.limits_checked
+            values["applied"] = request.applied
             condition = ISOLATION[request.isolation]
             found = self._rows(connection, "claimable", values, isolation=condition)
             keys: list[str] = []
@@ -365,9 +365,8 @@ class MariaDB(GaleraLocks):
     ) -> list[tuple[Any, ...]]:
         with self._whole(connection):
             rows, values = self._table(["id"], [[key] for key in self.ids(sorted(keys))])
-            unless = ""
-            if not request.limits_checked:
-                unless, values = self.sql["unless_limited"], [*values, request.queue]
+            values = [*values, request.queue, request.applied]
+            unless = self.sql["unless_ruled"]
             found = self._rows(connection, "lock_available", values, rows=rows, unless=unless)
             return self._claim(connection, [key for (key,) in found], request)
 
@@ -618,9 +617,9 @@ class MariaDB(GaleraLocks):
         return found
 
     def held_jobs(
-        self, connection: BaseDatabaseWrapper, keys: Collection[str], limit: int
+        self, connection: BaseDatabaseWrapper, keys: Collection[str], limit: int, rule: int
     ) -> list[tuple[str, str, UUID, str | None]]:
-        queues = [name for (name,) in self._rows(connection, "marked_queues")]
+        queues = [name for (name,) in self._rows(connection, "marked_queues", {"rule": rule})]
         rows: list[Any] = []
         for key in sorted(keys):
             for queue in queues:

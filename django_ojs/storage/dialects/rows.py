@@ -14,6 +14,9 @@ Difference = tuple[str, str, int, int, int, int]
 #: No limit of bytes, as the databases' largest integer.
 ANY_SIZE: Final = 2**63 - 1
 
+#: All rules of claims, by their bits.
+ALL_RULES: Final = -1
+
 #: The shortest lease of a worker of the project, whatever the job says: it extends its leases by
 #: statements, of which each may take a second on a busy machine.
 SHORTEST_LEASE_MS: Final = 2000
@@ -38,8 +41,9 @@ class ClaimRequest:
     #: Only while the worker has its row, which cannot be removed before the claim is committed. A
     #: lease is no shorter than two seconds then.
     registered: bool = False
-    #: Also from a queue that has limits of its own, which the caller has checked.
-    limits_checked: bool = False
+    #: The rules of the queue that the caller applies, by their bits. From a queue that has others,
+    #: none is claimed.
+    applied: int = 0
 
     @property
     def shortest_ms(self) -> int:
@@ -105,7 +109,6 @@ class LimitUse(NamedTuple):
     is_exact: int
     config: str | None
     default_config: str | None
-    has_limit_keys: int | None
 
 
 @dataclass(frozen=True, slots=True)

@@ -119,9 +119,9 @@ class SQLite(Dialect):
     ) -> list[tuple[Any, ...]] | None:
         found = super().claim(connection, request, floor)
         # Its UPDATE returns changed rows only.
-        if not found and not request.limits_checked:
-            unknown = self._rows(connection, "limits_unknown", {"queue": request.queue})
-            return None if unknown else []
+        if not found:
+            values = {"queue": request.queue, "applied": request.applied}
+            return None if self._rows(connection, "has_more_rules", values) else []
         return found
 
     def lock_queue(self, connection: BaseDatabaseWrapper, queue: str, timeout: float) -> str | None:
