@@ -292,6 +292,8 @@ class ClaimRule:
     #: A queue whose own configuration has one of these fields has the rule, and so does each queue
     #: where the default policy has one. An extension may set its bit for another reason, too.
     fields: frozenset[str] = frozenset()
+    #: An attribute of an envelope: a job in which it is set gives its queue the rule, for good.
+    job_field: str | None = None
 
     def begin(self, request: ClaimRequest) -> RuledClaim:
         """Begin a claim, in a transaction in which each statement sees what was committed before.
@@ -533,6 +535,10 @@ class Registry:
             for number in sorted(self._extensions)
             if (rule := self._hooks[number].claim_rule) is not None
         }
+        #: The attributes of envelopes that give a queue a rule, and its bit.
+        self.rules_by_field = tuple(
+            (rule.job_field, bit) for bit, rule in self.claim_rules.items() if rule.job_field
+        )
         self.due_steps: tuple[DueStep, ...] = tuple(
             step for _, hooks in found for step in hooks.due_steps
         )

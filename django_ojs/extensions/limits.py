@@ -11,7 +11,7 @@ class QueueLimitsExtension(Extension):
 
     name = "limits of queues"
     #: Before the limits by key: a job of a queue that is at its limit waits for that alone.
-    number = 7
+    number = 12
 
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""

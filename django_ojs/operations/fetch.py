@@ -18,8 +18,8 @@ from django_ojs.operations.liveness import Principal
 from django_ojs.operations.operator_texts import check_text
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict, InvalidRequest, JobNotFound
+from django_ojs.spec.hold import Hold
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
-from django_ojs.spec.rate_limit import Hold
 from django_ojs.spec.scheduling import STRICT_ORDER, Pool, QueueOrder
 from django_ojs.spec.states import State
 from django_ojs.storage import (
@@ -80,7 +80,9 @@ def fetch(
     this order, which is VISIBILITY_TIMEOUT if it is not given either. Raises PermissionDenied for a
     `worker_id` that the principal may not use.
     """
-    _check(queues, count, worker_id, visibility_timeout)
+    if not registered:
+        # A worker of the project has checked its own.
+        _check(queues, count, worker_id, visibility_timeout)
     if worker_id is not None and due and _is_quiet(worker_id, principal):
         return []
     if due:
@@ -147,9 +149,11 @@ def _open_to(pool: str | None, queues: Sequence[str]) -> list[str]:
 
 
 def _read_checkpoints(jobs: Sequence[Claimed]) -> None:
-    found = Checkpoint.of([job.id for job in jobs if job.has_checkpoint])
-    for job in jobs:
-        job.checkpoint = found.get(job.id)
+    having = [job for job in jobs if job.has_checkpoint]
+    if having:
+        found = Checkpoint.of([job.id for job in having])
+        for job in having:
+            job.checkpoint = found.get(job.id)
 
 
 def _give_back(jobs: Sequence[Claimed]) -> None:

@@ -22,13 +22,13 @@ back one after the other, and not all at once to be rescheduled again.
 """
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
-from django.db.models import Exists, F, Q
+from django.db.models import Exists, Q
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
@@ -42,10 +42,10 @@ from django_ojs.extension import (
     publish_all,
 )
 from django_ojs.models import Job, LimitKey, Queue
-from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.events import EventType, of_limit_key
+from django_ojs.spec.hold import Hold
 from django_ojs.spec.queue_config import DEFAULT_POLICY
-from django_ojs.spec.rate_limit import Hold, OnLimit
+from django_ojs.spec.rate_limit import OnLimit
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, queue_configs, transitions
 from django_ojs.storage.claims import Claimed
@@ -76,22 +76,6 @@ _DROPPED_ERROR: Final = {
     "message": "Its rate limit let it not start, and on_limit of the limit is drop.",
     "retryable": False,
 }
-
-
-def mark(queues: Iterable[str]) -> None:
-    """Let the claims of these queues check limits by key, from the end of this transaction on."""
-    wanted = set(queues)
-    known = Queue.primary.filter(pk__in=wanted).values_list("pk", "rules")
-    for name in sorted(wanted - {name for name, rules in known if rules & RULE}):
-        Queue.primary.bulk_create([Queue(name=name)], ignore_conflicts=True)
-        Queue.primary.filter(pk=name).update(rules=F("rules").bitor(RULE))
-        queue_configs.changed()
-
-
-def mark_queues_of(envelopes: Sequence[Envelope]) -> None:
-    """Mark the queues of new jobs that have a limit by key."""
-    if queues := {each.queue for each in envelopes if each.limit_key is not None}:
-        mark(queues)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -146,6 +130,8 @@ class _Round:
 
 class KeyLimits(ClaimRule):
     """The rule of queues that have had a job with a limit by key."""
+
+    job_field = "rate_limit"
 
     def begin(self, request: ClaimRequest) -> RuledClaim:
         """Open the held jobs of keys that have got room."""
@@ -368,6 +354,6 @@ def recheck() -> int:
     marked = [name for name, rules in known if rules & RULE]
     waiting = Job.primary.filter(limit_key__isnull=False, state=State.AVAILABLE)
     unmarked = waiting.exclude(queue__in=marked).order_by()
-    mark(unmarked.values_list("queue", flat=True).distinct())
+    queue_configs.add_rules(unmarked.values_list("queue", flat=True).distinct(), RULE)
     connection = database.connection()
     return database.dialect_of(connection).recheck_limit_keys(connection)

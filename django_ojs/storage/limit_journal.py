@@ -13,14 +13,14 @@ from django.db.models.functions import Now
 from django_ojs.extension import publish_all
 from django_ojs.models import Job, LimitCheck, LimitKey
 from django_ojs.spec.events import EventType, of_limit_key
-from django_ojs.spec.rate_limit import Hold
+from django_ojs.spec.hold import Hold
 from django_ojs.spec.states import State
 from django_ojs.storage import database, notify, raw_queries
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.limit_key_use import KeyUse, parsed, uses_of
 
 #: The number of the extension, and its bit: queues that have had a job with a key have this rule.
-NUMBER: Final = 8
+NUMBER: Final = 14
 RULE: Final = 1 << NUMBER
 
 #: Keys whose journal one transaction takes, and held jobs of each key and queue that it opens.

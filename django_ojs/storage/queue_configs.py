@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final
 
+from django.db.models import F
+
 from django_ojs import extension
 from django_ojs.conf import settings
 from django_ojs.models import Queue
@@ -165,6 +167,19 @@ def remember(
 def refresh() -> None:
     """Query all configurations: a statement has shown that another process has changed some."""
     remember(*_read(), seconds=LIFETIME)
+
+
+def add_rules(queues: Iterable[str], rules: int) -> None:
+    """Let the claims of queues apply rules, given by their bits, from the end of this transaction.
+
+    A queue has them for good.
+    """
+    wanted = set(queues)
+    known = Queue.primary.filter(pk__in=wanted).values_list("pk", "rules")
+    for name in sorted(wanted - {name for name, has in known if has & rules == rules}):
+        Queue.primary.bulk_create([Queue(name=name)], ignore_conflicts=True)
+        Queue.primary.filter(pk=name).update(rules=F("rules").bitor(rules))
+        changed()
 
 
 def changed() -> None:

@@ -169,8 +169,10 @@ class _Choice:
         ]
         if not against:
             return True
-        if job.key is not None and any(answer is MayStart.BUSY for _, answer in against):
-            found.busy.add(job.key)
+        if any(answer is MayStart.BUSY for _, answer in against):
+            found.has_left = True
+            if job.key is not None:
+                found.busy.add(job.key)
             return False
         match against[0][0].reject(job) if len(against) == 1 else SetAside.NO:
             case SetAside.YES:

@@ -16,7 +16,7 @@ from django_ojs.models import Job
 from django_ojs.operations.jobs import cursor
 from django_ojs.operations.jobs.cursor import Cursor, Order
 from django_ojs.operations.jobs.job_filter import JobFilter
-from django_ojs.spec.rate_limit import Hold
+from django_ojs.spec.hold import Hold
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import database, queue_configs
 from django_ojs.storage.dialects.expressions import InWorkflow, Moment, RetriedBy

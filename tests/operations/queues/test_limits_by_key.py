@@ -15,7 +15,7 @@ from django.utils import timezone
 from django_ojs.models import LimitCheck, LimitKey, Queue
 from django_ojs.operations import ack, expiry, fetch, limit_checks, queues, retry
 from django_ojs.spec.errors import OJSError
-from django_ojs.spec.rate_limit import Hold
+from django_ojs.spec.hold import Hold
 from django_ojs.storage import in_memory_state, key_limits, queue_configs
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.next_starts import next_starts
