@@ -83,6 +83,8 @@ class _Round:
     has_set_aside: bool = False
     #: A job stays in the way, which may not start.
     has_left: bool = False
+    #: A job without a limit key may not start.
+    rejects_plain: bool = False
     #: A rule can set aside no more.
     is_cut: bool = False
 
@@ -122,7 +124,7 @@ class _Choice:
                 break
             busy |= found.busy
             at_most = max(request.limit, CANDIDATES_AT_ONCE)
-            if found.has_left:
+            if found.rejects_plain:
                 self._wanted = replace(request, limit=at_most)
         else:
             is_cut = True
@@ -169,6 +171,7 @@ class _Choice:
         ]
         if not against:
             return True
+        found.rejects_plain |= job.key is None
         if any(answer is MayStart.BUSY for _, answer in against):
             found.has_left = True
             if job.key is not None:
