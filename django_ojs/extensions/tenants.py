@@ -4,11 +4,19 @@ import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from django_ojs.extension import Batch, DueStep, Extension, Hooks, Readmission
+from django_ojs.extension import (
+    Batch,
+    ClaimRule,
+    DueStep,
+    Extension,
+    Hooks,
+    Readmission,
+    RuledClaim,
+)
 from django_ojs.operations.backpressure import bounds, tenant_bounds
 from django_ojs.storage import database, queue_configs, tenants
 from django_ojs.storage.dialects.job_row import NewRow
-from django_ojs.storage.tenant_turns import TenantTurns
+from django_ojs.storage.dialects.rows import ClaimRequest
 
 T = TypeVar("T")
 
@@ -31,6 +39,19 @@ class TenantsExtension(Extension):
             claim_rule=TenantTurns(),
             due_steps=(DueStep(run=tenants.assigner.assign_all, interval=60.0, batch=sys.maxsize),),
         )
+
+
+class TenantTurns(ClaimRule):
+    """The rule of queues whose tenants take turns: the order in which jobs start."""
+
+    fields = frozenset({"tenant_fairness"})
+
+    def begin(self, request: ClaimRequest) -> RuledClaim:
+        """Bring the order, unless the turns are off."""
+        # Imported by the first claim of a queue that has turns.
+        from django_ojs.storage import tenant_turns
+
+        return tenant_turns.begin(request)
 
 
 def _insert(batch: Batch, insert: Callable[[], Sequence[NewRow] | None]) -> Sequence[NewRow] | None:

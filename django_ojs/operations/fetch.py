@@ -27,7 +27,6 @@ from django_ojs.storage import (
     queue_configs,
     queue_turns,
     raw_queries,
-    ruled_claims,
     transitions,
 )
 from django_ojs.storage.claims import Claimed
@@ -135,6 +134,8 @@ def _claim(request: ClaimRequest) -> list[Claimed]:
         rules = queue_configs.remembered_rules(request.queue)
         try:
             if rules:
+                from django_ojs.storage import ruled_claims
+
                 return ruled_claims.claim(request, rules)
             return database.retried(partial(transitions.claim, request))
         except transitions.RulesUnknown:

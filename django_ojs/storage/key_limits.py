@@ -33,7 +33,6 @@ from django.db.models.functions import Now
 
 from django_ojs.conf import settings
 from django_ojs.extension import (
-    ClaimRule,
     Known,
     MayStart,
     RuledClaim,
@@ -55,7 +54,6 @@ from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
 from django_ojs.storage.limit_journal import (
     RULE,
     check_at,
-    due_condition,
     moment,
     note_room,
     open_due,
@@ -128,27 +126,19 @@ class _Round:
                 self.held.append(job.id)
 
 
-class KeyLimits(ClaimRule):
-    """The rule of queues that have had a job with a limit by key."""
+def begin(request: ClaimRequest) -> RuledClaim:
+    """Begin a claim: open the held jobs of keys that have got room."""
+    open_due()
+    return _Claim(request)
 
-    job_field = "rate_limit"
 
-    def begin(self, request: ClaimRequest) -> RuledClaim:
-        """Open the held jobs of keys that have got room."""
-        open_due()
-        return _Claim(request)
-
-    def is_full(self, queue: str) -> bool:
-        """Say whether a queue of which all jobs were held still has no other."""
-        connection = database.connection()
-        if database.dialect_of(connection).limited_may_start(connection, queue):
-            return False
-        next_starts.note_soon(queue)
-        return True
-
-    def may_open(self) -> str:
-        """Return the condition that keys may have got room."""
-        return due_condition()
+def is_full(queue: str) -> bool:
+    """Say whether a queue of which all jobs were held still has no other."""
+    connection = database.connection()
+    if database.dialect_of(connection).limited_may_start(connection, queue):
+        return False
+    next_starts.note_soon(queue)
+    return True
 
 
 class _Claim(RuledClaim):

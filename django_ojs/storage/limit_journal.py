@@ -12,6 +12,7 @@ from django.db.models.functions import Now
 
 from django_ojs.extension import publish_all
 from django_ojs.models import Job, LimitCheck, LimitKey
+from django_ojs.models.limit import BY_KEY
 from django_ojs.spec.events import EventType, of_limit_key
 from django_ojs.spec.hold import Hold
 from django_ojs.spec.states import State
@@ -19,9 +20,8 @@ from django_ojs.storage import database, notify, raw_queries
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.limit_key_use import KeyUse, parsed, uses_of
 
-#: The number of the extension, and its bit: queues that have had a job with a key have this rule.
-NUMBER: Final = 14
-RULE: Final = 1 << NUMBER
+#: The bit of the rule that queues have which have had a job with a key.
+RULE: Final = 1 << BY_KEY
 
 #: Keys whose journal one transaction takes, and held jobs of each key and queue that it opens.
 KEYS_AT_ONCE: Final = 100

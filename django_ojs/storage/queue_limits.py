@@ -11,10 +11,9 @@ from datetime import datetime
 from math import ceil
 from typing import Final, Self
 
-from django_ojs.extension import ClaimRule, RuledClaim
+from django_ojs.extension import RuledClaim
 from django_ojs.models import LimitedQueue
 from django_ojs.spec import json
-from django_ojs.spec.queue_config import LIMITS
 from django_ojs.spec.rate_limit import RateLimit, Starts
 from django_ojs.storage import database, queue_configs
 from django_ojs.storage.claims import Claimed
@@ -124,41 +123,37 @@ def _note_full(queue: str, used: Use) -> None:
     next_starts.note_full(queue, used.seconds_to_rate, waits_for_end=used.waits_for_end)
 
 
-class QueueLimits(ClaimRule):
-    """The rule of queues that have limits of their own."""
-
-    fields = LIMITS
-
-    def begin(self, request: ClaimRequest) -> RuledClaim:
-        """Lock the limits of the queue, and read how much room they have."""
-        queue = request.queue
-        if not try_lock(queue):
-            next_starts.note_soon(queue)
-            return _NO_ROOM
-        used = use(queue)
-        if used is None:
-            return RuledClaim()
-        if not used.is_exact:
-            # A caller's transaction does not see the claims that were committed since it began.
-            return _NO_ROOM
-        if not used.room:
-            add_starts(queue, used, 0)
-            _note_full(queue, used)
-            return _NO_ROOM
-        next_starts.forget(queue)
-        return _Claim(request, used)
-
-    def is_full(self, queue: str) -> bool:
-        """Say whether a queue is at its limits.
-
-        A queue that has room now is claimed from with the lock; one that gets room meanwhile is
-        claimed from the next time.
-        """
-        used = use(queue)
-        if used is None or used.room or used.was_ahead:
-            return False
+def begin(request: ClaimRequest) -> RuledClaim:
+    """Begin a claim: lock the limits of the queue, and read how much room they have."""
+    queue = request.queue
+    if not try_lock(queue):
+        next_starts.note_soon(queue)
+        return _NO_ROOM
+    used = use(queue)
+    if used is None:
+        return RuledClaim()
+    if not used.is_exact:
+        # A caller's transaction does not see the claims that were committed since it began.
+        return _NO_ROOM
+    if not used.room:
+        add_starts(queue, used, 0)
         _note_full(queue, used)
-        return True
+        return _NO_ROOM
+    next_starts.forget(queue)
+    return _Claim(request, used)
+
+
+def is_full(queue: str) -> bool:
+    """Say whether a queue is at its limits.
+
+    A queue that has room now is claimed from with the lock; one that gets room meanwhile is claimed
+    from the next time.
+    """
+    used = use(queue)
+    if used is None or used.room or used.was_ahead:
+        return False
+    _note_full(queue, used)
+    return True
 
 
 class _Claim(RuledClaim):

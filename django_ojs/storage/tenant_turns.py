@@ -23,7 +23,7 @@ from datetime import datetime
 from typing import Final
 from uuid import UUID
 
-from django_ojs.extension import ClaimRule, RuledClaim
+from django_ojs.extension import RuledClaim
 from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.tenants import TenantFairness
 from django_ojs.storage import database, in_memory_state, queue_configs
@@ -78,20 +78,15 @@ class Positions:
 positions: Final = in_memory_state.register(Positions())
 
 
-class TenantTurns(ClaimRule):
-    """The rule of queues whose tenants take turns: the order in which jobs start."""
+def begin(request: ClaimRequest) -> RuledClaim:
+    """Begin a claim: bring the order, unless the turns are off.
 
-    fields = frozenset({"tenant_fairness"})
-
-    def begin(self, request: ClaimRequest) -> RuledClaim:
-        """Bring the order, unless the turns are off.
-
-        Jobs that must run alone are few, and are claimed in the order of other queues.
-        """
-        fairness = queue_configs.of(request.queue).tenant_fairness
-        if fairness is None or request.isolation is Isolation.ALONE:
-            return RuledClaim()
-        return _Claim(fairness, request)
+    Jobs that must run alone are few, and are claimed in the order of other queues.
+    """
+    fairness = queue_configs.of(request.queue).tenant_fairness
+    if fairness is None or request.isolation is Isolation.ALONE:
+        return RuledClaim()
+    return _Claim(fairness, request)
 
 
 #: A priority and a tenant.
