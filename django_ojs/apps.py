@@ -54,7 +54,7 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs.extensions.checkpoints import CheckpointsExtension
         from django_ojs.extensions.cron import CronExtension
         from django_ojs.extensions.events import EventsExtension
-        from django_ojs.extensions.limits import LimitsExtension
+        from django_ojs.extensions.limits import KeyLimitsExtension, QueueLimitsExtension
         from django_ojs.extensions.offload import OffloadExtension
         from django_ojs.extensions.outbox import OutboxExtension
         from django_ojs.extensions.signals import SignalsExtension
@@ -76,11 +76,12 @@ class DjangoOJSConfig(AppConfig):
             OffloadExtension(),
             TenantsExtension(),
             BackpressureExtension(),
+            QueueLimitsExtension(),
+            KeyLimitsExtension(),
             CronExtension(),
             WorkflowsExtension(),
             WebhooksExtension(),
             CheckpointsExtension(),
-            LimitsExtension(),
             BulkOperationsExtension(),
         )
         request_finished.connect(rollups.flush_after_request, dispatch_uid="django_ojs.figures")

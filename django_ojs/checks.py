@@ -16,7 +16,7 @@ from django_ojs.conf import AUTHENTICATION, settings
 from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, message, unbounded
 from django_ojs.spec.suggestions import one_of
 from django_ojs.storage import database
-from django_ojs.storage.dialects.base import SHORTEST_LEASE_MS
+from django_ojs.storage.dialects.rows import SHORTEST_LEASE_MS
 
 SHORTEST_HEARTBEAT: Final = timedelta(seconds=1)
 SHORTEST_STALL: Final = timedelta(seconds=2)

@@ -9,8 +9,8 @@ for it. They are compiled when an extension is registered, when the setting `OJS
 one of `django_ojs.signals` gains or loses a receiver.
 
 Where several extensions have a hook, that of the lowest number comes first, whatever the order of
-`INSTALLED_APPS`. What the events, the statistics, the signals, the audit trail and the bounds do
-is in `django_ojs.extensions`.
+`INSTALLED_APPS`. What the events, the statistics, the signals, the audit trail, the bounds, the
+limits and the turns of tenants do is in `django_ojs.extensions`.
 
 The hooks `around_push`, `around_store`, `around_insert`, `around_admit_again` and `around_run` are
 rings: each gets a function that goes on with the hook of the next number, and at last with what the
@@ -19,6 +19,9 @@ again, or raise an error in its place. A hook that has taken something, such as 
 number of places, and does not see the rest succeed, gives it back: a transaction or savepoint round
 the rest (`database.in_write_transaction`) does so for all that the database keeps. A hook that
 rejects says in its error what it is that is full.
+
+A claim of jobs knows no extension either. An extension that has a part in the claims of some queues
+has a `ClaimRule`, and a bit in the column `rules` of these queues.
 """
 
 import logging
@@ -28,7 +31,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, field
 from datetime import timedelta
-from enum import IntEnum, StrEnum
+from enum import Enum, IntEnum, StrEnum
 from functools import partial
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from uuid import UUID
@@ -40,6 +43,7 @@ from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.events import EventType, NewEvent
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import State, Trigger
+from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
 
 logger = logging.getLogger("django_ojs")
 
@@ -215,6 +219,106 @@ class Readmission:
         ]
 
 
+class MayStart(Enum):
+    """Whether a job may start, as a rule says."""
+
+    YES = "yes"
+    NO = "no"
+    #: Another claim decides it: it has the lock of what the rule has to count.
+    BUSY = "busy"
+
+
+class SetAside(Enum):
+    """Whether a rule takes a job that it rejects out of the way of the jobs behind it."""
+
+    #: It stays where it is.
+    NO = "no"
+    #: By `RuledClaim.set_aside`.
+    YES = "yes"
+    #: That cannot take more at a time: the claim ends before this job.
+    NOT_NOW = "not now"
+
+
+class RuledClaim:
+    """What one rule does in one claim, and in its transaction.
+
+    The claim asks each rule for its `room`. Where a rule has candidates of its own, or decides on
+    each job, the candidates are found and locked, and the rules `read` what they need to know of
+    them. A job starts if all rules agree and it is not too large: each `take`s it. A job that one
+    rule alone rejects is left to that rule (`reject`, `set_aside`); a job that several reject stays
+    where it is, and none of them counts, moves or ends it. Where jobs were set aside, it is all
+    done again, with the candidates behind them. At last the rules are told which jobs have
+    `started`, the last rule first.
+
+    An error undoes the claim.
+    """
+
+    #: How many jobs may start. None: any number.
+    room: int | None = None
+    #: Whether it decides on each job.
+    decides: bool = False
+    #: Whether it decides on the jobs with a limit key. Without such a rule, none of them starts.
+    decides_on_keys: bool = False
+    #: Finds up to so many of the best jobs, in the order in which they are to start, locked, with
+    #: their keys. It leaves out jobs of these keys, which are busy. Only one rule of a queue may
+    #: bring one; by default, jobs start in the order of the queue.
+    candidates: Callable[[int, Collection[str]], list[Candidate]] | None = None
+
+    def read(self, candidates: Sequence[Candidate]) -> None:
+        """Read what decides on these jobs. Whatever was taken or rejected before is forgotten."""
+
+    def may_start(self, job: Candidate) -> MayStart:
+        """Say whether a job may start, after those that were taken."""
+        return MayStart.YES
+
+    def take(self, job: Candidate) -> None:
+        """Count a job, which will start."""
+
+    def reject(self, job: Candidate) -> SetAside:
+        """Decide what becomes of a job that this rule alone rejects."""
+        return SetAside.NO
+
+    def set_aside(self) -> int:
+        """Take the rejected jobs out of the way. Return how many have changed their states."""
+        return 0
+
+    def started(self, jobs: Sequence[Any]) -> None:
+        """Note that these jobs have started, in their order; called without any, too."""
+
+
+class ClaimRule:
+    """A rule for the claims of some queues: of those that have its bit in `ojs_queue.rules`.
+
+    A process that does not know of a bit of a queue claims no job of it: the statement of the claim
+    says so. The process reads the rules of all queues, and claims again. The rules of a queue are
+    applied in the order of their numbers.
+    """
+
+    #: A queue whose own configuration has one of these fields has the rule, and so does each queue
+    #: where the default policy has one. An extension may set its bit for another reason, too.
+    fields: frozenset[str] = frozenset()
+    #: An attribute of an envelope: a job in which it is set gives its queue the rule, for good.
+    job_field: str | None = None
+
+    def begin(self, request: ClaimRequest) -> RuledClaim:
+        """Begin a claim, in a transaction in which each statement sees what was committed before.
+
+        It does not wait for a lock.
+        """
+        return RuledClaim()
+
+    def is_full(self, queue: str) -> bool:
+        """Say whether no job may start in a queue of which the last claim said so (`next_starts`).
+
+        Called outside of the transaction of a claim: it costs one query, and takes no lock.
+        """
+        return False
+
+    def may_open(self) -> str | None:
+        """Return the condition, in SQL, that jobs which it keeps from claims may be opened."""
+        return None
+
+
 # Without a comparison of its fields: a pass of the maintenance looks each of them up.
 @dataclass(frozen=True, kw_only=True, slots=True, eq=False)
 class DueStep:
@@ -375,6 +479,9 @@ class Hooks:
     #: many, so it limits its own queries. An error is raised by FETCH.
     before_fetch: Callable[[], object] | None = None
 
+    #: What it has a say in when jobs of some queues are claimed.
+    claim_rule: ClaimRule | None = None
+
     #: A process of a worker begins, before its first claim, or ends, after its last job: called
     #: with the id of the worker, in the main thread of the process and outside of a transaction. An
     #: error is logged.
@@ -516,6 +623,16 @@ class Registry:
         self.erased = tuple(hooks.erased for _, hooks in found if hooks.erased)
         self.acted: tuple[Callable[[Act], Callable[[Mapping[str, Any]], object] | None], ...]
         self.acted = tuple(hooks.acted for _, hooks in found if hooks.acted)
+        #: The rules of claims by their bits in `ojs_queue.rules`, in the order of their numbers.
+        self.claim_rules: Mapping[int, ClaimRule] = {
+            1 << number: rule
+            for number in sorted(self._extensions)
+            if (rule := self._hooks[number].claim_rule) is not None
+        }
+        #: The attributes of envelopes that give a queue a rule, and its bit.
+        self.rules_by_field = tuple(
+            (rule.job_field, bit) for bit, rule in self.claim_rules.items() if rule.job_field
+        )
         self.needed: tuple[str, ...] = tuple(hooks.needed for _, hooks in found if hooks.needed)
         self.task_done: _Named = _named(found, "task_done")
         self.before_fetch: tuple[Callable[[], object], ...] = tuple(
@@ -645,6 +762,21 @@ def admit_again(readmission: Readmission, change: Callable[[], T]) -> T:
         return change()
     changed: T = ring(readmission, change)
     return changed
+
+
+def rules_of(config: Mapping[str, Any]) -> int:
+    """Return the bits of the rules that a configuration gives to a queue."""
+    bits = 0
+    for bit, rule in registry.claim_rules.items():
+        if not rule.fields.isdisjoint(config):
+            bits |= bit
+    return bits
+
+
+def rules_with(rules: int, config: Mapping[str, Any]) -> int:
+    """Return the bits of a queue once it has this configuration."""
+    by_config = sum(bit for bit, rule in registry.claim_rules.items() if rule.fields)
+    return rules & ~by_config | rules_of(config)
 
 
 def queue_configured(name: str) -> None:

@@ -9,7 +9,7 @@ class BulkOperationsExtension(Extension):
     """Executes bulk operations."""
 
     name = "bulk operations"
-    number = 17
+    number = 19
 
     def hooks(self) -> Hooks:
         """Return the hooks: what operators order is a row."""

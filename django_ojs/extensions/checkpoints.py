@@ -9,7 +9,7 @@ class CheckpointsExtension(Extension):
     """Deletes checkpoints."""
 
     name = "checkpoints"
-    number = 15
+    number = 18
 
     def hooks(self) -> Hooks:
         """Return the hooks: claims and handlers still know checkpoints by name."""

@@ -15,7 +15,7 @@ class CronExtension(Extension):
     """Fires cron jobs."""
 
     name = "cron"
-    number = 12
+    number = 15
 
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""

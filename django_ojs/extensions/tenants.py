@@ -1,19 +1,28 @@
-"""The tenants of queues (ojs-backpressure §9.2): which tenant a job has, and their bounds."""
+"""The tenants of queues (ojs-backpressure §9.2, fair-scheduling §9): their bounds and turns."""
 
 import sys
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
-from django_ojs.extension import Batch, DueStep, Extension, Hooks, Readmission
+from django_ojs.extension import (
+    Batch,
+    ClaimRule,
+    DueStep,
+    Extension,
+    Hooks,
+    Readmission,
+    RuledClaim,
+)
 from django_ojs.operations.backpressure import bounds, tenant_bounds
 from django_ojs.storage import database, queue_configs, tenants
 from django_ojs.storage.dialects.job_row import NewRow
+from django_ojs.storage.dialects.rows import ClaimRequest
 
 T = TypeVar("T")
 
 
 class TenantsExtension(Extension):
-    """Bounds the tenants of queues."""
+    """Bounds the tenants of queues, and lets them take turns."""
 
     name = "tenants"
     #: Before the bounds of queues: a tenant at its bound takes no room from the others, and waits
@@ -27,11 +36,25 @@ class TenantsExtension(Extension):
             around_admit_again=_admit_again,
             # Jobs that wait already; where there are very many, the maintenance does the rest.
             after_queue_configured=tenants.assign,
+            claim_rule=TenantTurns(),
         )
 
     def due_steps(self) -> Sequence[DueStep]:
         """Name the tenants of jobs that wait."""
         return (DueStep(run=tenants.assigner.assign_all, interval=60.0, batch=sys.maxsize),)
+
+
+class TenantTurns(ClaimRule):
+    """The rule of queues whose tenants take turns: the order in which jobs start."""
+
+    fields = frozenset({"tenant_fairness"})
+
+    def begin(self, request: ClaimRequest) -> RuledClaim:
+        """Bring the order, unless the turns are off."""
+        # Imported by the first claim of a queue that has turns.
+        from django_ojs.storage import tenant_turns
+
+        return tenant_turns.begin(request)
 
 
 def _insert(batch: Batch, insert: Callable[[], Sequence[NewRow] | None]) -> Sequence[NewRow] | None:

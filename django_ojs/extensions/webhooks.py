@@ -9,7 +9,7 @@ class WebhooksExtension(Extension):
     """Delivers events."""
 
     name = "webhooks"
-    number = 14
+    number = 17
 
     def hooks(self) -> Hooks:
         """Return the hooks: events are read from their log."""

@@ -27,7 +27,7 @@ class WorkflowsExtension(Extension):
     """Advances workflows."""
 
     name = "workflows"
-    number = 13
+    number = 16
 
     def __init__(self) -> None:
         #: Where this process has workers: the thread beside them, and how many they are.

@@ -5,8 +5,8 @@ import django.db.models.functions.datetime
 from django.db import migrations, models
 
 import django_ojs.models.fields
+import django_ojs.spec.hold
 import django_ojs.spec.ids
-import django_ojs.spec.rate_limit
 import django_ojs.spec.states
 from django_ojs.migrations._run_sql_files import RunSQLFiles
 
@@ -151,10 +151,7 @@ class Migration(migrations.Migration):
                 ),
                 ("paused_at", models.DateTimeField(blank=True, null=True)),
                 ("draining_at", models.DateTimeField(blank=True, null=True)),
-                (
-                    "has_limit_keys",
-                    models.BooleanField(db_default=False, default=False, editable=False),
-                ),
+                ("rules", models.BigIntegerField(db_default=0, default=0, editable=False)),
                 ("config", django_ojs.models.fields.StoredJSONField(blank=True, default=dict)),
                 ("eased_at", models.DateTimeField(blank=True, editable=False, null=True)),
                 ("full_at", models.DateTimeField(blank=True, editable=False, null=True)),
@@ -556,7 +553,7 @@ class Migration(migrations.Migration):
                         models.F("enqueued_at"),
                         models.F("id"),
                         condition=models.Q(
-                            ("limit_hold__lt", django_ojs.spec.rate_limit.Hold["HELD"]),
+                            ("limit_hold__lt", django_ojs.spec.hold.Hold["HELD"]),
                             ("state", "available"),
                             ("tenant_id__isnull", False),
                         ),

@@ -35,8 +35,6 @@ class Checkpoint(StoredModel):
     @classmethod
     def of(cls, jobs: Collection[UUID]) -> dict[UUID, checkpoint.SavedCheckpoint]:
         """Return the checkpoints of these jobs, in one query."""
-        if not jobs:
-            return {}
         return {
             row.job_id: checkpoint.SavedCheckpoint(
                 state=json.loads_stored(row.state or "", exact_integers=settings().exact_integers),

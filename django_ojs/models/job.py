@@ -12,8 +12,8 @@ from django_ojs.models.base import StoredModel
 from django_ojs.models.checkpoint import Checkpoint
 from django_ojs.models.fields import StoredJSONField
 from django_ojs.spec import checkpoint, envelope, ids, retry_policy
+from django_ojs.spec.hold import Hold
 from django_ojs.spec.isolation import ISOLATED_AFTER
-from django_ojs.spec.rate_limit import Hold
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import TERMINAL, WAITING, State
 from django_ojs.spec.times import elapsed
@@ -121,7 +121,7 @@ class Job(StoredModel):
     #: The job that enqueued it (ojs-execution-history §5), which may be pruned; in `options` too.
     parent_id = models.UUIDField(null=True, blank=True, editable=False)
 
-    #: The key of its rate limit policy, and whether a claim considers it (`spec.rate_limit.Hold`).
+    #: The key of its rate limit policy, and whether a claim considers it (`spec.hold.Hold`).
     limit_key = models.CharField(max_length=255, null=True, blank=True, editable=False)  # noqa: DJ001  # NULL: no policy
     limit_hold = models.PositiveSmallIntegerField(
         default=Hold.NONE, db_default=Hold.NONE, editable=False

@@ -1,11 +1,16 @@
 """When jobs under limits started, as far as rates need it, and which keys are to check."""
 
+from typing import Final
+
 from django.db import models
 from django.utils import timezone
 from django.utils.translation import gettext_lazy as _
 
 from django_ojs.models.base import StoredModel
 from django_ojs.models.fields import StoredJSONField
+
+#: The number of the limits by key as an extension, and of their bit in `Queue.rules`.
+BY_KEY: Final = 14
 
 
 class LimitedQueue(StoredModel):

@@ -27,8 +27,8 @@ class Queue(StoredModel):
     near_full_at = models.DateTimeField(null=True, blank=True, editable=False)
     full_at = models.DateTimeField(null=True, blank=True, editable=False)
     eased_at = models.DateTimeField(null=True, blank=True, editable=False)
-    #: Whether it has had a job with a limit by key; its claims check them then.
-    has_limit_keys = models.BooleanField(default=False, db_default=False, editable=False)
+    #: The rules that its claims apply, by the bits of their extensions (`extension.ClaimRule`).
+    rules = models.BigIntegerField(default=0, db_default=0, editable=False)
     #: Its own configuration, in the form of the admin API (see `spec.queue_config`).
     config = StoredJSONField(default=dict, blank=True)
 

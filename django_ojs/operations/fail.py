@@ -25,7 +25,7 @@ from django_ojs.spec.retry_policy import Decision
 from django_ojs.spec.states import State, Trigger
 from django_ojs.spec.timeouts import total_ends
 from django_ojs.spec.times import format_timestamp
-from django_ojs.storage import database, limit_journal, notify, transitions
+from django_ojs.storage import database, notify, transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.transitions import ANY_CLAIM, Claim
 
@@ -287,6 +287,8 @@ def _lock_active(job_id: UUID, trigger: Trigger, target: State, claim: Claim) ->
 
 def _pause_key(job: Job, failure: Failure) -> None:
     if job.limit_key is not None and (pause := failure.pause):
+        from django_ojs.storage import limit_journal
+
         is_new = limit_journal.pause(job.limit_key, pause)
         if is_new:
             until = format_timestamp(timezone.now() + pause)

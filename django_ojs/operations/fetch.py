@@ -1,6 +1,6 @@
 """FETCH (ojs-core §7.2): claim the best available jobs for a worker."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import closing, suppress
 from datetime import timedelta
 from functools import partial
@@ -12,30 +12,29 @@ from django_ojs import extension
 from django_ojs.conf import settings
 from django_ojs.models import Checkpoint, Job, Worker
 from django_ojs.models.worker import Directive
-from django_ojs.operations import fail, limit_checks, liveness
+from django_ojs.operations import fail, liveness
 from django_ojs.operations.due_check import DueCheck
 from django_ojs.operations.liveness import Principal
 from django_ojs.operations.operator_texts import check_text
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict, InvalidRequest, JobNotFound
+from django_ojs.spec.hold import Hold
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
-from django_ojs.spec.rate_limit import Hold
 from django_ojs.spec.scheduling import STRICT_ORDER, Pool, QueueOrder
 from django_ojs.spec.states import State
 from django_ojs.storage import (
     database,
-    key_limits,
     queue_configs,
-    queue_limits,
     queue_turns,
     raw_queries,
-    tenant_turns,
     transitions,
 )
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.base import ALL_QUEUES
-from django_ojs.storage.queue_limits import PLAIN, Checks
-from django_ojs.storage.transitions import ClaimValues
+from django_ojs.storage.dialects.rows import ANY_SIZE, ClaimRequest
+
+#: The claims of a queue whose rules another process changes meanwhile.
+TRIES: Final = 3
 
 #: A claim of more jobs would hold row locks for too long.
 MAX_COUNT = 1000
@@ -80,7 +79,9 @@ def fetch(
     this order, which is VISIBILITY_TIMEOUT if it is not given either. Raises PermissionDenied for a
     `worker_id` that the principal may not use.
     """
-    _check(queues, count, worker_id, visibility_timeout)
+    if not registered:
+        # A worker of the project has checked its own.
+        _check(queues, count, worker_id, visibility_timeout)
     if worker_id is not None and due and _is_quiet(worker_id, principal):
         return []
     if due:
@@ -92,52 +93,26 @@ def fetch(
     lease_ms = max(1, int(lease / timedelta(milliseconds=1)))
 
     most = settings().max_fetch_bytes if max_bytes is None else max_bytes
-    most = min(most, transitions.ANY_SIZE)
-
-    def claim(queue: str, wanted: int, checks: Checks, *, left: int) -> list[Claimed]:
-        values: ClaimValues = {
-            "queue": queue,
-            "limit": wanted,
-            "worker_id": worker_id,
-            "lease_ms": lease_ms,
-            "own_lease": visibility_timeout is None,
-            "isolation": isolation,
-            "max_bytes": left,
-            "at_least_one": left == most,
-            "registered": registered,
-            "limits_checked": checks.has_lock,
-        }
-        if checks.fairness is not None:
-            return tenant_turns.claim(checks.fairness, values)
-        if checks.by_key:
-            return key_limits.claim(**values)
-        return transitions.claim(**values)
-
-    def claim_limited(queue: str, wanted: int, left: int) -> list[Claimed]:
-        queue_limits.next_starts.unread.discard(queue)
-        if queue_configs.of(queue).has_limits:
-            is_full, within_limits = queue_limits.is_still_full(queue), _within_limits
-        else:
-            is_full, within_limits = key_limits.is_still_full(queue), _within_key_limits
-        return [] if is_full else within_limits(queue, wanted, partial(claim, left=left))
-
-    def claim_of(queue: str, wanted: int, left: int) -> list[Claimed]:
-        for _ in range(2):
-            try:
-                if queue_limits.are_known(queue):
-                    return claim_limited(queue, wanted, left)
-                return database.retried(partial(claim, queue, wanted, PLAIN, left=left))
-            except transitions.LimitsUnknown:
-                queue_configs.refresh()  # Then they are known, unless it has changed once more.
-        return []
+    most = min(most, ANY_SIZE)
 
     searched = _open_to(pool, queues)
     jobs: list[Claimed] = []
     left = most
     with closing(turns.asks(searched, count)) as asks:
         for ask in asks:
-            queue, wanted = ask.queue, ask.wanted
-            claimed = claim_of(queue, wanted, left)
+            claimed = _claim(
+                ClaimRequest(
+                    queue=ask.queue,
+                    limit=ask.wanted,
+                    worker_id=worker_id,
+                    lease_ms=lease_ms,
+                    own_lease=visibility_timeout is None,
+                    isolation=isolation,
+                    max_bytes=left,
+                    at_least_one=left == most,
+                    registered=registered,
+                )
+            )
             ask.found = len(claimed)
             jobs += claimed
             left -= sum(job.size for job in claimed)
@@ -152,43 +127,19 @@ def fetch(
     return jobs
 
 
-#: Claims so many jobs of a queue, with these checks.
-_Claim = Callable[[str, int, Checks], list[Claimed]]
+def _claim(request: ClaimRequest) -> list[Claimed]:
+    """Claim jobs of a queue; where it has rules that this process does not know, once it does."""
+    for _ in range(TRIES):
+        rules = queue_configs.remembered_rules(request.queue)
+        try:
+            if rules:
+                from django_ojs.storage import ruled_claims
 
-
-@database.write_transaction
-def _within_key_limits(queue: str, wanted: int, claim: _Claim) -> list[Claimed]:
-    """Claim jobs of a queue that has no limits of its own, within the limits of their keys."""
-    database.dialect().read_committed(database.connection())
-    return claim(queue, wanted, queue_limits.remembered_checks(queue))
-
-
-@database.write_transaction
-def _within_limits(queue: str, wanted: int, claim: _Claim) -> list[Claimed]:
-    """Claim as many jobs as the limits of the queue leave room for, under their lock."""
-    if not queue_limits.try_lock(queue):
-        queue_limits.next_starts.note(queue, queue_limits.RETRY_AFTER)
-        return []
-    used, checks = queue_limits.use_and_checks(queue)
-    if used is None:
-        return claim(queue, wanted, checks)
-    if not used.is_exact:
-        # A caller's transaction does not see the claims that were committed since it began.
-        return []
-    if not used.room:
-        queue_limits.add_starts(queue, used, 0)
-        queue_limits.next_starts.note_full(queue, used)
-        return []
-    queue_limits.next_starts.forget(queue)
-    claimed = claim(queue, min(wanted, used.room), checks)
-    if claimed and (started_at := claimed[0].started_at):
-        used = used.claimed_at(started_at)
-    if used.limit.concurrency is not None:
-        queue_limits.next_starts.concurrency_limited.add(queue)
-    queue_limits.add_starts(queue, used, len(claimed))
-    if len(claimed) == used.room < wanted:
-        queue_limits.next_starts.note_full(queue, used.after(len(claimed)))
-    return claimed
+                return ruled_claims.claim(request, rules)
+            return database.retried(partial(transitions.claim, request))
+        except transitions.RulesUnknown:
+            queue_configs.refresh()
+    return []
 
 
 def _open_to(pool: str | None, queues: Sequence[str]) -> list[str]:
@@ -198,9 +149,11 @@ def _open_to(pool: str | None, queues: Sequence[str]) -> list[str]:
 
 
 def _read_checkpoints(jobs: Sequence[Claimed]) -> None:
-    found = Checkpoint.of([job.id for job in jobs if job.has_checkpoint])
-    for job in jobs:
-        job.checkpoint = found.get(job.id)
+    having = [job for job in jobs if job.has_checkpoint]
+    if having:
+        found = Checkpoint.of([job.id for job in having])
+        for job in having:
+            job.checkpoint = found.get(job.id)
 
 
 def _give_back(jobs: Sequence[Claimed]) -> None:
@@ -220,7 +173,9 @@ def may_find(queues: Sequence[str]) -> bool:
     # The least value, not EXISTS: that can only be read from the end of the index of claims.
     least = f"SELECT min(limit_hold) FROM ojs_job WHERE queue = %s AND state = '{_AVAILABLE}'"
     each = [f"({least}) < {Hold.HELD.value}"] * len(queues)
-    return raw_queries.holds(" OR ".join([*each, limit_checks.due_condition()]), queues)
+    rules = extension.registry.claim_rules.values()
+    opened = [condition for rule in rules if (condition := rule.may_open()) is not None]
+    return raw_queries.holds(" OR ".join([*each, *opened]), queues)
 
 
 def isolated_waiting(queues: Sequence[str] | None, *, limit: int, pool: str = "") -> int:

@@ -2,16 +2,12 @@
 
 from typing import Final
 
-from django_ojs.models import LimitCheck
 from django_ojs.storage import database, key_limits, limit_journal, raw_queries
 
 #: Keys of one step.
 AT_ONCE: Final = limit_journal.KEYS_AT_ONCE
 
-
-def due_condition() -> str:
-    """Whether keys may have got room, in SQL."""
-    return raw_queries.condition(LimitCheck, f"due_at <= {database.dialect().now}")
+due_condition: Final = limit_journal.due_condition
 
 
 def open_due() -> int:

@@ -22,7 +22,7 @@ from django_ojs.operations.enqueue.result import EnqueuedJob, alike, in_order, o
 from django_ojs.spec.envelope import AlikeJobs, Envelope
 from django_ojs.spec.errors import DuplicateJob, InvalidRequest, QueueFull, QueuePaused
 from django_ojs.spec.states import State
-from django_ojs.storage import database, key_limits, notify, queue_configs
+from django_ojs.storage import database, notify, queue_configs
 from django_ojs.storage.claims import running
 from django_ojs.storage.dialects.job_row import NewRow
 
@@ -219,10 +219,9 @@ def _insert_rows(
 
     Raises DuplicateJob, which names the first id that exists, and its index.
     """
-    for envelope in () if type(envelopes) is AlikeJobs else envelopes:
-        if envelope.rate_limit is not None:
-            key_limits.mark_queues_of(envelopes)
-            break
+    for name, rule in () if type(envelopes) is AlikeJobs else extension.registry.rules_by_field:
+        if queues := {each.queue for each in envelopes if getattr(each, name)}:
+            queue_configs.add_rules(queues, rule)
     rows = database.dialect_of(connection).insert_jobs(
         connection,
         envelopes,

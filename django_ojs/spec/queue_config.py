@@ -33,11 +33,8 @@ STRATEGIES: Final = ("reject", "block", "drop_oldest")
 #: The share of the bound above which a backpressure warning is raised (backpressure §6.2).
 WARNING_THRESHOLD: Final = 0.8
 
-#: What a claim has to check; the statement of the claim names them too.
+#: The limits of the queue itself.
 LIMITS: Final = frozenset({"concurrency", "rate_limit"})
-
-#: What the statement of a plain claim leaves to others: it takes no job of a queue with one.
-CLAIM_CHECKS: Final = LIMITS | {"tenant_fairness"}
 
 #: Every enqueue reads the configuration, so it must stay small.
 MAX_BYTES: Final = 64 * 1024
@@ -125,17 +122,6 @@ class QueueConfig:
             retention=retention_of(values),
             values=_with_flat_spelling(values),
         )
-
-    @property
-    def has_limits(self) -> bool:
-        """Whether a claim has to check limits, of which there may be none in effect."""
-        # As the statement of the claim sees it: by the names.
-        return not LIMITS.isdisjoint(self.values)
-
-    @property
-    def is_checked_by_claims(self) -> bool:
-        """Whether the statement of a plain claim takes no job of the queue."""
-        return not CLAIM_CHECKS.isdisjoint(self.values)
 
     @property
     def has_tenants(self) -> bool:

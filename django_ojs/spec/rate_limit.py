@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import timedelta
-from enum import IntEnum, StrEnum
+from enum import StrEnum
 from math import ceil
 from typing import Any, Final, Self
 
@@ -98,22 +98,6 @@ class RateLimit:
         members = ("rate", "throttle", "max_per_second")
         found = cls.of({"rate_limit": {name: policy.get(name) for name in members}}) or cls()
         return replace(found, concurrency=policy.get("concurrency"))
-
-
-class Hold(IntEnum):
-    """Whether claims consider an available job (`Job.limit_hold`)."""
-
-    #: It has no limit by key: the statement of the claim takes it.
-    NONE = 0
-    #: It has one, which the claim checks under the lock of the key.
-    OPEN = 1
-    #: A claim found its key at a limit. It waits for an end of another job of the key, or a time.
-    HELD = 2
-
-    @classmethod
-    def of(cls, limit_key: str | None) -> "Hold":
-        """Return the value for a new job."""
-        return cls.NONE if limit_key is None else cls.OPEN
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -22,7 +22,7 @@ back one after the other, and not all at once to be rescheduled again.
 """
 
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from typing import Any, Final
@@ -32,33 +32,37 @@ from django.db.models import Exists, Q
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
-from django_ojs.extension import Known, is_published, publish_all
+from django_ojs.extension import (
+    Known,
+    MayStart,
+    RuledClaim,
+    SetAside,
+    is_published,
+    publish_all,
+)
 from django_ojs.models import Job, LimitKey, Queue
-from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.events import EventType, of_limit_key
-from django_ojs.spec.isolation import Isolation
+from django_ojs.spec.hold import Hold
 from django_ojs.spec.queue_config import DEFAULT_POLICY
-from django_ojs.spec.rate_limit import Hold, OnLimit
+from django_ojs.spec.rate_limit import OnLimit
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, queue_configs, transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.dialects.expressions import OneOf
-from django_ojs.storage.dialects.rows import Candidate
-from django_ojs.storage.limit_journal import check_at, moment, note_room, open_due
+from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
+from django_ojs.storage.limit_journal import (
+    RULE,
+    check_at,
+    moment,
+    note_room,
+    open_due,
+)
 from django_ojs.storage.limit_key_use import KeyUse, parsed, uses_of
-from django_ojs.storage.queue_limits import RETRY_AFTER, next_starts
-
-#: Returns up to so many available jobs in order, locked, and locks their keys; those of these keys,
-#: which other transactions have locked, are left out.
-Find = Callable[[int, Collection[str]], list[Candidate]]
+from django_ojs.storage.next_starts import next_starts
 
 #: For how long starts are kept that no rate needs.
 _MARGIN: Final = timedelta(minutes=1)
-
-#: Jobs at a limit that a claim holds, reschedules or drops in one round, and its rounds.
-HELD_AT_ONCE: Final = 200
-ROUNDS: Final = 5
 
 #: Dropped jobs are counted together while less time is between two of them.
 DROPPED_WITHIN: Final = timedelta(hours=1)
@@ -70,33 +74,6 @@ _DROPPED_ERROR: Final = {
     "message": "Its rate limit let it not start, and on_limit of the limit is drop.",
     "retryable": False,
 }
-
-
-def mark(queues: Iterable[str]) -> None:
-    """Let the claims of these queues check limits by key, from the end of this transaction on."""
-    wanted = set(queues)
-    marked = Queue.primary.filter(pk__in=wanted, has_limit_keys=True).values_list("pk", flat=True)
-    for name in sorted(wanted - set(marked)):
-        Queue.primary.bulk_create([Queue(name=name)], ignore_conflicts=True)
-        Queue.primary.filter(pk=name).update(has_limit_keys=True)
-        queue_configs.changed()
-
-
-def mark_queues_of(envelopes: Sequence[Envelope]) -> None:
-    """Mark the queues of new jobs that have a limit by key."""
-    if queues := {each.queue for each in envelopes if each.limit_key is not None}:
-        mark(queues)
-
-
-def is_still_full(queue: str) -> bool:
-    """Whether a queue of which all jobs were held still has no other: one query, without a lock."""
-    if not next_starts.was_full(queue):
-        return False
-    connection = database.connection()
-    if database.dialect_of(connection).limited_may_start(connection, queue):
-        return False
-    next_starts.note(queue, RETRY_AFTER)
-    return True
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -111,6 +88,7 @@ class Dropped:
 class _Round:
     """What a claim finds among the best jobs of a queue."""
 
+    #: The jobs with a key that start.
     chosen: list[Candidate] = field(default_factory=list)
     #: Those that their key does not let start, by what becomes of them.
     held: list[UUID] = field(default_factory=list)
@@ -118,15 +96,10 @@ class _Round:
     dropped: list[Dropped] = field(default_factory=list)
     #: The sum of the sizes of the dropped jobs, those of the rounds before included.
     dropped_size: int = 0
-    #: The next job is one that would be dropped, and is too large to be dropped with the others.
-    is_cut: bool = False
-    busy: set[str] = field(default_factory=set)
     #: The limit that the first rejected job of each key met.
     exceeded: dict[str, tuple[str, int | None, int | None]] = field(default_factory=dict)
     #: Before the chosen jobs start.
     uses: dict[str, KeyUse] = field(default_factory=dict)
-    #: The keys that have starts to store, because of a rate.
-    rated: set[str] = field(default_factory=set)
     #: When the rates of keys have room again, in milliseconds since 1970.
     room_at: dict[str, int] = field(default_factory=dict)
     #: For when jobs of keys were rescheduled last.
@@ -153,121 +126,76 @@ class _Round:
                 self.held.append(job.id)
 
 
-def claim(
-    *,
-    queue: str,
-    limit: int,
-    worker_id: str | None,
-    lease_ms: int,
-    own_lease: bool,
-    isolation: Isolation,
-    max_bytes: int,
-    at_least_one: bool,
-    registered: bool,
-    limits_checked: bool,
-    find: Find | None = None,
-) -> list[Claimed]:
-    """Claim the best jobs of a queue, those with a limit by key within their limits.
-
-    As `transitions.claim`, in a transaction in which each statement sees what was committed before.
-    `find` finds the jobs in another order, in which they are claimed and returned.
-    """
+def begin(request: ClaimRequest) -> RuledClaim:
+    """Begin a claim: open the held jobs of keys that have got room."""
     open_due()
+    return _Claim(request)
+
+
+def is_full(queue: str) -> bool:
+    """Say whether a queue of which all jobs were held still has no other."""
     connection = database.connection()
-    dialect = database.dialect_of(connection)
-    found, busy, limited, is_cut = _Round(), set[str](), limit, False
-    dropped_size = set_aside = 0
-    for _ in range(ROUNDS):
-        if find is not None:
-            candidates = find(limited, busy)
-        else:
-            candidates = dialect.limited_candidates(
-                connection,
-                queue=queue,
-                limit=limit,
-                limited=limited,
-                busy=busy,
-                isolation=isolation,
-            )
-        found = _choose(
-            candidates, limit, max_bytes, at_least_one=at_least_one, dropped_size=dropped_size
-        )
-        dropped_size = found.dropped_size
-        busy |= found.busy
-        set_aside += _set_aside(found)
-        if len(found.chosen) >= limit or not (found.has_rejected or found.busy):
-            break
-        if found.is_cut or set_aside >= HELD_AT_ONCE:
-            is_cut = True
-            break  # Each is stored with its events, which takes longer than to hold it.
-        limited = max(limit, HELD_AT_ONCE)
-    else:
-        is_cut = True
-    jobs: list[Claimed] = []
-    if found.chosen:
-        jobs = transitions.claim_chosen(
-            [each.id for each in found.chosen],
-            queue=queue,
-            worker_id=worker_id,
-            lease_ms=lease_ms,
-            own_lease=own_lease,
-            registered=registered,
-            limits_checked=limits_checked,
-        )
-        if not jobs and not limits_checked:
-            # Or its worker has no row any more: then the claim under the lock has none either.
-            raise transitions.LimitsUnknown
-        if jobs and (started_at := jobs[0].started_at):
-            _add_starts(found, started_at)
-    if is_cut and not jobs:
-        next_starts.unread.add(queue)
-    if len(jobs) < limit and _has_waiting(queue):
-        next_starts.note(queue, RETRY_AFTER)
-    else:
-        next_starts.forget(queue)
-    return jobs
+    if database.dialect_of(connection).limited_may_start(connection, queue):
+        return False
+    next_starts.note_soon(queue)
+    return True
 
 
-def _choose(
-    candidates: Sequence[Candidate],
-    limit: int,
-    max_bytes: int,
-    *,
-    at_least_one: bool,
-    dropped_size: int,
-) -> _Round:
-    keys = {each.key for each in candidates if each.key and each.is_locked}
-    found = _Round(uses=uses_of(keys), dropped_size=dropped_size)
-    # The receivers of the signal get the jobs that are dropped, which are in memory for them.
-    most_dropped = settings().max_fetch_bytes
-    uses = dict(found.uses)
-    size = 0
-    for job in candidates:
-        if len(found.chosen) >= limit:
-            break
+class _Claim(RuledClaim):
+    decides = decides_on_keys = True
+
+    def __init__(self, request: ClaimRequest) -> None:
+        self._queue, self._wanted = request.queue, request.limit
+        self._found = _Round()
+        #: How much of its limits each key uses, with the jobs that were taken.
+        self._uses: dict[str, KeyUse] = {}
+        #: Of the last job that was asked for.
+        self._policy: Mapping[str, Any] = {}
+        self._use: KeyUse | None = None
+
+    def read(self, candidates: Sequence[Candidate]) -> None:
+        keys = {each.key for each in candidates if each.key and each.is_locked}
+        self._found = _Round(uses=uses_of(keys), dropped_size=self._found.dropped_size)
+        self._uses = dict(self._found.uses)
+
+    def may_start(self, job: Candidate) -> MayStart:
+        self._use = None
         if job.key is None:
-            use = None
-        elif not job.is_locked:
-            found.busy.add(job.key)
-            continue
+            return MayStart.YES
+        if not job.is_locked:
+            return MayStart.BUSY
+        self._policy = parsed(job.policy)
+        self._use = self._uses[job.key].under(self._policy)
+        return MayStart.YES if self._use.room else MayStart.NO
+
+    def take(self, job: Candidate) -> None:
+        if job.key is not None and self._use is not None:
+            self._found.chosen.append(job)
+            self._uses[job.key] = self._use.after_start()
+
+    def reject(self, job: Candidate) -> SetAside:
+        assert self._use is not None
+        found = self._found
+        # The receivers of the signal get the jobs that are dropped, which are in memory for them.
+        is_dropped = self._policy.get("on_limit") == OnLimit.DROP
+        size = found.dropped_size + job.size
+        if is_dropped and found.dropped_size and size > settings().max_fetch_bytes:
+            return SetAside.NOT_NOW
+        found.reject(job, self._policy, self._use)
+        return SetAside.YES
+
+    def set_aside(self) -> int:
+        return _set_aside(self._found)
+
+    def started(self, jobs: Sequence[Claimed]) -> None:
+        if jobs and (started_at := jobs[0].started_at):
+            uses = self._uses.items()
+            rated = {key for key, use in uses if use.starts.windows or use.starts.throttles}
+            _add_starts(self._found, rated, started_at)
+        if len(jobs) < self._wanted and _has_waiting(self._queue):
+            next_starts.note_soon(self._queue)
         else:
-            policy = parsed(job.policy)
-            use = uses[job.key].under(policy)
-            if not use.room:
-                if policy.get("on_limit") == OnLimit.DROP and found.dropped_size:
-                    found.is_cut = found.dropped_size + job.size > most_dropped
-                    if found.is_cut:
-                        break
-                found.reject(job, policy, use)
-                continue
-        size += job.size
-        if size > max_bytes and not (at_least_one and not found.chosen):
-            break
-        found.chosen.append(job)
-        if job.key is not None and use is not None:
-            uses[job.key] = use.after_start()
-    found.rated = {key for key, use in uses.items() if use.starts.windows or use.starts.throttles}
-    return found
+            next_starts.forget(self._queue)
 
 
 def _set_aside(found: _Round) -> int:
@@ -361,11 +289,11 @@ def _begin_episodes(found: _Round) -> None:
     )
 
 
-def _add_starts(found: _Round, started_at: datetime) -> None:
+def _add_starts(found: _Round, rated: Collection[str], started_at: datetime) -> None:
     """Store the starts of the chosen jobs, for the rates of their keys."""
     uses: dict[str, KeyUse] = {}
     for job in found.chosen:
-        if job.key is not None and job.key in found.rated:
+        if job.key is not None and job.key in rated:
             use = uses.get(job.key) or found.uses[job.key].claimed_at(started_at)
             uses[job.key] = use.under(parsed(job.policy)).after_start()
     rows = [
@@ -412,9 +340,10 @@ def recheck() -> int:
     Mark queues that have jobs with a limit by key and no mark, and append keys to the journal whose
     jobs are held without a reason. Return how many keys.
     """
-    marked = Queue.primary.filter(has_limit_keys=True).values("pk")
+    known = Queue.primary.exclude(rules=0).values_list("pk", "rules")
+    marked = [name for name, rules in known if rules & RULE]
     waiting = Job.primary.filter(limit_key__isnull=False, state=State.AVAILABLE)
     unmarked = waiting.exclude(queue__in=marked).order_by()
-    mark(unmarked.values_list("queue", flat=True).distinct())
+    queue_configs.add_rules(unmarked.values_list("queue", flat=True).distinct(), RULE)
     connection = database.connection()
     return database.dialect_of(connection).recheck_limit_keys(connection)

@@ -12,12 +12,16 @@ from django.db.models.functions import Now
 
 from django_ojs.extension import publish_all
 from django_ojs.models import Job, LimitCheck, LimitKey
+from django_ojs.models.limit import BY_KEY
 from django_ojs.spec.events import EventType, of_limit_key
-from django_ojs.spec.rate_limit import Hold
+from django_ojs.spec.hold import Hold
 from django_ojs.spec.states import State
-from django_ojs.storage import database, notify
+from django_ojs.storage import database, notify, raw_queries
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.limit_key_use import KeyUse, parsed, uses_of
+
+#: The bit of the rule that queues have which have had a job with a key.
+RULE: Final = 1 << BY_KEY
 
 #: Keys whose journal one transaction takes, and held jobs of each key and queue that it opens.
 KEYS_AT_ONCE: Final = 100
@@ -37,6 +41,11 @@ _EPISODE_ENDS_AFTER_MS: Final = 60_000
 
 #: The latest time that is stored, in seconds since 1970: the year 9000.
 _LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
+
+
+def due_condition() -> str:
+    """Whether keys may have got room, in SQL."""
+    return raw_queries.condition(LimitCheck, f"due_at <= {database.dialect().now}")
 
 
 def open_due() -> int:
@@ -60,7 +69,7 @@ def open_due() -> int:
     # Keys of which no held job was rejected. Another transaction has locked those that stay held.
     unsettled = set(keys)
     held: dict[tuple[str, str], list[tuple[UUID, str | None]]] = {}
-    for key, queue, job_id, policy in dialect.held_jobs(connection, keys, OPENED_AT_ONCE):
+    for key, queue, job_id, policy in dialect.held_jobs(connection, keys, OPENED_AT_ONCE, RULE):
         held.setdefault((key, queue), []).append((job_id, policy))
     for (key, queue), jobs in held.items():
         may_start, rejected = _split(key, jobs, uses[key], room_at)

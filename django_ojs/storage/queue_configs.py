@@ -8,8 +8,12 @@ queries.
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Final
 
+from django.db.models import F
+
+from django_ojs import extension
 from django_ojs.conf import settings
 from django_ojs.models import Queue
 from django_ojs.spec.queue_config import DEFAULT_POLICY, QueueConfig, inherit
@@ -24,9 +28,9 @@ DELETED: Final = "_deleted_at"
 
 _NOTHING: Final = QueueConfig()
 _COLUMNS: Final = ("name", "config", "warned_at")
-_SNAPSHOT_COLUMNS: Final = (*_COLUMNS, "has_limit_keys", "draining_at")
+_SNAPSHOT_COLUMNS: Final = (*_COLUMNS, "rules", "draining_at")
 _HAS_SOMETHING: Final = (
-    "config <> '{}' OR warned_at IS NOT NULL OR has_limit_keys OR draining_at IS NOT NULL"
+    "config <> '{}' OR warned_at IS NOT NULL OR rules <> 0 OR draining_at IS NOT NULL"
 )
 _NO_ROW: Final[tuple[dict[str, Any], None]] = ({}, None)
 
@@ -39,8 +43,8 @@ class Snapshot:
     stored: Mapping[str, Mapping[str, Any]]
     #: The queues that are above their warning threshold.
     warned: frozenset[str] = frozenset()
-    #: The queues whose claims check limits by key (see `storage.key_limits`).
-    limited_by_key: frozenset[str] = frozenset()
+    #: The rules of queues, by their bits (see `extension.ClaimRule`).
+    rules: Mapping[str, int] = field(default_factory=dict)
     #: The queues that accept no jobs.
     draining: frozenset[str] = frozenset()
     effective: dict[str, QueueConfig] = field(default_factory=dict)
@@ -108,15 +112,22 @@ def remembered(name: str) -> QueueConfig:
     return _NOTHING if snapshot is None else snapshot.of(name)
 
 
-def is_limited_by_key(name: str) -> bool:
-    """Whether claims of a queue check limits by key, as it was at most a second ago."""
-    return name in latest().limited_by_key
+def rules_of(name: str) -> int:
+    """Return the rules of a queue as they were at most a second ago, by their bits."""
+    latest()
+    return remembered_rules(name)
 
 
-def is_remembered_as_limited_by_key(name: str) -> bool:
-    """Whether claims of a queue check limits by key; False where that takes a query."""
-    snapshot = _snapshots.get()
-    return snapshot is not None and name in snapshot.limited_by_key
+def remembered_rules(name: str) -> int:
+    """Return the rules of a queue; those in the settings alone where it takes a query."""
+    rules = 0
+    if in_code := settings().queues:
+        rules = extension.rules_of(in_code.get(name, {}))
+        rules |= extension.rules_of(in_code.get(DEFAULT_POLICY, {}))
+    kept = _snapshots.kept
+    if kept is None or not kept.rules or time.monotonic() > kept.good_until:
+        return rules
+    return rules | kept.rules.get(name, 0) | kept.rules.get(DEFAULT_POLICY, 0)
 
 
 def current() -> Snapshot | None:
@@ -136,7 +147,7 @@ def latest() -> Snapshot:
 def remember(
     stored: Mapping[str, Mapping[str, Any]],
     warned: Iterable[str] = (),
-    limited_by_key: Iterable[str] = (),
+    rules: Mapping[str, int] = MappingProxyType({}),
     draining: Iterable[str] = (),
     *,
     seconds: float,
@@ -146,7 +157,7 @@ def remember(
         time.monotonic() + seconds,
         stored,
         frozenset(warned),
-        frozenset(limited_by_key),
+        rules,
         frozenset(draining),
     )
     _snapshots.kept = snapshot
@@ -158,13 +169,26 @@ def refresh() -> None:
     remember(*_read(), seconds=LIFETIME)
 
 
+def add_rules(queues: Iterable[str], rules: int) -> None:
+    """Let the claims of queues apply rules, given by their bits, from the end of this transaction.
+
+    A queue has them for good.
+    """
+    wanted = set(queues)
+    known = Queue.primary.filter(pk__in=wanted).values_list("pk", "rules")
+    for name in sorted(wanted - {name for name, has in known if has & rules == rules}):
+        Queue.primary.bulk_create([Queue(name=name)], ignore_conflicts=True)
+        Queue.primary.filter(pk=name).update(rules=F("rules").bitor(rules))
+        changed()
+
+
 def changed() -> None:
     """Drop the snapshots: now, for this transaction, and once it has committed."""
     _snapshots.reset()
     database.after_commit(_snapshots.reset)
 
 
-def _read() -> tuple[dict[str, dict[str, Any]], list[str], list[str], list[str]]:
+def _read() -> tuple[dict[str, dict[str, Any]], list[str], dict[str, int], list[str]]:
     connection = database.connection()
     if connection.in_atomic_block:
         # A transaction that reads first and writes then may fail on SQLite where one that writes
@@ -175,6 +199,6 @@ def _read() -> tuple[dict[str, dict[str, Any]], list[str], list[str], list[str]]
     return (
         {name: config for name, config, *_ in rows if config},
         [name for name, _, warned_at, *_ in rows if warned_at is not None],
-        [name for name, _, _, by_key, _ in rows if by_key],
+        {name: rules for name, _, _, rules, _ in rows if rules},
         [name for name, *_, draining_at in rows if draining_at is not None],
     )

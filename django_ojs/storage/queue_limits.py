@@ -2,46 +2,23 @@
 
 A claim of a queue whose configuration has `concurrency` or `rate_limit` is a transaction that holds
 a lock of the queue: it counts the active jobs in their rows, reads when jobs started, claims no
-more than there is room for, and adds their starts. A process that does not know of the limits takes
-no job of the queue: the statement of the claim reads whether the configuration has any, and says
-so (`transitions.LimitsUnknown`). The process reads the configurations, and claims again.
+more than there is room for, and adds their starts.
 """
 
-import time
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from math import ceil
 from typing import Final, Self
 
-from django_ojs.conf import settings
+from django_ojs.extension import RuledClaim
 from django_ojs.models import LimitedQueue
 from django_ojs.spec import json
-from django_ojs.spec.queue_config import CLAIM_CHECKS
 from django_ojs.spec.rate_limit import RateLimit, Starts
-from django_ojs.spec.tenants import TenantFairness
-from django_ojs.storage import database, in_memory_state, queue_configs
-
-#: Seconds until a queue is tried again whose lock another transaction holds, or which has as many
-#: active jobs as it may have: any process may end one at any time. The latter is doubled each time,
-#: up to the largest. A worker is woken by the processes that end jobs of such a queue.
-RETRY_AFTER: Final = 0.05
-LARGEST_RETRY_AFTER: Final = 60.0
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Checks:
-    """What a claim of a queue checks."""
-
-    #: The turns of its tenants.
-    fairness: TenantFairness | None = None
-    #: The limits by key of its jobs.
-    by_key: bool = False
-    #: The claim has the lock of the queue's own limits, if it has any, and has checked them.
-    has_lock: bool = False
-
-
-#: The claim of a queue without limits and turns.
-PLAIN: Final = Checks()
+from django_ojs.storage import database, queue_configs
+from django_ojs.storage.claims import Claimed
+from django_ojs.storage.dialects.rows import ClaimRequest
+from django_ojs.storage.next_starts import next_starts
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -102,113 +79,31 @@ class Use:
         return self.limit.concurrency is not None and self.active >= self.limit.concurrency
 
 
-class NextStarts:
-    """When the limits of a queue may let the next job start, as this process found last."""
-
-    def __init__(self) -> None:
-        self._by_queue: dict[str, float] = {}
-        self._full: set[str] = set()
-        self._delays: dict[str, float] = {}
-        #: Queues with a limit on running jobs, of which this process has claimed some.
-        self.concurrency_limited: set[str] = set()
-        #: Queues of which the last claim found no job that may start among as many as it may read.
-        self.unread: set[str] = set()
-
-    def note_full(self, queue: str, used: Use) -> None:
-        """Remember that the limits let no job start now."""
-        seconds = max(used.seconds_to_rate, RETRY_AFTER)
-        if used.waits_for_end:
-            delay = self._delays.get(queue, RETRY_AFTER)
-            self._delays[queue] = min(2 * delay, LARGEST_RETRY_AFTER)
-            seconds = max(seconds, delay)
-        self.note(queue, seconds)
-
-    def note(self, queue: str, seconds: float) -> None:
-        """Remember that no job may start for so many seconds."""
-        self._full.add(queue)
-        self._by_queue[queue] = time.monotonic() + seconds
-
-    def was_full(self, queue: str) -> bool:
-        """Whether the last claim found the queue at its limits."""
-        return queue in self._full
-
-    def forget(self, queue: str) -> None:
-        """Note that the queue has room."""
-        self._full.discard(queue)
-        self._delays.pop(queue, None)
-        self._by_queue.pop(queue, None)
-
-    def seconds(self) -> float | None:
-        """Return the seconds until the first of them; each time is returned until it has passed."""
-        if not self._by_queue:
-            return None
-        now = time.monotonic()
-        left = min(self._by_queue.values()) - now
-        self._by_queue = {queue: at for queue, at in self._by_queue.items() if at > now}
-        return max(0.0, left)
-
-    def reset(self) -> None:
-        """Forget all of them."""
-        self._by_queue = {}
-        self._full = set()
-        self._delays = {}
-        self.concurrency_limited = set()
-        self.unread = set()
-
-
-next_starts: Final = in_memory_state.register(NextStarts())
-
-
-def are_known(queue: str) -> bool:
-    """Whether this process knows of limits or turns of a queue, or of limits by key of its jobs.
-
-    Where the settings limit queues it may take a query: the statement of the claim does not see
-    limits that are in no row.
-    """
-    if queue_configs.is_remembered_as_limited_by_key(queue):
-        return True
-    in_code = settings().queues
-    if in_code and any(not CLAIM_CHECKS.isdisjoint(config) for config in in_code.values()):
-        return queue_configs.of(queue).is_checked_by_claims
-    return queue_configs.remembered(queue).is_checked_by_claims
-
-
-def remembered_checks(queue: str) -> Checks:
-    """Return what claims of a queue check that has no limits of its own, as this process knows."""
-    return Checks(fairness=queue_configs.of(queue).tenant_fairness, by_key=True)
-
-
 def try_lock(queue: str) -> bool:
-    """Lock the limits of a queue until the transaction ends, at the start of the transaction.
+    """Lock the limits of a queue until the transaction ends.
 
-    Return False where another transaction holds the lock. A wait for it would stop the other queues
-    of the worker as well, for as long as a process that holds it is stopped.
+    In a transaction in which each statement sees what was committed before. Return False where
+    another one holds the lock. A wait for it would stop the other queues of the worker as well, for
+    as long as a process that holds it is stopped.
     """
     connection = database.connection()
     dialect = database.dialect_of(connection)
-    # The database or the role may have another default, which the connection does not know.
-    dialect.read_committed(connection)
     return dialect.try_lock_subject(connection, f"limits of {queue}")
 
 
 def use(queue: str) -> Use | None:
-    """Return how much of its limits a queue uses; None where it has none. Exact under the lock."""
-    return use_and_checks(queue)[0]
+    """Return how much of its limits a queue uses, as they are stored now; None where it has none.
 
-
-def use_and_checks(queue: str) -> tuple[Use | None, Checks]:
-    """Return what `use` does, and what the holder of the lock checks. As they are stored now."""
+    Exact under the lock.
+    """
     connection = database.connection()
     found = database.dialect_of(connection).limit_use(connection, queue)
     config = queue_configs.effective(queue, _read(found.config), _read(found.default_config))
-    checks = Checks(
-        fairness=config.tenant_fairness, by_key=bool(found.has_limit_keys), has_lock=True
-    )
     if config.rate_limit is None:
-        return None, checks
+        return None
     parsed = Starts.parse(_read(found.starts))
     starts_so_far = parsed.until(found.now)
-    used = Use(
+    return Use(
         limit=config.rate_limit,
         active=found.active,
         starts=starts_so_far,
@@ -216,7 +111,6 @@ def use_and_checks(queue: str) -> tuple[Use | None, Checks]:
         is_exact=bool(found.is_exact),
         was_ahead=starts_so_far != parsed,
     )
-    return used, checks
 
 
 def _read(stored: str | None) -> dict[str, json.JSON]:
@@ -225,19 +119,63 @@ def _read(stored: str | None) -> dict[str, json.JSON]:
     return found
 
 
-def is_still_full(queue: str) -> bool:
-    """Whether a queue that was at its limits still is: one query, without the lock.
+def _note_full(queue: str, used: Use) -> None:
+    next_starts.note_full(queue, used.seconds_to_rate, waits_for_end=used.waits_for_end)
+
+
+def begin(request: ClaimRequest) -> RuledClaim:
+    """Begin a claim: lock the limits of the queue, and read how much room they have."""
+    queue = request.queue
+    if not try_lock(queue):
+        next_starts.note_soon(queue)
+        return _NO_ROOM
+    used = use(queue)
+    if used is None:
+        return RuledClaim()
+    if not used.is_exact:
+        # A caller's transaction does not see the claims that were committed since it began.
+        return _NO_ROOM
+    if not used.room:
+        add_starts(queue, used, 0)
+        _note_full(queue, used)
+        return _NO_ROOM
+    next_starts.forget(queue)
+    return _Claim(request, used)
+
+
+def is_full(queue: str) -> bool:
+    """Say whether a queue is at its limits.
 
     A queue that has room now is claimed from with the lock; one that gets room meanwhile is claimed
     from the next time.
     """
-    if not next_starts.was_full(queue):
-        return False
     used = use(queue)
     if used is None or used.room or used.was_ahead:
         return False
-    next_starts.note_full(queue, used)
+    _note_full(queue, used)
     return True
+
+
+class _Claim(RuledClaim):
+    """A claim under the lock of the queue's limits, which have room."""
+
+    def __init__(self, request: ClaimRequest, used: Use) -> None:
+        self._queue, self._wanted, self._used = request.queue, request.limit, used
+        self.room = used.room
+
+    def started(self, jobs: Sequence[Claimed]) -> None:
+        used = self._used
+        if jobs and (started_at := jobs[0].started_at):
+            used = used.claimed_at(started_at)
+        if used.limit.concurrency is not None:
+            next_starts.wait_for_ends.add(self._queue)
+        add_starts(self._queue, used, len(jobs))
+        if len(jobs) == used.room < self._wanted:
+            _note_full(self._queue, used.after(len(jobs)))
+
+
+_NO_ROOM: Final = RuledClaim()
+_NO_ROOM.room = 0
 
 
 def add_starts(queue: str, used: Use, number: int) -> None:

@@ -48,6 +48,7 @@ class Turns:
 
     def __init__(self, order: QueueOrder, *, clock: Callable[[], float] = time.monotonic) -> None:
         self.order = order
+        self._is_strict = order.is_strict
         self._clock = clock
         self._lock = threading.Lock()
         self._credits: dict[str, int] = {}
@@ -67,7 +68,7 @@ class Turns:
             if not late.found:
                 waiting.remove(queue)
         while count > 0 and waiting:
-            if self.order.is_strict:
+            if self._is_strict:
                 shares, turns = {}, {FIRST_WITH_JOBS: count}
             else:
                 shares = self.order.shares(waiting)

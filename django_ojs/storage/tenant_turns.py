@@ -11,24 +11,24 @@ and claims of different processes do not wait for each other; each is fair, and 
 A claim reads the tenants that it takes jobs of, and the next ones: it steps through an index from
 one tenant to the next, however many jobs each has (`tenants_in_turn.sql`).
 
-Limits by key hold as elsewhere: `storage.key_limits` chooses among the jobs in the order of the
-turns. A job that its limit does not let start takes no turn of its tenant.
+Limits by key hold as elsewhere: they choose among the jobs in the order of the turns. A job that
+its limit does not let start takes no turn of its tenant.
 """
 
 import random
 from collections import deque
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Final
 from uuid import UUID
 
+from django_ojs.extension import RuledClaim
 from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.tenants import TenantFairness
-from django_ojs.storage import database, in_memory_state, key_limits
+from django_ojs.storage import database, in_memory_state, queue_configs
 from django_ojs.storage.claims import Claimed
-from django_ojs.storage.dialects.rows import Candidate, Turn, TurnJob
-from django_ojs.storage.transitions import ClaimValues
+from django_ojs.storage.dialects.rows import Candidate, ClaimRequest, Turn, TurnJob
 
 #: Tenants that a claim reads beyond those that it needs: the jobs of some may be locked by other
 #: claims. A process that begins chooses among as many.
@@ -78,55 +78,49 @@ class Positions:
 positions: Final = in_memory_state.register(Positions())
 
 
-def claim(fairness: TenantFairness, values: ClaimValues) -> list[Claimed]:
-    """Claim jobs of a queue by turns; otherwise as `key_limits.claim`.
+def begin(request: ClaimRequest) -> RuledClaim:
+    """Begin a claim: bring the order, unless the turns are off.
 
     Jobs that must run alone are few, and are claimed in the order of other queues.
     """
-    if values["isolation"] is Isolation.ALONE:
-        return key_limits.claim(**values)
-    finder = _Finder(fairness, values["queue"], values["isolation"])
-    jobs = key_limits.claim(**values, find=finder.find)
-    finder.note(jobs)
-    return jobs
+    fairness = queue_configs.of(request.queue).tenant_fairness
+    if fairness is None or request.isolation is Isolation.ALONE:
+        return RuledClaim()
+    return _Claim(fairness, request)
 
 
 #: A priority and a tenant.
 _Share = tuple[int, str]
 
 
-class _Finder:
+class _Claim(RuledClaim):
     """Finds the jobs of one claim."""
 
-    def __init__(self, fairness: TenantFairness, queue: str, isolation: Isolation) -> None:
-        self._weight_of, self._queue, self._isolation = fairness.weight_of, queue, isolation
+    def __init__(self, fairness: TenantFairness, request: ClaimRequest) -> None:
+        self._weight_of, self._request = fairness.weight_of, request
+        self._queue, self._isolation = request.queue, request.isolation
+        self.candidates = self._find
         self._connection = database.connection()
         self._dialect = database.dialect_of(self._connection)
-        self._positions = positions.of(queue)
+        self._positions = positions.of(request.queue)
         #: The jobs that were found last.
         self._jobs: dict[UUID, TurnJob] = {}
 
-    def find(self, limit: int, busy: Collection[str]) -> list[Candidate]:
+    def _find(self, limit: int, busy: Collection[str]) -> list[Candidate]:
         """Return up to `limit` available jobs in the order of their turns, locked."""
         found = self._by_turns(limit, busy)
         self._jobs = {job.candidate.id: job for job in found}
         candidates = [job.candidate for job in found]
         if len(candidates) < limit:
             # Jobs of a time at which the queue named no tenants, until they are assigned.
-            more = self._dialect.limited_candidates(
-                self._connection,
-                queue=self._queue,
-                limit=limit,
-                limited=limit,
-                busy=busy,
-                isolation=self._isolation,
-            )
+            wanted = replace(self._request, limit=limit)
+            more = self._dialect.limited_candidates(self._connection, wanted, limit, busy)
             candidates += [job for job in more if job.id not in self._jobs]
         return candidates
 
-    def note(self, claimed: Iterable[Claimed]) -> None:
-        """Remember the positions after these jobs were claimed, in this order."""
-        for each in claimed:
+    def started(self, jobs: Sequence[Claimed]) -> None:
+        """Remember the positions after these jobs."""
+        for each in jobs:
             if (job := self._jobs.get(each.id)) is not None:
                 position = self._positions.get(job.priority, TurnPosition())
                 weight = self._weight_of(job.tenant)

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from typing import Any, Final, NamedTuple, NoReturn, TypedDict
+from typing import Any, Final, NamedTuple, NoReturn
 from uuid import UUID
 
 from django.db.models import Q, QuerySet
@@ -29,6 +29,7 @@ from django_ojs.storage import database, raw_queries
 from django_ojs.storage.claim_floors import floors
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.expressions import OneOf, Unlocked
+from django_ojs.storage.dialects.rows import ClaimRequest
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -69,110 +70,45 @@ class Claim:
 
 ANY_CLAIM = Claim()
 
-#: No limit of bytes, as the databases' largest integer.
-ANY_SIZE: Final = 2**63 - 1
 
+class RulesUnknown(Exception):
+    """A queue has rules that its claim did not apply, and so claimed no job.
 
-class LimitsUnknown(Exception):
-    """A queue has limits or turns that its claim did not check, and so claimed no job.
-
-    Another process has given them to the queue, or enqueued its first job with a limit by key.
+    Another process has given them to the queue, such as by its first job with a limit by key.
     """
 
 
-class ClaimValues(TypedDict):
-    """What jobs a claim takes, and for which worker."""
+def claim(request: ClaimRequest) -> list[Claimed]:
+    """Move available jobs of a queue to active, best first, and return them.
 
-    queue: str
-    limit: int
-    worker_id: str | None
-    lease_ms: int
-    own_lease: bool
-    isolation: Isolation
-    max_bytes: int
-    at_least_one: bool
-    registered: bool
-    #: The limits of the queue itself are checked.
-    limits_checked: bool
-
-
-def claim(
-    *,
-    queue: str,
-    limit: int,
-    worker_id: str | None,
-    lease_ms: int,
-    own_lease: bool = True,
-    isolation: Isolation = Isolation.ANY,
-    max_bytes: int = ANY_SIZE,
-    at_least_one: bool = True,
-    registered: bool = False,
-    limits_checked: bool = False,
-) -> list[Claimed]:
-    """Move up to `limit` available jobs of a queue to active, best first, and return them.
-
-    Their sizes add up to `max_bytes` at most; with `at_least_one` the best one may be larger. With
-    `registered`, none for a worker that has no row. Raises LimitsUnknown for a queue with limits
-    (see `queue_limits`), unless they are checked.
+    Raises RulesUnknown for a queue with rules that are not applied (see `ruled_claims`).
     """
     connection = database.connection()
     # The jobs that run alone are few, in an index of their own.
-    has_floors = isolation is not Isolation.ALONE
-    floor = floors.of(queue) if has_floors else None
+    has_floors = request.isolation is not Isolation.ALONE
+    floor = floors.of(request.queue) if has_floors else None
     hooks = registry.changes.get(Trigger.FETCH)
     with database.atomic_if(hooks and hooks.changed):
         began = time.monotonic()
-        found = database.dialect_of(connection).claim(
-            connection,
-            queue=queue,
-            limit=limit,
-            worker_id=worker_id,
-            lease_ms=lease_ms,
-            own_lease=own_lease,
-            floor=floor,
-            isolation=isolation,
-            max_bytes=max_bytes,
-            at_least_one=at_least_one,
-            limits_checked=limits_checked,
-            registered=registered,
-        )
+        found = database.dialect_of(connection).claim(connection, request, floor)
         if found is None:
-            raise LimitsUnknown
+            raise RulesUnknown
         seconds = time.monotonic() - began
         jobs = [Claimed(row) for row in found]
         jobs.sort(key=lambda job: (-job.priority, job.enqueued_at, job.id))
         _tell_claimed(hooks, jobs)
     if has_floors:
-        floors.note(queue, floor, jobs, seconds)
+        floors.note(request.queue, floor, jobs, seconds)
     return jobs
 
 
-def claim_chosen(
-    keys: Sequence[UUID],
-    *,
-    queue: str,
-    worker_id: str | None,
-    lease_ms: int,
-    own_lease: bool,
-    registered: bool,
-    limits_checked: bool,
-) -> list[Claimed]:
-    """Move these available jobs of a queue, which the caller has locked, to active.
+def claim_chosen(keys: Sequence[UUID], request: ClaimRequest) -> list[Claimed]:
+    """Move these available jobs of the queue, which the caller has locked, to active.
 
-    Return them in this order; with `registered`, none for a worker that has no row, and none where
-    the queue has limits of its own that are not checked.
+    Return them in this order; none where the queue has rules that are not applied.
     """
     connection = database.connection()
-    rows = database.dialect_of(connection).claim_chosen(
-        connection,
-        keys,
-        queue=queue,
-        worker_id=worker_id,
-        lease_ms=lease_ms,
-        own_lease=own_lease,
-        registered=registered,
-        limits_checked=limits_checked,
-    )
+    rows = database.dialect_of(connection).claim_chosen(connection, keys, request)
     jobs = [Claimed(row) for row in rows]
     order = {key: n for n, key in enumerate(keys)}
     jobs.sort(key=lambda job: order[job.id])

@@ -28,7 +28,8 @@ from django_ojs.spec.suggestions import did_you_mean
 from django_ojs.spec.workflow import Graph
 from django_ojs.storage import database, transitions
 from django_ojs.storage.claims import Claimed
-from django_ojs.storage.queue_limits import next_starts
+from django_ojs.storage.dialects.rows import ALL_RULES, ClaimRequest
+from django_ojs.storage.next_starts import next_starts
 from django_ojs.storage.transitions import Claim
 from django_ojs.testing import runner
 from django_ojs.testing.failures import Failures
@@ -232,16 +233,14 @@ class InlineRows(Rows):
         if stored.state is State.SCHEDULED:
             run_now.run_now(stored.id)
         link = database.connection()
-        rows = database.dialect_of(link).claim_chosen(
-            link,
-            [stored.id],
+        request = ClaimRequest(
             queue=stored.queue,
+            limit=1,
             worker_id=WORKER_ID,
             lease_ms=int(settings().visibility_timeout / timedelta(milliseconds=1)),
-            own_lease=True,
-            registered=False,
-            limits_checked=True,
+            applied=ALL_RULES,
         )
+        rows = database.dialect_of(link).claim_chosen(link, [stored.id], request)
         return Claimed(rows[0]) if rows else None
 
 

@@ -14,7 +14,7 @@ from django_ojs.spec.scheduling import ALL
 from django_ojs.storage import claim_floors, notify
 from django_ojs.storage.backoff import Backoff
 from django_ojs.storage.claims import Claimed
-from django_ojs.storage.queue_limits import next_starts
+from django_ojs.storage.next_starts import next_starts
 from django_ojs.storage.queue_turns import Turns
 from django_ojs.worker.batch_sizer import BatchSizer
 from django_ojs.worker.config import WorkerConfig

@@ -23,7 +23,7 @@ from django_ojs.spec.errors import Conflict, JobNotFound, RowLocked
 from django_ojs.spec.failure import Failure, ResultRejected
 from django_ojs.storage import database, transitions
 from django_ojs.storage.backoff import Backoff
-from django_ojs.storage.queue_limits import next_starts
+from django_ojs.storage.next_starts import next_starts
 from django_ojs.worker.in_flight import JobsInFlight, Phase, Run
 from django_ojs.worker.job_log import JobLog, number_of_jobs
 from django_ojs.worker.outcome_group_size import GroupSize
@@ -310,7 +310,7 @@ class Completer:
         if self._deferred and time.monotonic() >= self._deferred[0].due_at:
             deferred = heapq.heappop(self._deferred)
             ended += self._store_one(deferred.item, deferred.pause)
-        limited = next_starts.concurrency_limited
+        limited = next_starts.wait_for_ends
         if limited and (queues := {run.job.queue for run in ended if run.job.queue in limited}):
             self._on_room(queues)
 

@@ -87,7 +87,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
             "claim_floors",
             "commit_order",
         },
-        {"queue_limits", "queue_turns"},
+        {"next_starts", "queue_limits", "queue_turns"},
         {"limit_key_use"},
         {"limit_journal"},
         {
@@ -102,7 +102,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
             "cron_jobs",
             "checkpoints",
         },
-        {"workflows", "tenants", "tenant_turns"},
+        {"workflows", "tenants", "tenant_turns", "ruled_claims"},
     ),
 }
 # Django calls these, or they only name what others provide: they may see the whole house.
@@ -135,6 +135,7 @@ EXTENSIONS = (
     "django_ojs.operations.maintenance.checkpoints",
     "django_ojs.operations.maintenance.rate_limit_starts",
     "django_ojs.operations.jobs.bulk_execution",
+    "django_ojs.storage.tenant_turns",
 )
 #: What the core is not: the doors, what they show, what others connect to, the Python API and the
 #: handlers of subjects, and what reads events or statistics and is no extension yet.

@@ -79,10 +79,13 @@ def _steps() -> list[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:
     from django_ojs.operations.maintenance import pruning
     from django_ojs.operations.workers import rescue
     from django_ojs.storage import transitions
+    from django_ojs.storage.dialects.rows import ClaimRequest
     from django_ojs.storage.figures import counts
 
     def claim(count: int) -> Any:
-        return transitions.claim(queue="default", limit=count, worker_id="w", lease_ms=60_000)
+        return transitions.claim(
+            ClaimRequest(queue="default", limit=count, worker_id="w", lease_ms=60_000)
+        )
 
     def nothing() -> None:
         return None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import time
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 import django_ojs as ojs
+from django_ojs.storage import queue_configs
 from django_ojs.storage.figures import rollups
 from tests.http.api import Api, stored
 
@@ -100,3 +103,13 @@ def test_the_figures_of_a_queue_have_each_state_and_what_was_done() -> None:
     assert states.keys() >= {"completed", "discarded", "cancelled", "pending"}
     assert response["stats"]["depth"] == 2
     assert response["stats"]["throughput_per_second"] > 0
+
+
+@pytest.mark.requirement("L4-RATE-001")
+def test_the_first_fetch_after_a_queue_got_its_first_limit_returns_what_may_start() -> None:
+    before = queue_configs.latest()
+    limited = {"rate_limit": {"key": "acme", "concurrency": 2}}
+    keys = [api.push(**limited)["id"] for _ in range(3)]
+    # As in another process, which has just read the rules of all queues.
+    queue_configs._snapshots.kept = replace(before, good_until=time.monotonic() + 600)
+    assert [job["id"] for job in api.fetch(count=3)] == keys[:2]

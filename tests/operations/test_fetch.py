@@ -17,8 +17,8 @@ from django_ojs.operations.workers import rescue
 from django_ojs.spec import envelope as rendering
 from django_ojs.spec import json
 from django_ojs.spec.errors import InvalidQueue, InvalidRequest, QueueNameTooLong
+from django_ojs.spec.hold import Hold
 from django_ojs.spec.isolation import ISOLATED_AFTER
-from django_ojs.spec.rate_limit import Hold
 from django_ojs.storage import database
 from django_ojs.storage.claims import Claimed, texts_of
 from tests.cases import together

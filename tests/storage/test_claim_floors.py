@@ -21,6 +21,7 @@ from django_ojs.storage import claim_floors, database, transitions
 from django_ojs.storage.claim_floors import floors
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.postgresql import PostgreSQL
+from django_ojs.storage.dialects.rows import ClaimRequest
 from tests.databases import ALIASES
 from tests.factories import WORKER, jobs, push, push_many
 
@@ -56,7 +57,9 @@ def lasting(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 
 
 def claim(limit: int = 1) -> list[Claimed]:
-    return transitions.claim(queue=QUEUE, limit=limit, worker_id=WORKER, lease_ms=60_000)
+    return transitions.claim(
+        ClaimRequest(queue=QUEUE, limit=limit, worker_id=WORKER, lease_ms=60_000)
+    )
 
 
 def ids(claimed: list[Claimed]) -> list[Any]:
@@ -118,15 +121,14 @@ def reads(floor: Any) -> int:
     with connection.execute_wrapper(explain):
         database.dialect().claim(
             connection,
-            queue=QUEUE,
-            limit=1,
-            worker_id=WORKER,
-            lease_ms=60_000,
-            isolation=Isolation.SHARED,
-            own_lease=True,
-            max_bytes=2**40,
-            at_least_one=True,
-            floor=floor,
+            ClaimRequest(
+                queue=QUEUE,
+                limit=1,
+                worker_id=WORKER,
+                lease_ms=60_000,
+                isolation=Isolation.SHARED,
+            ),
+            floor,
         )
     return found[0]
 

@@ -28,6 +28,7 @@ from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import State
 from django_ojs.storage import database, transitions
 from django_ojs.storage.claims import Claimed
+from django_ojs.storage.dialects.rows import ClaimRequest
 from django_ojs.storage.figures import counts
 from django_ojs.worker.completer import Completer
 from django_ojs.worker.in_flight import JobsInFlight
@@ -240,7 +241,9 @@ def test_a_change_of_jobs_locks_no_other_job_of_a_small_table() -> None:
 
     changes: list[Callable[[], object]] = [
         lambda: dialect.claim_chosen(
-            connection, chosen, worker_id=WORKER, lease_ms=1000, own_lease=False
+            connection,
+            chosen,
+            ClaimRequest(queue="others", limit=2, worker_id=WORKER, lease_ms=1000, own_lease=False),
         ),
         complete,
         lambda: dialect.erase(connection, [job.id for job in held]),

@@ -13,7 +13,7 @@ from django_ojs import handlers, signals
 from django_ojs.models import Job
 from django_ojs.operations.fetch import fetch
 from django_ojs.spec.failure import ResultRejected
-from django_ojs.storage import key_limits
+from django_ojs.storage import ruled_claims
 from django_ojs.testing import Drained, DrainTimeout, TestContext
 from tests.factories import push_many
 from tests.receivers import receiving
@@ -170,7 +170,7 @@ def test_jobs_that_their_limit_does_not_let_start_do_not_keep_the_others(
 
 def test_a_drain_passes_what_a_claim_of_another_queue_left(ojs: TestContext) -> None:
     closed = {"key": "closed", "concurrency": 0, "on_limit": "drop"}
-    push_many(2 * key_limits.HELD_AT_ONCE, queue="elsewhere", rate_limit=closed)
+    push_many(2 * ruled_claims.CANDIDATES_AT_ONCE, queue="elsewhere", rate_limit=closed)
     assert fetch(["elsewhere"], pool=None) == []
     send.enqueue("ada")
     assert ojs.drain("email").completed == 1

@@ -20,7 +20,7 @@ from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import fail as fails
 from django_ojs.operations import queues
-from django_ojs.storage import key_limits, queue_limits
+from django_ojs.storage import next_starts, ruled_claims
 from django_ojs.worker import claimer
 from django_ojs.worker import heartbeat as heartbeats
 from django_ojs.worker import process as processes
@@ -130,7 +130,7 @@ def test_the_end_of_a_job_starts_the_next_one_of_a_limited_queue(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     # Only what the end of a job does can start the next one.
-    monkeypatch.setattr(queue_limits, "RETRY_AFTER", 3600.0)
+    monkeypatch.setattr(next_starts, "RETRY_AFTER", 3600.0)
     queues.configure("limited", {"concurrency": 1})
     jobs = [stored(handlers.note.options(queue="limited").enqueue()) for _ in range(3)]
     with working(queues=("limited",), poll_interval=timedelta(hours=1)):
@@ -150,7 +150,7 @@ def test_once_passes_thousands_of_jobs_that_it_drops_and_runs_those_behind() -> 
 
 def test_once_ends_when_it_has_dropped_all_jobs_of_a_queue_that_it_did_not_name() -> None:
     closed = {"key": "closed", "concurrency": 0, "on_limit": "drop"}
-    factories.push_many(key_limits.HELD_AT_ONCE + 1, queue="limited", rate_limit=closed)
+    factories.push_many(ruled_claims.CANDIDATES_AT_ONCE + 1, queue="limited", rate_limit=closed)
     assert WorkerProcess(configured(once=True, queues=("*",))).run() is Exit.OK
     assert not Job.objects.exclude(discard_reason="rate_limited").exists()
 

@@ -16,7 +16,7 @@ from django_ojs.models import Job
 from django_ojs.operations.jobs import cursor
 from django_ojs.operations.jobs.cursor import Cursor, Order
 from django_ojs.operations.jobs.job_filter import JobFilter
-from django_ojs.spec.rate_limit import Hold
+from django_ojs.spec.hold import Hold
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import database, queue_configs
 from django_ojs.storage.dialects.expressions import InWorkflow, Moment, RetriedBy
@@ -170,16 +170,16 @@ def index_scans(which: JobFilter, *, in_steps: bool = False) -> list[IndexScan]:
     if state in _DUE:
         due = {"state__in": _DUE}
         return [IndexScan(rows=due, order=("due_at", "pk"), limit=SCATTERED_LIMIT)]
-    by_key = (
+    has_rules = (
         state is State.AVAILABLE
         and which.queue is not None
-        and queue_configs.is_limited_by_key(which.queue)
+        and queue_configs.rules_of(which.queue) != 0
     )
-    if state is State.AVAILABLE and which.queue is not None and not (by_key and in_steps):
+    if state is State.AVAILABLE and which.queue is not None and not (has_rules and in_steps):
         whose = {"state": state, "queue": which.queue}
         whole = _only(which, "states", "queue")
         # Jobs with a limit by key have ranges of the index of their own, and change between them.
-        holds = Hold if by_key else (Hold.NONE,)
+        holds = Hold if has_rules else (Hold.NONE,)
         return [
             IndexScan(
                 rows={**whose, "limit_hold": hold},

@@ -28,6 +28,7 @@ class StartsPruner:
 
 @database.write_transaction
 def _delete(queue: str) -> None:
+    database.dialect().read_committed(database.connection())
     # Claims add starts under this lock.
     if queue_limits.try_lock(queue) and not _are_needed(queue):
         LimitedQueue.primary.filter(queue=queue).delete()

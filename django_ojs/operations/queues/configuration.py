@@ -50,7 +50,8 @@ def _create(name: str, given: dict[str, Any]) -> None:
     else:
         try:
             with database.atomic():
-                rows().create(name=name, config=merge({}, given))
+                config = merge({}, given)
+                rows().create(name=name, config=config, rules=extension.rules_of(config))
                 extension.queue_configured(name)
         except IntegrityError:  # Another transaction has created it.
             raise _exists(name) from None
@@ -107,8 +108,9 @@ def _store(name: str, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, 
     queue = touch(name)
     before = queue.config
     queue.config = merge(before, given)
+    queue.rules = extension.rules_with(queue.rules, queue.config)
     queue.updated_at = Now()
-    queue.save(using=database.alias(), update_fields=["config", "updated_at"])
+    queue.save(using=database.alias(), update_fields=["config", "rules", "updated_at"])
     return before, queue.config
 
 

@@ -14,7 +14,7 @@ from django.db.models.functions import Now
 from django_ojs import extension
 from django_ojs.conf import settings
 from django_ojs.extension import LeftOut, Readmission, publish
-from django_ojs.models import Job
+from django_ojs.models import Job, Queue
 from django_ojs.operations import draining
 from django_ojs.operations.access import operator
 from django_ojs.operations.queues.rows import mark_deleted, rows, touch
@@ -23,10 +23,10 @@ from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict, InvalidRequest, QueueFull
 from django_ojs.spec.events import EventType, of_queue
 from django_ojs.spec.failure import Failure
+from django_ojs.spec.hold import Hold
 from django_ojs.spec.states import WAITING, State, Trigger
 from django_ojs.storage import (
     database,
-    key_limits,
     notify,
     queue_configs,
     transitions,
@@ -238,8 +238,10 @@ def _moved(keys: list[UUID], source: str, target: str) -> int:
     # `enqueued_at` stays, so they keep the order in which they became available.
     which = Job.primary.filter(OneOf("pk", keys), queue=source, state__in=_LEFT)
     moved = which.update(queue=target)
-    if Job.primary.filter(OneOf("pk", keys), limit_key__isnull=False).exists():
-        key_limits.mark([target])
+    if Job.primary.filter(OneOf("pk", keys), limit_hold__gt=Hold.NONE).exists():
+        # What has these jobs to itself needs to have a say in the claims of the other queue.
+        rules = Queue.primary.filter(pk=source).values_list("rules", flat=True).first() or 0
+        queue_configs.add_rules([target], extension.rules_with(rules, {}))
     notify.workers_of([target])
     return moved
 

@@ -17,6 +17,7 @@ from django_ojs.spec.states import State
 from django_ojs.storage.dialects.job_row import CLAIMED, NewRow
 from django_ojs.storage.dialects.rows import (
     Candidate,
+    ClaimRequest,
     Difference,
     Floor,
     KeyRow,
@@ -44,18 +45,20 @@ ALL_QUEUES = "*"
 #: Greater than the id of any tenant.
 _AFTER_TENANTS = "~"
 
-#: The shortest lease of a worker of the project, whatever the job says: it extends its leases by
-#: statements, of which each may take a second on a busy machine.
-SHORTEST_LEASE_MS = 2000
-
 #: More seconds than any database is back for: it has not been away.
 ALWAYS = 1e9
 
 
-def lease_values(lease_ms: int, *, own_lease: bool, registered: bool) -> dict[str, Any]:
-    """Return the parameters of a claim that say how long its leases are; see `Dialect.claim`."""
-    shortest_ms = SHORTEST_LEASE_MS if registered else 0
-    return {"lease_ms": lease_ms, "own_lease": own_lease, "shortest_ms": shortest_ms}
+def claim_values(request: ClaimRequest) -> dict[str, Any]:
+    """Return the parameters of the statements that claim jobs."""
+    return {
+        "queue": request.queue,
+        "worker_id": request.worker_id,
+        "lease_ms": request.lease_ms,
+        "own_lease": request.own_lease,
+        "shortest_ms": request.shortest_ms,
+        "applied": request.applied,
+    }
 
 
 class Dialect(Server):
@@ -153,36 +156,19 @@ class Dialect(Server):
     def claim(
         self,
         connection: BaseDatabaseWrapper,
-        *,
-        queue: str,
-        limit: int,
-        worker_id: str | None,
-        lease_ms: int,
-        own_lease: bool,
-        isolation: Isolation,
-        max_bytes: int,
-        at_least_one: bool,
+        request: ClaimRequest,
         floor: Floor | None = None,
-        limits_checked: bool = False,
-        registered: bool = False,
     ) -> list[tuple[Any, ...]] | None:
-        """Claim up to `limit` available jobs of one queue.
+        """Claim the best available jobs of one queue.
 
-        Their sizes add up to `max_bytes` at most; with `at_least_one` the best one may be larger.
-
-        `own_lease`: a job's own visibility timeout takes precedence over `lease_ms`. `floor`: leave
-        out what is before it; only where `snapshot_held`. `limits_checked`: claim also from a queue
-        whose configuration has limits, which the caller has checked; otherwise return None there.
-        `registered`: claim only while the worker has its row, which cannot be removed before the
-        claim is committed; a lease is no shorter than `SHORTEST_LEASE_MS` then. Return rows of
-        `CLAIMED`, in no particular order.
+        Return rows of `CLAIMED`, in no particular order; None where the queue has rules that are
+        not applied. `floor`: leave out what is before it; only where `snapshot_held`.
         """
-        values: dict[str, Any] = {"queue": queue, "limit": limit, "worker_id": worker_id}
-        values |= lease_values(lease_ms, own_lease=own_lease, registered=registered)
-        values |= {"max_bytes": max_bytes, "at_least_one": at_least_one}
-        values["limits_checked"] = limits_checked
-        parts = {"isolation": ISOLATION[isolation], "registered": ""}
-        if registered:
+        values = claim_values(request)
+        values |= {"limit": request.limit, "max_bytes": request.max_bytes}
+        values["at_least_one"] = request.at_least_one
+        parts = {"isolation": ISOLATION[request.isolation], "registered": ""}
+        if request.registered:
             # Asked for each job that was found, and so for none where there is none: an idle worker
             # must not lock a row, which is a write.
             row = self.sql["registered_worker"]
@@ -218,19 +204,18 @@ class Dialect(Server):
     def limited_candidates(
         self,
         connection: BaseDatabaseWrapper,
-        *,
-        queue: str,
-        limit: int,
+        request: ClaimRequest,
         limited: int,
         busy: Collection[str],
-        isolation: Isolation,
     ) -> list[Candidate]:
         """Return the best available jobs of a queue, in order and locked, and lock their keys.
 
-        Up to `limit` without a limit by key, and `limited` with one whose key is not in `busy`.
+        As many as are requested of those without a limit by key, and `limited` with one whose key
+        is not in `busy`.
         """
-        values = {"queue": queue, "limit": limit, "limited": limited, "busy": self.texts(busy)}
-        rows = self._candidates(connection, values, ISOLATION[isolation])
+        values = {"queue": request.queue, "limit": request.limit, "limited": limited}
+        values["busy"] = self.texts(busy)
+        rows = self._candidates(connection, values, ISOLATION[request.isolation])
         rows.sort(key=lambda row: (-row[1], self.time(row[2]), self.uuid(row[0])))
         return [
             Candidate(self.uuid(id), size, key, policy, bool(is_locked))
@@ -300,26 +285,18 @@ class Dialect(Server):
         self,
         connection: BaseDatabaseWrapper,
         keys: Collection[UUID],
-        *,
-        queue: str,
-        worker_id: str | None,
-        lease_ms: int,
-        own_lease: bool,
-        registered: bool,
-        limits_checked: bool,
+        request: ClaimRequest,
     ) -> list[tuple[Any, ...]]:
-        """Claim these jobs of a queue, which the caller has locked; otherwise as `claim`.
+        """Claim these jobs of the queue, which the caller has locked; otherwise as `claim`.
 
-        None of a queue that has limits of its own, unless they are checked.
+        None of a queue that has rules that are not applied.
         """
-        values = lease_values(lease_ms, own_lease=own_lease, registered=registered)
-        values |= {"queue": queue, "worker_id": worker_id, "keys": self.ids(keys)}
-        parts = {"registered": "", "unless": ""}
-        if registered:
-            parts["registered"] = f"AND EXISTS ({self.sql['registered_worker']})"
-        if not limits_checked:
-            parts["unless"] = self.sql["unless_limited"]
-        return self._claimed(connection, "claim_chosen", values, **parts)
+        values = claim_values(request)
+        values["keys"] = self.ids(keys)
+        registered = ""
+        if request.registered:
+            registered = f"AND EXISTS ({self.sql['registered_worker']})"
+        return self._claimed(connection, "claim_chosen", values, registered=registered)
 
     def limit_keys_use(
         self, connection: BaseDatabaseWrapper, keys: Collection[str]
@@ -345,13 +322,14 @@ class Dialect(Server):
         return [(key, bool(is_locked)) for key, is_locked in rows]
 
     def held_jobs(
-        self, connection: BaseDatabaseWrapper, keys: Collection[str], limit: int
+        self, connection: BaseDatabaseWrapper, keys: Collection[str], limit: int, rule: int
     ) -> list[tuple[str, str, UUID, str | None]]:
         """Return the best held jobs of these keys, up to `limit` of each key and queue, locked.
 
-        Each as (key, queue, id, JSON of its policy), in order.
+        Of the queues that have this rule. Each as (key, queue, id, JSON of its policy), in order.
         """
-        rows = self._rows(connection, "held_jobs", {"keys": self.texts(keys), "limit": limit})
+        values = {"keys": self.texts(keys), "limit": limit, "rule": rule}
+        rows = self._rows(connection, "held_jobs", values)
         return [(key, queue, self.uuid(id), policy) for key, queue, id, policy in rows]
 
     def held_behind(

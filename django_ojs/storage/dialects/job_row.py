@@ -14,7 +14,7 @@ from uuid import UUID
 
 from django_ojs.spec import json, json_text, retry_policy, times
 from django_ojs.spec.envelope import AlikeJobs, Envelope, StoredJob, options_of, render
-from django_ojs.spec.rate_limit import Hold
+from django_ojs.spec.hold import Hold
 from django_ojs.spec.states import State
 
 #: JSON as Python values; `due_in` and `expires_in` in seconds from now.

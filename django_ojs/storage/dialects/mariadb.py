@@ -25,15 +25,15 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.spec import json
 from django_ojs.spec.envelope import Envelope
-from django_ojs.spec.isolation import Isolation
 from django_ojs.spec.states import State
-from django_ojs.storage.dialects.base import ISOLATION, lease_values
+from django_ojs.storage.dialects.base import ISOLATION, claim_values
 from django_ojs.storage.dialects.broken_triggers import BrokenTriggers
 from django_ojs.storage.dialects.galera import GaleraLocks
 from django_ojs.storage.dialects.job_row import Found, JobRow, NewRow, new_rows, rows_of, size_of
 from django_ojs.storage.dialects.mariadb_checks import problems
 from django_ojs.storage.dialects.message_size import size_in_statement
 from django_ojs.storage.dialects.rows import (
+    ClaimRequest,
     Difference,
     Floor,
     KeyRow,
@@ -337,81 +337,46 @@ class MariaDB(GaleraLocks):
     def claim(
         self,
         connection: BaseDatabaseWrapper,
-        *,
-        queue: str,
-        limit: int,
-        worker_id: str | None,
-        lease_ms: int,
-        own_lease: bool,
-        isolation: Isolation,
-        max_bytes: int,
-        at_least_one: bool,
+        request: ClaimRequest,
         floor: Floor | None = None,
-        limits_checked: bool = False,
-        registered: bool = False,
     ) -> list[tuple[Any, ...]] | None:
         with self._whole(connection):
-            values = {"queue": queue, "limit": limit, "limits_checked": limits_checked}
-            condition = ISOLATION[isolation]
+            values = {"queue": request.queue, "limit": request.limit}
+            values["applied"] = request.applied
+            condition = ISOLATION[request.isolation]
             found = self._rows(connection, "claimable", values, isolation=condition)
             keys: list[str] = []
+            left = request.max_bytes
             for key, size in found:
                 if key is None:
                     return None
-                max_bytes -= size
-                if max_bytes < 0 and (keys or not at_least_one):
+                left -= size
+                if left < 0 and (keys or not request.at_least_one):
                     break
                 keys.append(key)
-            return self._claim(
-                connection,
-                keys,
-                worker_id=worker_id,
-                lease_ms=lease_ms,
-                own_lease=own_lease,
-                registered=registered,
-            )
+            return self._claim(connection, keys, request)
 
     @_repeated
     def claim_chosen(
         self,
         connection: BaseDatabaseWrapper,
         keys: Collection[UUID],
-        *,
-        queue: str,
-        worker_id: str | None,
-        lease_ms: int,
-        own_lease: bool,
-        registered: bool,
-        limits_checked: bool,
+        request: ClaimRequest,
     ) -> list[tuple[Any, ...]]:
         with self._whole(connection):
             rows, values = self._table(["id"], [[key] for key in self.ids(sorted(keys))])
-            unless = ""
-            if not limits_checked:
-                unless, values = self.sql["unless_limited"], [*values, queue]
+            values = [*values, request.queue, request.applied]
+            unless = self.sql["unless_ruled"]
             found = self._rows(connection, "lock_available", values, rows=rows, unless=unless)
-            return self._claim(
-                connection,
-                [key for (key,) in found],
-                worker_id=worker_id,
-                lease_ms=lease_ms,
-                own_lease=own_lease,
-                registered=registered,
-            )
+            return self._claim(connection, [key for (key,) in found], request)
 
     def _claim(
-        self,
-        connection: BaseDatabaseWrapper,
-        keys: Sequence[str],
-        *,
-        worker_id: str | None,
-        lease_ms: int,
-        own_lease: bool,
-        registered: bool,
+        self, connection: BaseDatabaseWrapper, keys: Sequence[str], request: ClaimRequest
     ) -> list[tuple[Any, ...]]:
-        values = lease_values(lease_ms, own_lease=own_lease, registered=registered)
-        values["worker_id"] = worker_id
-        if not keys or (registered and not self._rows(connection, "registered_worker", values)):
+        values = claim_values(request)
+        if not keys:
+            return []
+        if request.registered and not self._rows(connection, "registered_worker", values):
             return []
         self._run(connection, "claim", {**values, "keys": list(keys)})
         return self._claimed(connection, "claimed", {"keys": list(keys)})
@@ -652,9 +617,9 @@ class MariaDB(GaleraLocks):
         return found
 
     def held_jobs(
-        self, connection: BaseDatabaseWrapper, keys: Collection[str], limit: int
+        self, connection: BaseDatabaseWrapper, keys: Collection[str], limit: int, rule: int
     ) -> list[tuple[str, str, UUID, str | None]]:
-        queues = [name for (name,) in self._rows(connection, "marked_queues")]
+        queues = [name for (name,) in self._rows(connection, "marked_queues", {"rule": rule})]
         rows: list[Any] = []
         for key in sorted(keys):
             for queue in queues:

@@ -18,7 +18,7 @@ from django.db import DatabaseError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.storage.dialects.base import Dialect
-from django_ojs.storage.dialects.rows import Candidate, Turn, TurnJob
+from django_ojs.storage.dialects.rows import Candidate, ClaimRequest, Turn, TurnJob
 
 #: Rows of a kind.
 SLOTS: Final = 4096
@@ -77,8 +77,14 @@ class RowLocks(Dialect):
     def try_lock_subject(self, connection: BaseDatabaseWrapper, subject: str) -> bool:
         return bool(self._lock_slots(connection, [slot(Kind.SUBJECT, subject)], SKIP))
 
-    def limited_candidates(self, connection: BaseDatabaseWrapper, **wanted: Any) -> list[Candidate]:
-        found = super().limited_candidates(connection, **wanted)
+    def limited_candidates(
+        self,
+        connection: BaseDatabaseWrapper,
+        request: ClaimRequest,
+        limited: int,
+        busy: Collection[str],
+    ) -> list[Candidate]:
+        found = super().limited_candidates(connection, request, limited, busy)
         locked = self._try_lock_keys(connection, {each.key for each in found if each.key})
         return [replace(each, is_locked=each.key in locked) for each in found]
 

@@ -2,11 +2,53 @@
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import NamedTuple
+from typing import Final, NamedTuple
 from uuid import UUID
+
+from django_ojs.spec.isolation import Isolation
 
 #: A wrong count: queue, state, jobs as counted and as they are, bytes as counted and as they are.
 Difference = tuple[str, str, int, int, int, int]
+
+
+#: No limit of bytes, as the databases' largest integer.
+ANY_SIZE: Final = 2**63 - 1
+
+#: All rules of claims, by their bits.
+ALL_RULES: Final = -1
+
+#: The shortest lease of a worker of the project, whatever the job says: it extends its leases by
+#: statements, of which each may take a second on a busy machine.
+SHORTEST_LEASE_MS: Final = 2000
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ClaimRequest:
+    """Which jobs a claim takes of a queue, and for whom."""
+
+    queue: str
+    #: At most so many of them.
+    limit: int
+    worker_id: str | None
+    lease_ms: int
+    #: A job's own visibility timeout takes precedence over `lease_ms`.
+    own_lease: bool = True
+    isolation: Isolation = Isolation.ANY
+    #: Their sizes add up to so many bytes at most.
+    max_bytes: int = ANY_SIZE
+    #: The best job may be larger than that.
+    at_least_one: bool = True
+    #: Only while the worker has its row, which cannot be removed before the claim is committed. A
+    #: lease is no shorter than two seconds then.
+    registered: bool = False
+    #: The rules of the queue that the caller applies, by their bits. From a queue that has others,
+    #: none is claimed.
+    applied: int = 0
+
+    @property
+    def shortest_ms(self) -> int:
+        """The shortest lease, whatever the job says."""
+        return SHORTEST_LEASE_MS if self.registered else 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +109,6 @@ class LimitUse(NamedTuple):
     is_exact: int
     config: str | None
     default_config: str | None
-    has_limit_keys: int | None
 
 
 @dataclass(frozen=True, slots=True)

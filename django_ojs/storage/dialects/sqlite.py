@@ -21,7 +21,7 @@ from django_ojs.spec.envelope import Envelope
 from django_ojs.storage.dialects.base import Dialect
 from django_ojs.storage.dialects.expressions import as_json
 from django_ojs.storage.dialects.job_row import NewRow, new_rows, rows_of
-from django_ojs.storage.dialects.rows import Difference
+from django_ojs.storage.dialects.rows import ClaimRequest, Difference, Floor
 from django_ojs.storage.dialects.server import QueryLimit
 from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all
 
@@ -114,15 +114,14 @@ class SQLite(Dialect):
     def claim(
         self,
         connection: BaseDatabaseWrapper,
-        *,
-        queue: str,
-        limits_checked: bool = False,
-        **values: Any,
+        request: ClaimRequest,
+        floor: Floor | None = None,
     ) -> list[tuple[Any, ...]] | None:
-        found = super().claim(connection, queue=queue, limits_checked=limits_checked, **values)
+        found = super().claim(connection, request, floor)
         # Its UPDATE returns changed rows only.
-        if not found and not limits_checked:
-            return None if self._rows(connection, "limits_unknown", {"queue": queue}) else []
+        if not found:
+            values = {"queue": request.queue, "applied": request.applied}
+            return None if self._rows(connection, "has_more_rules", values) else []
         return found
 
     def lock_queue(self, connection: BaseDatabaseWrapper, queue: str, timeout: float) -> str | None:

@@ -14,7 +14,7 @@ from django_ojs.models import LimitedQueue
 from django_ojs.operations import ack, fail, fetch, queues
 from django_ojs.storage import in_memory_state, queue_limits
 from django_ojs.storage.claims import Claimed
-from django_ojs.storage.queue_limits import next_starts
+from django_ojs.storage.next_starts import next_starts
 from tests.factories import WORKER, hourly, jobs, push, push_many
 from tests.http.api import Api
 from tests.operations.queues.ends import every_end
@@ -137,7 +137,7 @@ def test_a_process_that_does_not_know_the_limit_yet_claims_nothing(monkeypatch: 
     push_many(5, queue="carrier")
     in_memory_state.reset()
     with monkeypatch.context() as patch:
-        patch.setattr(fetch.queue_configs, "of", lambda name: queues.default_policy())
+        patch.setattr(fetch.queue_configs, "remembered_rules", lambda name: 0)
         assert claim() == []
     assert len(claim()) == 3
 
@@ -185,15 +185,15 @@ def test_a_start_counts_from_the_claim_when_the_process_was_suspended_before_it(
 ) -> None:
     queues.configure("carrier", {"rate_limit": {"limit": 2, "period": "PT1S"}})
     push_many(5, queue="carrier")
-    use_and_checks = queue_limits.use_and_checks
+    use = queue_limits.use
 
-    def of_a_second_ago(queue: str) -> tuple[queue_limits.Use, queue_limits.Checks]:
-        used, checks = use_and_checks(queue)
+    def of_a_second_ago(queue: str) -> queue_limits.Use:
+        used = use(queue)
         assert used is not None
-        return replace(used, now=used.now - 1000), checks
+        return replace(used, now=used.now - 1000)
 
     with monkeypatch.context() as patch:
-        patch.setattr(queue_limits, "use_and_checks", of_a_second_ago)
+        patch.setattr(queue_limits, "use", of_a_second_ago)
         [first, _] = claim()
     (stored,) = LimitedQueue.objects.values_list("starts", flat=True)
     ((counted_at, number),) = stored["windows"]["1000"]

@@ -15,10 +15,11 @@ from django.utils import timezone
 from django_ojs.models import LimitCheck, LimitKey, Queue
 from django_ojs.operations import ack, expiry, fetch, limit_checks, queues, retry
 from django_ojs.spec.errors import OJSError
-from django_ojs.spec.rate_limit import Hold
+from django_ojs.spec.hold import Hold
 from django_ojs.storage import in_memory_state, key_limits, queue_configs
 from django_ojs.storage.claims import Claimed
-from django_ojs.storage.queue_limits import Use, next_starts
+from django_ojs.storage.next_starts import next_starts
+from django_ojs.storage.queue_limits import Use
 from tests.cases import together
 from tests.factories import MINUTE, WORKER, hourly, jobs, push
 from tests.http.api import Api
@@ -265,7 +266,7 @@ def test_what_was_lost_from_the_journal_is_checked_again() -> None:
     assert limit_checks.recheck() == 0
     ack.ack(running.id)
     LimitCheck.primary.all().delete()
-    Queue.primary.update(has_limit_keys=False)
+    Queue.primary.update(rules=0)
     in_memory_state.reset()
     assert limit_checks.recheck() == 1
     assert len(claim()) == 1

@@ -18,7 +18,7 @@ from django_ojs import signals
 from django_ojs.models import Event, Job, LimitCheck, LimitKey
 from django_ojs.operations import ack, fetch, limit_checks, limit_keys, promotion, queues, retry
 from django_ojs.operations.figures.not_running import why_not_running
-from django_ojs.storage import in_memory_state, key_limits, queue_configs
+from django_ojs.storage import in_memory_state, key_limits, queue_configs, ruled_claims
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.figures import rollups
 from tests.factories import HOUR, MINUTE, WORKER, hourly, jobs, push, push_many
@@ -204,13 +204,13 @@ def test_a_job_that_failed_may_be_dropped_when_it_is_due_again() -> None:
 
 @pytest.mark.parametrize("on_limit", ["reschedule", "drop"])
 def test_thousands_of_jobs_of_an_exhausted_key_do_not_keep_a_claim(on_limit: str) -> None:
-    most = key_limits.HELD_AT_ONCE * key_limits.ROUNDS
+    most = ruled_claims.CANDIDATES_AT_ONCE * ruled_claims.ROUNDS
     add(most * 2, concurrency=0, on_limit=on_limit)
     with CaptureQueriesContext(connection) as captured:
         assert claim() == []
     moved = jobs().exclude(state="available").count()
-    assert key_limits.HELD_AT_ONCE <= moved <= most
-    assert len(captured) < 20 * key_limits.ROUNDS
+    assert ruled_claims.CANDIDATES_AT_ONCE <= moved <= most
+    assert len(captured) < 20 * ruled_claims.ROUNDS
     while jobs().filter(state="available").exists():
         assert claim() == []
     (other,) = add(1, key="other", concurrency=1)

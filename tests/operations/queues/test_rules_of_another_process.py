@@ -33,9 +33,7 @@ def in_another_process() -> Iterator[None]:
     known = queue_configs._snapshots.get()
     assert known is not None
     yield
-    queue_configs.remember(
-        known.stored, known.warned, known.limited_by_key, known.draining, seconds=600
-    )
+    queue_configs.remember(known.stored, known.warned, known.rules, known.draining, seconds=600)
 
 
 def claim(count: int = 100) -> list[Claimed]:

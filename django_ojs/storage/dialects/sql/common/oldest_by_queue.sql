@@ -9,7 +9,7 @@ WITH RECURSIVE level (queue, hold, priority) AS (
     FROM (VALUES {names}) AS wanted
     LEFT JOIN ojs_queue ON ojs_queue.name = wanted.column1
     CROSS JOIN (SELECT 0 AS hold UNION ALL SELECT 1 UNION ALL SELECT 2) AS holds
-    WHERE hold = 0 OR has_limit_keys
+    WHERE hold = 0 OR rules <> 0
     UNION ALL
     SELECT level.queue, level.hold, (SELECT max(job.priority) FROM ojs_job AS job
                                      WHERE job.queue = level.queue AND job.state {before_fetch}

@@ -3,19 +3,15 @@
 --
 -- The index has them in this order: a sort would lock every job of the queue.
 --
--- From a queue with limits that the caller has not checked there are none, and a row without an id
+-- From a queue with rules that the caller does not apply there are none, and a row without an id
 -- says so.
 (SELECT id, coalesce(size_bytes, 0) FROM ojs_job FORCE INDEX (ojs_job_claim)
 WHERE queue = %(queue)s AND state {before_fetch} AND limit_hold = 0 {{isolation}}
   AND (expires_at IS NULL OR expires_at > {now})
   AND NOT EXISTS (SELECT 1 FROM ojs_queue
                   WHERE name IN (%(queue)s, {all_queues}, {default_policy})
-                    AND (paused_at IS NOT NULL OR (NOT %(limits_checked)s AND (has_limit_keys
-                             OR JSON_CONTAINS_PATH(config, 'one', '$.concurrency', '$.rate_limit', '$.tenant_fairness')))))
+                    AND (paused_at IS NOT NULL OR rules & ~%(applied)s))
 ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED)
 UNION ALL
 (SELECT NULL, 0 FROM ojs_queue
- WHERE name IN (%(queue)s, {all_queues}, {default_policy}) AND NOT %(limits_checked)s
-   AND (has_limit_keys
-        OR JSON_CONTAINS_PATH(config, 'one', '$.concurrency', '$.rate_limit', '$.tenant_fairness'))
- LIMIT 1)
+ WHERE name IN (%(queue)s, {all_queues}, {default_policy}) AND rules & ~%(applied)s LIMIT 1)

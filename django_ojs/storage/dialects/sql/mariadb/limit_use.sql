@@ -6,5 +6,4 @@ SELECT (SELECT count(*) FROM ojs_job WHERE state {before_ack} AND queue = %(queu
        TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {now}) DIV 1000,
        @@tx_isolation LIKE 'READ-%%',
        (SELECT config FROM ojs_queue WHERE name = %(queue)s),
-       (SELECT config FROM ojs_queue WHERE name = {default_policy}),
-       (SELECT has_limit_keys FROM ojs_queue WHERE name = %(queue)s)
+       (SELECT config FROM ojs_queue WHERE name = {default_policy})

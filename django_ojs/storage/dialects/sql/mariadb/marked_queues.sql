@@ -1,2 +1,2 @@
 -- The queues that have had jobs with a limit by key.
-SELECT name FROM ojs_queue WHERE has_limit_keys ORDER BY name
+SELECT name FROM ojs_queue WHERE rules & %(rule)s ORDER BY name

@@ -6,15 +6,14 @@
 -- Of the locked jobs it claims as many as fit into the bytes that are left, from the best one on;
 -- the locks of the others end with the statement's transaction.
 --
--- From a queue with limits that the caller has not checked it claims none, and returns a row of NULLs
+-- From a queue with rules that the caller does not apply it claims none, and returns a row of NULLs
 -- that says so.
 --
 -- A plan that is kept (see kept_plans) is made for any number of jobs. {{first}} and {{end}} take that
 -- number from a query of at most {{most}}, so that the planner reads the index in its order.
 WITH queue AS (
     SELECT coalesce(bool_or(paused_at IS NOT NULL), false) AS is_paused,
-           NOT %(limits_checked)s AND coalesce(bool_or(has_limit_keys OR jsonb_exists_any(
-               config, ARRAY['concurrency', 'rate_limit', 'tenant_fairness'])), false) AS is_limited
+           coalesce(bit_or(rules), 0) & ~(%(applied)s) <> 0 AS has_more_rules
     FROM ojs_queue WHERE name IN (%(queue)s, {all_queues}, {default_policy})
 ), claimed AS (
 UPDATE ojs_job
@@ -34,7 +33,7 @@ WHERE id = ANY(ARRAY(
             SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size FROM ojs_job
             WHERE queue = %(queue)s AND state {before_fetch} AND limit_hold = 0 {{isolation}}
               AND (expires_at IS NULL OR expires_at > statement_timestamp())
-              AND (SELECT NOT is_paused AND NOT is_limited FROM queue)
+              AND (SELECT NOT is_paused AND NOT has_more_rules FROM queue)
             ORDER BY priority DESC, enqueued_at, id
             LIMIT {{most}}
             FOR UPDATE SKIP LOCKED
@@ -46,4 +45,4 @@ RETURNING {claimed_columns}
 )
 SELECT * FROM claimed
 UNION ALL
-SELECT {no_job} FROM queue WHERE is_limited
+SELECT {no_job} FROM queue WHERE has_more_rules

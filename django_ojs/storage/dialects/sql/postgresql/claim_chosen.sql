@@ -10,5 +10,7 @@ SET state = {after_fetch}, attempt = attempt + 1, run = run + 1, worker_id = %(w
     lease_until = statement_timestamp() + interval '1 millisecond' *
         greatest(CASE WHEN %(own_lease)s THEN coalesce(visibility_timeout_ms, %(lease_ms)s)
              ELSE %(lease_ms)s END, %(shortest_ms)s)
-WHERE id = ANY(%(keys)s::uuid[]) AND coalesce(state, '') {before_fetch} {{registered}} {{unless}}
+WHERE id = ANY(%(keys)s::uuid[]) AND coalesce(state, '') {before_fetch} {{registered}}
+  AND NOT EXISTS (SELECT 1 FROM ojs_queue WHERE name IN (%(queue)s, {default_policy})
+                                            AND rules & ~(%(applied)s) <> 0)
 RETURNING {claimed_columns}

@@ -6,8 +6,7 @@
 -- is read only as far as the ones before it have too few jobs.
 WITH queue AS (
     SELECT coalesce(bool_or(paused_at IS NOT NULL), false) AS is_paused,
-           NOT %(limits_checked)s AND coalesce(bool_or(has_limit_keys OR jsonb_exists_any(
-               config, ARRAY['concurrency', 'rate_limit', 'tenant_fairness'])), false) AS is_limited
+           coalesce(bit_or(rules), 0) & ~(%(applied)s) <> 0 AS has_more_rules
     FROM ojs_queue WHERE name IN (%(queue)s, {all_queues}, {default_policy})
 ), claimed AS (
 UPDATE ojs_job
@@ -49,7 +48,7 @@ WHERE id = ANY(ARRAY(
                     ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
                 ) AS lower
             ) AS ranges
-            WHERE (SELECT NOT is_paused AND NOT is_limited FROM queue)
+            WHERE (SELECT NOT is_paused AND NOT has_more_rules FROM queue)
             LIMIT %(limit)s
         ) AS best
     ) AS sized
@@ -59,4 +58,4 @@ RETURNING {claimed_columns}
 )
 SELECT * FROM claimed
 UNION ALL
-SELECT {no_job} FROM queue WHERE is_limited
+SELECT {no_job} FROM queue WHERE has_more_rules

@@ -2,7 +2,7 @@
 -- does not keep the jobs of another one.
 SELECT wanted.key, marked.name, held.id, held.policy
 FROM unnest(%(keys)s::text[]) AS wanted (key)
-CROSS JOIN (SELECT name FROM ojs_queue WHERE has_limit_keys) AS marked
+CROSS JOIN (SELECT name FROM ojs_queue WHERE rules & %(rule)s <> 0) AS marked
 CROSS JOIN LATERAL (
     SELECT id, priority, enqueued_at, (options -> 'rate_limit')::text AS policy FROM ojs_job
     WHERE limit_key = wanted.key AND queue = marked.name AND state {before_fetch} AND limit_hold = 2

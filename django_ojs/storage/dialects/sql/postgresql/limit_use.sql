@@ -6,5 +6,4 @@ SELECT (SELECT count(*) FROM ojs_job WHERE state {before_ack} AND queue = %(queu
        (EXTRACT(EPOCH FROM statement_timestamp()) * 1000)::bigint,
        current_setting('transaction_isolation') LIKE 'read %%',
        (SELECT config::text FROM ojs_queue WHERE name = %(queue)s),
-       (SELECT config::text FROM ojs_queue WHERE name = {default_policy}),
-       (SELECT has_limit_keys FROM ojs_queue WHERE name = %(queue)s)
+       (SELECT config::text FROM ojs_queue WHERE name = {default_policy})

@@ -18,8 +18,7 @@ WHERE id IN (
               AND (expires_at IS NULL OR expires_at > {now})
               AND NOT EXISTS (SELECT 1 FROM ojs_queue
                               WHERE name IN (%(queue)s, {all_queues}, {default_policy})
-                                AND (paused_at IS NOT NULL OR (NOT %(limits_checked)s AND (has_limit_keys
-                                         OR coalesce(config ->> '$.concurrency', config ->> '$.rate_limit', config ->> '$.tenant_fairness') IS NOT NULL))))
+                                AND (paused_at IS NOT NULL OR rules & ~%(applied)s))
             ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s
         ) AS best
     ) AS sized

@@ -7,5 +7,7 @@ SET state = {after_fetch}, attempt = attempt + 1, run = run + 1, worker_id = %(w
     lease_until = strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', printf('+%%.3f seconds', (
         max(CASE WHEN %(own_lease)s THEN coalesce(visibility_timeout_ms, %(lease_ms)s)
              ELSE %(lease_ms)s END, %(shortest_ms)s)) / 1000.0))
-WHERE id IN (SELECT value FROM json_each(%(keys)s)) AND state {before_fetch} {{registered}} {{unless}}
+WHERE id IN (SELECT value FROM json_each(%(keys)s)) AND state {before_fetch} {{registered}}
+  AND NOT EXISTS (SELECT 1 FROM ojs_queue WHERE name IN (%(queue)s, {default_policy})
+                                            AND rules & ~%(applied)s)
 RETURNING {claimed_columns}

@@ -5,7 +5,7 @@ SELECT limit_key, queue, id, options -> '$.rate_limit' FROM (
                                  ORDER BY priority DESC, enqueued_at, id) AS n
     FROM ojs_job
     WHERE limit_key IN (SELECT value FROM json_each(%(keys)s))
-      AND queue IN (SELECT name FROM ojs_queue WHERE has_limit_keys)
+      AND queue IN (SELECT name FROM ojs_queue WHERE rules & %(rule)s)
       AND state {before_fetch} AND limit_hold = 2
 )
 WHERE n <= %(limit)s ORDER BY limit_key, queue, n

@@ -5,5 +5,4 @@ SELECT (SELECT count(*) FROM ojs_job WHERE state {before_ack} AND queue = %(queu
        CAST((julianday('now') - 2440587.5) * 86400000 AS integer),
        1,
        (SELECT config FROM ojs_queue WHERE name = %(queue)s),
-       (SELECT config FROM ojs_queue WHERE name = {default_policy}),
-       (SELECT has_limit_keys FROM ojs_queue WHERE name = %(queue)s)
+       (SELECT config FROM ojs_queue WHERE name = {default_policy})

@@ -1,0 +1,76 @@
+"""When a job of a queue may start next, where a rule lets none start now.
+
+A process remembers it for itself. The worker claims again at that time, and before that asks with
+one query whether the queue is still full.
+"""
+
+import time
+from typing import Final
+
+from django_ojs.storage import in_memory_state
+
+#: Seconds until a queue is tried again whose lock another transaction holds, or which has as many
+#: active jobs as it may have: any process may end one at any time. The latter is doubled each time,
+#: up to the largest. A worker is woken by the processes that end jobs of such a queue.
+RETRY_AFTER: Final = 0.05
+LARGEST_RETRY_AFTER: Final = 60.0
+
+
+class NextStarts:
+    """What this process found last of the queues that have rules."""
+
+    def __init__(self) -> None:
+        self._by_queue: dict[str, float] = {}
+        self._full: set[str] = set()
+        self._delays: dict[str, float] = {}
+        #: Queues whose jobs this process has claimed, and where a job may start when another ends.
+        self.wait_for_ends: set[str] = set()
+        #: Queues of which the last claim found no job that may start among as many as it may read.
+        self.unread: set[str] = set()
+
+    def note_full(self, queue: str, seconds: float, *, waits_for_end: bool) -> None:
+        """Remember that no job may start now, before these seconds or the end of a job."""
+        seconds = max(seconds, RETRY_AFTER)
+        if waits_for_end:
+            delay = self._delays.get(queue, RETRY_AFTER)
+            self._delays[queue] = min(2 * delay, LARGEST_RETRY_AFTER)
+            seconds = max(seconds, delay)
+        self._note(queue, seconds)
+
+    def note_soon(self, queue: str) -> None:
+        """Remember that no job may start now, and that one may at any time."""
+        self._note(queue, RETRY_AFTER)
+
+    def _note(self, queue: str, seconds: float) -> None:
+        self._full.add(queue)
+        self._by_queue[queue] = time.monotonic() + seconds
+
+    def was_full(self, queue: str) -> bool:
+        """Whether the last claim found that no job may start."""
+        return queue in self._full
+
+    def forget(self, queue: str) -> None:
+        """Note that the queue has room."""
+        self._full.discard(queue)
+        self._delays.pop(queue, None)
+        self._by_queue.pop(queue, None)
+
+    def seconds(self) -> float | None:
+        """Return the seconds until the first of them; each time is returned until it has passed."""
+        if not self._by_queue:
+            return None
+        now = time.monotonic()
+        left = min(self._by_queue.values()) - now
+        self._by_queue = {queue: at for queue, at in self._by_queue.items() if at > now}
+        return max(0.0, left)
+
+    def reset(self) -> None:
+        """Forget all of them."""
+        self._by_queue = {}
+        self._full = set()
+        self._delays = {}
+        self.wait_for_ends = set()
+        self.unread = set()
+
+
+next_starts: Final = in_memory_state.register(NextStarts())

@@ -1,0 +1,187 @@
+"""Claims of queues that have rules: what extensions have a say in (see `extension.RuledClaim`)."""
+
+import logging
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from django_ojs.extension import ClaimRule, MayStart, RuledClaim, SetAside, registry
+from django_ojs.storage import database, transitions
+from django_ojs.storage.claims import Claimed
+from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
+from django_ojs.storage.next_starts import next_starts
+
+logger = logging.getLogger("django_ojs")
+
+#: Jobs with a limit key that a claim reads in one round, and its rounds. It ends before if so many
+#: have changed their states: each is stored with its events, which takes longer than to hold it.
+CANDIDATES_AT_ONCE: Final = 200
+ROUNDS: Final = 5
+CHANGED_AT_ONCE: Final = 200
+
+
+def claim(request: ClaimRequest, rules: int) -> list[Claimed]:
+    """Claim jobs of a queue that has these rules, given by their bits.
+
+    Raises RulesUnknown for a queue that has others, too.
+    """
+    queue = request.queue
+    next_starts.unread.discard(queue)
+    known = {bit: rule for bit, rule in registry.claim_rules.items() if bit & rules}
+    if missing := rules & ~sum(known):
+        _log_missing(queue, missing)
+        return []
+    if next_starts.was_full(queue) and any(rule.is_full(queue) for rule in known.values()):
+        return []
+    return _claim(replace(request, applied=rules), list(known.values()))
+
+
+_logged: Final = set[tuple[str, int]]()
+
+
+def _log_missing(queue: str, bits: int) -> None:
+    if (queue, bits) not in _logged:
+        _logged.add((queue, bits))
+        numbers = [number for number in range(bits.bit_length()) if bits >> number & 1]
+        logger.error(
+            "No job of the queue %s is claimed: it has rules of extensions that are not installed "
+            "here. Their numbers are %s.",
+            queue,
+            ", ".join(map(str, numbers)),
+        )
+
+
+@database.write_transaction
+def _claim(request: ClaimRequest, rules: Sequence[ClaimRule]) -> list[Claimed]:
+    # The database or the role may have another default, which the connection does not know.
+    database.dialect().read_committed(database.connection())
+    parts: list[RuledClaim] = []
+    for rule in rules:
+        part = rule.begin(request)
+        if part.room is not None:
+            if part.room <= 0:
+                return []
+            request = replace(request, limit=min(request.limit, part.room))
+        parts.append(part)
+    if any(part.decides or part.candidates for part in parts):
+        jobs = _Choice(request, parts).claim()
+    else:
+        jobs = transitions.claim(request)
+    for part in reversed(parts):
+        part.started(jobs)
+    return jobs
+
+
+@dataclass(slots=True)
+class _Round:
+    """What one round finds among the candidates."""
+
+    chosen: list[Candidate] = field(default_factory=list)
+    #: Keys that other claims have locked.
+    busy: set[str] = field(default_factory=set)
+    #: A rule has taken a job out of the way of others.
+    has_set_aside: bool = False
+    #: A job stays in the way, which may not start.
+    has_left: bool = False
+    #: A job without a limit key may not start.
+    rejects_plain: bool = False
+    #: A rule can set aside no more.
+    is_cut: bool = False
+
+
+class _Choice:
+    """The choice among the best jobs of a queue, in one claim."""
+
+    def __init__(self, request: ClaimRequest, parts: Sequence[RuledClaim]) -> None:
+        #: What to claim, and what to find candidates for.
+        self._request = self._wanted = request
+        self._deciding = [part for part in parts if part.decides]
+        self._has_keys = any(part.decides_on_keys for part in parts)
+        finders = [part.candidates for part in parts if part.candidates is not None]
+        assert len(finders) < 2, "only one rule of a queue brings an order"
+        self._finder = finders[0] if finders else self._in_order
+
+    def _in_order(self, at_most: int, busy: Collection[str]) -> list[Candidate]:
+        connection = database.connection()
+        limited = at_most if self._has_keys else 0
+        return database.dialect_of(connection).limited_candidates(
+            connection, self._wanted, limited, busy
+        )
+
+    def claim(self) -> list[Claimed]:
+        """Claim the jobs that may start, and set aside those that a rule alone rejects."""
+        request = self._request
+        found, busy, changed, at_most, is_cut = _Round(), set[str](), 0, request.limit, False
+        for _ in range(ROUNDS):
+            found = self._choose(self._finder(at_most, busy))
+            changed += sum([part.set_aside() for part in self._deciding])
+            is_new = found.has_set_aside or bool(found.busy)
+            is_new |= found.has_left and at_most < CANDIDATES_AT_ONCE
+            if len(found.chosen) >= request.limit or not (is_new or found.is_cut):
+                break
+            if found.is_cut or changed >= CHANGED_AT_ONCE:
+                is_cut = True
+                break
+            busy |= found.busy
+            at_most = max(request.limit, CANDIDATES_AT_ONCE)
+            if found.rejects_plain:
+                self._wanted = replace(request, limit=at_most)
+        else:
+            is_cut = True
+        jobs: list[Claimed] = []
+        if found.chosen:
+            jobs = transitions.claim_chosen([each.id for each in found.chosen], request)
+            if not jobs:
+                # Or its worker has no row any more: then the next claim has none either.
+                raise transitions.RulesUnknown
+        if is_cut and not jobs:
+            next_starts.unread.add(request.queue)
+        return jobs
+
+    def _choose(self, candidates: Sequence[Candidate]) -> _Round:
+        found, size = _Round(), 0
+        for part in self._deciding:
+            part.read(candidates)
+        for job in candidates:
+            if len(found.chosen) >= self._request.limit:
+                break
+            if job.key is not None and not self._has_keys:
+                found.has_left = True
+                continue
+            if not self._agree(job, found):
+                if found.is_cut:
+                    break
+                continue
+            size += job.size
+            if size > self._request.max_bytes and not (
+                self._request.at_least_one and not found.chosen
+            ):
+                break
+            found.chosen.append(job)
+            for part in self._deciding:
+                part.take(job)
+        return found
+
+    def _agree(self, job: Candidate, found: _Round) -> bool:
+        """Whether all rules let a job start. One that is alone in not doing so may set it aside."""
+        against = [
+            (part, answer)
+            for part in self._deciding
+            if (answer := part.may_start(job)) is not MayStart.YES
+        ]
+        if not against:
+            return True
+        found.rejects_plain |= job.key is None
+        if any(answer is MayStart.BUSY for _, answer in against):
+            found.has_left = True
+            if job.key is not None:
+                found.busy.add(job.key)
+            return False
+        match against[0][0].reject(job) if len(against) == 1 else SetAside.NO:
+            case SetAside.YES:
+                found.has_set_aside = True
+            case SetAside.NOT_NOW:
+                found.is_cut = True
+            case _:
+                found.has_left = True
+        return False

@@ -1,0 +1,350 @@
+"""Rules of claims: which jobs start where several extensions have a say, alone and together."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import override_settings
+from django.test.utils import CaptureQueriesContext
+
+from django_ojs.extension import (
+    ClaimRule,
+    Extension,
+    Hooks,
+    MayStart,
+    RuledClaim,
+    SetAside,
+    registry,
+)
+from django_ojs.models import Job, Queue
+from django_ojs.operations import ack, fetch, queues
+from django_ojs.storage import queue_configs, ruled_claims
+from django_ojs.storage.claims import Claimed
+from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
+from django_ojs.storage.limit_journal import RULE as LIMITS_BY_KEY
+from tests.cases import together
+from tests.factories import WORKER, jobs, push, push_many
+
+pytestmark = pytest.mark.django_db
+
+QUEUE = "ruled"
+NUMBER = 40
+
+
+@dataclass
+class Rule(ClaimRule):
+    """A rule of another package: it rejects the jobs of which `rejects` is true."""
+
+    rejects: Callable[[Job], bool] = lambda job: False
+    room: int | None = None
+    set_aside: SetAside = SetAside.NO
+    calls: list[str] = field(default_factory=list)
+    taken: list[Any] = field(default_factory=list)
+    error: Exception | None = None
+
+    def begin(self, request: ClaimRequest) -> RuledClaim:
+        self.calls.append(f"begin {request.limit}")
+        return Part(self)
+
+
+class Part(RuledClaim):
+    decides = True
+
+    def __init__(self, rule: Rule) -> None:
+        self.rule = rule
+        self.room = rule.room
+        self._rejected: list[Any] = []
+
+    def read(self, candidates: Sequence[Candidate]) -> None:
+        self.rule.taken.clear()
+        self._jobs = Job.primary.in_bulk([each.id for each in candidates])
+
+    def may_start(self, job: Candidate) -> MayStart:
+        return MayStart.NO if self.rule.rejects(self._jobs[job.id]) else MayStart.YES
+
+    def take(self, job: Candidate) -> None:
+        self.rule.taken.append(job.id)
+
+    def reject(self, job: Candidate) -> SetAside:
+        self.rule.calls.append("reject")
+        if self.rule.set_aside is SetAside.YES:
+            self._rejected.append(job.id)
+        return self.rule.set_aside
+
+    def set_aside(self) -> int:
+        jobs().filter(pk__in=self._rejected).update(queue="aside")
+        self._rejected.clear()
+        return 0
+
+    def started(self, jobs: Sequence[Claimed]) -> None:
+        self.rule.calls.append(f"started {len(jobs)}")
+        if self.rule.error is not None:
+            raise self.rule.error
+
+
+@dataclass
+class Ruling(Extension):
+    """An extension with this rule."""
+
+    rule: ClaimRule
+    name: str = "ruling"
+    number: int = NUMBER
+
+    def hooks(self) -> Hooks:
+        return Hooks(claim_rule=self.rule)
+
+
+@contextmanager
+def installed(*extensions: Extension) -> Iterator[None]:
+    registry.register(*extensions)
+    try:
+        yield
+    finally:
+        for each in extensions:
+            registry.remove(each)
+
+
+@pytest.fixture
+def rule() -> Iterator[Rule]:
+    rule = Rule()
+    with installed(Ruling(rule)):
+        queue_configs.add_rules([QUEUE], 1 << NUMBER)
+        yield rule
+
+
+def claim(count: int = 100, queue: str = QUEUE) -> list[Claimed]:
+    return fetch.fetch([queue], count=count, worker_id=WORKER, due=False)
+
+
+def is_low(job: Job) -> bool:
+    return job.priority < 0
+
+
+def rules(name: str = QUEUE) -> int:
+    return Queue.primary.get(pk=name).rules
+
+
+# --- one rule ---------------------------------------------------------------------------------
+
+
+def test_a_job_that_a_rule_rejects_stays_where_it_is_and_those_behind_it_start(rule: Rule) -> None:
+    rule.rejects = lambda job: job.priority == 0
+    stays, starts = push(queue=QUEUE), push(queue=QUEUE, priority=-1)
+    assert [job.id for job in claim(1)] == [starts.pk]
+    assert jobs().get(state="available").pk == stays.pk
+    assert rule.taken == [starts.pk]
+    rule.rejects = lambda job: False
+    assert [job.id for job in claim(1)] == [stays.pk]
+
+
+def test_a_job_behind_many_that_stay_starts(rule: Rule) -> None:
+    rule.rejects = lambda job: job.priority == 0
+    push_many(ruled_claims.CANDIDATES_AT_ONCE - 1, queue=QUEUE)
+    starts = push(queue=QUEUE, priority=-1)
+    assert [job.id for job in claim(1)] == [starts.pk]
+
+
+def test_a_job_behind_ever_so_many_that_are_set_aside_starts(rule: Rule) -> None:
+    rule.rejects, rule.set_aside = lambda job: job.priority == 0, SetAside.YES
+    push_many(3 * ruled_claims.CANDIDATES_AT_ONCE, queue=QUEUE)
+    starts = push(queue=QUEUE, priority=-1)
+    assert [job.id for job in claim(1)] == [starts.pk]
+    assert jobs().filter(queue=QUEUE, state="available").count() == 0
+
+
+def test_a_rule_may_leave_room_for_some_jobs(rule: Rule) -> None:
+    push_many(5, queue=QUEUE)
+    rule.room = 2
+    assert len(claim(5)) == 2
+    rule.room = 0
+    assert claim(5) == []
+    assert rule.calls == ["begin 5", "started 2", "begin 5"]
+
+
+def test_a_job_that_is_too_large_is_not_counted(rule: Rule) -> None:
+    push_many(3, queue=QUEUE, args=["x" * 1000])
+    found = fetch.fetch([QUEUE], count=3, worker_id=WORKER, max_bytes=2500, due=False)
+    assert rule.taken == [job.id for job in found]
+    assert len(found) == 2
+
+
+def test_an_error_of_a_rule_undoes_the_claim(rule: Rule) -> None:
+    push(queue=QUEUE)
+    rule.error = ValueError("it does not count")
+    with pytest.raises(ValueError, match="it does not count"):
+        claim()
+    assert jobs().get().state == "available"
+
+
+# --- a queue that has a rule ------------------------------------------------------------------
+
+
+def test_no_process_without_the_extension_claims_a_job(
+    rule: Rule, caplog: pytest.LogCaptureFixture
+) -> None:
+    push(queue=QUEUE)
+    other = push(queue="plain")
+    registry.remove(Ruling(rule))
+    with caplog.at_level(logging.ERROR, logger="django_ojs"):
+        assert claim() == claim() == []
+    (record,) = caplog.records
+    assert record.getMessage() == (
+        f"No job of the queue {QUEUE} is claimed: it has rules of extensions that are not "
+        f"installed here. Their numbers are {NUMBER}."
+    )
+    assert [job.id for job in claim(queue="plain")] == [other.pk]
+
+
+@together(
+    "config",
+    [{"concurrency": 1}, {"rate_limit": {"max_per_second": 1}}, {"tenant_fairness": {}}],
+    undo=True,
+)
+def test_a_queue_has_the_rules_of_its_configuration_as_long_as_it_has_that(config: Any) -> None:
+    queues.configure(QUEUE, config)
+    assert rules() != 0
+    queues.configure(QUEUE, dict.fromkeys(config))
+    assert rules() == 0
+    queues.create("new", config)
+    assert rules("new") != 0
+
+
+def test_a_queue_keeps_the_rules_of_its_jobs(rule: Rule) -> None:
+    push(queue=QUEUE, rate_limit={"key": "acme", "concurrency": 1})
+    queues.configure(QUEUE, {"concurrency": 1})
+    queues.configure(QUEUE, {"concurrency": None})
+    assert rules() == LIMITS_BY_KEY | 1 << NUMBER
+
+
+def test_a_queue_whose_jobs_move_into_another_gives_it_the_rules_of_its_jobs(rule: Rule) -> None:
+    queues.configure(QUEUE, {"concurrency": 5})
+    push(queue=QUEUE, rate_limit={"key": "acme", "concurrency": 1})
+    push(queue=QUEUE, rate_limit={"key": "acme", "concurrency": 1})
+    queues.delete(QUEUE, strategy="move", target="target")
+    assert rules("target") == LIMITS_BY_KEY | 1 << NUMBER
+    assert len(claim(queue="target")) == 1
+
+
+def test_a_deleted_queue_has_only_the_rules_of_its_jobs() -> None:
+    queues.configure(QUEUE, {"concurrency": 5})
+    push(queue=QUEUE)
+    (running,) = claim()
+    queues.delete(QUEUE, strategy="discard")
+    ack.ack(running.id)
+    assert not Queue.primary.filter(pk=QUEUE).exclude(rules=0).exists()
+
+
+@pytest.mark.parametrize("name", [QUEUE, "_default"])
+def test_the_settings_give_queues_their_rules_too(name: str, settings: Any) -> None:
+    push_many(3, queue=QUEUE)
+    with override_settings(OJS={**settings.OJS, "QUEUES": {name: {"concurrency": 2}}}):
+        assert len(claim()) == 2
+
+
+@pytest.mark.statements
+def test_the_statement_of_a_plain_claim_names_no_subject() -> None:
+    push(queue=QUEUE)
+    with CaptureQueriesContext(connection) as captured:
+        assert len(claim()) == 1
+    (statement,) = [each["sql"] for each in captured if "SET state" in each["sql"]]
+    for name in ("config", "concurrency", "rate_limit", "tenant", "limit_key"):
+        assert name not in statement
+
+
+# --- several rules ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("on_limit", ["wait", "reschedule", "drop"])
+def test_what_two_rules_reject_is_neither_held_nor_moved_nor_dropped(
+    on_limit: str, rule: Rule
+) -> None:
+    closed = {"key": "acme", "concurrency": 0, "on_limit": on_limit}
+    job = push(queue=QUEUE, rate_limit=closed, priority=-1)
+    behind = push(queue=QUEUE, priority=-2)
+    before = jobs().get(pk=job.pk)
+    rule.rejects, rule.set_aside = (lambda job: job.priority == -1), SetAside.YES
+    assert [each.id for each in claim(1)] == [behind.pk]
+    after = jobs().get(pk=job.pk)
+    assert (after.state, after.queue, after.limit_hold, after.due_at) == (
+        before.state,
+        before.queue,
+        before.limit_hold,
+        before.due_at,
+    )
+    assert "reject" not in rule.calls
+    # One of them alone does with it what it does.
+    rule.rejects = lambda job: False
+    assert claim() == []
+    ended = jobs().get(pk=job.pk)
+    held = ended.limit_hold != after.limit_hold
+    assert (ended.state, held) == {
+        "wait": ("available", True),
+        "reschedule": ("scheduled", False),
+        "drop": ("discarded", False),
+    }[on_limit]
+
+
+@pytest.mark.parametrize("on_limit", ["wait", "reschedule", "drop"])
+def test_a_queue_at_its_limit_lets_no_key_hold_move_or_drop_a_job(on_limit: str) -> None:
+    queues.configure(QUEUE, {"concurrency": 1})
+    closed = {"key": "acme", "concurrency": 0, "on_limit": on_limit}
+    push(queue=QUEUE, priority=1)
+    job = push(queue=QUEUE, rate_limit=closed)
+    (running,) = claim()
+    assert claim() == []
+    waiting = jobs().get(pk=job.pk)
+    assert (waiting.state, waiting.limit_hold) == ("available", job.limit_hold)
+    ack.ack(running.id)
+    assert claim() == []
+    ended = jobs().get(pk=job.pk)
+    assert (ended.state, ended.limit_hold) != ("available", job.limit_hold)
+
+
+def test_a_job_that_another_rule_rejects_takes_no_place_of_its_key(rule: Rule) -> None:
+    one = {"key": "acme", "concurrency": 1}
+    push(queue=QUEUE, rate_limit=one)
+    second = push(queue=QUEUE, rate_limit=one, priority=-1)
+    rule.rejects = lambda job: job.priority == 0
+    assert [job.id for job in claim(1)] == [second.pk]
+
+
+def test_all_rules_hold_together(rule: Rule) -> None:
+    """Ten jobs of each of two tenants: low ones may not start, three run, one of each key."""
+    queues.configure(QUEUE, {"concurrency": 3, "tenant_fairness": {"enabled": True}})
+    rule.rejects = is_low
+    for tenant in "ab":
+        meta = {"tenant_id": tenant}
+        push_many(5, queue=QUEUE, meta=meta, priority=-1)
+        push_many(2, queue=QUEUE, meta=meta, rate_limit={"key": tenant, "concurrency": 1})
+        push_many(3, queue=QUEUE, meta=meta)
+    found: list[Claimed] = []
+    for size in (1, 2, 3):
+        found += claim(size)
+        assert jobs().filter(state="active").count() == min(3, len(found))
+    assert {job.meta["tenant_id"] for job in found[:2]} == {"a", "b"}
+    while found:
+        ack.ack(found.pop().id)
+        found += claim()
+        active = jobs().filter(state="active")
+        assert active.count() <= 3
+        for key in "ab":
+            assert active.filter(limit_key=key).count() <= 1
+    left = jobs().exclude(state="completed")
+    assert set(left.values_list("priority", "state")) == {(-1, "available")}
+    assert left.count() == 10
+
+
+def test_rules_begin_by_number_and_are_told_in_reverse() -> None:
+    calls: list[str] = []
+    outer, inner = Rule(calls=calls, room=3), Rule(calls=calls, room=2)
+    push_many(5, queue=QUEUE)
+    queue_configs.add_rules([QUEUE], 1 << 41 | 1 << 42)
+    with installed(Ruling(inner, "inner", 42), Ruling(outer, "outer", 41)):
+        assert len(claim(5)) == 2
+    assert calls == ["begin 5", "begin 3", "started 2", "started 2"]
