@@ -112,7 +112,7 @@ class Events(EventView):
                 raise InvalidRequest.of("sources", "cannot filter a stream")
             return self.stream()
         limit = pagination.read_limit(query, default=log.DEFAULT_LIMIT, maximum=log.MAX_LIMIT)
-        _, offset = pagination.read_offset(query, limit, "after")
+        offset = pagination.read_offset(query, limit, "after")
         where = log.of_sources(sources) if sources else None
         read = partial(log.read, **self.filters(), where=where)
         page = read(after=_cursor_after(offset, query.get("after") or None, read), limit=limit)
