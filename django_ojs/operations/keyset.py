@@ -18,8 +18,8 @@ from uuid import UUID
 from django.db.models import F, Q, QuerySet, Value
 from django.db.models.lookups import Exact, GreaterThan, LessThan
 
-from django_ojs.spec import json
-from django_ojs.spec.errors import InvalidPayload, InvalidRequest
+from django_ojs.spec import json, times
+from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.storage.dialects.expressions import Microseconds, Shortest
 
 Order = Mapping[str, type]
@@ -33,7 +33,6 @@ Other = TypeVar("Other")
 COUNT_LIMIT: Final = 10_000
 
 _MAX_LENGTH: Final = 1_024
-_LARGEST: Final = 2**63 - 1
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND: Final = timedelta(microseconds=1)
 _LOOKUPS: Final[dict[str, Callable[..., Any]]] = {
@@ -149,8 +148,12 @@ def page_from(
 
 def page_of_all(rows: Sequence[Row], order: Order, wanted: PageRequest) -> Page[Row]:
     """Return a page of a list that is read whole, in an ascending order."""
-    start = wanted.start(order)
-    rest = [row for row in rows if start is None or at(row, order) > start]
+    start, back = wanted.start(order), wanted.backwards
+    rest = [
+        row
+        for row in (reversed(rows) if back else rows)
+        if start is None or (at(row, order) < start if back else at(row, order) > start)
+    ]
     shown = rest[wanted.offset : wanted.offset + wanted.limit + 1]
     return page_from(shown, order, wanted, count=lambda: (len(rows), False))
 
@@ -186,8 +189,9 @@ def until(found: QuerySet[Any, Row], cursor: Cursor, order: Order) -> QuerySet[A
     return _cut(found, cursor, order, "gt", "lt", last=True)
 
 
-def count_up_to(found: QuerySet[Any, Any], limit: int = COUNT_LIMIT) -> Count:
+def count_up_to(found: QuerySet[Any, Any], limit: int | None = None) -> Count:
     """Return how many rows these are, `limit` at most, and whether there are more."""
+    limit = limit or COUNT_LIMIT
     seen = found.order_by()[: limit + 1].count()
     return min(seen, limit), seen > limit
 
@@ -216,7 +220,9 @@ def rank(cursor: Cursor, order: Order) -> tuple[int, ...]:
 
 
 def _number(value: Any) -> int:
-    return value.int if isinstance(value, UUID) else int(_plain(value))
+    if isinstance(value, UUID):
+        return value.int
+    return (value - _EPOCH) // _MICROSECOND if isinstance(value, datetime) else int(value)
 
 
 def write(cursor: Cursor) -> str:
@@ -235,27 +241,26 @@ def read(text: str, order: Order) -> Cursor:
         if not isinstance(parts, list):
             raise ValueError
         return tuple(_value(part, kind) for part, kind in zip(parts, order.values(), strict=True))
-    except (ValueError, OverflowError, InvalidPayload):
+    except (ValueError, OJSError):
         raise InvalidRequest.of("cursor", "must be a next_cursor of this list") from None
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
-        return (value - _EPOCH) // _MICROSECOND
+        return value.isoformat()
     return str(value) if isinstance(value, UUID) else value
 
 
 def _value(part: Any, kind: type) -> Any:
-    if isinstance(part, str) and kind is UUID:
-        return UUID(part)
-    if isinstance(part, str) and kind is str and part.isprintable():
-        return part
-    # No column has a larger number.
-    if isinstance(part, int) and not isinstance(part, bool) and abs(part) <= _LARGEST:
+    if isinstance(part, str):
+        if kind is UUID:
+            return UUID(part)
         if kind is datetime:
-            return _EPOCH + part * _MICROSECOND
-        if kind is int:
+            return times.parse_timestamp(part, "cursor")
+        if kind is str and part.isprintable():
             return part
+    elif isinstance(part, int) and kind is int and not isinstance(part, bool):
+        return part
     raise ValueError
 
 

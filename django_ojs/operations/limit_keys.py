@@ -12,7 +12,7 @@ from django.utils import timezone
 from django_ojs.models import LimitKey
 from django_ojs.operations import keyset
 from django_ojs.operations.access import operator
-from django_ojs.operations.keyset import COUNT_LIMIT, Order, Page, PageRequest
+from django_ojs.operations.keyset import Order, Page, PageRequest
 from django_ojs.spec import times
 from django_ojs.spec.errors import InvalidRequest, NotFound
 from django_ojs.spec.rate_limit_policy import LIMITS, check_key, parse_override
@@ -68,8 +68,8 @@ def _is_key(text: str) -> bool:
 def listing(wanted: PageRequest) -> Page[KeyStatus]:
     """Return a page of the keys in order, of jobs and of what is kept of keys."""
     connection = database.connection()
-    keys = database.dialect_of(connection).limit_keys(connection, COUNT_LIMIT + 1)
-    counted = keys[:COUNT_LIMIT]
+    keys = database.dialect_of(connection).limit_keys(connection, keyset.COUNT_LIMIT + 1)
+    counted = keys[: keyset.COUNT_LIMIT]
     return _with_status(
         replace(
             keyset.page_of_all(counted, _BY_KEY, wanted),

@@ -9,7 +9,7 @@ from django.db.models import F
 from django.test import override_settings
 
 from django_ojs.models import Job
-from django_ojs.operations.jobs import dead_letters
+from django_ojs.operations import keyset
 from django_ojs.spec import ids
 from tests.cases import together
 from tests.factories import HOUR, in_state, push
@@ -103,7 +103,7 @@ class TestList:
     def test_a_total_that_is_not_counted_to_its_end_says_so(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(dead_letters, "COUNT_LIMIT", 1)
+        monkeypatch.setattr(keyset, "COUNT_LIMIT", 1)
         for _ in range(2):
             dead()
         page = api.get("dead-letter").ok()["pagination"]

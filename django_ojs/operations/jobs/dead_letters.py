@@ -21,7 +21,7 @@ from django_ojs.operations.delete import erase
 from django_ojs.operations.enqueue import admission
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.listing import LAST_ENDED_FIRST
-from django_ojs.operations.keyset import COUNT_LIMIT, Page, PageRequest
+from django_ojs.operations.keyset import Page, PageRequest
 from django_ojs.operations.retry import revive
 from django_ojs.spec import retry_policy as retries
 from django_ojs.spec import unique_policy
@@ -90,12 +90,12 @@ def figures(within: frozenset[str] | None = None) -> Figures:
     """Return the numbers of dead letters in these queues or all, of the newest 10,000."""
     found = JobFilter(dead_letter=True, within=within).jobs()
     newest = found.order_by(*LAST_ENDED_FIRST)
-    rows = list(newest.values_list("queue", "error__type", "finished_at")[: COUNT_LIMIT + 1])
-    counted = rows[:COUNT_LIMIT]
+    rows = list(newest.values_list("queue", "error__type", "finished_at")[: keyset.COUNT_LIMIT + 1])
+    counted = rows[: keyset.COUNT_LIMIT]
     oldest = found.order_by("finished_at", "pk").values_list("finished_at", flat=True).first()
     return Figures(
         total=len(counted),
-        capped=len(rows) > COUNT_LIMIT,
+        capped=len(rows) > len(counted),
         by_queue=_largest(Counter(queue for queue, _, _ in counted)),
         by_error_type=_largest(Counter(type or "Unknown" for _, type, _ in counted)),
         oldest_at=oldest,

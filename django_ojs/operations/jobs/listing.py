@@ -15,7 +15,7 @@ from django.db.models import QuerySet, Value
 from django_ojs.models import Job
 from django_ojs.operations import keyset
 from django_ojs.operations.jobs.job_filter import JobFilter
-from django_ojs.operations.keyset import COUNT_LIMIT, Count, Cursor, Order, Page, PageRequest
+from django_ojs.operations.keyset import Count, Cursor, Order, Page, PageRequest
 from django_ojs.spec.rate_limit import Hold
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import database, queue_configs
@@ -196,7 +196,7 @@ def list_jobs(
     ends: list[Cursor] = []
     for scan in scans:
         jobs, end = scan.jobs_of(which, wanted, scan_limit)
-        found += jobs.only(*LISTED_FIELDS)[: wanted.limit + 1]
+        found += jobs.only(*LISTED_FIELDS)[: wanted.offset + wanted.limit + 1]
         ends += [] if end is None else [end]
     nearest = min(ends, key=lambda end: keyset.rank(end, order), default=None)
     ranked = sorted((keyset.rank(keyset.at(job, order), order), job.pk, job) for job in found)
@@ -205,14 +205,15 @@ def list_jobs(
         ranked = [each for each in ranked if each[0] <= keyset.rank(nearest, order)]
     read = min(scan_limit, *(scan.limit for scan in scans))
     page = keyset.page_from(
-        [job for _, _, job in ranked],
+        [job for _, _, job in ranked[wanted.offset :]],
         scans[0].order,
         wanted,
         count=lambda: count(which, scan_limit=scan_limit),
         end=nearest,
         scanned=None if nearest is None else read,
     )
-    has_all = wanted.cursor is None and (page.after is None or page.scanned is not None)
+    is_first = wanted.cursor is None and not wanted.offset
+    has_all = is_first and (page.after is None or page.scanned is not None)
     if not has_all or which.counted:
         return page
     # A rare match is not looked for twice.
@@ -231,7 +232,7 @@ def count(which: JobFilter, *, scan_limit: int = SCAN_LIMIT) -> Count:
         jobs, end = scan.jobs_of(which, PageRequest(), scan_limit)
         found, capped = keyset.count_up_to(jobs)
         seen, more = seen + found, more or capped or end is not None
-    return min(seen, COUNT_LIMIT), more or seen > COUNT_LIMIT
+    return min(seen, keyset.COUNT_LIMIT), more or seen > keyset.COUNT_LIMIT
 
 
 def about(which: JobFilter) -> int:

@@ -1,23 +1,27 @@
-"""Lists over HTTP: whichever way a client pages, it sees each item once and comes to an end."""
+"""Lists through each door: however their pages are turned, each item is seen once, and they end."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Callable
+from html import unescape
 from typing import Any
 from uuid import UUID
 
 import pytest
 
+from django_ojs.admin import audit, base, events
 from django_ojs.extension import publish
-from django_ojs.models import Event, WebhookDelivery
+from django_ojs.models import AuditEntry, BulkOperation, Event, WebhookDelivery
 from django_ojs.operations import cron, workflows
 from django_ojs.operations.cron import Definition
 from django_ojs.operations.webhooks import subscriptions
 from django_ojs.operations.webhooks.subscriptions import Subscription
 from django_ojs.spec import ids
 from django_ojs.spec.events import EventType, of_queue
+from tests.admin.users import root
 from tests.cases import named
+from tests.command_line.run import ojs
 from tests.factories import age, in_state, worker
 from tests.http.api import JSON_TYPE, Api
 from tests.http.operations import Operation, operations, resolve
@@ -177,3 +181,116 @@ def _walk(path: str, way: str) -> list[list[Any]]:
             else:
                 cursor = f"&cursor={following}"
     return pages
+
+
+def _audit_entries() -> None:
+    # Programs leave entries between those of people, which are listed.
+    AuditEntry.primary.bulk_create(
+        AuditEntry(
+            id=ids.uuid7(),
+            actor_kind=kind,
+            actor="ann",
+            action="queue.paused",
+            object_type="queue",
+            object_id=f"q{number}",
+        )
+        for number in range(ITEMS)
+        for kind in ("user", "api_key", "api_key")
+    )
+
+
+def _bulk_operations() -> None:
+    for _ in range(ITEMS):
+        BulkOperation(action="retry", filter={}, ordered_by="ann").save()
+
+
+#: Each page of the admin that is turned by cursors.
+PAGES: dict[str, Callable[[], None]] = {
+    "job": _queues,
+    "job/?q=type:*": _queues,
+    "workflow": _workflows,
+    "event": _events,
+    "event/?type=queue.paused": _events,
+    "auditentry": _audit_entries,
+    "auditentry/?by=all": _audit_entries,
+    "bulkoperation": _bulk_operations,
+}
+
+
+def _shown(page: str) -> list[tuple[str, ...]]:
+    """Return the rows of a page, each as the links that it has."""
+    body = page.partition("<tbody>")[2].partition("</tbody>")[0]
+    return [tuple(re.findall(r'(?:href|value)="([^"]*)"', row)) for row in body.split("<tr")[1:]]
+
+
+def _link(page: str, text: str) -> str | None:
+    found = re.search(rf'<a href="([^"]*)">{text}</a>', page)
+    return None if found is None else unescape(found[1])
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_of_the_admin_is_turned_to_the_end_and_back(
+    path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    PAGES[path]()
+    client = root()
+    model, _, query = path.partition("/?")
+    address = f"/admin/django_ojs/{model}/"
+
+    def get(query: str) -> str:
+        return str(client.get(address + query).content.decode())
+
+    whole = _shown(get(f"?{query}"))
+    assert len({*whole}) >= ITEMS
+    monkeypatch.setattr(base, "PER_PAGE", 2)
+    # A page ends where its scan does, and may have no row.
+    monkeypatch.setattr(events, "SCAN_LIMIT", 3)
+    monkeypatch.setattr(audit, "SCAN_LIMIT", 2)
+    pages = [get(f"?{query}")]
+    while (following := _link(pages[-1], "(?:Next|Search further) .")) is not None:
+        assert len(pages) < 5 * ITEMS, "it does not end"
+        pages.append(get(following))
+    assert [row for page in pages for row in _shown(page)] == whole
+    back = [pages[-1]]
+    while (before := _link(back[0], ". Previous")) is not None:
+        assert len(back) < 5 * ITEMS, "it does not end"
+        back.insert(0, get(before))
+    assert [row for page in back for row in _shown(page)] == whole
+    first = _link(pages[-1], "« First")
+    assert first is not None
+    assert _shown(get(first)) == _shown(pages[0])
+
+
+@pytest.mark.parametrize("path", PAGES)
+def test_a_page_of_the_admin_that_does_not_exist_is_the_first_and_says_so(path: str) -> None:
+    PAGES[path]()
+    client = root()
+    model, _, query = path.partition("/?")
+    for cursor in ("x", "\x00", "9" * 3000, "W10"):
+        for name in ("after", "before"):
+            found = client.get(f"/admin/django_ojs/{model}/?{query}", {name: cursor})
+            assert (found.status_code, len(_shown(found.content.decode())) >= ITEMS) == (200, True)
+            assert "this is the first page" in found.content.decode()
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("command", [("jobs",), ("workflows", "list")])
+def test_a_list_of_the_command_line_goes_on_after_its_next(command: tuple[str, ...]) -> None:
+    (_queues if command == ("jobs",) else _workflows)()
+    (whole,) = (each for each in ojs(*command, "--json").json.values() if each)
+    seen: list[Any] = []
+    after: tuple[str, ...] = ()
+    while True:
+        page = ojs(*command, "--limit", "2", "--json", *after).json
+        following = page.pop("next")
+        (rows,) = page.values()
+        seen += rows
+        assert len(seen) <= ITEMS
+        if following is None:
+            break
+        assert f"--after {following}" in ojs(*command, "--limit", "2", *after).out
+        after = ("--after", following)
+    assert [each["id"] for each in seen] == [each["id"] for each in whole]
+    for wrong in ("x", ""):
+        found = ojs(*command, "--after", wrong)
+        assert (found.code, "must be the `next`" in found.err) == (2, True)
