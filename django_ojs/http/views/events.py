@@ -127,7 +127,7 @@ def _wants_stream(accept: str) -> bool:
     return known[:1] == [CONTENT_TYPE]
 
 
-def _cursor_after(count: int, after: str | None, read: Callable[..., log.Page]) -> str | None:
+def _cursor_after(count: int, after: str | None, read: Callable[..., log.EventPage]) -> str | None:
     """Return the cursor after so many more events, or where the log ends before."""
     has_more = True
     while count and has_more:

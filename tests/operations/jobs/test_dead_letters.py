@@ -70,6 +70,24 @@ def test_pages_go_on_where_the_last_one_ended_though_many_ended_at_one_moment() 
     assert seen == keys()
 
 
+def test_a_page_whose_jobs_are_deleted_while_it_is_read_is_not_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = [dead() for _ in range(3)]
+    fitting = dead_letters._fitting
+
+    def delete_first(sizes: list[int | None]) -> int:
+        for key in made[1:]:
+            dead_letters.delete(key)
+        return fitting(sizes)
+
+    monkeypatch.setattr(dead_letters, "_fitting", delete_first)
+    first = page(limit=2)
+    monkeypatch.undo()
+    assert (first.rows, first.after is None) == ([], False)
+    assert [job.pk for job in page(cursor=first.after).rows] == made[:1]
+
+
 def test_they_are_found_by_queue_type_error_and_time() -> None:
     one = dead(queue="a", type="email.send", error="Timeout")
     two = dead(queue="b", type="email.send", error="Rejected")
