@@ -159,6 +159,43 @@ def test_a_client_that_pages_sees_each_item_once_and_comes_to_an_end(path: str) 
             assert all(len(page) == 2 for page in pages[: len(whole) // 2])
 
 
+@pytest.mark.once
+@pytest.mark.parametrize("path", LISTS)
+def test_a_page_that_cannot_be_is_rejected(path: str) -> None:
+    path = re.sub(r"{\w+}", str(LISTS[path]()), path)
+    wrong = ["limit=0", "limit=-1", "limit=ten", "page=0", "per_page=0", "offset=-1"]
+    if path not in NUMBERED:
+        wrong += ["offset=10001", "offset=99999999999999999999", "page=5000"]
+    if path not in (*NUMBERED, "events"):
+        texts = ("x", "!!!!", "WyJhIiwiYiJd", "WyJ4IiwieSJd", "e30", "A" * 2000, "%C3%A9", "%00")
+        wrong += [f"cursor={text}" for text in texts]
+    for query in wrong:
+        with named(query):
+            field = query.partition("=")[0]
+            api.get(f"{path}?{query}").error(400, "invalid_request", field=field)
+
+
+@pytest.mark.parametrize("path", LISTS)
+def test_a_page_says_how_many_items_there_are_and_whether_it_is_the_last(path: str) -> None:
+    numbered = path in NUMBERED
+    path = re.sub(r"{\w+}", str(LISTS[path]()), path)
+    whole = len(_items(api.get(f"{path}?limit=50").ok()))
+    for number, is_last in ((1, False), (-(-whole // 2), True)):
+        body = api.get(f"{path}?per_page=2&page={number}").ok()
+        found = body.get("pagination", body)
+        if numbered:
+            assert found == {"total": whole, "page": number, "per_page": 2}
+        elif "pagination" in body:
+            following = found.pop("next_cursor", None)
+            assert (following is None) is is_last
+            page = {"limit": 2, "offset": 2 * number - 2, "page": number, "per_page": 2}
+            assert found == {"total": whole, "has_more": not is_last, **page}
+        elif "total" in body:
+            assert (body["total"], body["next_cursor"] is None) == (whole, is_last)
+        else:
+            assert body["has_more"] is not is_last
+
+
 def _walk(path: str, way: str) -> list[list[Any]]:
     pages: list[list[Any]] = []
     size, cursor = "limit=2", ""
