@@ -3,6 +3,7 @@
 from dataclasses import replace
 from functools import partial
 from typing import Any, Final
+from uuid import UUID
 
 from django.http import HttpRequest, HttpResponse
 from django.utils.http import urlencode
@@ -10,16 +11,16 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, gettext_noop
 
 from django_ojs.admin import audit_search, limit_key_text
-from django_ojs.admin.audit_rows import row_of
+from django_ojs.admin.audit_rows import AuditRow, row_of
 from django_ojs.admin.audit_search import SCAN_LIMIT, AuditSearch
-from django_ojs.admin.base import OperatorModelAdmin
-from django_ojs.admin.query_timeout import TimedQueries, timed_queries
+from django_ojs.admin.base import OperatorModelAdmin, read_page
+from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.conf import settings
 from django_ojs.extensions import audit
 from django_ojs.models import AuditEntry
 from django_ojs.models.audit_entry import ActorKind
-
-PER_PAGE: Final = 50
+from django_ojs.operations import keyset
+from django_ojs.operations.keyset import Page, PageRequest
 
 #: The lists, each with its label and the kinds of actors; none are all.
 _LISTS: Final[dict[str, tuple[Any, tuple[ActorKind, ...]]]] = {
@@ -38,22 +39,25 @@ class AuditEntryAdmin(OperatorModelAdmin):
         given = request.GET.get("by", "")
         by = given if given in _LISTS else "all" if text else "people"
         search = replace(audit_search.parse(text), kinds=_LISTS[by][1])
-        before = self._parse_key(request.GET.get("before", ""))
-        rows: list[AuditEntry] | None = []
-        older = None
+        paging: dict[str, Any] = {}
+        shown: list[AuditRow] | None = []
         with timed_queries() as query:
             if not search.errors:
-                rows, older = _page(query, search, before)
-        shown = None
-        if rows is not None:
-            shown_key = partial(limit_key_text.shown, request)
-            shown = [row_of(entry, search, shown_key=shown_key) for entry in rows]
-            if search.object:
+                page, paging = read_page(
+                    request,
+                    lambda wanted: query(gettext_noop("entries"), lambda: _page(search, wanted)),
+                )
+                shown_key = partial(limit_key_text.shown, request)
+                shown = None
+                if page is not None:
+                    shown = [row_of(each, search, shown_key=shown_key) for each in page.rows]
+            if shown and search.object:
                 # The search must not tell whether there is a hidden key.
                 shown = [row for row in shown if row.object_query]
         context: dict[str, Any] = {
             "q": text,
-            "errors": search.errors,
+            **paging,
+            "errors": search.errors or paging["errors"],
             "rows": shown,
             "qualifiers": audit_search.QUALIFIERS.values(),
             "actions": sorted(audit.ACTIONS),
@@ -62,40 +66,16 @@ class AuditEntryAdmin(OperatorModelAdmin):
                 for name, (label, _) in _LISTS.items()
             ],
             "by": by,
-            "newest": _address(q=text, by=given) if before else "",
-            "older": _address(q=text, by=given, before=str(older)) if older else "",
-            "incomplete": bool(older and rows is not None and len(rows) < PER_PAGE),
+            "unsearched": bool(search.errors),
             "keeps": settings().keep_audit_entries,
             "unread": query.unread,
         }
         return self.render(request, "audit_trail", _("Audit trail"), context)
 
 
-def _page(
-    query: TimedQueries, search: AuditSearch, before: Any
-) -> tuple[list[AuditEntry] | None, Any]:
-    """Return a page, and the id before which the next page begins, if there is one."""
-    found = search.entries()
-    if before:
-        found = found.filter(pk__lt=before)
-    last = None
-    if search.scans:
-        newest = audit.entries()
-        if before:
-            newest = newest.filter(pk__lt=before)
-        keys = newest.order_by("-pk").values_list("pk", flat=True)
-        end = query(gettext_noop("entries"), lambda: list(keys[SCAN_LIMIT : SCAN_LIMIT + 1]))
-        if end is None:
-            return None, None
-        if end:
-            last = end[0]
-            found = found.filter(pk__gt=last)
-    rows = query(gettext_noop("entries"), lambda: list(found.order_by("-pk")[: PER_PAGE + 1]))
-    if rows is None:
-        return None, None
-    if len(rows) > PER_PAGE:
-        return rows[:PER_PAGE], rows[PER_PAGE - 1].pk
-    return rows, last
+def _page(search: AuditSearch, wanted: PageRequest) -> Page[AuditEntry]:
+    among = audit.entries() if search.scans else None
+    return keyset.page(search.entries(), {"-pk": UUID}, wanted, among=among, scan_limit=SCAN_LIMIT)
 
 
 def _address(**parameters: str) -> str:

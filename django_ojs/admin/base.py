@@ -4,9 +4,9 @@ The classes are mixins over `ModelAdmin`, so that a theme's own ModelAdmin can b
 `django_ojs.admin.register`.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Final, TypeVar
 
 from django.contrib import admin
 from django.contrib.admin.exceptions import NotRegistered
@@ -35,6 +35,8 @@ from django_ojs.admin.operator_views import parsed_key, with_operator
 from django_ojs.admin.query_timeout import Unread
 from django_ojs.http.access import scopes_of
 from django_ojs.models import Overview
+from django_ojs.operations.keyset import Page, PageRequest
+from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.scopes import Scope, complete
 
 if TYPE_CHECKING:
@@ -43,6 +45,9 @@ else:
     _Admin = object
 
 T = TypeVar("T")
+
+#: Rows of a page of a list that is turned by cursors.
+PER_PAGE: Final = 50
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -359,6 +364,26 @@ class OperatorModelAdmin(ObjectHistory):
 def granted_scopes(request: HttpRequest) -> frozenset[Scope]:
     """Return the scopes that the user's permissions give, included scopes as well."""
     return complete(scopes_of(request.user))
+
+
+def read_page(
+    request: HttpRequest, read: Callable[[PageRequest], Page[T] | None]
+) -> tuple[Page[T] | None, dict[str, Any]]:
+    """Read the page after, or before, the cursor of the address; return it with its context.
+
+    A cursor that is none leads to the first page, which says so.
+    """
+    after, before = request.GET.get("after"), request.GET.get("before")
+    cursor, errors = after or before or None, []
+    wanted = PageRequest(limit=PER_PAGE, cursor=cursor, backwards=bool(before and not after))
+    try:
+        page = read(wanted)
+    except InvalidRequest:
+        errors.append(_("This page does not exist any more; this is the first page."))
+        wanted = PageRequest(limit=PER_PAGE)
+        page = read(wanted)
+    started = wanted.cursor is not None
+    return page, {"page": page, "started": started, "errors": errors}
 
 
 def page_of(rows: Sequence[T], number: str, size: int) -> tuple[Sequence[T], dict[str, Any]]:

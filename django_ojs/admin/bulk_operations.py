@@ -14,13 +14,14 @@ from django.utils.translation import gettext_lazy, gettext_noop, ngettext_lazy, 
 
 from django_ojs.admin import payloads
 from django_ojs.admin.actions import Action, Skipped
-from django_ojs.admin.base import OperatorModelAdmin
+from django_ojs.admin.base import OperatorModelAdmin, read_page
 from django_ojs.admin.bulk_actions import BULK_ACTIONS, BulkAction
 from django_ojs.admin.job_actions import ChangesForm, describe, overrides
 from django_ojs.admin.job_list import filter_query
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.models import BulkOperation
 from django_ojs.models.bulk_operation import BulkState
+from django_ojs.operations import keyset
 from django_ojs.operations.jobs import bulk_operations, filter_json, listing, search_query
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.search_access import permitted
@@ -29,7 +30,6 @@ from django_ojs.spec.errors import OJSError
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import TERMINAL, State
 
-PER_PAGE: Final = 50
 _READ_AT: Final = "django_ojs.admin.bulk_operations.read_at"
 
 
@@ -62,18 +62,19 @@ class BulkOperationAdmin(OperatorModelAdmin):
         ]
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
-        rows: QuerySet[BulkOperation] = self.get_queryset(request).order_by("-pk").defer("errors")
-        if before := self._parse_key(request.GET.get("before", "")):
-            rows = rows.filter(pk__lt=before)
-        shown = list(rows[: PER_PAGE + 1])
+        operations: QuerySet[BulkOperation] = self.get_queryset(request).defer("errors")
+        page, paging = read_page(
+            request, lambda wanted: keyset.page(operations, {"-pk": int}, wanted)
+        )
+        rows = page.rows if page else []
         return self.render(
             request,
             "bulk_operations",
             _("Bulk operations"),
             {
-                "rows": [_context(request, operation) for operation in shown[:PER_PAGE]],
-                "older": shown[PER_PAGE - 1].pk if len(shown) > PER_PAGE else None,
-                "running": any(row.state in bulk_operations.OPEN for row in shown),
+                **paging,
+                "rows": [_context(request, operation) for operation in rows],
+                "running": any(row.state in bulk_operations.OPEN for row in rows),
             },
         )
 

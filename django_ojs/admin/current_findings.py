@@ -14,9 +14,10 @@ from django_ojs.operations.access import key_expiry
 from django_ojs.operations.figures import findings, health_queries
 from django_ojs.operations.figures.findings import Finding
 from django_ojs.operations.figures.health_queries import Observations
+from django_ojs.operations.keyset import Page
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
-from django_ojs.operations.queues import Listing
+from django_ojs.operations.queues import QueueStatus
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import oldest_available
 
@@ -30,7 +31,7 @@ class CurrentFindings:
     """The findings, and what was read for them."""
 
     findings: Sequence[Finding]
-    listing: Listing | None
+    listing: Page[QueueStatus] | None
     oldest: Mapping[str, datetime] | None
     queues: QueueRows
     maintenance: MaintenanceStatus | None
@@ -39,7 +40,7 @@ class CurrentFindings:
 def read(query: TimedQueries) -> CurrentFindings:
     """Return the findings, with the figures from which they follow."""
     listing = query(gettext_noop("queues"), lambda: queues.busiest(limit=MAX_CHECKED))
-    statuses = listing.queues if listing else []
+    statuses = listing.rows if listing else []
     waiting = [status.name for status in statuses if status.counts.get(State.AVAILABLE)]
     oldest = query(gettext_noop("oldest jobs"), lambda: oldest_available.oldest(waiting))
     rows = queue_rows(query, statuses, oldest)

@@ -4,20 +4,19 @@ from collections.abc import Iterable
 from typing import Any, Final
 
 from django.http import HttpRequest, HttpResponse
-from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from django_ojs.admin import limit_key_text, payloads
-from django_ojs.admin.base import OperatorModelAdmin
-from django_ojs.admin.query_timeout import TimedQueries, timed_queries
+from django_ojs.admin.base import OperatorModelAdmin, read_page
+from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.conf import settings
 from django_ojs.models import Event
+from django_ojs.operations import keyset
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
+from django_ojs.operations.keyset import Page, PageRequest
 from django_ojs.spec.events import CATALOGUE
 from django_ojs.storage import events
-
-PER_PAGE: Final = 50
 
 #: Rows that a page with a filter by type reads, as no index covers the type.
 SCAN_LIMIT: Final = 100_000
@@ -37,70 +36,62 @@ _MAX_LENGTH: Final = 300
 #: Events with a limit key as their subject.
 _OF_KEYS: Final = "rate_limit."
 
-_LARGEST_KEY: Final = 2**63 - 1
-
 
 class EventAdmin(OperatorModelAdmin):
     """The events that are recorded (`OJS["KEEP_EVENTS"]`)."""
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
         type, subject = request.GET.get("type", ""), request.GET.get("subject", "").strip()
-        before = self._parse_key(request.GET.get("before", ""))
+        paging: dict[str, Any] = {}
+        rows: list[Event] | None = []
         with timed_queries() as query:
-            page, older = _page(query, type, subject, before or _LARGEST_KEY)
-        filters = {name: text for name, text in (("type", type), ("subject", subject)) if text}
+            if _is_possible(type, subject):
+                page, paging = read_page(
+                    request,
+                    lambda wanted: query(
+                        gettext_noop("events"), lambda: _page(type, subject, wanted)
+                    ),
+                )
+                rows = None if page is None else page.rows
         visible = payloads.may_see(request)
-        if page is not None:
-            _hide_keys(request, page)
-            if subject:
+        if rows:
+            _hide_keys(request, rows)
+            shown = [event for event in rows if not event.is_hidden]  # type: ignore[attr-defined]  # ours
+            if subject and len(shown) < len(rows):
                 # Otherwise the filter would tell whether there is a key.
-                shown = [event for event in page if not event.is_hidden]  # type: ignore[attr-defined]  # ours
-                page, older = shown, older if len(shown) == len(page) else None
+                rows, paging = shown, {}
         return self.render(
             request,
             "events",
             _("Events"),
             {
+                **paging,
                 "rows": None
-                if page is None
-                else [(event, data_of(event, visible=visible)) for event in page],
+                if rows is None
+                else [(event, data_of(event, visible=visible)) for event in rows],
                 "types": sorted(CATALOGUE),
                 "type": type,
                 "subject": subject,
-                "filters": filters,
-                "newest": f"?{urlencode(filters)}" if before else "",
-                "older": f"?{urlencode({**filters, 'before': str(older)})}" if older else "",
-                "incomplete": bool(older and page is not None and len(page) < PER_PAGE),
+                "filters": type or subject,
                 "unread": query.unread,
             },
         )
 
 
-def _page(
-    query: TimedQueries, type: str, subject: str, before: int
-) -> tuple[list[Event] | None, int | None]:
-    """Return a page, and the id before which the next page begins, if there is one."""
-    found = events.kept().filter(pk__lt=before)
+def _page(type: str, subject: str, wanted: PageRequest) -> Page[Event]:
+    found = events.kept()
     if subject:
-        if "\0" in subject or len(subject) > 255:
-            return [], None
         found = found.filter(subject=subject)
-    oldest = 0
     if type:
-        if type not in CATALOGUE:
-            return [], None
         found = found.filter(type=type)
-        if not subject:
-            # A rare type among millions of events must not make the page slow.
-            newest = query(gettext_noop("events"), lambda: _newest(before))
-            oldest = max(0, (newest or 0) - SCAN_LIMIT)
-            found = found.filter(pk__gt=oldest)
-    rows = query(gettext_noop("events"), lambda: list(found.order_by("-pk")[: PER_PAGE + 1]))
-    if rows is None:
-        return None, None
-    if len(rows) > PER_PAGE:
-        return rows[:PER_PAGE], rows[PER_PAGE - 1].pk
-    return rows, oldest + 1 if oldest else None
+    # A rare type among millions of events must not make the page slow.
+    among = events.kept() if type and not subject else None
+    return keyset.page(found, {"-pk": int}, wanted, among=among, scan_limit=SCAN_LIMIT)
+
+
+def _is_possible(type: str, subject: str) -> bool:
+    """Whether there can be an event of this type and subject."""
+    return (not type or type in CATALOGUE) and "\0" not in subject and len(subject) <= 255
 
 
 def _hide_keys(request: HttpRequest, page: Iterable[Event]) -> None:
@@ -111,11 +102,6 @@ def _hide_keys(request: HttpRequest, page: Iterable[Event]) -> None:
             shown = limit_key_text.shown(request, event.subject)
             event.is_hidden = shown != event.subject  # type: ignore[attr-defined]  # as above
             event.subject, event.data = shown, {**event.data, "key": shown}
-
-
-def _newest(before: int) -> int | None:
-    rows = events.kept().filter(pk__lt=before).order_by("-pk")
-    return rows.values_list("pk", flat=True).first()
 
 
 def data_of(event: Event, *, visible: bool) -> list[tuple[str, str]]:

@@ -3,26 +3,24 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
+from django.http import HttpRequest
 from django.utils.http import urlencode
-from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, pgettext, pgettext_lazy
 
+from django_ojs.admin.base import read_page
 from django_ojs.admin.formatting import StrOrPromise
 from django_ojs.admin.query_timeout import TimedQueries
 from django_ojs.models import Job
 from django_ojs.operations.figures import stats
-from django_ojs.operations.jobs import cursor, listing, search_query
-from django_ojs.operations.jobs.cursor import Cursor
+from django_ojs.operations.jobs import listing, search_query
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.spec import json
-from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State
-
-PER_PAGE: Final = 50
 
 #: A larger job has no preview of its arguments.
 _PREVIEW_BYTES: Final = 16 * 1024
@@ -125,45 +123,21 @@ def job_time(job: Job) -> JobTime:
 
 
 def page(
-    query: TimedQueries, which: JobFilter, after: str, before: str, *, payload: bool
+    request: HttpRequest, query: TimedQueries, which: JobFilter, *, payload: bool
 ) -> dict[str, Any]:
-    """Return the context of a page that begins after a cursor, or ends before one."""
+    """Return the context of the page that the address names."""
     scans = listing.index_scans(which)
-    order = scans[0].order
-    errors = []
-    start: Cursor | None = None
-    try:
-        text = after or before
-        start = cursor.read(text, order) if text else None
-    except OJSError:
-        errors.append(_("This page does not exist any more; this is the first page."))
-    back = bool(before and not after) and start is not None
-    found = query(
-        gettext_noop("jobs"),
-        lambda: listing.list_jobs(which, after=start, limit=PER_PAGE, backwards=back),
+    found, paging = read_page(
+        request,
+        lambda wanted: query(gettext_noop("jobs"), lambda: listing.list_jobs(which, wanted)),
     )
-    # A rare match is not looked for twice.
-    total = found.total if found and start is None and not which.counted else None
-    if total is None:
-        total = query(gettext_noop("number of jobs"), lambda: listing.count(which))
-    jobs = found.jobs if found else []
-    older = newer = ""
-    if back and jobs:
-        older = cursor.write(cursor.of(jobs[-1], order))
-    elif found and found.end and not back:
-        older = cursor.write(found.end)
-    if jobs and start and not (back and found and found.end is None):
-        newer = cursor.write(cursor.of(jobs[0], order))
+    count = found.count if found else partial(listing.count, which)
+    total = query(gettext_noop("number of jobs"), count)
     return {
-        "rows": _rows(query, jobs, payload=payload),
-        "known": found is not None,
-        "scanned": found.scanned if found else None,
-        "started": start is not None,
-        "older": older,
-        "newer": newer,
+        **paging,
+        "rows": _rows(query, found.rows if found else [], payload=payload),
         "total": total[0] if total else None,
         "more": total[1] if total else False,
-        "errors": errors,
         "scan_limit": min(scan.limit for scan in scans),
         "complete": all(scan.whole for scan in scans),
     }

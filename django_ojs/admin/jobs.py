@@ -133,12 +133,11 @@ class JobAdmin(OperatorModelAdmin):
         which = search.filter
         if which is None:
             return self._unreadable(request, text, search.errors)
-        after, before = request.GET.get("after", ""), request.GET.get("before", "")
         for_all = bulk_buttons(self, request, which)
         # Without a script too: the link "Select all" is this page with all its rows selected.
         all_selected = bool(for_all) and "all" in request.GET
         with timed_queries() as query:
-            page = job_list.page(query, which, after, before, payload=payload)
+            page = job_list.page(request, query, which, payload=payload)
             tabs = job_list.tabs(query, which)
             hint = (
                 None if page["rows"] else query(gettext_noop("queues"), lambda: unknown_name(which))

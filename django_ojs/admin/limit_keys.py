@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any, Final
 from django import forms
 from django.contrib import admin, messages
 from django.contrib.admin.views.main import ChangeList
-from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.http import HttpRequest, HttpResponse
 from django.urls import NoReverseMatch
 from django.utils import timezone
-from django.utils.functional import cached_property, lazy
+from django.utils.functional import lazy
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, pgettext
 
@@ -25,9 +24,9 @@ from django_ojs.admin.formatting import (
     limits_in_words,
 )
 from django_ojs.admin.limit_key_actions import ACTIONS
-from django_ojs.admin.operator_views import OperatorViews
+from django_ojs.admin.operator_views import FirstRowsPaginator, OperatorViews
 from django_ojs.models import LimitKey
-from django_ojs.operations import limit_keys
+from django_ojs.operations import keyset, limit_keys
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.rate_limit_policy import check_key
 from django_ojs.spec.scopes import Scope
@@ -37,12 +36,8 @@ from django_ojs.storage.limit_key_use import KeyStatus
 if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[LimitKey]
     _Form = forms.ModelForm[LimitKey]
-    _Paginator = Paginator[LimitKey]
 else:
-    _Admin, _Form, _Paginator = admin.ModelAdmin, forms.ModelForm, Paginator
-
-#: So many keys are counted and listed; each further page reads the keys before it.
-MAX_ROWS: Final = 5_000
+    _Admin, _Form = admin.ModelAdmin, forms.ModelForm
 
 #: More waiting jobs of a key are not counted.
 _MAX_WAITING: Final = 1_000
@@ -57,15 +52,6 @@ _STATE: Final = (
     "paused",
     "drops",
 )
-
-
-class FirstRowsPaginator(_Paginator):
-    """Counts the first rows only, so that no page has a large offset."""
-
-    @cached_property
-    def count(self) -> int:
-        rows: Any = self.object_list
-        return int(rows.order_by().values("pk")[:MAX_ROWS].count())
 
 
 class KeyChangeList(ChangeList):
@@ -171,7 +157,7 @@ def _search_help() -> str:
         "The beginning of a key. Without one, the keys are listed that are at their limit, "
         "paused or overridden, or of which jobs were dropped in the last hour; %(count)s at "
         "most."
-    ) % {"count": grouped(MAX_ROWS)}
+    ) % {"count": grouped(keyset.COUNT_LIMIT)}
 
 
 class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
@@ -387,7 +373,7 @@ class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
 
 
 def _keys(queryset: QuerySet[LimitKey]) -> list[str]:
-    return list(queryset.order_by("pk").values_list("pk", flat=True)[:MAX_ROWS])
+    return list(queryset.order_by("pk").values_list("pk", flat=True)[: keyset.COUNT_LIMIT])
 
 
 def _status(row: LimitKey) -> KeyStatus:

@@ -7,19 +7,23 @@ from typing import TYPE_CHECKING, Any
 from django.contrib import admin
 from django.contrib.admin.helpers import ACTION_CHECKBOX_NAME
 from django.core.exceptions import ValidationError
+from django.core.paginator import Paginator
 from django.db.models import Model
 from django.http import HttpRequest, HttpResponse
 from django.urls import URLPattern
+from django.utils.functional import cached_property
 
 from django_ojs.admin.object_history import ObjectHistory
 from django_ojs.extension import Actor
 from django_ojs.models.audit_entry import ActorKind
+from django_ojs.operations import keyset
 from django_ojs.operations.access import operator
 
 if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[Any]
+    _Paginator = Paginator[Any]
 else:
-    _Admin = object
+    _Admin, _Paginator = object, Paginator
 
 View = Callable[..., HttpResponse]
 
@@ -50,6 +54,15 @@ class OperatorViews(ObjectHistory):
         given.setlist(ACTION_CHECKBOX_NAME, selected)
         request.POST = given  # type: ignore[assignment]  # Django's own is immutable
         return super().response_action(request, queryset, *args, **kwargs)
+
+
+class FirstRowsPaginator(_Paginator):
+    """Counts the first rows of a list of Django's only, so that no page has a large offset."""
+
+    @cached_property
+    def count(self) -> int:
+        rows: Any = self.object_list
+        return keyset.count_up_to(rows)[0]
 
 
 def parsed_key(model: type[Model], text: str) -> Any:

@@ -4,22 +4,22 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final
 from uuid import UUID
 
 from django.contrib import admin, messages
-from django.core.paginator import Paginator
 from django.db.models import QuerySet
 from django.http import HttpRequest, QueryDict
 from django.utils import timezone
-from django.utils.functional import cached_property, lazy
+from django.utils.functional import lazy
 from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
 from django_ojs.admin import limit_key_text
 from django_ojs.admin.formatting import duration, grouped
-from django_ojs.admin.operator_views import OperatorViews
+from django_ojs.admin.operator_views import FirstRowsPaginator, OperatorViews
 from django_ojs.admin.payloads import may_see
 from django_ojs.conf import settings
 from django_ojs.models import OutboxEntry
 from django_ojs.models.outbox import Delivery
+from django_ojs.operations import keyset
 from django_ojs.operations.access import operator
 from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
@@ -28,12 +28,8 @@ from django_ojs.storage import database
 
 if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[OutboxEntry]
-    _Paginator = Paginator[OutboxEntry]
 else:
-    _Admin, _Paginator = admin.ModelAdmin, Paginator
-
-#: The newest rows, so many, are counted and listed; a busy site sends millions a day.
-MAX_ROWS: Final = 10_000
+    _Admin = admin.ModelAdmin
 
 #: The newest rows, so many, are searched for a type or a queue, as no index covers these.
 SCAN_LIMIT: Final = 100_000
@@ -44,15 +40,6 @@ _SHOWN = (
     *("job_id", "type", "queue", "destination", "state", "attempts", "error_code"),
     *("error_message", "created_at", "next_try_at", "sent_at"),
 )
-
-
-class NewestRowsPaginator(_Paginator):
-    """Counts the newest rows only, so that no page has a large offset."""
-
-    @cached_property
-    def count(self) -> int:
-        rows: Any = self.object_list
-        return int(rows.order_by().values("pk")[:MAX_ROWS].count())
 
 
 class _ChoiceFilter(admin.SimpleListFilter):
@@ -121,7 +108,7 @@ def _search_help() -> str:
     return _(
         "A job's id, or a complete type or queue among the newest %(scanned)s rows. "
         "The newest %(listed)s rows are listed."
-    ) % {"scanned": grouped(SCAN_LIMIT), "listed": grouped(MAX_ROWS)}
+    ) % {"scanned": grouped(SCAN_LIMIT), "listed": grouped(keyset.COUNT_LIMIT)}
 
 
 class OutboxEntryAdmin(OperatorViews, _Admin):
@@ -136,7 +123,7 @@ class OutboxEntryAdmin(OperatorViews, _Admin):
     ordering = ("-pk",)
     sortable_by = ()
     actions = ("requeue",)
-    paginator = NewestRowsPaginator
+    paginator = FirstRowsPaginator
     show_full_result_count = False
     show_facets = admin.ShowFacets.NEVER
     list_per_page = 50
@@ -224,20 +211,20 @@ class OutboxEntryAdmin(OperatorViews, _Admin):
     def requeue(self, request: HttpRequest, queryset: QuerySet[OutboxEntry]) -> None:
         # A selection of all rows may be millions: one request requeues some of them.
         rejected = queryset.filter(state=Delivery.REJECTED).order_by("pk")
-        keys = list(rejected.values_list("pk", flat=True)[: MAX_ROWS + 1])
-        skipped = queryset.exclude(state=Delivery.REJECTED).order_by()[:MAX_ROWS].count()
+        keys = list(rejected.values_list("pk", flat=True)[: keyset.COUNT_LIMIT + 1])
+        skipped = queryset.exclude(state=Delivery.REJECTED).order_by()[: keyset.COUNT_LIMIT].count()
         with database.atomic():
-            done = outbox.requeue(keys[:MAX_ROWS], using=queryset.db)
+            done = outbox.requeue(keys[: keyset.COUNT_LIMIT], using=queryset.db)
             if done:
                 operator.acted("outbox.requeued", object_type="outbox_entry", jobs=done)
-        skipped += len(keys[:MAX_ROWS]) - done
+        skipped += len(keys[: keyset.COUNT_LIMIT]) - done
         sentences = [ngettext("%(count)d requeued.", "%(count)d requeued.", done) % {"count": done}]
         if skipped:
             text = ngettext(
                 "%(count)d skipped: not rejected.", "%(count)d skipped: not rejected.", skipped
             )
             sentences.append(text % {"count": skipped})
-        if len(keys) > MAX_ROWS:
+        if len(keys) > keyset.COUNT_LIMIT:
             sentences.append(_("There are more; select them again."))
         self.message_user(
             request, " ".join(sentences), messages.WARNING if skipped else messages.SUCCESS

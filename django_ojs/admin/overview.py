@@ -120,7 +120,7 @@ def _context(query: TimedQueries) -> dict[str, Any]:
     return {
         "known": jobs is not None,
         "queues_known": listing is not None and found.queues.are_known,
-        "checked": len(listing.queues) if listing and listing.has_more else None,
+        "checked": len(listing.rows) if listing and listing.total > len(listing.rows) else None,
         "findings": findings,
         "more_findings": len(found.findings) - len(findings),
         "maintenance_mode": found.maintenance,

@@ -116,7 +116,7 @@ class QueueAdmin(OperatorModelAdmin):
             listing = query(
                 gettext_noop("queues"), lambda: queues.busiest(limit=MAX_LISTED, text=text)
             )
-            found = queue_rows(query, listing.queues if listing else [])
+            found = queue_rows(query, listing.rows if listing else [])
             rows = sorted(found.rows, key=_SORT_KEYS[sort]) if sort in _SORT_KEYS else found.rows
             shown, paging = page_of(rows, request.GET.get("p", ""), PER_PAGE)
             names = [row.name for row in shown]
@@ -125,9 +125,7 @@ class QueueAdmin(OperatorModelAdmin):
             )
             total = listing.total if listing and found.are_known else None
             if text and total == 0:
-                total = query(
-                    gettext_noop("number of queues"), lambda: queues.listing(limit=0).total
-                )
+                total = query(gettext_noop("number of queues"), queues.number)
         return self.render(
             request,
             "queues",

@@ -11,7 +11,7 @@ from django.utils.translation import gettext_lazy, gettext_noop, ngettext_lazy, 
 
 from django_ojs.admin import payloads
 from django_ojs.admin.actions import Action
-from django_ojs.admin.base import OperatorModelAdmin, page_of
+from django_ojs.admin.base import OperatorModelAdmin, page_of, read_page
 from django_ojs.admin.job_list import Badge
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.admin.workflow_diagram import StepRow, diagram, state_counts
@@ -22,7 +22,6 @@ from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.spec.scopes import Scope
 from django_ojs.storage.dialects.expressions import OneOf
 
-PER_PAGE: Final = 50
 STEPS_PER_PAGE: Final = 100
 #: A larger workflow has no picture and no filter of its steps.
 MAX_DRAWN: Final = 5_000
@@ -90,33 +89,26 @@ class WorkflowAdmin(OperatorModelAdmin):
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
         state, name = request.GET.get("state", ""), request.GET.get("q", "").strip()
-        before = self._parse_key(request.GET.get("before", ""))
-        found = self.get_queryset(request).order_by("-pk")
+        which: dict[str, Any] = {"name": name.replace("\0", "")}
         if state in BADGES:
-            found = found.filter(state=state)
-        if name:
-            found = found.filter(name__contains=name.replace("\0", ""))
-        if before is not None:
-            found = found.filter(pk__lt=before)
+            which["state"] = state
         with timed_queries() as query:
-            rows = query(gettext_noop("workflows"), lambda: list(found[: PER_PAGE + 1]))
-        shown = (rows or [])[:PER_PAGE]
-        filters = {key: text for key, text in (("state", state), ("q", name)) if text}
-        older = ""
-        if rows and len(rows) > PER_PAGE:
-            older = urlencode({**filters, "before": str(shown[-1].pk)})
+            page, paging = read_page(
+                request,
+                lambda wanted: query(
+                    gettext_noop("workflows"), lambda: workflows.page(wanted, **which)
+                ),
+            )
         return self.render(
             request,
             "workflows",
             _("Workflows"),
             {
-                "rows": [(row, BADGES[row.state]) for row in shown],
-                "is_known": rows is not None,
+                **paging,
+                "rows": [(row, BADGES[row.state]) for row in (page.rows if page else ())],
                 "tabs": _tabs(state, name),
                 "state": state,
                 "text": name,
-                "newest": f"?{urlencode(filters)}" if before is not None else "",
-                "older": f"?{older}" if older else "",
                 "unread": query.unread,
                 "buttons": self.selection_buttons(request),
             },

@@ -30,6 +30,7 @@ from django_ojs.models.bulk_operation import STOPPED_BY_ERROR, BulkActionName, B
 from django_ojs.operations.jobs import bulk, bulk_execution, bulk_operations, listing
 from django_ojs.operations.jobs.bulk import Summary
 from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.operations.keyset import PageRequest
 from django_ojs.spec.errors import InvalidRequest
 
 #: Jobs that --dry-run shows.
@@ -144,7 +145,7 @@ def _dry_run(
         return OK
     change = _in_words(action, number_of_jobs(number, more))
     console.line(f"This would {change}; nothing was changed.")
-    if jobs := first_of(console, which, SAMPLE).jobs:
+    if jobs := first_of(console, which, PageRequest(limit=SAMPLE)).rows:
         write_table(console, COLUMNS, jobs)
     return OK
 

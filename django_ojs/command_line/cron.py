@@ -1,7 +1,7 @@
 """`cron`: list the schedules, store those of the code, run, pause and resume them."""
 
 from argparse import ArgumentParser
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, Final
 
 from django_ojs import schedules
@@ -28,22 +28,13 @@ from django_ojs.formatting import absolute_time, grouped
 from django_ojs.models import CronJob, Job
 from django_ojs.operations import cron
 from django_ojs.operations.cron.schedule import describe
+from django_ojs.operations.keyset import PageRequest, all_rows
 from django_ojs.spec.errors import Conflict, NotFound
 
 #: Cron jobs that one query reads.
 _PAGE: Final = 500
 #: Known names that a message about an unknown one chooses from.
 _MOST_NAMES: Final = 200
-
-
-def _all() -> Iterator[CronJob]:
-    after: str | None = None
-    while True:
-        page = cron.page(after=after, limit=_PAGE)
-        yield from page.cron_jobs
-        if not page.has_more:
-            return
-        after = page.cron_jobs[-1].name
 
 
 def _known(names: list[str]) -> list[CronJob]:
@@ -59,7 +50,7 @@ def _get(name: str) -> CronJob:
     except NotFound:
         raise unknown_name(
             name,
-            [job.name for job in cron.page(limit=_MOST_NAMES).cron_jobs],
+            [job.name for job in cron.page(PageRequest(limit=_MOST_NAMES)).rows],
             none="There is no cron job %(name)r. None is registered.",
             nothing_like_it="There is no cron job %(name)r. The names are %(known)s.",
             near="There is no cron job %(name)r. Did you mean %(near)s?",
@@ -67,7 +58,8 @@ def _get(name: str) -> CronJob:
 
 
 def _list(console: Console, options: Options) -> int:
-    jobs = _known(options["names"]) if options["names"] else list(_all())
+    names = options["names"]
+    jobs = _known(names) if names else list(all_rows(cron.page, _PAGE))
     write_list(console, "cron_jobs", _columns(jobs), jobs, none="No cron job is registered.")
     return OK
 

@@ -55,7 +55,7 @@ def _read(names: list[str], limit: int) -> _Figures:
         statuses, more = [known_queue(name) for name in names], 0
     else:
         listing = queues.busiest(limit=limit)
-        statuses = listing.queues
+        statuses = listing.rows
         more = listing.total - len(statuses)
     names = [status.name for status in statuses]
     listeners = queue_overview.listeners(statuses)

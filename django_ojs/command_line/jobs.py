@@ -1,6 +1,7 @@
 """`jobs` and `show`: find jobs, and show one with its history."""
 
 from argparse import ArgumentParser
+from dataclasses import replace
 from typing import Any, Final
 
 from django.utils import timezone
@@ -13,6 +14,7 @@ from django_ojs.command_line.lists import (
     age,
     column,
     members,
+    read_page,
     short_duration,
     write_details,
     write_list,
@@ -25,11 +27,12 @@ from django_ojs.handlers import limit_key_templates
 from django_ojs.models import Attempt, Job, Workflow
 from django_ojs.operations.figures.not_running import why_not_running
 from django_ojs.operations.info import info
-from django_ojs.operations.jobs import cursor, lineage, listing
+from django_ojs.operations.jobs import lineage, listing
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.redaction import redacted, with_redacted_key
+from django_ojs.operations.keyset import Page, PageRequest
 from django_ojs.spec import json, progress
-from django_ojs.spec.errors import NotFound, OJSError
+from django_ojs.spec.errors import NotFound
 from django_ojs.spec.failure import with_code
 from django_ojs.spec.states import State
 from django_ojs.spec.times import elapsed
@@ -81,10 +84,8 @@ COLUMNS: Final[list[ListColumn[Job]]] = [
 ]
 
 
-def first_of(
-    console: Console, which: JobFilter, limit: int, after: cursor.Cursor | None = None
-) -> listing.JobPage:
-    """Return the first jobs of a filter, whatever the number of jobs between them.
+def first_of(console: Console, which: JobFilter, wanted: PageRequest) -> Page[Job]:
+    """Return a page of the jobs of a filter, whatever the number of jobs between them.
 
     It shows how many it has read, where one scan is not enough.
     """
@@ -92,11 +93,11 @@ def first_of(
     read, whole = 0, None
     try:
         while True:
-            page = listing.list_jobs(which, after=after, limit=limit - len(found))
-            found += page.jobs
-            if page.end is None or len(found) >= limit:
-                return listing.JobPage(jobs=found, end=page.end)
-            after = page.end
+            page = listing.list_jobs(which, replace(wanted, limit=wanted.limit - len(found)))
+            found += page.rows
+            if page.after is None or len(found) >= wanted.limit:
+                return page.showing(found)
+            wanted = replace(wanted, cursor=page.after)
             read += page.scanned or 0
             whole = max(read, listing.about(which) if whole is None else whole)
             _show_progress(console, read, whole, len(found))
@@ -112,25 +113,14 @@ def _show_progress(console: Console, read: int, whole: int, found: int) -> None:
 
 def _jobs(console: Console, options: Options) -> int:
     which = filter_of(console, options)
-    after = None
-    if options["after"] is not None:
-        try:
-            after = cursor.read(options["after"], listing.order_of(which))
-        except OJSError:
-            raise usage_error("--after must be the `next` of the same search.") from None
-    page = first_of(console, which, options["limit"], after)
-    end = None if page.end is None else cursor.write(page.end)
-    if (
-        write_list(console, "jobs", COLUMNS, page.jobs, none="No job matches.", next=end)
-        and end is not None
-    ):
+    page = read_page(options, lambda wanted: first_of(console, which, wanted))
+    is_table = write_list(
+        console, "jobs", COLUMNS, page.rows, none="No job matches.", next=page.after
+    )
+    if is_table and page.after is not None:
         number, more = listing.count(which)
-        text = (
-            f"There are at least {grouped(number)} jobs. The next ones: --after '{end}'"
-            if more
-            else f"There are {grouped(number)} jobs. The next ones: --after '{end}'"
-        )
-        console.line(text)
+        found = f"at least {grouped(number)}" if more else grouped(number)
+        console.line(f"There are {found} jobs. The next ones: --after {page.after}")
     return OK
 
 

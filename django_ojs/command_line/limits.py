@@ -22,6 +22,7 @@ from django_ojs.formatting import absolute_time, grouped, limits_in_words
 from django_ojs.handlers import limit_key_templates
 from django_ojs.operations import limit_keys
 from django_ojs.operations.jobs.redaction import redacted_key
+from django_ojs.operations.keyset import PageRequest
 from django_ojs.spec.errors import NotFound, OJSError
 from django_ojs.storage.limit_key_use import KeyStatus
 
@@ -46,7 +47,7 @@ def _get(key: str) -> KeyStatus:
         return limit_keys.get(key)
     except NotFound:
         # Not those with a part that ADMIN_REDACT hides.
-        found = limit_keys.listing(offset=0, limit=_MOST_NAMES).keys
+        found = limit_keys.listing(PageRequest(limit=_MOST_NAMES)).rows
         raise unknown_name(
             key,
             [each.key for each in found if shown_key(each.key) == each.key],
@@ -61,19 +62,19 @@ def _get(key: str) -> KeyStatus:
 def _list(console: Console, options: Options) -> int:
     if options["keys"]:
         raise usage_error("`list` has no keys: `manage.py ojs limits show KEY` shows one.")
-    page = (limit_keys.listing if options["all"] else limit_keys.restricted)(
-        offset=0, limit=options["limit"]
-    )
+    read = limit_keys.listing if options["all"] else limit_keys.restricted
+    page = read(PageRequest(limit=options["limit"]))
     none = (
         "There are no limit keys."
         if options["all"]
         else "No limit key is at its limit, paused or overridden; --all lists the others."
     )
-    total = {"total": page.total, "total_capped": page.capped}
-    is_table = write_list(console, "limits", _COLUMNS, page.keys, none=none, **total)
-    if is_table and page.total > len(page.keys):
+    total, capped = page.count()
+    counted = {"total": total, "total_capped": capped}
+    is_table = write_list(console, "limits", _COLUMNS, page.rows, none=none, **counted)
+    if is_table and total > len(page.rows):
         console.line(
-            f"The first {grouped(len(page.keys))} of {grouped(page.total)}: --limit lists more."
+            f"The first {grouped(len(page.rows))} of {grouped(total)}: --limit lists more."
         )
     return OK
 

@@ -10,7 +10,10 @@ from uuid import UUID
 from django.utils import timezone
 
 from django_ojs.command_line.console import NONE, Cell, Console, TableColumn
+from django_ojs.command_line.subcommand import Options, usage_error
 from django_ojs.formatting import absolute_time, duration, grouped
+from django_ojs.operations.keyset import Page, PageRequest
+from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.times import elapsed, format_timestamp
 
 Row = TypeVar("Row")
@@ -72,6 +75,14 @@ def members(names: str, *, of: str = "") -> list[ListColumn[Any]]:
     return [
         ListColumn(name=name, value=attrgetter(start + name), only="json") for name in names.split()
     ]
+
+
+def read_page(options: Options, read: Callable[[PageRequest], Page[Row]]) -> Page[Row]:
+    """Read the page of a list that `--limit` and `--after` name."""
+    try:
+        return read(PageRequest(limit=options["limit"], cursor=options["after"]))
+    except InvalidRequest:
+        raise usage_error("--after must be the `next` of the same list.") from None
 
 
 def write_list(

@@ -2,6 +2,7 @@
 
 from argparse import ArgumentParser
 from collections import Counter
+from functools import partial
 from typing import Any, Final
 from uuid import UUID
 
@@ -12,6 +13,7 @@ from django_ojs.command_line.lists import (
     as_json,
     column,
     members,
+    read_page,
     write_details,
     write_list,
     write_table,
@@ -61,13 +63,11 @@ def _ids(texts: list[str]) -> list[UUID]:
 def _list(console: Console, options: Options) -> int:
     if options["ids"]:
         raise usage_error("`list` has no ids: `manage.py ojs workflows show ID` shows one.")
-    after = None if options["after"] is None else _ids([options["after"]])[0]
-    page = workflows.page(before=after, limit=options["limit"], state=options["state"])
-    end = str(page.workflows[-1].pk) if page.has_more else None
+    page = read_page(options, partial(workflows.page, state=options["state"]))
     none = "There is no such workflow." if options["state"] else "No workflows."
-    is_table = write_list(console, "workflows", _COLUMNS, page.workflows, none=none, next=end)
-    if is_table and end is not None:
-        console.line(f"There are more: --after {end}")
+    is_table = write_list(console, "workflows", _COLUMNS, page.rows, none=none, next=page.after)
+    if is_table and page.after is not None:
+        console.line(f"There are more: --after {page.after}")
     return OK
 
 

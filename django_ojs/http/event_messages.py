@@ -49,7 +49,7 @@ class Channel:
         """Whether `job.state_changed` is among the types."""
         return self.types is None or events.matches_state_changed(self.types)
 
-    def read(self, after: int, limit: int) -> log.Page:
+    def read(self, after: int, limit: int) -> log.EventPage:
         """Return the events after a position, from which the messages of the channel follow."""
         types = self.types
         if types is not None and self.has_changes:
@@ -105,7 +105,7 @@ class Follower:
         self.after = after
         self._held: Message | None = None
 
-    def messages(self, page: log.Page) -> list[Message]:
+    def messages(self, page: log.EventPage) -> list[Message]:
         """Return the messages of a page that are to be sent, and go on after it."""
         found: list[Message] = []
         if page.tail_lost:
@@ -125,7 +125,7 @@ class Follower:
         return found if self._held else [*found, message]
 
 
-def read(follower: Follower, limit: int) -> tuple[log.Page, Message | None]:
+def read(follower: Follower, limit: int) -> tuple[log.EventPage, Message | None]:
     """Return the next events of a follower, and the end of its job if that has ended.
 
     The job is read first: all events of its end are then in the page, or in the next ones.

@@ -1,7 +1,7 @@
 """Limit keys: their state, and overrides of their limits (ojs-rate-limiting §10)."""
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -10,7 +10,9 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from django_ojs.models import LimitKey
+from django_ojs.operations import keyset
 from django_ojs.operations.access import operator
+from django_ojs.operations.keyset import Order, Page, PageRequest
 from django_ojs.spec import times
 from django_ojs.spec.errors import InvalidRequest, NotFound
 from django_ojs.spec.rate_limit_policy import LIMITS, check_key, parse_override
@@ -22,21 +24,13 @@ from django_ojs.storage import (
 )
 from django_ojs.storage.limit_key_use import STRATEGIES, KeyStatus
 
-#: More waiting jobs of a key, and more keys, are not counted.
+#: More waiting jobs of a key are not counted.
 MOST_WAITING: Final = 10_000
-MOST_KEYS: Final = 10_000
 #: A pause by an operator who says no duration, and the longest one.
 DEFAULT_PAUSE: Final = timedelta(hours=1)
 LONGEST_PAUSE: Final = timedelta(days=31)
 
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class KeyPage:
-    """A page of keys. `capped`: there are more than `total`."""
-
-    keys: list[KeyStatus]
-    total: int
-    capped: bool
+_BY_KEY: Final[Order] = {"pk": str}
 
 
 def get(key: str) -> KeyStatus:
@@ -71,28 +65,27 @@ def _is_key(text: str) -> bool:
     return True
 
 
-def listing(*, offset: int, limit: int) -> KeyPage:
+def listing(wanted: PageRequest) -> Page[KeyStatus]:
     """Return a page of the keys in order, of jobs and of what is kept of keys."""
     connection = database.connection()
-    keys = database.dialect_of(connection).limit_keys(connection, MOST_KEYS + 1)
-    return KeyPage(
-        keys=limit_key_use.status_of(
-            keys[:MOST_KEYS][offset : offset + limit], most=MOST_WAITING + 1
-        ),
-        total=min(len(keys), MOST_KEYS),
-        capped=len(keys) > MOST_KEYS,
+    keys = database.dialect_of(connection).limit_keys(connection, keyset.COUNT_LIMIT + 1)
+    counted = keys[: keyset.COUNT_LIMIT]
+    return _with_status(
+        replace(
+            keyset.page_of_all(counted, _BY_KEY, wanted),
+            count=lambda: (len(counted), len(keys) > len(counted)),
+        )
     )
 
 
-def restricted(*, offset: int, limit: int) -> KeyPage:
+def restricted(wanted: PageRequest) -> Page[KeyStatus]:
     """Return a page of the keys at their limit, paused, overridden or with jobs dropped lately."""
-    found = LimitKey.primary.filter(is_restricted()).order_by("pk").values_list("pk", flat=True)
-    total = found.order_by()[: MOST_KEYS + 1].count()
-    return KeyPage(
-        keys=limit_key_use.status_of(list(found[offset : offset + limit]), most=MOST_WAITING + 1),
-        total=min(total, MOST_KEYS),
-        capped=total > MOST_KEYS,
-    )
+    found = LimitKey.primary.filter(is_restricted()).values_list("pk", flat=True)
+    return _with_status(keyset.page(found, _BY_KEY, wanted))
+
+
+def _with_status(page: Page[str]) -> Page[KeyStatus]:
+    return page.showing(limit_key_use.status_of(page.rows, most=MOST_WAITING + 1))
 
 
 def is_restricted() -> Q:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from html import unescape
-from itertools import product
 from typing import Any
 from uuid import UUID
 
@@ -12,7 +11,6 @@ import pytest
 from django.test import Client, override_settings
 from django.test.utils import CaptureQueriesContext
 
-from django_ojs.admin import job_list
 from django_ojs.admin.state_strip import state_strip
 from django_ojs.models import Attempt, AuditEntry
 from django_ojs.operations import checkpoint, fail, fetch, progress, retry
@@ -111,25 +109,6 @@ class TestList:
         # Of other words the counts know nothing, and a wrong number is worse than none.
         assert "available <b>" not in text(client, q="type:test.*")
 
-    def test_pages_are_turned_without_losing_a_job(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(job_list, "PER_PAGE", 4)
-        client, seen = root(), []
-        made = {str(job.pk) for job in push_many(11)}
-        address = LIST
-        for _ in range(3):
-            page = client.get(address).content.decode()
-            seen += re.findall(r'name="key" value="([0-9a-f-]{36})"', page)
-            following = re.search(r'href="(\?[^"]*after=[^"]*)"', page)
-            address = LIST + unescape(following[1]) if following else ""
-        assert address == ""
-        assert len(seen) == 11
-        assert set(seen) == made
-        second = client.get(f"{LIST}?after={seen[3]}").content.decode()
-        back = re.search(r'href="(\?[^"]*before=[^"]*)"', second)
-        assert back
-        found = client.get(LIST + unescape(back[1])).content.decode()
-        assert re.findall(r'name="key" value="([0-9a-f-]{36})"', found) == seen[:4]
-
     def test_an_end_of_a_look_is_said_and_goes_on(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(
             listing.list_jobs,
@@ -140,23 +119,15 @@ class TestList:
         rare = push(queue="rare")
         push_many(7, queue="common")
         page = text(client, q="queue:rare")
-        assert "Search older jobs" in page
+        assert "Search further" in page
         assert "This page looked at 3 jobs, in the order of the list" in page
         assert str(rare.pk) not in page
         # The counts know how many jobs a queue has in a state.
         for queue in ("few", "many", "many", "few"):
             in_state("completed", queue=queue)
         page = text(client, q="queue:few state:completed")
-        assert "Search older jobs" in page
+        assert "Search further" in page
         assert '<span class="ojs-total">2 jobs</span>' in page
-
-    @pytest.mark.parametrize("q", ["", "state:completed", "queue:a state:available"])
-    def test_a_garbage_cursor_shows_the_first_page(self, q: str) -> None:
-        push(queue="a")
-        client = root()
-        cursors = ("x", "\x00", "~~~", "9" * 3000, "2026~1", NOBODY)
-        for cursor, name in product(cursors, ("after", "before")):
-            assert client.get(LIST, {"q": q, name: cursor}).status_code == 200, (name, cursor)
 
     def test_no_address_is_an_error(self) -> None:
         push(args=[{"a": 1}], meta={"x": 1})

@@ -298,7 +298,7 @@ def test_dropped_jobs_are_a_finding_and_stand_beside_their_key() -> None:
 
 
 def test_a_hundred_thousand_keys_do_not_make_it_slow(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("django_ojs.admin.limit_keys.MAX_ROWS", 60)
+    monkeypatch.setattr("django_ojs.operations.keyset.COUNT_LIMIT", 60)
     now = timezone.now()
     rows = [
         LimitKey(key=f"k{n:04}", expires_at=now, limited_since=now, limited_by="rate")

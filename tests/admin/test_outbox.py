@@ -113,7 +113,7 @@ def test_a_search_finds_an_id_a_type_or_a_queue_and_nothing_else(rejected: Outbo
 def test_the_list_counts_and_turns_to_the_newest_rows_alone(
     rejected: OutboxEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("django_ojs.admin.outbox.MAX_ROWS", 3)
+    monkeypatch.setattr("django_ojs.operations.keyset.COUNT_LIMIT", 3)
     monkeypatch.setattr("django_ojs.admin.outbox.SCAN_LIMIT", 2)
     rows = [
         OutboxEntry(job_id=ids.uuid7(), type=f"more.{n}", queue="q", destination="far")

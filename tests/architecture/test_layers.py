@@ -58,7 +58,7 @@ FLOORS = {
 # its own layer and of lower ones.
 LAYERS: dict[str, tuple[set[str], ...]] = {
     "operations": (
-        {"operator_texts", "access", "draining", "histories"},
+        {"operator_texts", "access", "draining", "histories", "keyset"},
         {"events"},
         {"backpressure"},
         {

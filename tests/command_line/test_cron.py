@@ -8,6 +8,7 @@ import django_ojs as ojs
 from django_ojs.command_line import cron as command
 from django_ojs.models import CronJob, Job
 from django_ojs.operations import cron, fail, fetch
+from django_ojs.operations.keyset import PageRequest
 from django_ojs.spec.failure import Failure
 from tests.admin.users import root
 from tests.command_line.run import ojs as run
@@ -51,7 +52,7 @@ def test_sync_stores_what_the_code_declares() -> None:
     planned = run("cron", "sync", "--dry-run")
     assert "sums: registered." in planned.out
     assert "Nothing was changed" in planned.err
-    assert cron.page(limit=1).total == 0
+    assert cron.page(PageRequest(limit=1)).total == 0
     assert run("cron", "sync", "--json").json == {
         "created": ["sums"],
         "changed": [],

@@ -103,21 +103,6 @@ def test_a_queue_that_does_not_exist_is_named_with_those_that_do(command: str) -
     assert "There is no queue" not in ojs(command, "queue:images", "--json").err
 
 
-def test_pages_follow_each_other_and_hold_every_job_once() -> None:
-    wanted = {str(job.pk) for job in push_many(5, queue="mail")}
-    seen: list[str] = []
-    after: list[str] = []
-    while True:
-        page = ojs("jobs", "queue:mail", "--limit", "2", "--json", *after).json
-        seen += [job["id"] for job in page["jobs"]]
-        if page["next"] is None:
-            break
-        after = ["--after", page["next"]]
-    assert len(seen) == 5
-    assert set(seen) == wanted
-    assert "There are 5 jobs." in ojs("jobs", "queue:mail", "--limit", "2").out
-
-
 def test_a_page_is_full_however_few_of_the_jobs_match(monkeypatch: pytest.MonkeyPatch) -> None:
     # Each scan reads two jobs.
     defaults = {**(listing.list_jobs.__kwdefaults__ or {}), "scan_limit": 2}
@@ -143,7 +128,7 @@ def test_a_page_is_full_however_few_of_the_jobs_match(monkeypatch: pytest.Monkey
         (["state:active", "--state", "discarded"], "The state is given twice"),
         (["queue:a", "--queue", "b"], "The queue is given twice"),
         (["--queue", "A B"], "queue must consist of"),
-        (["--after", "x"], "--after must be the `next` of the same search."),
+        (["--after", "x"], "--after must be the `next` of the same list."),
     ],
     undo=True,
 )

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from django_ojs.http import pagination
 from django_ojs.models import AuditEntry, WorkflowStep
-from django_ojs.operations import ack, cancel, fail, fetch, retry, workflows
+from django_ojs.operations import ack, cancel, fail, fetch, keyset, retry, workflows
 from django_ojs.spec.failure import Failure
 from tests.cases import together
 from tests.factories import BOOM, HOUR, active, age, hourly, in_state, push, read
@@ -211,7 +210,7 @@ def test_the_history_of_a_workflow_has_its_creation_its_steps_and_its_end() -> N
     assert end["data"]["duration_ms"] >= 0
     assert {event["workflow_id"] for event in rest["events"]} == {key}
     workflow_history(key, cursor="x").error(400, "invalid_request", field="cursor")
-    workflow_history(key, cursor=pagination.encode(("x", 1))).error(400, "invalid_request")
+    workflow_history(key, cursor=keyset.write(("x", 1))).error(400, "invalid_request")
     workflow_history(NOBODY).error(404, "not_found")
 
 

@@ -24,8 +24,7 @@ from django.db import close_old_connections, transaction
 from django.test import Client, override_settings
 
 import django_ojs as ojs
-from django_ojs.http import pagination
-from django_ojs.operations import beat
+from django_ojs.operations import beat, keyset
 from django_ojs.spec.json import MAX_INTEGER
 from tests import factories
 from tests.http.api import JSON_TYPE, Api
@@ -221,7 +220,7 @@ def requests(operation: Operation) -> Iterator[Hostile]:
     given = partial(encode, body) if content else bytes
     for parameter in operation.parameters:
         if parameter["in"] == "query":
-            forged = map(pagination.encode, CURSORS)
+            forged = (keyset.write(tuple(each)) for each in CURSORS)
             for text in [*TEXTS, *(forged if parameter["name"] in ("cursor", "after") else ())]:
                 query = f"{parameter['name']}={text}"
                 yield Hostile(f"{path}?{query}", given, {}, query[:60])

@@ -49,42 +49,6 @@ class TestList:
         mode.enable()
         assert listed()[0] == []
 
-    def test_pages_are_followed_by_their_cursor(self) -> None:
-        for name in ("c", "a", "b"):
-            push(queue=name)
-        names, page = listed(limit=2)
-        assert names == ["a", "b"]
-        assert (page["total"], page["has_more"], page["limit"]) == (3, True, 2)
-        names, page = listed(limit=2, cursor=page["next_cursor"])
-        assert names == ["c"]
-        assert page == {"total": 3, "limit": 2, "offset": 0, "has_more": False}
-        assert listed(offset=2)[0] == ["c"]
-
-    def test_a_limit_over_the_largest_is_the_largest(self) -> None:
-        assert listed(limit=100_000)[1]["limit"] == 200
-
-    @pytest.mark.once
-    @together(
-        ("query", "field"),
-        [
-            ("limit=0", "limit"),
-            ("limit=-1", "limit"),
-            ("limit=ten", "limit"),
-            ("offset=-1", "offset"),
-            ("offset=10001", "offset"),
-            ("offset=99999999999999999999", "offset"),
-            ("cursor=x", "cursor"),
-            ("cursor=!!!!", "cursor"),
-            ("cursor=WyJhIiwiYiJd", "cursor"),
-            ("cursor=e30", "cursor"),
-            ("cursor=" + "A" * 2000, "cursor"),
-            ("cursor=%C3%A9", "cursor"),
-        ],
-        undo=True,
-    )
-    def test_a_page_that_cannot_be_is_rejected(self, query: str, field: str) -> None:
-        api.get(f"queues?{query}").error(400, "invalid_request", field=field)
-
 
 class TestCreate:
     @pytest.mark.requirement("QC-S01")

@@ -11,7 +11,7 @@ from django.test import override_settings
 from django.utils import timezone
 
 from django_ojs.models import LimitCheck, LimitKey
-from django_ojs.operations import fail, limit_checks, limit_keys
+from django_ojs.operations import fail, keyset, limit_checks
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.times import format_timestamp
 from tests.cases import together
@@ -163,7 +163,7 @@ def test_an_override_that_cannot_hold_is_rejected(body: Any, field: str, cure: s
 
 
 def test_more_keys_and_jobs_than_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limit_keys, "MOST_KEYS", 2)
+    monkeypatch.setattr(keyset, "COUNT_LIMIT", 2)
     for key in ("a", "b", "c"):
         add(key)
     found = Api().get("rate-limits").ok()

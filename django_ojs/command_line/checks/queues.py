@@ -50,7 +50,7 @@ def _bounds() -> Iterator[DoctorFinding]:
 
 
 def _queues() -> Iterator[DoctorFinding]:
-    statuses = queues.busiest(limit=MOST_QUEUES).queues
+    statuses = queues.busiest(limit=MOST_QUEUES).rows
     names = [status.name for status in statuses]
     listeners = queue_overview.listeners(statuses)
     rows = queue_overview.overview(

@@ -28,21 +28,15 @@ class CronJobs(OJSView):
     needs = {"GET": Scope.READ, "POST": Scope.ADMIN}
 
     def get(self, request: Request) -> dict[str, Any]:
-        wanted = pagination.cursor_page(request.query_params, str)
-        found = cron.page(
-            after=wanted.cursor[0] if wanted.cursor else None,
-            offset=wanted.offset,
-            limit=wanted.limit,
-            enabled=_enabled(request.query_params),
-            within=self.access.queues,
-        )
-        shown = [_render(job) for job in found.cron_jobs]
-        end = [found.cron_jobs[-1].name] if found.cron_jobs else None
+        query = request.query_params
+        wanted = pagination.cursor_page(query)
+        page = cron.page(wanted, enabled=_enabled(query), within=self.access.queues)
+        shown = [_render(job) for job in page.rows]
         return {
             "cron_jobs": shown,
             "crons": shown,
             "count": len(shown),
-            "pagination": wanted.describe(total=found.total, has_more=found.has_more, end=end),
+            "pagination": pagination.described(query, wanted, page),
         }
 
     def post(self, request: Request) -> HttpResponse:

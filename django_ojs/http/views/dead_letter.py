@@ -12,9 +12,8 @@ from django_ojs.http.views.base import OJSView
 from django_ojs.http.views.jobs import job_id
 from django_ojs.models import Attempt, Job
 from django_ojs.operations.jobs import dead_letters
-from django_ojs.operations.jobs.cursor import Cursor
 from django_ojs.operations.jobs.job_filter import JobFilter
-from django_ojs.spec import envelope, ids, times
+from django_ojs.spec import envelope, times
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.scopes import Scope
 
@@ -55,7 +54,7 @@ class DeadLetters(OJSView):
 
     def get(self, request: Request) -> dict[str, Any]:
         query = request.query_params
-        wanted = pagination.cursor_page(query, str, str)
+        wanted = pagination.cursor_page(query)
         queue = query.get("queue") or None
         if queue is not None:
             self.access.check_queue(queue)
@@ -67,17 +66,11 @@ class DeadLetters(OJSView):
             ended_until=fields.query_timestamp(query, "until"),
             within=self.access.queues,
         )
-        after = _position(wanted.cursor) if wanted.cursor else None
-        page = dead_letters.list_page(which, after=after, offset=wanted.offset, limit=wanted.limit)
-        errors = Attempt.errors_of([job.pk for job in page.jobs])
+        page = dead_letters.page(which, wanted)
+        errors = Attempt.errors_of([job.pk for job in page.rows])
         return {
-            "jobs": [envelope.render(job, errors=errors.get(job.pk)) for job in page.jobs],
-            "pagination": wanted.describe(
-                total=page.total,
-                capped=page.capped,
-                has_more=page.has_more,
-                end=None if page.end is None else [page.end[0].isoformat(), str(page.end[1])],
-            ),
+            "jobs": [envelope.render(job, errors=errors.get(job.pk)) for job in page.rows],
+            "pagination": pagination.described(query, wanted, page),
         }
 
 
@@ -118,11 +111,6 @@ class DeadLetterFigures(OJSView):
         if found.capped:
             out["total_capped"] = True
         return {**out, **timestamps(oldest_at=found.oldest_at, newest_at=found.newest_at)}
-
-
-def _position(cursor: tuple[Any, ...]) -> Cursor:
-    moment, key = cursor
-    return times.parse_timestamp(moment, "cursor"), ids.parse_id(key, "cursor")
 
 
 def _days(duration: timedelta) -> str:

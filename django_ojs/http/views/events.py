@@ -112,7 +112,7 @@ class Events(EventView):
                 raise InvalidRequest.of("sources", "cannot filter a stream")
             return self.stream()
         limit = pagination.read_limit(query, default=log.DEFAULT_LIMIT, maximum=log.MAX_LIMIT)
-        _, offset = pagination.read_offset(query, limit, "after")
+        offset = pagination.read_offset(query, limit, "after")
         where = log.of_sources(sources) if sources else None
         read = partial(log.read, **self.filters(), where=where)
         page = read(after=_cursor_after(offset, query.get("after") or None, read), limit=limit)
@@ -127,7 +127,7 @@ def _wants_stream(accept: str) -> bool:
     return known[:1] == [CONTENT_TYPE]
 
 
-def _cursor_after(count: int, after: str | None, read: Callable[..., log.Page]) -> str | None:
+def _cursor_after(count: int, after: str | None, read: Callable[..., log.EventPage]) -> str | None:
     """Return the cursor after so many more events, or where the log ends before."""
     has_more = True
     while count and has_more:

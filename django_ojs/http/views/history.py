@@ -1,29 +1,20 @@
 """The histories of jobs and of workflows (ojs-execution-history §7)."""
 
-from collections.abc import Sequence
-from typing import Any, Protocol, TypeVar
+from datetime import datetime
+from typing import Any
 from uuid import UUID
 
 from rest_framework.request import Request
 
 from django_ojs.http import pagination
-from django_ojs.http.pagination import CursorPage
 from django_ojs.http.views.jobs import JobView, job_id
 from django_ojs.http.views.workflows import WorkflowView
-from django_ojs.operations import workflows
+from django_ojs.operations import keyset, workflows
 from django_ojs.operations.enqueue.lineage import root_of
 from django_ojs.operations.jobs import execution_history, lineage
 from django_ojs.operations.jobs.lineage import Descendant
-from django_ojs.spec import times
+from django_ojs.operations.keyset import Page
 from django_ojs.spec.scopes import Scope
-
-
-class _Event(Protocol):
-    @property
-    def position(self) -> tuple[Any, ...]: ...
-
-
-E = TypeVar("E", bound=_Event)
 
 
 class JobHistory(JobView):
@@ -32,15 +23,10 @@ class JobHistory(JobView):
     needs = {"GET": Scope.READ, "DELETE": Scope.ADMIN}
 
     def get(self, request: Request, key: str) -> dict[str, Any]:
-        page = pagination.cursor_page(request.query_params, int, int)
+        wanted = pagination.cursor_page(request.query_params)
         job = self.info(job_id(key))
-        events = execution_history.read(job)
-        shown, more = _shown(events, page, page.cursor)
-        return {
-            "events": [event.render(job) for event in shown],
-            "next_cursor": pagination.encode(shown[-1].position) if more else None,
-            "total": len(events),
-        }
+        page = keyset.page_of_all(execution_history.read(job), {"run": int, "step": int}, wanted)
+        return _history([event.render(job) for event in page.rows], page)
 
     def delete(self, request: Request, key: str) -> dict[str, Any]:
         """Delete the history, not the job (§7.3)."""
@@ -88,28 +74,13 @@ class WorkflowHistory(WorkflowView):
     needs = {"GET": Scope.READ}
 
     def get(self, request: Request, key: str) -> dict[str, Any]:
-        page = pagination.cursor_page(request.query_params, str, int)
-        after = None
-        if page.cursor is not None:
-            after = times.parse_timestamp(page.cursor[0], "cursor"), page.cursor[1]
+        wanted = pagination.cursor_page(request.query_params)
         workflow = self.find(key)
         events = workflows.history_of(workflow)
-        shown, more = _shown(events, page, after)
-        next_cursor = None
-        if more:
-            moment, order = shown[-1].position
-            next_cursor = pagination.encode((moment.isoformat(), order))
-        return {
-            "events": [event.render(workflow) for event in shown],
-            "next_cursor": next_cursor,
-            "total": len(events),
-        }
+        page = keyset.page_of_all(events, {"time": datetime, "order": int}, wanted)
+        return _history([event.render(workflow) for event in page.rows], page)
 
 
-def _shown(
-    events: Sequence[E], page: CursorPage, after: tuple[Any, ...] | None
-) -> tuple[Sequence[E], bool]:
-    """Return the events of a page, and whether others follow."""
-    found = [event for event in events if after is None or event.position > after]
-    shown = found[page.offset :][: page.limit]
-    return shown, bool(shown) and shown[-1] is not found[-1]
+def _history(events: list[dict[str, Any]], page: Page[Any]) -> dict[str, Any]:
+    total, _ = page.count()
+    return {"events": events, "next_cursor": page.after, "total": total}

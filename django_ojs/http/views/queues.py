@@ -24,17 +24,11 @@ class QueueList(OJSView):
     needs = {"GET": Scope.READ, "POST": Scope.ADMIN}
 
     def get(self, request: Request) -> dict[str, Any]:
-        wanted = pagination.cursor_page(request.query_params, str)
-        found = queues.listing(
-            after=wanted.cursor[0] if wanted.cursor else None,
-            offset=wanted.offset,
-            limit=wanted.limit,
-            within=self.access.queues,
-        )
-        end = [found.queues[-1].name] if found.queues else None
+        wanted = pagination.cursor_page(request.query_params)
+        page = queues.listing(wanted, within=self.access.queues)
         return {
-            "queues": [{**_summary(queue), "depth": queue.depth} for queue in found.queues],
-            "pagination": wanted.describe(total=found.total, has_more=found.has_more, end=end),
+            "queues": [{**_summary(queue), "depth": queue.depth} for queue in page.rows],
+            "pagination": pagination.described(request.query_params, wanted, page),
         }
 
     def post(self, request: Request) -> HttpResponse:

@@ -27,9 +27,8 @@ class RateLimits(AdminView):
 
     def get(self, request: Request) -> dict[str, Any]:
         self.access.check_all_queues()
-        page = self.page()
-        found = limit_keys.listing(offset=page.offset, limit=page.per_page)
-        return self.listed(map(_render, found.keys), found.total, capped=found.capped)
+        page = limit_keys.listing(self.wanted())
+        return self.listed(map(_render, page.rows), page.count())
 
 
 class RateLimitDetail(AdminView):

@@ -7,10 +7,10 @@ from django.http import HttpResponse
 from rest_framework.request import Request
 
 from django_ojs.http import fields, long_poll, pagination
-from django_ojs.http.pagination import CursorPage
 from django_ojs.http.responses import json_response, timestamps
 from django_ojs.http.views.base import OJSView
 from django_ojs.models import Webhook
+from django_ojs.operations import keyset
 from django_ojs.operations.webhooks import deliveries, subscriptions
 from django_ojs.operations.webhooks.deliveries import DeliveryWithJob
 from django_ojs.operations.webhooks.subscriptions import Subscription
@@ -65,17 +65,13 @@ class Subscriptions(WebhookView):
     needs = {"GET": Scope.OPERATOR, "POST": Scope.ADMIN}
 
     def get(self, request: Request) -> dict[str, Any]:
-        wanted = pagination.cursor_page(request.query_params, str)
+        wanted = pagination.cursor_page(request.query_params)
         found = subscriptions.all_webhooks(self.access.queues)
-        after = _cursor(wanted, webhooks.SUBSCRIPTION_PREFIX)
-        rest = [each for each in found if after is None or each.pk > after][wanted.offset :]
-        shown = [_render(each) for each in rest[: wanted.limit]]
-        end = [shown[-1]["id"]] if shown else None
-        more = len(rest) > len(shown)
+        page = keyset.page_of_all(found, {"pk": UUID}, wanted)
         return {
-            "subscriptions": shown,
-            "count": len(shown),
-            "pagination": wanted.describe(total=len(found), has_more=more, end=end),
+            "subscriptions": [_render(each) for each in page.rows],
+            "count": len(page.rows),
+            "pagination": pagination.described(request.query_params, wanted, page),
         }
 
     def post(self, request: Request) -> HttpResponse:
@@ -151,22 +147,13 @@ class Deliveries(WebhookView):
 
     def get(self, request: Request) -> dict[str, Any]:
         query = request.query_params
-        wanted = pagination.cursor_page(query, str)
+        wanted = pagination.cursor_page(query)
         of = query.get("subscription_id")
-        found = deliveries.page(
-            self.find(of).pk if of else None,
-            before=_cursor(wanted, webhooks.DELIVERY_PREFIX),
-            offset=wanted.offset,
-            limit=wanted.limit,
-            within=self.access.queues,
-        )
-        shown = [_render_delivery(each) for each in found.deliveries]
-        end = [shown[-1]["id"]] if shown else None
+        webhook = self.find(of).pk if of else None
+        page = deliveries.page(wanted, webhook, within=self.access.queues)
         return {
-            "deliveries": shown,
-            "pagination": wanted.describe(
-                total=found.total, has_more=found.has_more, end=end, capped=found.is_capped
-            ),
+            "deliveries": [_render_delivery(each) for each in page.rows],
+            "pagination": pagination.described(query, wanted, page),
         }
 
 
@@ -191,13 +178,6 @@ class DeliveryRetry(DeliveryView):
 
     def post(self, request: Request, key: str) -> dict[str, Any]:
         return _render_delivery(deliveries.retry(self.delivery_id(key), self.access.queues))
-
-
-def _cursor(page: CursorPage, prefix: str) -> UUID | None:
-    """Return the last id of the page before."""
-    if page.cursor is None:
-        return None
-    return ids.parse_id(page.cursor[0].removeprefix(prefix), "cursor")
 
 
 def _wrapped(shown: dict[str, Any]) -> dict[str, Any]:

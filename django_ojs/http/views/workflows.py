@@ -17,7 +17,6 @@ from django_ojs.models import Workflow
 from django_ojs.models.workflow import StepState, WorkflowState
 from django_ojs.operations import workflows
 from django_ojs.operations.workflows import StepDetail, StepProgress
-from django_ojs.spec import ids
 from django_ojs.spec.failure import with_code
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
@@ -46,21 +45,14 @@ class Workflows(OJSView):
     needs = {"GET": Scope.READ, "POST": Scope.PRODUCER}
 
     def get(self, request: Request) -> dict[str, Any]:
-        wanted = pagination.cursor_page(request.query_params, str)
-        found = workflows.page(
-            before=ids.parse_id(wanted.cursor[0], "cursor") if wanted.cursor else None,
-            offset=wanted.offset,
-            limit=wanted.limit,
-            state=fields.choice(request.query_params, "state", WorkflowState.values, "") or None,
-            within=self.access.queues,
-        )
-        end = [str(found.workflows[-1].pk)] if found.workflows else None
+        query = request.query_params
+        wanted = pagination.cursor_page(query)
+        state = fields.choice(query, "state", WorkflowState.values, "") or None
+        page = workflows.page(wanted, state=state, within=self.access.queues)
         return {
-            "workflows": [_summary(each) for each in found.workflows],
-            "count": len(found.workflows),
-            "pagination": wanted.describe(
-                total=found.total, has_more=found.has_more, end=end, capped=found.is_capped
-            ),
+            "workflows": [_summary(each) for each in page.rows],
+            "count": len(page.rows),
+            "pagination": pagination.described(query, wanted, page),
         }
 
     def post(self, request: Request) -> HttpResponse:

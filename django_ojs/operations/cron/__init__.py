@@ -1,6 +1,6 @@
 """Cron jobs (ojs-cron): register them, list them, and enqueue a job at each occurrence."""
 
-from django_ojs.operations.cron.queries import CronJobPage, get, last_jobs, page, runs
+from django_ojs.operations.cron.queries import get, last_jobs, page, runs
 from django_ojs.operations.cron.registration import (
     Definition,
     check,
@@ -13,7 +13,6 @@ from django_ojs.operations.cron.tick import fire_due
 from django_ojs.operations.cron.trigger import trigger
 
 __all__ = [
-    "CronJobPage",
     "Definition",
     "check",
     "fire_due",

@@ -1,7 +1,6 @@
 """Read cron jobs and their runs."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from datetime import datetime
 from uuid import UUID
 
@@ -10,43 +9,27 @@ from django.db.models.functions import Now
 
 from django_ojs.models import CronJob, CronRun, Job
 from django_ojs.models.cron import CronRunPhase
+from django_ojs.operations import keyset
+from django_ojs.operations.keyset import Page, PageRequest
 from django_ojs.spec.errors import NotFound
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import outbox
 from django_ojs.storage.dialects.expressions import OneOf
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class CronJobPage:
-    """A page of the cron jobs, in the order of their names, and the number of all."""
-
-    cron_jobs: list[CronJob]
-    total: int
-    has_more: bool
-
-
 def page(
+    wanted: PageRequest,
     *,
-    after: str | None = None,
-    offset: int = 0,
-    limit: int,
     enabled: bool | None = None,
     within: Collection[str] | None = None,
-) -> CronJobPage:
-    """Return the cron jobs whose names come after `after`, without the first `offset`.
-
-    `within` are the queues that the caller may use.
-    """
-    found = CronJob.primary.order_by("name")
+) -> Page[CronJob]:
+    """Return a page of the cron jobs, by name. `within` are the queues that the caller may use."""
+    found = CronJob.primary.all()
     if enabled is not None:
         found = found.filter(enabled=enabled)
     if within is not None:
         found = found.filter(queue__in=sorted(within))
-    total = found.count()
-    if after is not None:
-        found = found.filter(name__gt=after)
-    rows = list(found[offset : offset + limit + 1])
-    return CronJobPage(cron_jobs=rows[:limit], total=total, has_more=len(rows) > limit)
+    return keyset.page(found, {"name": str}, wanted)
 
 
 def get(name: str) -> CronJob:

@@ -30,7 +30,7 @@ _CLOCKS = timedelta(hours=1)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Page:
+class EventPage:
     """A page of events, and the cursor of the next one, which `has_more` says exists now.
 
     A page may be empty and have more: no event that was read matched the filter.
@@ -69,7 +69,7 @@ def read(
     after: str | None = None,
     limit: int = DEFAULT_LIMIT,
     within: Collection[str] | None = None,
-) -> Page:
+) -> EventPage:
     """Return the events after a cursor (or after an event's id), oldest first.
 
     `types` may be patterns, such as `job.*`. With `queues`, events that concern no queue are left
@@ -93,14 +93,14 @@ def read(
     bounds = stored.bounds()
     last = start if bounds is None else bounds[1]
     if last <= start:
-        return Page(events=[], cursor=str(last), has_more=False, tail_lost=last < start)
+        return EventPage(events=[], cursor=str(last), has_more=False, tail_lost=last < start)
     following = stored.kept().filter(position__gt=start).order_by("position")
     end = following.values_list("position", flat=True)[LOOKED_AT_ONCE - 1 :].first() or last
     wanted = stored.kept().filter(which, position__gt=start, position__lte=end)
     found = list(wanted.order_by("position")[: limit + 1])
     full = len(found) > limit
     page = found[:limit]
-    return Page(
+    return EventPage(
         events=[render(event) for event in page],
         # Every event in the result has a position.
         positions=[event.position or 0 for event in page],

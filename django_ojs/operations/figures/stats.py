@@ -64,7 +64,7 @@ def totals(*, within: Collection[str] | None = None) -> Totals:
     """Return the sums over all queues, or over those that the caller may use."""
     jobs = counts.totals(within)
     return Totals(
-        queues=queues.listing(limit=0, within=within).total,
+        queues=queues.number(within),
         workers=registry.listing(limit=0, within=within).total,
         jobs={state: jobs.get(state, 0) for state in State},
         rates=_rates(rollup_queries.recent(RATE_OVER, within)),

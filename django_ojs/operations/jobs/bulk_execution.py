@@ -17,12 +17,13 @@ from django.utils import timezone
 
 from django_ojs.models import BulkOperation, BulkOperationJob
 from django_ojs.models.bulk_operation import STOPPED_BY_ERROR, BulkActionName, BulkState
-from django_ojs.operations.jobs import bulk_operations, bulk_step, cursor, filter_json
+from django_ojs.operations import keyset
+from django_ojs.operations.jobs import bulk_operations, bulk_step, filter_json
 from django_ojs.operations.jobs.bulk_operations import OPEN, operations
 from django_ojs.operations.jobs.bulk_step import CHUNK, OTHER, BulkStep, StepResult
-from django_ojs.operations.jobs.cursor import Cursor
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.listing import SCAN_LIMIT, IndexScan, index_scans
+from django_ojs.operations.keyset import Cursor, PageRequest
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.storage import database, raw_queries
 
@@ -134,10 +135,8 @@ def _next(
     reached, _, text = (operation.cursor or "0|").partition("|")
     first = int(reached)
     for at, scan in enumerate(scans[first:], first):
-        after = _after(text, scan)
-        found, end = scan.jobs_of(wanted, after, scan_limit)
-        names = [name.removeprefix("-") for name in scan.order]
-        rows = list(found.values_list(*names)[: chunk + 1])
+        found, end = scan.jobs_of(wanted, _request(text, scan), scan_limit)
+        rows = list(found.values_list(*keyset.columns(scan.order))[: chunk + 1])
         if len(rows) > chunk:
             rows, end = rows[:chunk], rows[chunk - 1]
         keys = [row[-1] for row in rows]
@@ -150,17 +149,19 @@ def _next(
 def _following(at: int, end: Cursor | None, scans: Sequence[IndexScan]) -> str | None:
     """Return the position after a step of a scan, "scan|cursor"; None after the last scan."""
     if end is not None:
-        return f"{at}|{cursor.write(end)}"
+        return f"{at}|{keyset.write(end)}"
     return f"{at + 1}|" if at + 1 < len(scans) else None
 
 
-def _after(text: str, scan: IndexScan) -> Cursor | None:
+def _request(text: str, scan: IndexScan) -> PageRequest:
+    wanted = PageRequest(cursor=text or None)
     try:
-        return cursor.read(text, scan.order) if text else None
+        wanted.start(scan.order)
     except InvalidRequest:
         # The queue has got its first job with a limit by key, so the order is another one. The jobs
         # that were processed do not match any more.
-        return None
+        return PageRequest()
+    return wanted
 
 
 def _existing(which: JobFilter, operation: BulkOperation) -> JobFilter:

@@ -14,13 +14,14 @@ from uuid import UUID
 from django_ojs import extension
 from django_ojs.conf import settings
 from django_ojs.models import Job
+from django_ojs.operations import keyset
 from django_ojs.operations.access import operator
 from django_ojs.operations.dead_letter_queue import put_back
 from django_ojs.operations.delete import erase
 from django_ojs.operations.enqueue import admission
-from django_ojs.operations.jobs import cursor, listing
-from django_ojs.operations.jobs.cursor import Cursor
 from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.operations.jobs.listing import LAST_ENDED_FIRST
+from django_ojs.operations.keyset import Page, PageRequest
 from django_ojs.operations.retry import revive
 from django_ojs.spec import retry_policy as retries
 from django_ojs.spec import unique_policy
@@ -30,31 +31,11 @@ from django_ojs.storage import database, queue_configs, transitions
 from django_ojs.storage.dialects import job_row
 from django_ojs.storage.figures.known_queues import OTHERS
 
-#: Totals and figures cover this many of the newest dead letters, which takes some 20 ms.
-COUNT_LIMIT: Final = listing.COUNT_LIMIT
-
 #: Producers choose names freely: the figures have this many, and the others as one.
 MAX_NAMES: Final = 1_000
 
 #: What a retry may change (ojs-dead-letter §6.3).
 OVERRIDES: Final = ("args", "meta", "priority", "queue", "retry")
-
-_NEWEST_FIRST: Final = ("-finished_at", "-pk")
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DeadLetterPage:
-    """Dead letters, newest first. `capped`: there are more than `total`, which is `COUNT_LIMIT`."""
-
-    jobs: list[Job]
-    total: int
-    capped: bool
-    has_more: bool
-
-    @property
-    def end(self) -> Cursor | None:
-        """The cursor at the end of the page."""
-        return cursor.of(self.jobs[-1], _NEWEST_FIRST) if self.jobs else None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -72,44 +53,32 @@ class Figures:
     newest_at: datetime | None
 
 
-def list_page(
-    which: JobFilter | None = None,
-    *,
-    after: Cursor | None = None,
-    offset: int = 0,
-    limit: int = 50,
-) -> DeadLetterPage:
-    """Return the dead letters among these jobs after a cursor, without the first `offset`.
+def page(which: JobFilter, wanted: PageRequest) -> Page[Job]:
+    """Return a page of the dead letters among these jobs, newest first.
 
-    The page ends before `limit` where the sizes of its jobs add up to MAX_FETCH_BYTES; it has at
-    least one.
+    It ends early where the sizes of its jobs add up to MAX_FETCH_BYTES; it has at least one.
     """
-    found = replace(which or JobFilter(), dead_letter=True).jobs()
-    total, capped = listing.count_up_to(found, COUNT_LIMIT)
-    rest = found.order_by(*_NEWEST_FIRST)
-    if after is not None:
-        rest = cursor.beyond(rest, after, _NEWEST_FIRST)
-    sizes = list(rest.values_list("pk", "size_bytes")[offset : offset + limit + 1])
-    keys = _fitting(sizes[:limit])
-    read = Job.primary.in_bulk(keys)
-    return DeadLetterPage(
-        # One that was retried or deleted in the meantime may be missing.
-        jobs=[read[key] for key in keys if key in read],
-        total=total,
-        capped=capped,
-        has_more=len(sizes) > len(keys),
+    found = replace(which, dead_letter=True).jobs()
+    columns = ("pk", "size_bytes", "finished_at")
+    rest = keyset.rest_of(found, LAST_ENDED_FIRST, wanted).values_list(*columns, named=True)
+    rows = list(rest[wanted.offset : wanted.offset + wanted.limit + 1])
+    fitting = replace(wanted, limit=min(wanted.limit, _fitting([row.size_bytes for row in rows])))
+    sizes = keyset.page_from(
+        rows, LAST_ENDED_FIRST, fitting, count=lambda: keyset.count_up_to(found)
     )
+    read = Job.primary.in_bulk([row.pk for row in sizes.rows])
+    # One that was retried or deleted in the meantime may be missing.
+    return sizes.showing([read[row.pk] for row in sizes.rows if row.pk in read])
 
 
-def _fitting(sizes: Sequence[tuple[UUID, int | None]]) -> list[UUID]:
+def _fitting(sizes: Sequence[int | None]) -> int:
+    """Return how many of the first jobs fit into a response."""
     left = settings().max_fetch_bytes
-    keys: list[UUID] = []
-    for key, size in sizes:
+    for index, size in enumerate(sizes):
         left -= size or 0
-        if left < 0 and keys:
-            break
-        keys.append(key)
-    return keys
+        if left < 0 and index:
+            return index
+    return len(sizes)
 
 
 def get(job_id: UUID) -> Job:
@@ -120,13 +89,13 @@ def get(job_id: UUID) -> Job:
 def figures(within: frozenset[str] | None = None) -> Figures:
     """Return the numbers of dead letters in these queues or all, of the newest 10,000."""
     found = JobFilter(dead_letter=True, within=within).jobs()
-    newest = found.order_by(*_NEWEST_FIRST)
-    rows = list(newest.values_list("queue", "error__type", "finished_at")[: COUNT_LIMIT + 1])
-    counted = rows[:COUNT_LIMIT]
+    newest = found.order_by(*LAST_ENDED_FIRST)
+    rows = list(newest.values_list("queue", "error__type", "finished_at")[: keyset.COUNT_LIMIT + 1])
+    counted = rows[: keyset.COUNT_LIMIT]
     oldest = found.order_by("finished_at", "pk").values_list("finished_at", flat=True).first()
     return Figures(
         total=len(counted),
-        capped=len(rows) > COUNT_LIMIT,
+        capped=len(rows) > len(counted),
         by_queue=_largest(Counter(queue for queue, _, _ in counted)),
         by_error_type=_largest(Counter(type or "Unknown" for _, type, _ in counted)),
         oldest_at=oldest,

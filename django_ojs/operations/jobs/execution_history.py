@@ -39,10 +39,6 @@ class HistoryEvent:
     data: dict[str, Any]
     worker_id: str | None = None
 
-    @property
-    def position(self) -> tuple[int, int]:
-        return self.run, self.step
-
     def render(self, job: Job) -> dict[str, Any]:
         """Return the record of the document."""
         out: dict[str, Any] = {

@@ -5,11 +5,12 @@ from removing dead rows, and does not work through a pooler in transaction mode.
 each other by id.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import Final
 from uuid import UUID
 
 from django_ojs.models import Job
+from django_ojs.operations import keyset
 from django_ojs.operations.jobs.job_filter import JobFilter
 
 #: Ids of one query.
@@ -21,21 +22,14 @@ BYTES: Final = 4 * 1024 * 1024
 
 def stream(which: JobFilter) -> Iterator[Job]:
     """Yield the jobs in the order of their ids, each as it is when its page is read."""
-    after: UUID | None = None
-    while True:
-        rest = which.jobs().order_by("pk")
-        if after is not None:
-            rest = rest.filter(pk__gt=after)
-        found = list(rest.values_list("pk", "size_bytes")[:PAGE])
-        for keys in _parts(found):
-            # A job that changed meanwhile and does not match any more is left out.
-            yield from which.narrow(Job.primary.filter(pk__in=keys)).order_by("pk")
-        if len(found) < PAGE:
-            return
-        after = found[-1][0]
+    sizes = which.jobs().values_list("pk", "size_bytes", named=True)
+    found = keyset.all_rows(lambda wanted: keyset.page(sizes, {"pk": UUID}, wanted), PAGE)
+    for keys in _parts(found):
+        # A job that changed meanwhile and does not match any more is left out.
+        yield from which.narrow(Job.primary.filter(pk__in=keys)).order_by("pk")
 
 
-def _parts(found: list[tuple[UUID, int | None]]) -> Iterator[list[UUID]]:
+def _parts(found: Iterable[tuple[UUID, int | None]]) -> Iterator[list[UUID]]:
     part: list[UUID] = []
     total = 0
     for key, size in found:

@@ -13,9 +13,9 @@ from uuid import UUID
 from django.db.models import QuerySet, Value
 
 from django_ojs.models import Job
-from django_ojs.operations.jobs import cursor
-from django_ojs.operations.jobs.cursor import Cursor, Order
+from django_ojs.operations import keyset
 from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.operations.keyset import Count, Cursor, Order, Page, PageRequest
 from django_ojs.spec.hold import Hold
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import database, queue_configs
@@ -29,9 +29,6 @@ SCAN_LIMIT: Final = 100_000
 #: The same for jobs that are due, cancelled or discarded. Neighbours in their index are far apart
 #: in the table, so that each costs a page.
 SCATTERED_LIMIT: Final = 20_000
-
-#: Jobs of a filter are counted up to this: about 20 ms.
-COUNT_LIMIT: Final = 10_000
 
 #: The fields that a list reads. Arguments, metadata and results can be megabytes each.
 LISTED_FIELDS = (
@@ -60,8 +57,10 @@ _CLOCKS: Final = timedelta(hours=1)
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 _DUE: Final = (State.SCHEDULED, State.RETRYABLE)
-_NEWEST_FIRST: Final = ("-pk",)
-_LAST_ENDED_FIRST: Final = ("-finished_at", "-pk")
+_NEWEST_FIRST: Final[Order] = {"-pk": UUID}
+LAST_ENDED_FIRST: Final[Order] = {"-finished_at": datetime, "-pk": UUID}
+_NEXT_DUE_FIRST: Final[Order] = {"due_at": datetime, "pk": UUID}
+_NEXT_CLAIMED_FIRST: Final[Order] = {"-priority": int, "enqueued_at": datetime, "pk": UUID}
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -82,51 +81,30 @@ class IndexScan:
     workflow_id: UUID | None = None
 
     def jobs_of(
-        self, which: JobFilter, after: Cursor | None, scan_limit: int
+        self, which: JobFilter, wanted: PageRequest, scan_limit: int
     ) -> tuple[QuerySet[Job], Cursor | None]:
         """Return the matching jobs of one scan, and the cursor at its end (None: no more)."""
-        rest = self._rest(after)
+        rest = keyset.rest_of(self._all(), self.order, wanted)
         if self.retried_by is not None:
             which = replace(which, retried_by=None)
         if self.workflow_id is not None:
             which = replace(which, workflow_id=None)
         if self.whole:
             return rest, None
-        # An index-only scan of at most `scan_limit` entries, so its cost is bounded.
         scan_limit = min(scan_limit, self.limit)
-        names = [name.removeprefix("-") for name in self.order]
-        end = next(iter(rest.values_list(*names)[scan_limit - 1 : scan_limit]), None)
+        end = keyset.scan_end(rest, self.order, scan_limit)
         if database.dialect().keeps_subquery_order:
             return which.narrow(first_rows(rest, scan_limit)), end
-        wanted = which.narrow(rest)
-        return (wanted if end is None else cursor.until(wanted, end, self.order)), end
+        found = which.narrow(rest)
+        return (found if end is None else keyset.until(found, end, wanted.order(self.order))), end
 
-    def _rest(self, after: Cursor | None) -> QuerySet[Job]:
-        rest = Job.primary.filter(**self.rows).order_by(*self.order)
+    def _all(self) -> QuerySet[Job]:
+        found = Job.primary.filter(**self.rows)
         if self.retried_by is not None:
-            rest = rest.filter(RetriedBy(self.retried_by))
+            found = found.filter(RetriedBy(self.retried_by))
         if self.workflow_id is not None:
-            rest = rest.filter(InWorkflow(self.workflow_id))
-        return rest if after is None else cursor.beyond(rest, after, self.order)
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class JobPage:
-    """Jobs in the order of their index. `end`: the cursor of the next page; None: it is the last.
-
-    `scanned`: the page is not full because the scan ended after so many jobs; there may be more.
-    """
-
-    jobs: list[Job]
-    end: Cursor | None = None
-    scanned: int | None = None
-
-    @property
-    def total(self) -> tuple[int, bool] | None:
-        """What `count` returns, if this is the first page and has all that the scan found."""
-        if self.end is None or self.scanned is not None:
-            return len(self.jobs), self.scanned is not None
-        return None
+            found = found.filter(InWorkflow(self.workflow_id))
+        return found
 
 
 def index_scans(which: JobFilter, *, in_steps: bool = False) -> list[IndexScan]:
@@ -151,7 +129,7 @@ def index_scans(which: JobFilter, *, in_steps: bool = False) -> list[IndexScan]:
     if which.dead_letter and state in (None, State.DISCARDED):
         whole = _only(which, "states", "dead_letter")
         dead = {"dead_letter": True, **_ended(which)}
-        return [IndexScan(rows=dead, order=_LAST_ENDED_FIRST, whole=whole, limit=SCATTERED_LIMIT)]
+        return [IndexScan(rows=dead, order=LAST_ENDED_FIRST, whole=whole, limit=SCATTERED_LIMIT)]
     whole = _only(which, "states")
     if state in TERMINAL:
         # Each kind of finished job has a range of the index.
@@ -161,7 +139,7 @@ def index_scans(which: JobFilter, *, in_steps: bool = False) -> list[IndexScan]:
         return [
             IndexScan(
                 rows={"state": state, "dead_letter": dead, **_ended(which)},
-                order=_LAST_ENDED_FIRST,
+                order=LAST_ENDED_FIRST,
                 whole=whole,
                 limit=SCAN_LIMIT if state is State.COMPLETED else SCATTERED_LIMIT,
             )
@@ -169,7 +147,7 @@ def index_scans(which: JobFilter, *, in_steps: bool = False) -> list[IndexScan]:
         ]
     if state in _DUE:
         due = {"state__in": _DUE}
-        return [IndexScan(rows=due, order=("due_at", "pk"), limit=SCATTERED_LIMIT)]
+        return [IndexScan(rows=due, order=_NEXT_DUE_FIRST, limit=SCATTERED_LIMIT)]
     has_rules = (
         state is State.AVAILABLE
         and which.queue is not None
@@ -183,7 +161,7 @@ def index_scans(which: JobFilter, *, in_steps: bool = False) -> list[IndexScan]:
         return [
             IndexScan(
                 rows={**whose, "limit_hold": hold},
-                order=("-priority", "enqueued_at", "pk"),
+                order=_NEXT_CLAIMED_FIRST,
                 whole=whole,
             )
             for hold in holds
@@ -207,52 +185,42 @@ def _last_id(until: datetime) -> UUID:
     return UUID(int=min(made, 2**48 - 1) << 80 | (1 << 80) - 1)
 
 
-def order_of(which: JobFilter) -> Order:
-    """Return the order in which the jobs of a filter are listed."""
-    return index_scans(which)[0].order
-
-
 def list_jobs(
-    which: JobFilter,
-    *,
-    after: Cursor | None = None,
-    limit: int = 50,
-    backwards: bool = False,
-    scan_limit: int = SCAN_LIMIT,
-) -> JobPage:
-    """Return the jobs of a filter that come after a cursor, with the fields of `LISTED_FIELDS`.
-
-    `backwards`: the page that ends at the cursor, in the same order.
-    """
+    which: JobFilter, wanted: PageRequest | None = None, *, scan_limit: int = SCAN_LIMIT
+) -> Page[Job]:
+    """Return a page of the jobs of a filter, with the fields of `LISTED_FIELDS`."""
+    wanted = wanted or PageRequest()
     scans = index_scans(which)
-    if backwards:
-        scans = [replace(scan, order=_reversed(scan.order)) for scan in scans]
-    order = scans[0].order
+    order = wanted.order(scans[0].order)
     found: list[Job] = []
     ends: list[Cursor] = []
     for scan in scans:
-        wanted, end = scan.jobs_of(which, after, scan_limit)
-        found += wanted.only(*LISTED_FIELDS)[: limit + 1]
+        jobs, end = scan.jobs_of(which, wanted, scan_limit)
+        found += jobs.only(*LISTED_FIELDS)[: wanted.offset + wanted.limit + 1]
         ends += [] if end is None else [end]
-    nearest = min(ends, key=lambda end: cursor.rank(end, order), default=None)
-    ranked = sorted((cursor.rank(cursor.of(job, order), order), job.pk, job) for job in found)
+    nearest = min(ends, key=lambda end: keyset.rank(end, order), default=None)
+    ranked = sorted((keyset.rank(keyset.at(job, order), order), job.pk, job) for job in found)
     if nearest is not None:
         # Beyond it, only one of two scans has read the index.
-        ranked = [each for each in ranked if each[0] <= cursor.rank(nearest, order)]
-    page = [job for _, _, job in ranked[:limit]]
-    if len(ranked) > limit:
-        end, scanned = cursor.of(page[-1], order), None
-    else:
-        read = min(scan_limit, *(scan.limit for scan in scans))
-        end, scanned = nearest, None if nearest is None else read
-    return JobPage(
-        jobs=page[::-1] if backwards else page,
-        end=end,
-        scanned=scanned,
+        ranked = [each for each in ranked if each[0] <= keyset.rank(nearest, order)]
+    read = min(scan_limit, *(scan.limit for scan in scans))
+    page = keyset.page_from(
+        [job for _, _, job in ranked[wanted.offset :]],
+        scans[0].order,
+        wanted,
+        count=lambda: count(which, scan_limit=scan_limit),
+        end=nearest,
+        scanned=None if nearest is None else read,
     )
+    is_first = wanted.cursor is None and not wanted.offset
+    has_all = is_first and (page.after is None or page.scanned is not None)
+    if not has_all or which.counted:
+        return page
+    # A rare match is not looked for twice.
+    return replace(page, count=lambda: (len(page.rows), page.scanned is not None))
 
 
-def count(which: JobFilter, *, scan_limit: int = SCAN_LIMIT) -> tuple[int, bool]:
+def count(which: JobFilter, *, scan_limit: int = SCAN_LIMIT) -> Count:
     """Return how many jobs match a filter, and whether there may be more.
 
     Exact where the counts have it, and otherwise those that the first scan finds, up to 10,000.
@@ -261,10 +229,10 @@ def count(which: JobFilter, *, scan_limit: int = SCAN_LIMIT) -> tuple[int, bool]
         return which.number(), False
     seen, more = 0, False
     for scan in index_scans(which):
-        wanted, end = scan.jobs_of(which, None, scan_limit)
-        found, capped = count_up_to(wanted)
+        jobs, end = scan.jobs_of(which, PageRequest(), scan_limit)
+        found, capped = keyset.count_up_to(jobs)
         seen, more = seen + found, more or capped or end is not None
-    return min(seen, COUNT_LIMIT), more or seen > COUNT_LIMIT
+    return min(seen, keyset.COUNT_LIMIT), more or seen > keyset.COUNT_LIMIT
 
 
 def about(which: JobFilter) -> int:
@@ -280,16 +248,6 @@ def about(which: JobFilter) -> int:
         states = {State.DISCARDED}
     by_state = counts.totals([rows["queue"]] if "queue" in rows else None)
     return sum(number for state, number in by_state.items() if state in states)
-
-
-def count_up_to(jobs: QuerySet[Job], limit: int = COUNT_LIMIT) -> tuple[int, bool]:
-    """Return how many jobs these are, `limit` at most, and whether there are more."""
-    seen = jobs.order_by()[: limit + 1].count()
-    return min(seen, limit), seen > limit
-
-
-def _reversed(order: Order) -> Order:
-    return tuple(name[1:] if name.startswith("-") else f"-{name}" for name in order)
 
 
 def _only(which: JobFilter, *named: str) -> bool:

@@ -3,7 +3,6 @@
 No index has their orders, so a page has an offset; `listing` pages by cursors.
 """
 
-from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal
 from uuid import UUID
@@ -11,9 +10,10 @@ from uuid import UUID
 from django.db.models import F, QuerySet
 
 from django_ojs.models import Job
+from django_ojs.operations import keyset
 from django_ojs.operations.jobs.job_filter import JobFilter
-from django_ojs.operations.jobs.listing import LISTED_FIELDS, count_up_to
-from django_ojs.spec.errors import InvalidRequest
+from django_ojs.operations.jobs.listing import LISTED_FIELDS
+from django_ojs.operations.keyset import Count, Page, PageRequest
 from django_ojs.spec.states import State
 
 Sort = Literal["created_at", "scheduled_at", "priority", "discarded_at"]
@@ -22,31 +22,14 @@ SORTS: tuple[Sort, ...] = ("created_at", "scheduled_at", "priority", "discarded_
 #: Jobs that are read to count and to sort them, in about 20 ms; of more, the page is `capped`.
 WINDOW = 10_000
 
-MAX_PER_PAGE = 100
-#: The highest offset of a page.
-MAX_OFFSET = 100_000_000
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class SortedPage:
-    """The jobs of a page, and the number of jobs on all pages.
-
-    `capped`: there are more than `total`, at which the count ended.
-    """
-
-    jobs: list[Job]
-    total: int
-    capped: bool = False
-
 
 def read(
     which: JobFilter,
+    wanted: PageRequest | None = None,
     *,
     sort: Sort = "created_at",
     descending: bool = True,
-    page: int = 1,
-    per_page: int = 20,
-) -> SortedPage:
+) -> Page[Job]:
     """Return a page of these jobs, with `LISTED_FIELDS`; other fields are read when needed.
 
     The total is exact where the counts have it (for a queue, states, both, or no condition), and
@@ -54,48 +37,34 @@ def read(
     their ids, which contain the time at which a client created them, and the first 10,000 are then
     sorted by `created_at`: up to that many jobs the order is exact, and beyond it is that of ids.
     """
-    _check(page, per_page)
-    offset = (page - 1) * per_page
+    wanted = wanted or PageRequest()
+    offset, end = wanted.offset, wanted.offset + wanted.limit
     total = which.number() if which.counted else None
     if total is not None and offset >= total:
-        return SortedPage(jobs=[], total=total)
+        return Page(rows=[], count=lambda: (total, False))
     rows = which.jobs()
     if sort == "created_at":
-        keys, seen, capped = _by_creation(rows, descending, offset, per_page)
+        keys, counted = _by_creation(rows, descending, offset, end)
     else:
         ordered = rows.order_by(*_order(which, sort, descending))
-        keys = list(ordered.values_list("pk", flat=True)[offset : offset + per_page])
-        seen, capped = count_up_to(rows, WINDOW) if total is None else (0, False)
-    found = _read(keys)
+        keys = list(ordered.values_list("pk", flat=True)[offset:end])
+        counted = keyset.count_up_to(rows, WINDOW) if total is None else (0, False)
     if total is not None:
-        return SortedPage(jobs=found, total=total)
-    return SortedPage(jobs=found, total=seen, capped=capped)
-
-
-def _check(page: int, per_page: int) -> None:
-    if not 1 <= per_page <= MAX_PER_PAGE:
-        raise InvalidRequest(
-            f"per_page must be an integer from 1 to {MAX_PER_PAGE}.", details={"field": "per_page"}
-        )
-    if not 1 <= page <= MAX_OFFSET // per_page:
-        raise InvalidRequest(
-            f"page must be an integer from 1 to {MAX_OFFSET // per_page}.",
-            details={"field": "page"},
-        )
+        counted = total, False
+    return Page(rows=_read(keys), count=lambda: counted)
 
 
 def _by_creation(
-    rows: QuerySet[Job], descending: bool, offset: int, per_page: int
-) -> tuple[list[UUID], int, bool]:
+    rows: QuerySet[Job], descending: bool, offset: int, end: int
+) -> tuple[list[UUID], Count]:
     by_id = rows.order_by("-pk" if descending else "pk")
     seen: list[tuple[datetime, UUID]] = list(by_id.values_list("created_at", "pk")[: WINDOW + 1])
     window = sorted(seen[:WINDOW], reverse=descending)
-    end = offset + per_page
     keys = [key for _, key in window[offset:end]]
     if len(seen) > WINDOW and end > WINDOW:
         # A page with so high an offset is rare, and no index helps.
         keys += by_id.values_list("pk", flat=True)[max(offset, WINDOW) : end]
-    return keys, len(window), len(seen) > WINDOW
+    return keys, (len(window), len(seen) > WINDOW)
 
 
 def _order(which: JobFilter, sort: Sort, descending: bool) -> list[Any]:

@@ -13,17 +13,16 @@ from django_ojs.operations.queues.deletion import Deletion, Strategy, delete
 from django_ojs.operations.queues.pausing import drain, pause, resume
 from django_ojs.operations.queues.statistics import Statistics, oldest_available, statistics
 from django_ojs.operations.queues.status import (
-    Listing,
     QueueState,
     QueueStatus,
     busiest,
     get,
     listing,
+    number,
 )
 
 __all__ = [
     "Deletion",
-    "Listing",
     "QueueState",
     "QueueStatus",
     "Statistics",
@@ -37,6 +36,7 @@ __all__ = [
     "drain",
     "get",
     "listing",
+    "number",
     "oldest_available",
     "pause",
     "resume",

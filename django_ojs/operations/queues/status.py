@@ -9,9 +9,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
 from itertools import chain
+from typing import Final
 
 from django_ojs.conf import settings
 from django_ojs.models import Queue
+from django_ojs.operations import keyset
+from django_ojs.operations.keyset import Order, Page, PageRequest
 from django_ojs.operations.queues.rows import RESERVED, forget_deleted, is_deleted, revive, rows
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import NotFound
@@ -59,42 +62,38 @@ class QueueStatus:
         return sum(self.counts.get(state, 0) for state in WAITING)
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Listing:
-    """A page of the queues, in the order of their names, and the number of all."""
-
-    queues: list[QueueStatus]
-    total: int
-    has_more: bool
+_BY_NAME: Final[Order] = {"name": str}
+_ALL: Final = PageRequest(limit=2**31)
 
 
 def listing(
-    *,
-    after: str | None = None,
-    offset: int = 0,
-    limit: int | None = None,
-    within: Collection[str] | None = None,
-) -> Listing:
-    """Return the known queues whose names come after `after`, without the first `offset`.
+    wanted: PageRequest = _ALL, *, within: Collection[str] | None = None
+) -> Page[QueueStatus]:
+    """Return a page of the known queues, by name; without a request, all of them.
 
     `within` are the queues that the caller may use.
     """
+    (after,) = wanted.start(_BY_NAME) or (None,)
     found = known_queues.by_name(
-        after=after, offset=offset, limit=None if limit is None else limit + 1, within=within
+        after=after, offset=wanted.offset, limit=wanted.limit + 1, within=within
     )
-    shown = found.names[:limit]
     _forget_ended()
-    return Listing(queues=_read(shown), total=found.total, has_more=len(found.names) > len(shown))
+    names = keyset.page_from(found.names, _BY_NAME, wanted, count=lambda: (found.total, False))
+    return names.showing(_read(names.rows))
 
 
-def busiest(*, limit: int, text: str = "") -> Listing:
+def number(within: Collection[str] | None = None) -> int:
+    """Return how many queues are known. `within` as in `listing`."""
+    return known_queues.by_name(limit=1, within=within).total
+
+
+def busiest(*, limit: int, text: str = "") -> Page[QueueStatus]:
     """Return the configured queues, and of the others the `limit` with the most waiting jobs.
 
     `text`: only queues whose name contains it.
     """
     found = known_queues.by_load(limit=limit, text=text)
-    has_more = len(found.names) < found.total
-    return Listing(queues=_read(found.names), total=found.total, has_more=has_more)
+    return Page(rows=_read(found.names), count=lambda: (found.total, False))
 
 
 def get(name: str) -> QueueStatus:

@@ -11,6 +11,8 @@ from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
 from django_ojs.models import Job, Webhook, WebhookDelivery
+from django_ojs.operations import keyset
+from django_ojs.operations.keyset import Page, PageRequest
 from django_ojs.operations.retry import retry as retry_job
 from django_ojs.operations.webhooks import subscriptions
 from django_ojs.spec import webhooks
@@ -18,11 +20,6 @@ from django_ojs.spec.errors import NotFound
 from django_ojs.spec.states import State
 
 logger = logging.getLogger("django_ojs")
-
-DEFAULT_LIMIT = 50
-
-#: Deliveries are counted up to this.
-_COUNTED = 10_000
 
 
 class DeliveryStatus(StrEnum):
@@ -62,46 +59,20 @@ class DeliveryWithJob:
         return None if self.job is None else self.job.error
 
 
-def latest(
-    webhook: UUID | None = None,
-    *,
-    limit: int = DEFAULT_LIMIT,
-    within: Collection[str] | None = None,
-) -> list[DeliveryWithJob]:
-    """Return the latest deliveries, newest first: of a webhook, or of all that a caller may see."""
-    return _with_jobs(list(_rows(webhook, within)[:limit]))
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class DeliveryPage:
-    """A page of deliveries, newest first, and how many there are, up to a limit."""
-
-    deliveries: list[DeliveryWithJob]
-    has_more: bool
-    total: int
-    is_capped: bool
+def latest(webhook: UUID | None = None, *, limit: int = 50) -> list[DeliveryWithJob]:
+    """Return the latest deliveries, newest first: of a webhook, or of all."""
+    return page(PageRequest(limit=limit), webhook).rows
 
 
 def page(
+    wanted: PageRequest,
     webhook: UUID | None = None,
     *,
-    before: UUID | None = None,
-    offset: int = 0,
-    limit: int,
     within: Collection[str] | None = None,
-) -> DeliveryPage:
-    """Return deliveries older than one: of a webhook, or of all that a caller may see."""
-    found = _rows(webhook, within)
-    total = found[: _COUNTED + 1].count()
-    if before is not None:
-        found = found.filter(pk__lt=before)
-    rows = list(found[offset : offset + limit + 1])
-    return DeliveryPage(
-        deliveries=_with_jobs(rows[:limit]),
-        has_more=len(rows) > limit,
-        total=min(total, _COUNTED),
-        is_capped=total > _COUNTED,
-    )
+) -> Page[DeliveryWithJob]:
+    """Return a page of deliveries, newest first: of a webhook, or of all that a caller may see."""
+    found = keyset.page(_rows(webhook, within), {"-pk": UUID}, wanted)
+    return found.showing(_with_jobs(found.rows))
 
 
 def _rows(webhook: UUID | None, within: Collection[str] | None) -> QuerySet[WebhookDelivery]:
@@ -109,7 +80,7 @@ def _rows(webhook: UUID | None, within: Collection[str] | None) -> QuerySet[Webh
         keys = [subscriptions.get(webhook, within).pk]
     else:
         keys = [each.pk for each in subscriptions.all_webhooks(within)]
-    return WebhookDelivery.primary.filter(webhook__in=keys).order_by("-pk")
+    return WebhookDelivery.primary.filter(webhook__in=keys)
 
 
 def get(key: UUID, within: Collection[str] | None = None) -> DeliveryWithJob:

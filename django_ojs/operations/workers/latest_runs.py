@@ -11,6 +11,7 @@ from django_ojs.models import Job
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.jobs import listing
 from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.operations.keyset import PageRequest
 from django_ojs.operations.workers import ended
 from django_ojs.spec.states import State
 from django_ojs.spec.times import elapsed
@@ -54,7 +55,7 @@ def of(worker_id: str, *, limit: int = 20) -> list[EndedRun]:
     """
     completed = listing.list_jobs(
         JobFilter(worker_id=worker_id, states=(State.COMPLETED,)),
-        limit=limit,
+        PageRequest(limit=limit),
         scan_limit=MOST_COMPLETED,
     )
     found = [
@@ -66,7 +67,7 @@ def of(worker_id: str, *, limit: int = 20) -> list[EndedRun]:
             started_at=job.started_at,
             finished_at=job.finished_at,
         )
-        for job in completed.jobs
+        for job in completed.rows
         if job.finished_at is not None
     ]
     columns = ("job_id", "job__type", "job__queue", "outcome", "started_at", "finished_at")

@@ -8,7 +8,6 @@ from django_ojs.operations.workflows.history import history_of
 from django_ojs.operations.workflows.progress import StepProgress, WorkflowProgress, progress_of
 from django_ojs.operations.workflows.queries import (
     StepDetail,
-    WorkflowPage,
     details,
     get,
     of_client,
@@ -22,7 +21,6 @@ from django_ojs.operations.workflows.whole_results import whole_result
 __all__ = [
     "StepDetail",
     "StepProgress",
-    "WorkflowPage",
     "WorkflowProgress",
     "advance",
     "advance_after_commit",

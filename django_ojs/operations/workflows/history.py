@@ -27,10 +27,6 @@ class WorkflowEvent:
     job_id: UUID
     data: dict[str, Any]
 
-    @property
-    def position(self) -> tuple[datetime, int]:
-        return self.time, self.order
-
     def render(self, workflow: Workflow) -> dict[str, Any]:
         """Return the record of the document."""
         return {
@@ -79,7 +75,7 @@ def history_of(workflow: Workflow) -> list[WorkflowEvent]:
                     data=data,
                 )
             )
-    found.sort(key=lambda event: event.position)
+    found.sort(key=lambda event: (event.time, event.order))
     if workflow.finished_at is not None:
         last = max(ended)[1] if ended else last
         duration = milliseconds_between(workflow.created_at, workflow.finished_at)

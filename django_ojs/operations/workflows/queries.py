@@ -11,6 +11,8 @@ from django.db.models import QuerySet
 from django_ojs import extension
 from django_ojs.models import Job, Workflow, WorkflowStep
 from django_ojs.models.workflow import StepState
+from django_ojs.operations import keyset
+from django_ojs.operations.keyset import Order, Page, PageRequest
 from django_ojs.spec.errors import RowLocked, WorkflowNotFound
 from django_ojs.spec.json import JSON
 from django_ojs.spec.workflow import CALLBACKS
@@ -18,21 +20,10 @@ from django_ojs.storage import database
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.workflows import MAX_COPIED
 
-#: Workflows are counted up to this.
-_COUNTED: Final = 10_000
+_LATEST_FIRST: Final[Order] = {"-pk": UUID}
 
 #: Characters of the results of all steps that are read at once: a workflow may have gigabytes.
 MAX_RESULTS: Final = 1024 * 1024
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class WorkflowPage:
-    """A page of the workflows, the latest first, and how many there are, up to a limit."""
-
-    workflows: list[Workflow]
-    has_more: bool
-    total: int
-    is_capped: bool
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -55,37 +46,28 @@ class StepDetail:
 
 
 def page(
+    wanted: PageRequest,
     *,
-    before: UUID | None = None,
-    offset: int = 0,
-    limit: int,
     state: str | None = None,
+    name: str = "",
     within: Collection[str] | None = None,
-) -> WorkflowPage:
-    """Return the workflows that were created before `before`, without the first `offset`.
+) -> Page[Workflow]:
+    """Return a page of the workflows, the latest first. `name` is a part of theirs.
 
     `within` are the queues that the caller may use: a workflow with a job in another is left out.
     """
-    found = Workflow.primary.order_by("-id")
+    found = Workflow.primary.all()
     if state is not None:
         found = found.filter(state=state)
-    if before is not None:
-        found = found.filter(pk__lt=before)
+    if name:
+        found = found.filter(name__contains=name)
     if within is not None:
         # The queues of a workflow are few, and so are those of a caller that is limited to some.
         allowed = frozenset(within)
-        latest = found.values_list("pk", "queues")[:_COUNTED]
-        keys = [key for key, queues in latest if allowed.issuperset(queues)]
-        found, total = found.filter(OneOf("pk", keys)), len(keys)
-    else:
-        total = found[: _COUNTED + 1].count()
-    rows = list(found[offset : offset + limit + 1])
-    return WorkflowPage(
-        workflows=rows[:limit],
-        has_more=len(rows) > limit,
-        total=min(total, _COUNTED),
-        is_capped=total > _COUNTED,
-    )
+        latest = keyset.rest_of(found, _LATEST_FIRST, wanted).values_list("pk", "queues")
+        keys = [key for key, queues in latest[: keyset.COUNT_LIMIT] if allowed.issuperset(queues)]
+        found = found.filter(OneOf("pk", keys))
+    return keyset.page(found, _LATEST_FIRST, wanted)
 
 
 def get(workflow_id: UUID) -> Workflow:

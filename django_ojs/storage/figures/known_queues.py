@@ -30,7 +30,7 @@ def by_name(
     *,
     after: str | None = None,
     offset: int = 0,
-    limit: int | None = None,
+    limit: int = 2**62,
     within: Collection[str] | None = None,
 ) -> KnownQueues:
     """Return the queues whose names come after `after`, without the first `offset`.
@@ -43,7 +43,7 @@ def by_name(
             "order": _binary(),
             "with_jobs": "sum(n) <> 0",
             "after": "1 = 1" if after is None else f"{_binary()} > %(after)s",
-            "limit": _ALL if limit is None else "%(limit)s",
+            "limit": "%(limit)s",
         },
         values,
         within=within,
@@ -77,10 +77,6 @@ def by_load(
         within=within,
         known=known,
     )
-
-
-#: LIMIT without a limit, on each database.
-_ALL: Final = str(2**62)
 
 
 def _literals(texts: Collection[str]) -> str:

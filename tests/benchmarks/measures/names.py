@@ -92,10 +92,11 @@ def read_names(contender: Contender) -> dict[str, float]:
     from django_ojs.http import metrics
     from django_ojs.operations import queues
     from django_ojs.operations.figures import stats
+    from django_ojs.operations.keyset import PageRequest
 
     reads = {
         METRICS: lambda: metrics.render(None),
-        QUEUES: lambda: queues.listing(limit=50),
+        QUEUES: lambda: queues.listing(PageRequest(limit=50)),
         STATISTICS: stats.totals,
     }
     took = {}

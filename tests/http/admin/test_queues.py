@@ -38,14 +38,6 @@ def test_queues_are_listed_with_their_counts_by_state() -> None:
     assert email["created_at"].endswith("Z")
 
 
-def test_pages_of_queues_follow_each_other() -> None:
-    for name in "abc":
-        push(queue=name)
-    first, second = (api.get(f"admin/queues?per_page=2&page={n}").ok() for n in (1, 2))
-    assert [item["name"] for item in first["items"] + second["items"]] == ["a", "b", "c"]
-    assert second["pagination"] == {"total": 3, "page": 2, "per_page": 2}
-
-
 def test_neither_maintenance_nor_the_default_policy_is_a_queue() -> None:
     push(queue="real")
     api.post("admin/system/maintenance", {"enabled": True}).ok()

@@ -40,14 +40,6 @@ def test_workers_are_listed_with_a_summary() -> None:
     assert first["last_heartbeat_at"].endswith("Z")
 
 
-def test_pages_of_workers_follow_each_other() -> None:
-    for name in "abc":
-        registered(name)
-    body = api.get("admin/workers?per_page=2&page=2").ok()
-    assert [item["id"] for item in body["items"]] == ["c"]
-    assert body["summary"]["total"] == 3
-
-
 def test_a_worker_shows_the_jobs_in_its_hands() -> None:
     registered("w")
     job = active("w", queue="email", args=["secret"])

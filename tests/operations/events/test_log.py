@@ -41,7 +41,7 @@ def happen(name: str = "q", number: int = 1) -> None:
         publish(EventType.QUEUE_PAUSED, of_queue, name)
 
 
-def names(page: log.Page) -> list[str]:
+def names(page: log.EventPage) -> list[str]:
     return [event["subject"] for event in page.events]
 
 

@@ -181,7 +181,7 @@ def test_a_board_has_the_fullest_queue_first_and_the_deepest_next() -> None:
     for name, number in (("deep", 3), ("shallow", 1)):
         factories.push_many(number, queue=name)
     found = queue_overview.overview(
-        queues.listing().queues, flows=rollup_queries.flows(), oldest={}, listens={"deep": 2}
+        queues.listing().rows, flows=rollup_queries.flows(), oldest={}, listens={"deep": 2}
     )
     assert [each.name for each in found] == ["small", "deep", "shallow"]
     assert [each.listening for each in found] == [0, 2, 0]

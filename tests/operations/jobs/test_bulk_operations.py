@@ -141,9 +141,9 @@ def test_what_became_of_the_jobs_of_a_retry_is_known_for_a_week() -> None:
     numbers = (found.followed, found.completed, found.failed_again, found.open, found.gone)
     assert numbers == (5, 2, 1, 1, 1)
     which = JobFilter(retried_by=operation.pk)
-    assert {job.pk for job in listing.list_jobs(which).jobs} == set(made[1:])
+    assert {job.pk for job in listing.list_jobs(which).rows} == set(made[1:])
     failed = JobFilter(retried_by=operation.pk, states=(State.DISCARDED,))
-    assert [job.pk for job in listing.list_jobs(failed).jobs] == [made[1]]
+    assert [job.pk for job in listing.list_jobs(failed).rows] == [made[1]]
     assert listing.count(failed) == (1, False)
     assert other not in {job.pk for job in which.jobs()}
 

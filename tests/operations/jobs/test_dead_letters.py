@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import timedelta
+from functools import partial
 from typing import Any
 from uuid import UUID
 
@@ -12,9 +13,10 @@ from django.db.models import F, Subquery
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.models import Attempt, Job
-from django_ojs.operations import fail, fetch
+from django_ojs.operations import fail, fetch, keyset
 from django_ojs.operations.jobs import dead_letters
 from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.operations.keyset import Page, PageRequest
 from django_ojs.spec.errors import InvalidQueue, InvalidRequest, InvalidRetryPolicy, NotFound
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.unique_policy import UniquePolicy
@@ -36,8 +38,12 @@ def discarded() -> UUID:
     return in_state("discarded", retry=hourly(1, on_exhaustion="discard")).pk
 
 
-def keys(**options: Any) -> list[UUID]:
-    return [job.pk for job in dead_letters.list_page(**options).jobs]
+def keys(which: JobFilter | None = None) -> list[UUID]:
+    return [job.pk for job in page(which).rows]
+
+
+def page(which: JobFilter | None = None, **wanted: Any) -> Page[Job]:
+    return dead_letters.page(which or JobFilter(), PageRequest(**wanted))
 
 
 def test_only_dead_letters_are_listed_the_newest_first() -> None:
@@ -45,10 +51,10 @@ def test_only_dead_letters_are_listed_the_newest_first() -> None:
     in_state("completed")
     made = [dead() for _ in range(3)]
     Job.objects.filter(pk=made[0]).update(finished_at=F("finished_at") + timedelta(hours=1))
-    page = dead_letters.list_page()
-    assert page.jobs[0].pk == made[0]
-    assert {job.pk for job in page.jobs} == set(made)
-    assert (page.total, page.capped, page.has_more) == (3, False, False)
+    found = page()
+    assert found.rows[0].pk == made[0]
+    assert {job.pk for job in found.rows} == set(made)
+    assert (found.count(), found.after) == ((3, False), None)
 
 
 def test_pages_go_on_where_the_last_one_ended_though_many_ended_at_one_moment() -> None:
@@ -57,28 +63,29 @@ def test_pages_go_on_where_the_last_one_ended_though_many_ended_at_one_moment() 
     # As the database wrote it: on SQLite Django would write the same moment another way.
     moment = Job.objects.filter(pk=one).values_list("finished_at")
     Job.objects.filter(pk__in=others[:4]).update(finished_at=Subquery(moment))
-    seen: list[UUID] = []
-    after: Any = None
-    while True:
-        page = dead_letters.list_page(after=after, limit=2)
-        seen += [job.pk for job in page.jobs]
-        assert page.total == 7
-        if not page.has_more:
-            break
-        after = page.end
+    turned = keyset.all_rows(partial(dead_letters.page, JobFilter()), 2)
+    seen = [job.pk for job in turned]
     assert len(seen) == 7
     assert set(seen) == made
     assert seen == keys()
 
 
-def test_a_position_holds_when_jobs_come_and_go() -> None:
-    made = [dead() for _ in range(4)]
-    first = dead_letters.list_page(limit=2)
-    dead_letters.delete(first.jobs[0].pk)
-    dead_letters.retry(first.jobs[1].pk)
-    dead()
-    rest = keys(after=first.end)
-    assert set(rest) == set(made) - {job.pk for job in first.jobs}
+def test_a_page_whose_jobs_are_deleted_while_it_is_read_is_not_the_last(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    made = [dead() for _ in range(3)]
+    fitting = dead_letters._fitting
+
+    def delete_first(sizes: list[int | None]) -> int:
+        for key in made[1:]:
+            dead_letters.delete(key)
+        return fitting(sizes)
+
+    monkeypatch.setattr(dead_letters, "_fitting", delete_first)
+    first = page(limit=2)
+    monkeypatch.undo()
+    assert (first.rows, first.after is None) == ([], False)
+    assert [job.pk for job in page(cursor=first.after).rows] == made[:1]
 
 
 def test_they_are_found_by_queue_type_error_and_time() -> None:
@@ -96,12 +103,12 @@ def test_they_are_found_by_queue_type_error_and_time() -> None:
 
 
 def test_what_is_counted_is_counted_up_to_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dead_letters, "COUNT_LIMIT", 2)
+    monkeypatch.setattr(keyset, "COUNT_LIMIT", 2)
     dead(queue="old", error="Old")
     for _ in range(2):
         dead(queue="new", error="New")
-    page = dead_letters.list_page()
-    assert (page.total, page.capped, len(page.jobs)) == (2, True, 3)
+    found = page()
+    assert (found.count(), len(found.rows)) == ((2, True), 3)
     figures = dead_letters.figures()
     assert (figures.total, figures.capped) == (2, True)
     assert (figures.by_queue, figures.by_error_type) == ({"new": 2}, {"New": 2})
@@ -118,7 +125,7 @@ def test_the_figures_are_by_queue_and_error() -> None:
     assert (figures.total, figures.capped) == (3, False)
     assert figures.by_queue == {"a": 2, "b": 1}
     assert figures.by_error_type == {"Timeout": 2, "Rejected": 1}
-    newest, *_, oldest = dead_letters.list_page().jobs
+    newest, *_, oldest = page().rows
     assert (figures.newest_at, figures.oldest_at) == (newest.finished_at, oldest.finished_at)
     assert dead_letters.figures(frozenset({"b"})).by_queue == {"b": 1}
 
@@ -218,8 +225,9 @@ def test_lists_and_figures_read_the_index_of_dead_letters_and_not_the_table() ->
     for _ in range(3):
         dead(queue="a")
     with CaptureQueriesContext(connection) as captured:
-        page = dead_letters.list_page(limit=1)
-        dead_letters.list_page(JobFilter(queue="a"), after=page.end)
+        first = page(limit=1)
+        for each in (first, page(JobFilter(queue="a"), cursor=first.after)):
+            each.count()
         dead_letters.figures()
     touching = [query["sql"] for query in captured if '"ojs_job"' in query["sql"]]
     assert len(touching) == 8

@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from django_ojs.models import Job
 from django_ojs.operations.jobs import numbered_pages
 from django_ojs.operations.jobs.job_filter import JobFilter
-from django_ojs.operations.jobs.numbered_pages import SortedPage
+from django_ojs.operations.keyset import Page, PageRequest
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import State
 from tests.cases import together
@@ -32,13 +32,14 @@ from tests.factories import (
 pytestmark = [pytest.mark.django_db, pytest.mark.requirement("ADM-003")]
 
 
-def keys(page: SortedPage) -> list[UUID]:
-    return [job.pk for job in page.jobs]
+def keys(page: Page[Job]) -> list[UUID]:
+    return [job.pk for job in page.rows]
 
 
 def find(*, page: int = 1, per_page: int = 20, **values: Any) -> list[UUID]:
     order = {name: values.pop(name) for name in ("sort", "descending") if name in values}
-    return keys(numbered_pages.read(JobFilter(**values), page=page, per_page=per_page, **order))
+    wanted = PageRequest(limit=per_page, offset=(page - 1) * per_page)
+    return keys(numbered_pages.read(JobFilter(**values), wanted, **order))
 
 
 def in_turn(number: int, **values: Any) -> list[UUID]:
@@ -63,7 +64,7 @@ def test_a_state_selects_its_jobs_and_counts_them(state: State) -> None:
         in_state(other)
     found = numbered_pages.read(JobFilter(states=(state,)))
     assert keys(found) == [job.pk]
-    assert (found.total, found.capped) == (1, False)
+    assert found.count() == (1, False)
     some = numbered_pages.read(JobFilter(states=tuple(others)))
     assert (some.total, job.pk in keys(some)) == (7, False)
 
@@ -142,13 +143,13 @@ def test_a_total_that_is_counted_by_looking_ends_at_the_window(
     monkeypatch.setattr(numbered_pages, "WINDOW", 3)
     push_many(3, queue="w", type="a.b")
     found = numbered_pages.read(JobFilter(type="a.b"))
-    assert (found.total, found.capped) == (3, False)
+    assert found.count() == (3, False)
     push_many(2, queue="w", type="a.b")
     for sort in numbered_pages.SORTS:
         found = numbered_pages.read(JobFilter(type="a.b"), sort=sort)
-        assert (found.total, found.capped) == (3, True)
+        assert found.count() == (3, True)
     found = numbered_pages.read(JobFilter(queue="w"))
-    assert (found.total, found.capped) == (5, False)
+    assert found.count() == (5, False)
 
 
 @pytest.mark.parametrize("per_page", [1, 2, 3, 4])
@@ -197,14 +198,6 @@ def test_a_filter_that_can_match_nothing_is_rejected(values: dict[str, str], fie
         JobFilter(**values)  # type: ignore[arg-type]
 
 
-@pytest.mark.parametrize(
-    "values", [{"per_page": 0}, {"per_page": 101}, {"page": 0}, {"page": 2**70}]
-)
-def test_a_page_that_cannot_be_is_rejected(values: dict[str, int]) -> None:
-    with pytest.raises(InvalidRequest, match="page must be"):
-        numbered_pages.read(JobFilter(), **values)
-
-
 @pytest.mark.postgresql
 def test_a_page_of_a_queue_a_state_or_of_dead_letters_reads_an_index(
     monkeypatch: pytest.MonkeyPatch,
@@ -223,8 +216,8 @@ def test_a_page_of_a_queue_a_state_or_of_dead_letters_reads_an_index(
     dead = JobFilter(states=(State.DISCARDED,), dead_letter=True)
     for which, sort in [*((each, "created_at") for each in filters), (dead, "discarded_at")]:
         with CaptureQueriesContext(connection) as queries:
-            found = numbered_pages.read(which, sort=sort)
-        assert len(found.jobs) == 20, which
+            found = numbered_pages.read(which, PageRequest(limit=20), sort=sort)
+        assert len(found.rows) == 20, which
         explained = [plan(query["sql"]) for query in queries if '"ojs_job"' in query["sql"]]
         assert len(explained) >= 2, which
         for text in explained:

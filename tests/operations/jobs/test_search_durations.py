@@ -31,7 +31,7 @@ def found(text: str) -> set[Any]:
     which = parse(text).filter
     assert which is not None
     assert filter_json.read(json.loads(json.dumps(filter_json.render(which)))) == which
-    listed = {job.pk for job in list_jobs(which).jobs}
+    listed = {job.pk for job in list_jobs(which).rows}
     assert count(which) == (len(listed), False)
     return listed
 

@@ -30,7 +30,7 @@ WAITING = ("available", "scheduled", "retryable", "pending")
 
 
 def known() -> list[str]:
-    return [queue.name for queue in queues.listing().queues]
+    return [queue.name for queue in queues.listing().rows]
 
 
 @pytest.mark.requirement("QC-05")

@@ -5,12 +5,12 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from django_ojs.http import fields
-from django_ojs.http.pagination import NumberedPage, numbered_page
+from django_ojs.http import fields, pagination
 from django_ojs.http.views.admin.job_rendering import summary
 from django_ojs.http.views.base import OJSView
 from django_ojs.operations.jobs import numbered_pages
 from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.operations.keyset import Count, PageRequest
 from django_ojs.spec import ids
 from django_ojs.spec.envelope import MAX_PRIORITY, MIN_PRIORITY
 from django_ojs.spec.errors import InvalidRequest
@@ -33,31 +33,22 @@ _FILTER: Final = (
 class AdminView(OJSView):
     """A list, or an action on many jobs."""
 
-    def page(self) -> NumberedPage:
+    def wanted(self) -> PageRequest:
         """Return the page that the query names. Raises InvalidRequest."""
-        return numbered_page(self.request.query_params)
+        return pagination.numbered_page(self.request.query_params)
 
-    def listed(
-        self, items: Iterable[Any], total: int, *, capped: bool = False, **more: Any
-    ) -> dict[str, Any]:
-        """Return the response of a list: the items of the page and the total."""
-        pagination = self.page().describe(total=total, capped=capped)
-        return {"items": list(items), **more, "pagination": pagination}
+    def listed(self, items: Iterable[Any], count: Count, **more: Any) -> dict[str, Any]:
+        """Return the response of a list: the items of the page, and the number of all."""
+        shown = pagination.numbered(self.wanted(), count)
+        return {"items": list(items), **more, "pagination": shown}
 
     def search(self, which: JobFilter, default: numbered_pages.Sort) -> dict[str, Any]:
         """Return the page of these jobs that the query names, in the order that it names."""
         query = self.request.query_params
         sort = fields.choice(query, "sort", numbered_pages.SORTS, default)
         order = fields.choice(query, "order", ("asc", "desc"), "desc")
-        page = self.page()
-        result = numbered_pages.read(
-            which,
-            sort=sort,
-            descending=order == "desc",
-            page=page.page,
-            per_page=page.per_page,
-        )
-        return self.listed(map(summary, result.jobs), result.total, capped=result.capped)
+        page = numbered_pages.read(which, self.wanted(), sort=sort, descending=order == "desc")
+        return self.listed(map(summary, page.rows), page.count())
 
     def confirmed_body(self) -> dict[str, Any]:
         """Return the body of an action that cannot be undone. Raises InvalidRequest."""

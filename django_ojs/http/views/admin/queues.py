@@ -40,11 +40,10 @@ class AdminQueues(AdminView):
     needs = {"GET": Scope.OPERATOR}
 
     def get(self, request: Request) -> dict[str, Any]:
-        page = self.page()
-        found = queues.listing(offset=page.offset, limit=page.per_page, within=self.access.queues)
-        rates = stats.rates([queue.name for queue in found.queues])
-        items = [{**_summary(queue), **render_rates(rates[queue.name])} for queue in found.queues]
-        return self.listed(items, found.total)
+        page = queues.listing(self.wanted(), within=self.access.queues)
+        rates = stats.rates([queue.name for queue in page.rows])
+        items = [{**_summary(queue), **render_rates(rates[queue.name])} for queue in page.rows]
+        return self.listed(items, page.count())
 
 
 class AdminQueue(AdminQueueView):

@@ -20,15 +20,15 @@ class AdminWorkers(AdminView):
     needs = {"GET": Scope.OPERATOR}
 
     def get(self, request: Request) -> dict[str, Any]:
-        page = self.page()
-        found = registry.listing(offset=page.offset, limit=page.per_page, within=self.access.queues)
+        wanted, within = self.wanted(), self.access.queues
+        found = registry.listing(offset=wanted.offset, limit=wanted.limit, within=within)
         totals = {
             "total": found.total,
             "running": found.running,
             "quiet": found.quiet,
             "stale": found.stale,
         }
-        return self.listed(map(_worker, found.workers), found.total, summary=totals)
+        return self.listed(map(_worker, found.workers), (found.total, False), summary=totals)
 
 
 class AdminWorker(OJSView):

@@ -1,0 +1,308 @@
+"""Every list in its order: all rows in pages, on to the end and back; and a wrong cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+from uuid import UUID
+
+import pytest
+
+from django_ojs.models import BulkOperation, Event, WebhookDelivery, Workflow
+from django_ojs.operations import cron, keyset, limit_keys, queues, workflows
+from django_ojs.operations.cron import Definition
+from django_ojs.operations.jobs import dead_letters, listing
+from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.operations.keyset import Order, Page, PageRequest
+from django_ojs.operations.webhooks import deliveries, subscriptions
+from django_ojs.operations.webhooks.subscriptions import Subscription
+from django_ojs.spec import ids
+from django_ojs.spec.errors import InvalidRequest
+from django_ojs.spec.states import State
+from django_ojs.storage.limit_key_use import KeyStatus
+from tests.cases import together
+from tests.factories import MINUTE, age, in_state, push
+
+pytestmark = pytest.mark.django_db
+
+#: Rows of each list: three pages of two, and one.
+ROWS = 7
+
+
+def _jobs(state: State) -> Callable[[], None]:
+    def fill() -> None:
+        for number in range(ROWS):
+            priority = number % 3 if state is State.AVAILABLE else 0
+            # Some have the same time, and are told apart by their ids.
+            age(in_state(state, queue="q", priority=priority).pk, number % 3 * MINUTE)
+
+    return fill
+
+
+def _queues() -> None:
+    for number in range(ROWS):
+        push(queue=f"q{number}")
+
+
+def _cron_jobs() -> None:
+    for number in range(ROWS):
+        template = {"type": "a.b", "args": []}
+        cron.register(Definition(name=f"cron-{number}", expression="@daily", template=template))
+
+
+def _workflows() -> None:
+    Workflow.primary.bulk_create(
+        Workflow(
+            id=ids.uuid7(),
+            type="group",
+            state="running",
+            jobs_total=1,
+            steps_left=1,
+            queues=["q"],
+        )
+        for _ in range(ROWS)
+    )
+
+
+def _deliveries() -> None:
+    webhook, _ = subscriptions.create(Subscription(url="https://hooks.test", events=["*"]))
+    for _ in range(ROWS):
+        keys = {"id": ids.uuid7(), "event_id": ids.uuid7()}
+        WebhookDelivery(webhook=webhook, event_type="queue.paused", **keys).save()
+
+
+def _webhooks() -> None:
+    for number in range(ROWS):
+        url = f"https://hooks.test/{number}"
+        subscriptions.create(Subscription(url=url, events=["queue.paused"]))
+
+
+def _limit_keys() -> None:
+    for number in range(ROWS):
+        limit_keys.override(f"key-{number}", {"concurrency": 1})
+
+
+def _events() -> None:
+    # Every second event is of another type.
+    Event.primary.bulk_create(
+        Event(event_id=ids.uuid7(), type=type, subject="q", data={})
+        for _ in range(ROWS)
+        for type in ("queue.paused", "queue.resumed")
+    )
+
+
+def _bulk_operations() -> None:
+    for _ in range(ROWS):
+        BulkOperation(action="retry", filter={}, ordered_by="ann").save()
+
+
+def _list_jobs(**values: Any) -> Callable[[PageRequest], Page[Any]]:
+    scan_limit = values.pop("scan_limit", listing.SCAN_LIMIT)
+    return lambda wanted: listing.list_jobs(JobFilter(**values), wanted, scan_limit=scan_limit)
+
+
+def _names(read: Callable[[PageRequest], Page[KeyStatus]]) -> Callable[[PageRequest], Page[str]]:
+    def names(wanted: PageRequest) -> Page[str]:
+        page = read(wanted)
+        return page.showing([each.key for each in page.rows])
+
+    return names
+
+
+def _paused(wanted: PageRequest, **scan: Any) -> Page[Event]:
+    found = Event.primary.filter(type="queue.paused")
+    return keyset.page(found, {"-pk": int}, wanted, **scan)
+
+
+@dataclass(frozen=True, slots=True)
+class List:
+    """A list: what fills it, and what reads a page of it."""
+
+    fill: Callable[[], None]
+    read: Callable[[PageRequest], Page[Any]]
+    order: Order
+    #: Its pages end where a scan does, and may have fewer rows.
+    is_scanned: bool = False
+
+
+UUIDS: Order = {"-pk": UUID}
+TIMES: Order = {"-finished_at": datetime, "-pk": UUID}
+PRIORITIES: Order = {"-priority": int, "enqueued_at": datetime, "pk": UUID}
+LISTS = {
+    "jobs": List(_jobs(State.COMPLETED), _list_jobs(), UUIDS),
+    "completed jobs": List(_jobs(State.COMPLETED), _list_jobs(states=(State.COMPLETED,)), TIMES),
+    "available jobs": List(
+        _jobs(State.AVAILABLE), _list_jobs(states=(State.AVAILABLE,), queue="q"), PRIORITIES
+    ),
+    "scheduled jobs": List(
+        _jobs(State.SCHEDULED),
+        _list_jobs(states=(State.SCHEDULED,)),
+        {"due_at": datetime, "pk": UUID},
+    ),
+    "jobs of a type": List(_jobs(State.COMPLETED), _list_jobs(type="test.job"), UUIDS),
+    "dead letters": List(
+        _jobs(State.DISCARDED), lambda wanted: dead_letters.page(JobFilter(), wanted), TIMES
+    ),
+    "queues": List(_queues, queues.listing, {"name": str}),
+    "cron jobs": List(_cron_jobs, cron.page, {"name": str}),
+    "workflows": List(_workflows, workflows.page, UUIDS),
+    "deliveries": List(_deliveries, deliveries.page, UUIDS),
+    "webhooks": List(
+        _webhooks,
+        lambda wanted: keyset.page_of_all(subscriptions.all_webhooks(), {"pk": UUID}, wanted),
+        UUIDS,
+    ),
+    "limit keys": List(_limit_keys, _names(limit_keys.listing), {"pk": str}),
+    "limit keys that hold jobs": List(_limit_keys, _names(limit_keys.restricted), {"pk": str}),
+    "events of a type": List(_events, _paused, {"-pk": int}),
+    "events of a type, by scans": List(
+        _events,
+        lambda wanted: _paused(wanted, among=Event.primary.all(), scan_limit=3),
+        {"-pk": int},
+        is_scanned=True,
+    ),
+    "bulk operations": List(
+        _bulk_operations,
+        lambda wanted: keyset.page(BulkOperation.primary.all(), {"-pk": int}, wanted),
+        {"-pk": int},
+    ),
+}
+#: The statement for the names of queues has no way back.
+BOTH_WAYS = [name for name in LISTS if name != "queues"]
+
+
+def _rows(pages: list[Page[Any]]) -> list[Any]:
+    return [row for page in pages for row in page.rows]
+
+
+def _on(which: List) -> list[Page[Any]]:
+    pages = [which.read(PageRequest(limit=2))]
+    while pages[-1].after is not None:
+        assert len(pages) <= 2 * ROWS, "it does not end"
+        pages.append(which.read(PageRequest(limit=2, cursor=pages[-1].after)))
+    return pages
+
+
+def _whole(which: List) -> list[Any]:
+    found = which.read(PageRequest(limit=50))
+    return found.rows if not which.is_scanned else _rows(_on(which))
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_the_pages_of_a_list_have_each_row_once_in_its_order(name: str) -> None:
+    which = LISTS[name]
+    which.fill()
+    whole, pages = _whole(which), _on(which)
+    assert len(whole) == ROWS
+    assert _rows(pages) == whole
+    assert {page.count() for page in pages} == {(ROWS, False)}
+    if not which.is_scanned:
+        assert [len(page.rows) for page in pages] == [2, 2, 2, 1]
+        assert which.read(PageRequest(limit=2, offset=3)).rows == whole[3:5]
+        assert which.read(PageRequest(limit=2, offset=1, cursor=pages[0].after)).rows == whole[3:5]
+
+
+@pytest.mark.parametrize("name", BOTH_WAYS)
+def test_the_way_back_has_the_pages_of_the_way_on(name: str) -> None:
+    which = LISTS[name]
+    which.fill()
+    pages = _on(which)
+    back = [pages[-1]]
+    while back[0].before is not None:
+        assert len(back) <= 2 * ROWS, "it does not end"
+        back.insert(0, which.read(PageRequest(limit=2, cursor=back[0].before, backwards=True)))
+    assert _rows(back) == _rows(pages)
+    # From a page on the way back it goes on to the one that was left.
+    again = which.read(PageRequest(limit=2, cursor=back[0].after))
+    assert again.rows[:1] == _rows(back)[len(back[0].rows) :][:1]
+
+
+def test_a_scan_shows_the_row_at_which_it_ends_and_says_how_many_it_has_read() -> None:
+    Event.primary.bulk_create(
+        Event(event_id=ids.uuid7(), type=f"queue.{end}", subject="q", data={})
+        for end in ("paused", "resumed", "resumed", "paused", "resumed", "resumed")
+    )
+    scan = {"among": Event.primary.all(), "scan_limit": 3}
+    pages = [_paused(PageRequest(limit=2), **scan)]
+    while pages[-1].after is not None:
+        pages.append(_paused(PageRequest(limit=2, cursor=pages[-1].after), **scan))
+    assert [len(page.rows) for page in pages] == [1, 1, 0]
+    assert [page.scanned for page in pages] == [3, 3, None]
+
+
+def test_a_cursor_stays_where_it_is_when_rows_come_and_go() -> None:
+    _bulk_operations()
+    which = LISTS["bulk operations"]
+    whole, first = _whole(which), which.read(PageRequest(limit=2))
+    for row in first.rows:
+        row.delete()
+    BulkOperation(action="retry", filter={}, ordered_by="ann").save()
+    assert which.read(PageRequest(limit=50, cursor=first.after)).rows == whole[2:]
+
+
+ORDERS: dict[str, tuple[Order, tuple[Any, ...]]] = {
+    "a key": (UUIDS, (ids.uuid7(),)),
+    "a time": (TIMES, (datetime(2026, 1, 31, 9, 30, 0, 123456, tzinfo=UTC), ids.uuid7())),
+    "a priority": (PRIORITIES, (-7, datetime(9999, 12, 30, tzinfo=UTC), ids.uuid7())),
+    "a number": ({"-pk": int}, (2**53 - 1,)),
+    "a name": ({"name": str}, ("ä/?+= 5",)),
+}
+
+
+@together("name", list(ORDERS))
+def test_a_cursor_has_what_was_put_in_and_is_of_its_order_alone(name: str) -> None:
+    order, cursor = ORDERS[name]
+    text = keyset.write(cursor)
+    assert keyset.read(text, order) == cursor
+    assert all(letter.isalnum() or letter in "-_" for letter in text)
+    for other, (foreign, _) in ORDERS.items():
+        if other != name and not (len(order) == 1 and other == "a name"):
+            with pytest.raises(InvalidRequest, match="next_cursor of this list"):
+                keyset.read(text, foreign)
+
+
+WRONG = [
+    *("", "x", "~", "!", "\x00", "ä", "9" * 5000, "bnVsbA", "W10", "e30"),
+    *(keyset.write(each) for each in ((True,), (None,), (1.5,), (2**63,), ("\x1b",), ("x" * 999,))),
+    *(keyset.write(each) for each in ((10**30, "x"), (True, str(ids.uuid7())), ([], {}))),
+]
+
+
+@together("text", WRONG)
+def test_what_is_no_cursor_is_rejected(text: str) -> None:
+    for order, _ in ORDERS.values():
+        with pytest.raises(InvalidRequest, match="cursor must be"):
+            keyset.read(text, order)
+
+
+@pytest.mark.parametrize("name", LISTS)
+def test_each_list_rejects_a_cursor_of_another_list(name: str) -> None:
+    which = LISTS[name]
+    foreign = [
+        keyset.write(cursor) for order, cursor in ORDERS.values() if not _alike(order, which)
+    ]
+    for cursor in (*foreign, "x", ""):
+        with pytest.raises(InvalidRequest):
+            which.read(PageRequest(cursor=cursor))
+
+
+def _alike(order: Order, which: List) -> bool:
+    return list(order.values()) == list(which.order.values()) or str in which.order.values()
+
+
+def test_all_rows_are_read_page_by_page() -> None:
+    _cron_jobs()
+    asked: list[PageRequest] = []
+
+    def read(wanted: PageRequest) -> Page[Any]:
+        asked.append(wanted)
+        return cron.page(wanted)
+
+    rows = keyset.all_rows(read, 3)
+    next(rows)
+    assert len(asked) == 1
+    assert len([*rows]) == ROWS - 1
+    assert asked == [replace(asked[0], cursor=each.cursor) for each in asked]
+    assert len(asked) == 3
