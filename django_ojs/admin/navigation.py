@@ -31,7 +31,7 @@ from django_ojs.models import (
     Worker,
     Workflow,
 )
-from django_ojs.operations.figures.findings import Finding
+from django_ojs.reports.findings import Finding
 from django_ojs.storage import in_memory_state
 
 #: Pages of other models of the app follow these.

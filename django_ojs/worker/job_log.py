@@ -14,10 +14,9 @@ from django.utils import timezone
 from django_ojs.conf import settings
 from django_ojs.context import log_fields
 from django_ojs.models import Job
-from django_ojs.operations.figures import health_queries
 from django_ojs.spec.failure import Failure, HandlerResponse, ResultRejected
 from django_ojs.spec.states import State
-from django_ojs.storage import database
+from django_ojs.storage import database, lock_holders
 from django_ojs.worker.exception_copies import shortened
 from django_ojs.worker.in_flight import Run
 
@@ -214,7 +213,7 @@ class JobLog:
             logging.ERROR if is_last else logging.WARNING,
             "%s cannot be stored, because its row is locked by %s. It is %s",
             what,
-            health_queries.holder_of([run.job.id for run in runs]),
+            lock_holders.holder_of([run.job.id for run in runs]),
             then,
         )
 

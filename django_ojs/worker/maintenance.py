@@ -20,10 +20,10 @@ from django_ojs.operations.cron import due_query as due_cron
 from django_ojs.operations.cron.pruning import WALK, RunPruner
 from django_ojs.operations.due_check import DueCheck
 from django_ojs.operations.enqueue import outbox
-from django_ojs.operations.figures import stats
 from django_ojs.operations.jobs import bulk_execution, bulk_operations
 from django_ojs.operations.maintenance import (
     checkpoints,
+    count_keeper,
     lease,
     pruning,
     rate_limit_starts,
@@ -104,7 +104,7 @@ class MaintenanceThread:
         self._worker_id = worker_id
         self._leads = leads
         self._job_log = job_log
-        keeper, passing = stats.CountKeeper(), DueCheck()
+        keeper, passing = count_keeper.CountKeeper(), DueCheck()
         run_pruner = RunPruner()
         behind = DueCheck(since=BEHIND)
         self._dead_workers = rescue.DeadWorkers(worker_id)

@@ -167,7 +167,7 @@ def test_a_queue_shows_what_its_workers_run_now_and_how_long_a_run_takes() -> No
 def test_a_worker_whose_jobs_were_not_read_does_not_seem_idle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("django_ojs.operations.workers.latest_runs.MOST_RUNNING", 5)
+    monkeypatch.setattr("django_ojs.reports.latest_runs.MOST_RUNNING", 5)
     registration = beat.Registration(queues=("email",), concurrency=8)
     for name in ("first", "second"):
         factories.worker(name, registration=registration)

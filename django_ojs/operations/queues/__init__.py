@@ -11,7 +11,6 @@ from django_ojs.operations.queues.configuration import (
 )
 from django_ojs.operations.queues.deletion import Deletion, Strategy, delete
 from django_ojs.operations.queues.pausing import drain, pause, resume
-from django_ojs.operations.queues.statistics import Statistics, oldest_available, statistics
 from django_ojs.operations.queues.status import (
     Listing,
     QueueState,
@@ -26,7 +25,6 @@ __all__ = [
     "Listing",
     "QueueState",
     "QueueStatus",
-    "Statistics",
     "Strategy",
     "busiest",
     "configure",
@@ -37,8 +35,6 @@ __all__ = [
     "drain",
     "get",
     "listing",
-    "oldest_available",
     "pause",
     "resume",
-    "statistics",
 ]

@@ -20,8 +20,8 @@ from django_ojs.operations.activate import activate
 from django_ojs.operations.backpressure import pressure_monitor, rejections
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.operations.fetch import fetch
-from django_ojs.operations.figures import stats
 from django_ojs.operations.jobs import bulk_step, dead_letters
+from django_ojs.operations.maintenance.count_keeper import CountKeeper
 from django_ojs.operations.push import PushOptions
 from django_ojs.operations.retry import retry
 from django_ojs.spec.errors import QueueFull
@@ -455,7 +455,7 @@ def test_thirty_two_producers_end_at_the_bound_and_not_over_it(limit: int, strat
         while not stop.is_set():
             if (found := counts.depth(NAME)) > limit:
                 over.append(found)
-            stats.CountKeeper().fold()
+            CountKeeper().fold()
             time.sleep(0.01)
 
     with beside(work, look):

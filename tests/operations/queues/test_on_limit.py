@@ -17,7 +17,7 @@ from django.utils import timezone
 from django_ojs import signals
 from django_ojs.models import Event, Job, LimitCheck, LimitKey
 from django_ojs.operations import ack, fetch, limit_checks, limit_keys, promotion, queues, retry
-from django_ojs.operations.figures.not_running import why_not_running
+from django_ojs.reports.not_running import why_not_running
 from django_ojs.storage import in_memory_state, key_limits, queue_configs
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.figures import rollups

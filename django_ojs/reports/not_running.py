@@ -13,9 +13,9 @@ from django.utils import timezone
 from django_ojs import formatting
 from django_ojs.conf import settings
 from django_ojs.models import Job, Queue
-from django_ojs.operations.figures import queue_overview
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
+from django_ojs.reports import queue_overview
 from django_ojs.spec.events import EventType
 from django_ojs.spec.failure import UNKNOWN_JOB_TYPE
 from django_ojs.spec.isolation import ISOLATED_AFTER

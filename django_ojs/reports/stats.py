@@ -96,23 +96,3 @@ def _rates(lately: rollup_queries.RecentTotals) -> Rates:
         failed_per_minute=round(lately.failed / minutes, 2),
         latency_ms=percentiles(lately.waited),
     )
-
-
-class CountKeeper:
-    """Two maintenance steps for the counts; the second runs when the first changed something."""
-
-    def __init__(self) -> None:
-        self._folded = 0
-
-    def fold(self) -> int:
-        """Fold the changes into the counts. Return how many changes there were."""
-        folded = counts.fold()
-        self._folded += folded
-        return folded
-
-    def vacuum_counts(self) -> int:
-        """Release the space of folded changes."""
-        if self._folded:
-            counts.vacuum()
-        self._folded = 0
-        return 0
