@@ -14,7 +14,7 @@ from django_ojs.admin.query_timeout import TimedQueries, timed_queries
 from django_ojs.conf import settings
 from django_ojs.models import Event
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
-from django_ojs.spec.events import CATALOGUE
+from django_ojs.spec.published import EventType
 from django_ojs.storage import events
 
 PER_PAGE: Final = 50
@@ -64,7 +64,7 @@ class EventAdmin(OperatorModelAdmin):
                 "rows": None
                 if page is None
                 else [(event, data_of(event, visible=visible)) for event in page],
-                "types": sorted(CATALOGUE),
+                "types": sorted(EventType),
                 "type": type,
                 "subject": subject,
                 "filters": filters,
@@ -87,7 +87,7 @@ def _page(
         found = found.filter(subject=subject)
     oldest = 0
     if type:
-        if type not in CATALOGUE:
+        if type not in {*EventType}:
             return [], None
         found = found.filter(type=type)
         if not subject:

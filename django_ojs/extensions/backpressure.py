@@ -35,6 +35,7 @@ class BackpressureExtension(Extension):
             around_admit_again=bounds.admitted_again,
             queue_configured=storage.rebound,
             queue_deleted=storage.remove,
+            counts_repaired=storage.withdraw_tickets,
             rejected=_count,
             due_steps=(
                 DueStep(run=pressure_monitor.check_all, interval=1.0, when=storage.any_condition),

@@ -10,7 +10,7 @@ from django_ojs.conf import settings
 from django_ojs.extension import Change, DueStep, Extension, Hooks
 from django_ojs.operations.events import log
 from django_ojs.spec import job_events
-from django_ojs.spec.events import EventType, NewEvent
+from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import events as storage
 

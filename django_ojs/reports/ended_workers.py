@@ -14,7 +14,7 @@ from django.db.models.functions import Now
 from django_ojs import formatting
 from django_ojs.models import Attempt, Event, Worker
 from django_ojs.models.attempt import AttemptOutcome
-from django_ojs.spec.events import EventType
+from django_ojs.spec.published import EventType
 from django_ojs.storage import events
 
 #: How long a worker that died is listed, and among how many of the latest events it is found.

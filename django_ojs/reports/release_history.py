@@ -12,7 +12,7 @@ from typing import Any, Final
 from django.db.models import Subquery
 
 from django_ojs.reports import ended_workers
-from django_ojs.spec.events import EventType
+from django_ojs.spec.published import EventType
 from django_ojs.storage import events
 
 #: Starts of workers that are read, the latest ones.

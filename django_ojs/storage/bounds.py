@@ -111,6 +111,11 @@ def write(queue: str, bound: Backpressure) -> None:
     database.after_commit(lambda: renew_tickets(queue))
 
 
+def withdraw_tickets() -> None:
+    """Let no ticket be valid any more: they were issued by wrong counts."""
+    Bound.primary.update(until=-1)
+
+
 def renew_tickets(queue: str) -> None:
     """Issue tickets, if there is room for more than the open transactions may take."""
     database.retried(lambda: database.dialect().renew_tickets(database.connection(), queue))

@@ -35,8 +35,8 @@ from django_ojs.conf import settings
 from django_ojs.extension import Known, is_published, publish_all
 from django_ojs.models import Job, LimitKey, Queue
 from django_ojs.spec.envelope import Envelope
-from django_ojs.spec.events import EventType, of_limit_key
 from django_ojs.spec.isolation import Isolation
+from django_ojs.spec.published import EventType, of_limit_key
 from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.spec.rate_limit import Hold, OnLimit
 from django_ojs.spec.states import State, Trigger

@@ -27,7 +27,7 @@ from django_ojs.operations.access import api_keys
 from django_ojs.operations.events import feed as feeds
 from django_ojs.operations.events import log
 from django_ojs.spec import times
-from django_ojs.spec.events import EventType, of_queue
+from django_ojs.spec.published import EventType, of_queue
 from django_ojs.spec.scopes import Scope
 from example_project.site_server import Site
 from tests.factories import own_connections

@@ -26,7 +26,8 @@ from django_ojs.operations.maintenance import mode
 from django_ojs.operations.queues import QueueState
 from django_ojs.reports import history
 from django_ojs.spec import envelope, json
-from django_ojs.spec.events import SPECVERSION, EventType
+from django_ojs.spec.events import SPECVERSION
+from django_ojs.spec.published import EventType
 from django_ojs.spec.queue_config import STRATEGIES
 from django_ojs.spec.retry_policy import MAX_ATTEMPTS_LIMIT
 from django_ojs.spec.states import TERMINAL, State

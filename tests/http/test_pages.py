@@ -16,7 +16,7 @@ from django_ojs.operations.cron import Definition
 from django_ojs.operations.webhooks import subscriptions
 from django_ojs.operations.webhooks.subscriptions import Subscription
 from django_ojs.spec import ids
-from django_ojs.spec.events import EventType, of_queue
+from django_ojs.spec.published import EventType, of_queue
 from tests.cases import named
 from tests.factories import age, in_state, worker
 from tests.http.api import JSON_TYPE, Api

@@ -288,6 +288,7 @@ def test_counts_that_are_repaired_take_back_what_they_let_in() -> None:
     counts.fold()
     with connection.cursor() as cursor:
         cursor.execute("UPDATE ojs_count SET n = 0 WHERE queue = %s", [NAME])
+    bounds.withdraw_tickets()
     bounds.renew_tickets(NAME)
     counts.repair()
     fill()

@@ -33,7 +33,7 @@ from django_ojs.spec.errors import (
     PayloadUnavailable,
     UnsupportedFeature,
 )
-from django_ojs.spec.events import EventType, of_queue
+from django_ojs.spec.published import EventType, of_queue
 from django_ojs.spec.states import State
 from django_ojs.spec.times import format_timestamp
 from django_ojs.storage import database
