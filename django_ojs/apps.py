@@ -1,6 +1,8 @@
 """The Django app: checks, and discovery of the project's handlers."""
 
 from contextlib import suppress
+from importlib import import_module
+from typing import Final
 
 from django.apps import AppConfig
 from django.conf import settings as django_settings
@@ -13,6 +15,9 @@ from django.utils.translation import gettext_lazy as _
 
 from django_ojs.conf import are_wrong_and_reported, settings
 
+#: The models of the extensions that are a part of this app.
+_MODELS: Final = ("audit_entry", "bound", "event", "rollup")
+
 
 class DjangoOJSConfig(AppConfig):
     """Open Job Spec for Django."""
@@ -21,6 +26,12 @@ class DjangoOJSConfig(AppConfig):
     label = "django_ojs"
     verbose_name = _("Background jobs")
     default_auto_field = "django.db.models.BigAutoField"
+
+    def import_models(self) -> None:
+        """Import the models of the core, and of the extensions, which it does not know."""
+        super().import_models()
+        for name in _MODELS:
+            import_module(f"django_ojs.models.{name}")
 
     def ready(self) -> None:
         """Register the checks, and the handlers: import `jobs.py` of every installed app.

@@ -12,7 +12,7 @@ from django_ojs.admin import limit_key_text, payloads
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
 from django_ojs.conf import settings
-from django_ojs.models import Event
+from django_ojs.models.event import Event
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
 from django_ojs.spec.published import EventType
 from django_ojs.storage import events

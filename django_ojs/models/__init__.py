@@ -1,14 +1,11 @@
-"""The models: jobs, unsuccessful runs, queues, workers and their figures."""
+"""The models of the core, and of subjects. Those of extensions are imported by `apps`."""
 
 from django_ojs.models.api_key import ApiKey
 from django_ojs.models.attempt import Attempt
-from django_ojs.models.audit_entry import ActorKind, AuditEntry
-from django_ojs.models.bound import Bound
 from django_ojs.models.bulk_operation import BulkOperation, BulkOperationJob
 from django_ojs.models.checkpoint import Checkpoint
 from django_ojs.models.cron import CronJob, CronRun
 from django_ojs.models.dead_letter import DeadLetterJob
-from django_ojs.models.event import Event
 from django_ojs.models.job import Job
 from django_ojs.models.known_name import KnownName
 from django_ojs.models.lease import Lease
@@ -16,17 +13,13 @@ from django_ojs.models.limit import LimitCheck, LimitedQueue, LimitKey
 from django_ojs.models.outbox import OutboxEntry
 from django_ojs.models.overview import Overview
 from django_ojs.models.queue import Queue
-from django_ojs.models.rollup import Rollup
 from django_ojs.models.webhook import Webhook, WebhookDelivery
 from django_ojs.models.worker import Worker
 from django_ojs.models.workflow import EndedWorkflowJob, Workflow, WorkflowStep
 
 __all__ = [
-    "ActorKind",
     "ApiKey",
     "Attempt",
-    "AuditEntry",
-    "Bound",
     "BulkOperation",
     "BulkOperationJob",
     "Checkpoint",
@@ -34,7 +27,6 @@ __all__ = [
     "CronRun",
     "DeadLetterJob",
     "EndedWorkflowJob",
-    "Event",
     "Job",
     "KnownName",
     "Lease",
@@ -44,7 +36,6 @@ __all__ = [
     "OutboxEntry",
     "Overview",
     "Queue",
-    "Rollup",
     "Webhook",
     "WebhookDelivery",
     "Worker",

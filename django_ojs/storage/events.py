@@ -6,7 +6,7 @@ from datetime import timedelta
 from django.db.models import Max, Min, QuerySet
 from django.db.models.functions import Now
 
-from django_ojs.models import Event
+from django_ojs.models.event import Event
 from django_ojs.spec import ids, json
 from django_ojs.spec.published import NewEvent
 from django_ojs.storage import commit_order, database, notify, raw_queries

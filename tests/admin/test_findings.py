@@ -15,7 +15,8 @@ from django.db.models import F
 from django.test import Client, override_settings
 from django.urls import reverse
 
-from django_ojs.models import ApiKey, Queue, Rollup
+from django_ojs.models import ApiKey, Queue
+from django_ojs.models.rollup import Rollup
 from django_ojs.operations import ack, beat, fail, queues
 from django_ojs.operations.access import api_keys
 from django_ojs.operations.backpressure import episodes, pressure_monitor, rejections

@@ -22,7 +22,7 @@ from django.test import Client
 
 from django_ojs.extension import publish
 from django_ojs.http import event_messages, event_stream, long_poll, progress_stream
-from django_ojs.models import Event
+from django_ojs.models.event import Event
 from django_ojs.operations.access import api_keys
 from django_ojs.operations.events import feed as feeds
 from django_ojs.operations.events import log

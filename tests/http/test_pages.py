@@ -10,7 +10,8 @@ from uuid import UUID
 import pytest
 
 from django_ojs.extension import publish
-from django_ojs.models import Event, WebhookDelivery
+from django_ojs.models import WebhookDelivery
+from django_ojs.models.event import Event
 from django_ojs.operations import cron, workflows
 from django_ojs.operations.cron import Definition
 from django_ojs.operations.webhooks import subscriptions

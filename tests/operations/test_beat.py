@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 from django.db.models.functions import Now
 
-from django_ojs.models import Event, Worker
+from django_ojs.models import Worker
+from django_ojs.models.event import Event
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat, cancel
 from django_ojs.operations.beat import Registration

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from django.db import connection, connections, transaction
 
-from django_ojs.models import Bound, Job
+from django_ojs.models import Job
+from django_ojs.models.bound import Bound
 from django_ojs.operations import push as pushing
 from django_ojs.operations import queues
 from django_ojs.operations.fail import requeue

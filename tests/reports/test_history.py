@@ -10,7 +10,7 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from django_ojs.models import Rollup
+from django_ojs.models.rollup import Rollup
 from django_ojs.reports import history as history_module
 from django_ojs.reports.history import Point, history
 from django_ojs.reports.stats import percentiles

@@ -12,7 +12,7 @@ from django.db import connection
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
-from django_ojs.models import Rollup
+from django_ojs.models.rollup import Rollup
 from django_ojs.operations import ack, fail, queues
 from django_ojs.reports.queue_statistics import statistics
 from django_ojs.spec.states import State

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 
 from django_ojs.extension import publish
-from django_ojs.models import AuditEntry, Job, Webhook
+from django_ojs.models import Job, Webhook
+from django_ojs.models.audit_entry import AuditEntry
 from django_ojs.operations.webhooks import dispatch, subscriptions
 from django_ojs.operations.webhooks.deliveries import died
 from django_ojs.operations.webhooks.subscriptions import Subscription

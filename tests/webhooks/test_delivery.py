@@ -17,7 +17,8 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from django_ojs.extension import publish
-from django_ojs.models import Event, Job, Webhook, WebhookDelivery
+from django_ojs.models import Job, Webhook, WebhookDelivery
+from django_ojs.models.event import Event
 from django_ojs.operations import promotion, queues
 from django_ojs.operations.events import log
 from django_ojs.operations.push import push_batch

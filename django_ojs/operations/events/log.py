@@ -12,7 +12,7 @@ from django.db.models import Q
 from django.utils import timezone
 
 from django_ojs.conf import settings
-from django_ojs.models import Event
+from django_ojs.models.event import Event
 from django_ojs.spec import events, published
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.storage import events as stored

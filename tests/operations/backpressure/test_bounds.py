@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from django_ojs.models import Bound, Event, Job, Queue
+from django_ojs.models import Job, Queue
+from django_ojs.models.bound import Bound
+from django_ojs.models.event import Event
 from django_ojs.operations import push as pushing
 from django_ojs.operations import queues
 from django_ojs.operations.ack import ack

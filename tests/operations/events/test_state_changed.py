@@ -9,7 +9,7 @@ import pytest
 from django.test import override_settings
 
 import django_ojs as ojs
-from django_ojs.models import Event
+from django_ojs.models.event import Event
 from django_ojs.operations import ack, expiry, fail, fetch, promotion, queues, run_now
 from django_ojs.operations.events import log
 from django_ojs.operations.workers import rescue
