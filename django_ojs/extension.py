@@ -137,7 +137,7 @@ class Count(StrEnum):
 class Actor:
     """An operator, the address of the client, and the id of its request over HTTP."""
 
-    #: By which door: one of `models.audit_entry.ActorKind`.
+    #: By which door: one of `models.ActorKind`.
     kind: str
     name: str
     source_ip: str = ""

@@ -16,7 +16,8 @@ from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
 from django_ojs.conf import settings
 from django_ojs.extensions import audit
-from django_ojs.models.audit_entry import ActorKind, AuditEntry
+from django_ojs.models import ActorKind
+from django_ojs.models.audit_entry import AuditEntry
 
 PER_PAGE: Final = 50
 

@@ -13,7 +13,7 @@ from django.urls import URLPattern
 
 from django_ojs.admin.object_history import ObjectHistory
 from django_ojs.extension import Actor
-from django_ojs.models.audit_entry import ActorKind
+from django_ojs.models import ActorKind
 from django_ojs.operations.access import operator
 
 if TYPE_CHECKING:

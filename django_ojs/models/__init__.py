@@ -1,5 +1,6 @@
 """The models of the core, and of subjects. Those of extensions are imported by `apps`."""
 
+from django_ojs.models.actor_kind import ActorKind
 from django_ojs.models.api_key import ApiKey
 from django_ojs.models.attempt import Attempt
 from django_ojs.models.bulk_operation import BulkOperation, BulkOperationJob
@@ -18,6 +19,7 @@ from django_ojs.models.worker import Worker
 from django_ojs.models.workflow import EndedWorkflowJob, Workflow, WorkflowStep
 
 __all__ = [
+    "ActorKind",
     "ApiKey",
     "Attempt",
     "BulkOperation",

@@ -11,7 +11,7 @@ import pytest
 from django.utils import timezone
 
 from django_ojs.extension import Actor
-from django_ojs.models.audit_entry import ActorKind
+from django_ojs.models import ActorKind
 from django_ojs.models.rollup import Rollup
 from django_ojs.operations import ack, fail, fetch, limit_keys, queues
 from django_ojs.operations.access import operator
