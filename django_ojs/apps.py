@@ -96,9 +96,9 @@ class DjangoOJSConfig(AppConfig):
         if settings().opentelemetry:
             _instrument()
         if settings().log_transitions:
-            from django_ojs.logging import log_transitions
+            from django_ojs.extensions import transition_log
 
-            log_transitions()
+            transition_log.connect()
         autodiscover_modules("jobs")
         if _has_tasks():
             from django_ojs.tasks import discovery

@@ -22,8 +22,8 @@ from django.core.signals import setting_changed
 from django_ojs.extension import registry
 from django_ojs.spec import (
     destinations,
-    events,
     payload_config,
+    published,
     queue_config,
     retry_policy,
     scheduling,
@@ -78,15 +78,15 @@ def _wrong_database(value: object) -> str:
     return str(value)
 
 
-def _events(value: object) -> frozenset[events.EventType]:
+def _events(value: object) -> frozenset[published.EventType]:
     patterns = payload_config.strings(value)
     # A name for the events of all transitions.
-    wanted = events.TRANSITIONS if events.STATE_CHANGED in patterns else frozenset()
-    patterns = tuple(pattern for pattern in patterns if pattern != events.STATE_CHANGED)
+    wanted = published.TRANSITIONS if published.STATE_CHANGED in patterns else frozenset()
+    patterns = tuple(pattern for pattern in patterns if pattern != published.STATE_CHANGED)
     # A misspelt type must not be noticed only when its events are needed.
-    if not all(events.matching([pattern]) for pattern in patterns):
+    if not all(published.matching([pattern]) for pattern in patterns):
         raise ValueError
-    return events.matching(patterns) | wanted
+    return published.matching(patterns) | wanted
 
 
 class QueueConfigs(dict[str, dict[str, Any]]):
@@ -149,6 +149,20 @@ def _setting(
 
 
 _ANY_SIZE = 2**53
+#: The default of KEEP_EVENTS: what an operator looks up later. Heartbeats are left out, because
+#: one worker makes half a million of them a month, and cancelled jobs, because they were wanted.
+KEPT_EVENTS = (
+    "backpressure.*",
+    "queue.*",
+    "worker.started",
+    "worker.quiet",
+    "worker.stopped",
+    "job.discarded",
+    "job.expired",
+    "workflow.failed",
+    "cron.*",
+    "rate_limit.*",
+)
 #: The times of so many requests are kept of each caller.
 MAX_REQUESTS = 10_000
 DURATION = "a number of seconds, a timedelta or an ISO 8601 duration"
@@ -258,8 +272,8 @@ class Settings:
     keep_bulk_operations: timedelta = _setting(timedelta(days=180), _duration, DURATION)
     keep_audit_entries: timedelta = _setting(timedelta(days=365), _duration, DURATION)
 
-    keep_events: frozenset[events.EventType] = _setting(
-        events.matching(events.KEPT_BY_DEFAULT), _events, EVENTS
+    keep_events: frozenset[published.EventType] = _setting(
+        published.matching(KEPT_EVENTS), _events, EVENTS
     )
     progress_stalled_after: timedelta = _setting(timedelta(minutes=5), _duration, DURATION)
     keep_events_for: timedelta = _setting(timedelta(days=30), _duration, DURATION)

@@ -40,8 +40,8 @@ from django.core.exceptions import ImproperlyConfigured
 from django.db.models import Q
 
 from django_ojs.spec.errors import QueueFull
-from django_ojs.spec.events import EventType, NewEvent
 from django_ojs.spec.failure import Failure
+from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
 
@@ -458,6 +458,9 @@ class Hooks:
     #: Jobs are about to be deleted, with all that is kept of them: called with their ids, in the
     #: transaction that deletes them. An error undoes it.
     erased: Callable[[Collection[UUID]], object] | None = None
+    #: The counts of jobs by queue and state were wrong: called in the transaction that corrects
+    #: them. An error undoes it.
+    counts_repaired: Callable[[], object] | None = None
 
     #: An operator did something: called in the transaction of what was done; what the code of a
     #: project does by itself is no act. It may return a function that adds to the details of the
@@ -605,6 +608,7 @@ class Registry:
         self.queue_configured: _Named = _named(found, "queue_configured")
         self.queue_deleted: _Named = _named(found, "queue_deleted")
         self.after_queue_configured: _Named = _named(found, "after_queue_configured")
+        self.counts_repaired: _Named = _named(found, "counts_repaired")
         self.stored: tuple[Callable[[Sequence[Any]], object], ...] = tuple(
             hooks.stored for _, hooks in found if hooks.stored
         )
@@ -789,6 +793,12 @@ def after_queue_configured(name: str) -> None:
     """Call the hooks `after_queue_configured`."""
     for _, hook in registry.after_queue_configured:
         hook(name)
+
+
+def counts_repaired() -> None:
+    """Call the hooks `counts_repaired`."""
+    for _, hook in registry.counts_repaired:
+        hook()
 
 
 def queue_deleted(name: str) -> None:

@@ -11,10 +11,8 @@ import traceback
 from collections.abc import Collection, Iterator, Mapping, Set
 from contextlib import contextmanager
 from datetime import UTC, datetime
-from functools import partial
 from typing import Any, Final
 
-from django_ojs import signals
 from django_ojs.conf import settings
 from django_ojs.spec import json
 from django_ojs.spec.failure import clean
@@ -55,21 +53,8 @@ _STANDARD: Final = frozenset(
     {*vars(logging.makeLogRecord({})), "message", "asctime", "taskName", "status", "reported"}
 )
 
-#: The level and the message of each change of state (§6.1), by its signal. The worker logs the
-#: runs that end in it, those of the second half, with more than a signal knows.
-_TRANSITIONS: Final = {
-    "job_enqueued": (logging.INFO, "%s %s: enqueued"),
-    "job_started": (logging.DEBUG, "%s %s: fetched by a worker"),
-    "job_cancelled": (logging.INFO, "%s %s: cancelled"),
-    "job_returned": (logging.WARNING, "%s %s: returned, its claim lapsed or was given back"),
-    "job_activated": (logging.INFO, "%s %s: activated"),
-    "job_retried": (logging.INFO, "%s %s: retried by hand"),
-    "job_completed": (logging.INFO, "%s %s: completed"),
-    "job_retrying": (logging.WARNING, "%s %s: failed, it will be retried"),
-    "job_discarded": (logging.ERROR, "%s %s: discarded"),
-}
-_OF_RUNS: Final = frozenset({"job_completed", "job_retrying", "job_discarded"})
-_logger = logging.getLogger("django_ojs.transitions")
+#: The name of the logger of the changes of state (see `extensions.transition_log`).
+TRANSITIONS: Final = "django_ojs.transitions"
 
 _component = "server"
 
@@ -83,6 +68,11 @@ def component(name: str) -> Iterator[None]:
         yield
     finally:
         _component = before
+
+
+def is_worker() -> bool:
+    """Say whether this is a process of the worker command."""
+    return _component == "worker"
 
 
 class JobContextFilter(logging.Filter):
@@ -233,9 +223,9 @@ def _category(record: logging.LogRecord) -> str | None:
     if not record.name.startswith("django_ojs"):
         return None
     # The end of a run (see `worker.job_log`), or a change of state.
-    if hasattr(record, "status") or record.name == _logger.name:
+    if hasattr(record, "status") or record.name == TRANSITIONS:
         return "lifecycle"
-    return "worker" if _component == "worker" else None
+    return "worker" if is_worker() else None
 
 
 def _timestamp(seconds: float) -> str:
@@ -261,33 +251,3 @@ def _backtrace(given: tuple[Any, Any, Any]) -> str:
     except Exception:  # of an exception whose attributes cannot be read
         lines = traceback.format_tb(given[2])
     return _text("".join(lines))
-
-
-def log_transitions() -> None:
-    """Log each change of state from now on, after its commit (§6.1)."""
-    for name in _TRANSITIONS:
-        receiver = partial(_log_transition, name)
-        getattr(signals, name).connect(
-            receiver, weak=False, dispatch_uid=f"django_ojs.log_transitions.{name}"
-        )
-
-
-def _log_transition(name: str, job: Any, failure: Any = None, **_: Any) -> None:
-    if name in _OF_RUNS and _component == "worker" and (failure or name == "job_completed"):
-        return
-    level, message = _TRANSITIONS[name]
-    if not _logger.isEnabledFor(level):
-        return
-    fields = {
-        "job_id": str(job.pk),
-        "job_type": job.type,
-        "queue": job.queue,
-        "attempt": job.attempt,
-        "state": str(job.state),
-    }
-    correlation = (job.meta or {}).get("correlation_id")
-    if isinstance(correlation, str):
-        fields["correlation_id"] = correlation
-    if failure is not None:
-        fields["error"] = failure.type
-    _logger.log(level, message, job.type, job.pk, extra=fields)

@@ -33,8 +33,8 @@ from django_ojs.models.worker import Directive
 from django_ojs.operations import ack, beat, fail, fetch, progress, promotion, queues
 from django_ojs.operations.access import operator
 from django_ojs.operations.maintenance import pruning
-from django_ojs.spec.events import EventType, NewEvent, of_queue
 from django_ojs.spec.progress import Report
+from django_ojs.spec.published import EventType, NewEvent, of_queue
 from django_ojs.spec.states import State, Trigger
 from tests import factories as make
 

@@ -18,7 +18,8 @@ from django_ojs.extension import Around, Batch, Extension, Hooks, Readmission, R
 from django_ojs.extensions.backpressure import BackpressureExtension
 from django_ojs.extensions.statistics import StatisticsExtension
 from django_ojs.extensions.tenants import TenantsExtension
-from django_ojs.models import Event, Queue
+from django_ojs.models import Queue
+from django_ojs.models.event import Event
 from django_ojs.operations import push as pushing
 from django_ojs.operations import queues
 from django_ojs.operations.activate import activate

@@ -18,7 +18,7 @@ from django_ojs.operations.cron import Definition
 from django_ojs.operations.webhooks import subscriptions
 from django_ojs.operations.webhooks.subscriptions import Subscription
 from django_ojs.spec import ids
-from django_ojs.spec.events import EventType, of_queue
+from django_ojs.spec.published import EventType, of_queue
 from tests.admin.users import root
 from tests.cases import named
 from tests.command_line.run import ojs

@@ -20,12 +20,12 @@ from django.utils.module_loading import import_string
 import django_ojs as ojs
 from django_ojs import context as contexts
 from django_ojs import signals
+from django_ojs.extensions import transition_log
 from django_ojs.logging import (
     JobContextFilter,
     JSONFormatter,
     SampleFilter,
     component,
-    log_transitions,
 )
 from django_ojs.operations import ack, cancel, fail, fetch, retry
 from django_ojs.spec import ids
@@ -300,13 +300,13 @@ def test_the_running_job_decides_about_the_records_of_its_handler(
 @contextmanager
 def transitions() -> Iterator[None]:
     """Log each change of state within the block."""
-    log_transitions()
+    transition_log.connect()
     try:
         yield
     finally:
         for name, signal in vars(signals).items():
             if isinstance(signal, Signal):
-                signal.disconnect(dispatch_uid=f"django_ojs.log_transitions.{name}")
+                signal.disconnect(dispatch_uid=f"django_ojs.transition_log.{name}")
 
 
 @pytest.mark.requirement("LOG-R002")

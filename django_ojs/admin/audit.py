@@ -17,8 +17,8 @@ from django_ojs.admin.base import OperatorModelAdmin, read_page
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.conf import settings
 from django_ojs.extensions import audit
-from django_ojs.models import AuditEntry
-from django_ojs.models.audit_entry import ActorKind
+from django_ojs.models import ActorKind
+from django_ojs.models.audit_entry import AuditEntry
 from django_ojs.operations import keyset
 from django_ojs.operations.keyset import Page, PageRequest
 

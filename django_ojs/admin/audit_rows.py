@@ -13,7 +13,7 @@ from django.utils.translation import pgettext
 from django_ojs.admin.audit_search import AuditSearch
 from django_ojs.conf import settings
 from django_ojs.extensions import audit
-from django_ojs.models import AuditEntry
+from django_ojs.models.audit_entry import AuditEntry
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
 
 #: Of one entry, the members that are shown, and the characters of each value.

@@ -11,8 +11,8 @@ from django.utils.translation import gettext_lazy
 
 from django_ojs.admin.formatting import StrOrPromise
 from django_ojs.extensions import audit
-from django_ojs.models import AuditEntry
-from django_ojs.models.audit_entry import ActorKind
+from django_ojs.models import ActorKind
+from django_ojs.models.audit_entry import AuditEntry
 from django_ojs.operations.jobs import search_query
 from django_ojs.spec import ids
 from django_ojs.spec.suggestions import nearest

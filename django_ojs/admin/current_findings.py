@@ -11,13 +11,13 @@ from django_ojs.admin.query_timeout import TimedQueries, Unread, timed_queries
 from django_ojs.admin.queue_figures import QueueRows, queue_rows
 from django_ojs.operations import queues
 from django_ojs.operations.access import key_expiry
-from django_ojs.operations.figures import findings, health_queries
-from django_ojs.operations.figures.findings import Finding
-from django_ojs.operations.figures.health_queries import Observations
 from django_ojs.operations.keyset import Page
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.operations.queues import QueueStatus
+from django_ojs.reports import findings, health_queries
+from django_ojs.reports.findings import Finding
+from django_ojs.reports.health_queries import Observations
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import oldest_available
 

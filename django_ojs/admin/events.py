@@ -11,11 +11,11 @@ from django_ojs.admin import limit_key_text, payloads
 from django_ojs.admin.base import OperatorModelAdmin, read_page
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.conf import settings
-from django_ojs.models import Event
+from django_ojs.models.event import Event
 from django_ojs.operations import keyset
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
 from django_ojs.operations.keyset import Page, PageRequest
-from django_ojs.spec.events import CATALOGUE
+from django_ojs.spec.published import EventType
 from django_ojs.storage import events
 
 #: Rows that a page with a filter by type reads, as no index covers the type.
@@ -69,7 +69,7 @@ class EventAdmin(OperatorModelAdmin):
                 "rows": None
                 if rows is None
                 else [(event, data_of(event, visible=visible)) for event in rows],
-                "types": sorted(CATALOGUE),
+                "types": sorted(EventType),
                 "type": type,
                 "subject": subject,
                 "filters": type or subject,
@@ -91,7 +91,7 @@ def _page(type: str, subject: str, wanted: PageRequest) -> Page[Event]:
 
 def _is_possible(type: str, subject: str) -> bool:
     """Whether there can be an event of this type and subject."""
-    return (not type or type in CATALOGUE) and "\0" not in subject and len(subject) <= 255
+    return (not type or type in {*EventType}) and "\0" not in subject and len(subject) <= 255
 
 
 def _hide_keys(request: HttpRequest, page: Iterable[Event]) -> None:

@@ -27,8 +27,8 @@ from django_ojs.models import (
     Worker,
 )
 from django_ojs.models.outbox import Delivery
-from django_ojs.operations.figures.findings import Finding
 from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.reports.findings import Finding
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State
 

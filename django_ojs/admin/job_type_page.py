@@ -14,10 +14,10 @@ from django_ojs.admin.query_timeout import TimedQueries
 from django_ojs.admin.queue_figures import history_charts, release_markers
 from django_ojs.handlers import get_handler
 from django_ojs.models.attempt import AttemptOutcome
-from django_ojs.operations.figures import findings, job_type
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.operations.workers import registry
+from django_ojs.reports import findings, job_type
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State
 

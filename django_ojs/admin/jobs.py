@@ -37,13 +37,14 @@ from django_ojs.admin.state_strip import state_strip
 from django_ojs.admin.timeline import timeline
 from django_ojs.handlers import job_types
 from django_ojs.models import Attempt, Job
-from django_ojs.operations.figures.not_running import why_not_running
-from django_ojs.operations.jobs import lineage, search_query, search_suggestions
+from django_ojs.operations.jobs import lineage, search_query
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.operations.jobs.search_access import permitted
 from django_ojs.operations.jobs.search_hints import unknown_name
 from django_ojs.operations.maintenance import job_retention
+from django_ojs.reports import search_suggestions
+from django_ojs.reports.not_running import why_not_running
 from django_ojs.spec import json, progress
 from django_ojs.spec.checkpoint import SavedCheckpoint
 from django_ojs.spec.states import TERMINAL, State

@@ -17,11 +17,9 @@ from django_ojs.admin import current_findings
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.models import (
     ApiKey,
-    AuditEntry,
     BulkOperation,
     CronJob,
     DeadLetterJob,
-    Event,
     Job,
     LimitKey,
     OutboxEntry,
@@ -31,7 +29,9 @@ from django_ojs.models import (
     Worker,
     Workflow,
 )
-from django_ojs.operations.figures.findings import Finding
+from django_ojs.models.audit_entry import AuditEntry
+from django_ojs.models.event import Event
+from django_ojs.reports.findings import Finding
 from django_ojs.storage import in_memory_state
 
 #: Pages of other models of the app follow these.

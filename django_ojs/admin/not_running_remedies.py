@@ -6,8 +6,8 @@ from django.utils.translation import gettext as _
 from django_ojs.admin.base import Button, OperatorModelAdmin
 from django_ojs.admin.finding_remedies import jobs, limit_key, resume
 from django_ojs.models import Job, Queue, Worker
-from django_ojs.operations.figures.not_running import NotRunning
 from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.reports.not_running import NotRunning
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State
 

@@ -15,7 +15,7 @@ from django.utils.functional import cached_property
 
 from django_ojs.admin.object_history import ObjectHistory
 from django_ojs.extension import Actor
-from django_ojs.models.audit_entry import ActorKind
+from django_ojs.models import ActorKind
 from django_ojs.operations import keyset
 from django_ojs.operations.access import operator
 

@@ -14,11 +14,10 @@ from django.utils.translation import gettext_noop, pgettext
 from django_ojs.admin import charts
 from django_ojs.admin.charts import Chart, Series
 from django_ojs.admin.query_timeout import TimedQueries
-from django_ojs.operations.figures import queue_overview, stats
-from django_ojs.operations.figures.history import Point
-from django_ojs.operations.figures.queue_overview import Listeners, OverviewRow
 from django_ojs.operations.queues.status import QueueStatus
-from django_ojs.operations.workers import release_history
+from django_ojs.reports import queue_overview, release_history, stats
+from django_ojs.reports.history import Point
+from django_ojs.reports.queue_overview import Listeners, OverviewRow
 from django_ojs.storage.figures import rollup_queries
 from django_ojs.storage.figures.rollups import BUCKETS
 

@@ -22,16 +22,16 @@ from django_ojs.admin.queue_figures import history_charts, queue_rows, release_m
 from django_ojs.admin.workers import labels_of
 from django_ojs.models import Job, Queue
 from django_ojs.operations import queues
-from django_ojs.operations.figures import findings
-from django_ojs.operations.figures.findings import Finding
-from django_ojs.operations.figures.history import Period, history
-from django_ojs.operations.figures.queue_overview import OverviewRow
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.queues.rows import RESERVED
 from django_ojs.operations.queues.tenants import TenantStatus, busiest
-from django_ojs.operations.workers import latest_runs, registry
+from django_ojs.operations.workers import registry
 from django_ojs.operations.workers.registry import Listening, WorkerStatus
+from django_ojs.reports import findings, latest_runs
+from django_ojs.reports.findings import Finding
+from django_ojs.reports.history import Period, history
+from django_ojs.reports.queue_overview import OverviewRow
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.rate_limit import Rate, RateLimit
 from django_ojs.spec.states import State

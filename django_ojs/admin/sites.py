@@ -22,11 +22,9 @@ from django_ojs.admin.workers import WorkerAdmin
 from django_ojs.admin.workflows import WorkflowAdmin
 from django_ojs.models import (
     ApiKey,
-    AuditEntry,
     BulkOperation,
     CronJob,
     DeadLetterJob,
-    Event,
     Job,
     LimitKey,
     OutboxEntry,
@@ -36,6 +34,8 @@ from django_ojs.models import (
     Worker,
     Workflow,
 )
+from django_ojs.models.audit_entry import AuditEntry
+from django_ojs.models.event import Event
 
 if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[Any]

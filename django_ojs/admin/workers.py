@@ -12,8 +12,9 @@ from django_ojs.admin.base import OperatorModelAdmin, page_of
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.admin.worker_actions import ACTIONS
 from django_ojs.models import Worker
-from django_ojs.operations.workers import ended, latest_runs, registry
+from django_ojs.operations.workers import registry
 from django_ojs.operations.workers.registry import is_possible, queues_of
+from django_ojs.reports import ended_workers, latest_runs
 from django_ojs.spec.errors import OJSError
 
 PER_PAGE: Final = 100
@@ -41,7 +42,7 @@ class WorkerAdmin(OperatorModelAdmin):
             shown, paging = page_of(stale_first, request.GET.get("p", ""), PER_PAGE)
             keys = [status.worker.pk for status in shown]
             in_flight = query(gettext_noop("jobs in flight"), lambda: registry.held(keys))
-            dead = query(gettext_noop("workers that died"), ended.dead) or []
+            dead = query(gettext_noop("workers that died"), ended_workers.dead) or []
         return self.render(
             request,
             "workers",
@@ -104,11 +105,13 @@ class WorkerAdmin(OperatorModelAdmin):
     def _ended_page(self, request: HttpRequest, key: str) -> HttpResponse:
         with timed_queries() as query:
             worker = (
-                query(gettext_noop("worker"), lambda: ended.get(key)) if is_possible(key) else None
+                query(gettext_noop("worker"), lambda: ended_workers.get(key))
+                if is_possible(key)
+                else None
             )
             if worker is None:
                 raise Http404(_("There is no such worker, and no event of its end is kept."))
-            jobs = query(gettext_noop("its jobs"), lambda: ended.lost_jobs(key)) or []
+            jobs = query(gettext_noop("its jobs"), lambda: ended_workers.lost_jobs(key)) or []
             runs = query(gettext_noop("its last runs"), lambda: latest_runs.of(key))
         return self.render(
             request, "ended_worker", key, {"worker": worker, "jobs": jobs, "runs": runs}

@@ -18,12 +18,12 @@ from django_ojs.command_line.queues import known_queue
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, add_limit, duration
 from django_ojs.formatting import grouped
 from django_ojs.operations import queues
-from django_ojs.operations.figures import queue_overview, stats
-from django_ojs.operations.figures.queue_overview import Listeners, OverviewRow
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.operations.workers import registry
 from django_ojs.operations.workers.registry import WorkerStatus
+from django_ojs.reports import queue_overview, stats
+from django_ojs.reports.queue_overview import Listeners, OverviewRow
 from django_ojs.spec.states import State
 from django_ojs.spec.times import format_timestamp
 from django_ojs.storage import database

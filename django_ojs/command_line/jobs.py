@@ -25,12 +25,12 @@ from django_ojs.command_line.subcommand import OK, Options, Subcommand, add_limi
 from django_ojs.formatting import absolute_time, grouped
 from django_ojs.handlers import limit_key_templates
 from django_ojs.models import Attempt, Job, Workflow
-from django_ojs.operations.figures.not_running import why_not_running
 from django_ojs.operations.info import info
 from django_ojs.operations.jobs import lineage, listing
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.redaction import redacted, with_redacted_key
 from django_ojs.operations.keyset import Page, PageRequest
+from django_ojs.reports.not_running import why_not_running
 from django_ojs.spec import json, progress
 from django_ojs.spec.errors import NotFound
 from django_ojs.spec.failure import with_code

@@ -13,7 +13,7 @@ from django.utils import timezone
 
 from django_ojs.conf import settings
 from django_ojs.extension import Act, DueStep, Extension, Hooks
-from django_ojs.models import AuditEntry
+from django_ojs.models.audit_entry import AuditEntry
 from django_ojs.operations.access.operator import MAX_NAME, log_fields, printable
 from django_ojs.spec import ids
 from django_ojs.storage import database

@@ -35,6 +35,7 @@ class BackpressureExtension(Extension):
             around_admit_again=bounds.admitted_again,
             queue_configured=storage.rebound,
             queue_deleted=storage.remove,
+            counts_repaired=storage.withdraw_tickets,
             rejected=_count,
         )
 

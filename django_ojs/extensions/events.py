@@ -9,7 +9,7 @@ from typing import Any, Final
 from django_ojs.conf import settings
 from django_ojs.extension import Change, DueStep, Extension, Hooks
 from django_ojs.spec import job_events
-from django_ojs.spec.events import EventType, NewEvent
+from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import events as storage
 

@@ -30,7 +30,7 @@ from django_ojs.spec.errors import (
     RateLimited,
     RowLocked,
 )
-from django_ojs.storage import database, locked_rows
+from django_ojs.storage import database, lock_holders
 
 DOCS: Final = "https://openjobspec.org/docs"
 #: Characters of a path, or of a part of one, that a 404 repeats.
@@ -144,7 +144,7 @@ def _name_resource(error: NotFound, request: HttpRequest) -> None:
 def _log_locked(request: HttpRequest, exception: RowLocked) -> None:
     # Nothing is wrong here: a traceback, and a signal to those who collect errors, would say so.
     key = exception.details.get("job_id")
-    where = "" if key is None else f" {key}: {locked_rows.holder_of([UUID(key)])}"
+    where = "" if key is None else f" {key}: {lock_holders.holder_of([UUID(key)])}"
     logger.warning(
         "%s %s returned 503 (request %s): %s%s",
         *(request.method, request.path, request_id(request), exception.message, where),

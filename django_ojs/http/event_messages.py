@@ -12,7 +12,7 @@ from django.utils import timezone
 from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.operations.events import log
-from django_ojs.spec import events, times
+from django_ojs.spec import events, published, times
 from django_ojs.spec.states import TERMINAL
 
 #: The ids of messages that are no cursors: the end of a job, the first message of two of an event.
@@ -53,7 +53,7 @@ class Channel:
         """Return the events after a position, from which the messages of the channel follow."""
         types = self.types
         if types is not None and self.has_changes:
-            types = [*types, *events.TRANSITIONS]
+            types = [*types, *published.TRANSITIONS]
         return log.read(
             types=types,
             queues=self.queues,
@@ -66,13 +66,13 @@ class Channel:
 
     def messages(self, event: dict[str, Any], position: int) -> Iterator[Message]:
         """Yield what an event makes: the change of state, and the event itself."""
-        named = None if self.types is None else events.matching(self.types)
+        named = None if self.types is None else published.matching(self.types)
         is_sent = named is None or event["type"] in named
         change = events.state_change(event) if self.has_changes else None
         if change is not None:
             # A client that gets only the first one of the two gets both again.
             key = f"{position}.0" if is_sent else str(position)
-            yield Message(key, events.STATE_CHANGED, change)
+            yield Message(key, published.STATE_CHANGED, change)
         if is_sent:
             yield Message(str(position), event["type"], event)
 
@@ -118,7 +118,7 @@ class Follower:
         return found
 
     def _unless_end(self, message: Message) -> list[Message]:
-        if self.channel.job is None or message.event != events.STATE_CHANGED:
+        if self.channel.job is None or message.event != published.STATE_CHANGED:
             return [message]
         found = [] if self._held is None else [self._held]
         self._held = message if message.data["to"] in TERMINAL else None
@@ -159,7 +159,7 @@ def _ending(job: Job) -> Message:
     }
     if before := log.state_before(job.pk, job.state):
         data["from"] = before
-    return Message(f"-{finished_ms(job)}", events.STATE_CHANGED, data)
+    return Message(f"-{finished_ms(job)}", published.STATE_CHANGED, data)
 
 
 def finished_ms(job: Job) -> int:

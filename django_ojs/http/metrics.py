@@ -20,9 +20,9 @@ from prometheus_client.registry import Collector
 
 from django_ojs.conf import settings
 from django_ojs.operations import limit_keys
-from django_ojs.operations.figures import scheduling, stats
 from django_ojs.operations.maintenance import stalled
 from django_ojs.operations.workers import registry as workers
+from django_ojs.reports import scheduling, stats
 from django_ojs.spec.states import State
 from django_ojs.storage import bounds
 from django_ojs.storage.figures import all_time, known_queues, rollup_queries, rollups

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.apps import apps
 
+from django_ojs.models.actor_kind import ActorKind
 from django_ojs.models.attempt import Attempt
 from django_ojs.models.job import Job
 from django_ojs.models.known_name import KnownName
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from django_ojs.models.workflow import EndedWorkflowJob, Workflow, WorkflowStep
 
 __all__ = [
+    "ActorKind",
     "ApiKey",
     "Attempt",
     "AuditEntry",

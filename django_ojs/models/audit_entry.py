@@ -6,18 +6,10 @@ from typing import Any
 from django.db import models
 from django.utils.translation import gettext_lazy as _
 
+from django_ojs.models.actor_kind import ActorKind
 from django_ojs.models.base import StoredModel
 from django_ojs.models.fields import StoredJSONField
 from django_ojs.spec import ids
-
-
-class ActorKind(models.TextChoices):
-    """How an operator has called: over the admin or HTTP as a user, with an API key, or a shell."""
-
-    USER = "user", _("user")
-    API_KEY = "api_key", _("API key")
-    COMMAND = "command", _("command line")
-    OTHER = "other", "HTTP"
 
 
 class AuditEntry(StoredModel):

@@ -17,10 +17,10 @@ from django_ojs.models.worker import Directive
 from django_ojs.operations import liveness
 from django_ojs.operations.fetch import check_worker_id
 from django_ojs.operations.liveness import Principal
-from django_ojs.spec import job_events
 from django_ojs.spec.errors import InvalidRequest
-from django_ojs.spec.events import EventType, of_worker
+from django_ojs.spec.published import EventType, NewEvent, of_run, of_worker
 from django_ojs.spec.states import State
+from django_ojs.spec.times import format_timestamp
 from django_ojs.storage import database, transitions
 from django_ojs.storage.dialects.server import Session
 
@@ -286,8 +286,13 @@ def _extend_and_publish(
     extended = _extend(worker_id, wanted, visibility_timeout)
     if extended and is_published(EventType.JOB_HEARTBEAT):
         jobs = _mine(worker_id, wanted).defer("args", "options", "progress", "result")
-        publish_all(map(job_events.heartbeat, jobs))
+        publish_all(map(_heartbeat, jobs))
     return extended
+
+
+def _heartbeat(job: Job) -> NewEvent:
+    until = None if job.lease_until is None else format_timestamp(job.lease_until)
+    return of_run(EventType.JOB_HEARTBEAT, job, visible_until=until)
 
 
 def _extend(worker_id: str, jobs: Collection[UUID], visibility_timeout: timedelta | None) -> int:

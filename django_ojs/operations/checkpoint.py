@@ -6,14 +6,14 @@ from typing import Final
 from uuid import UUID
 
 from django_ojs.conf import settings
-from django_ojs.extension import is_published, publish_all
+from django_ojs.extension import is_published, publish
 from django_ojs.models import Job
 from django_ojs.operations import liveness
 from django_ojs.operations.liveness import Principal
-from django_ojs.spec import job_events, json
+from django_ojs.spec import json
 from django_ojs.spec.checkpoint import SavedCheckpoint, encode
 from django_ojs.spec.errors import ClaimLost, Conflict, NotFound
-from django_ojs.spec.events import EventType
+from django_ojs.spec.published import EventType, of_run
 from django_ojs.spec.states import State
 from django_ojs.storage import checkpoints, database, transitions
 from django_ojs.storage.transitions import ANY_CLAIM, Claim
@@ -136,7 +136,7 @@ def _store(job: Job, text: str) -> SavedCheckpoint:
         raise ClaimLost("A later run has saved a checkpoint.", details={"job_id": str(job.pk)})
     if is_published(EventType.JOB_CHECKPOINTED):
         size = len(text.encode())
-        publish_all([job_events.checkpointed(job, sequence=saved.sequence, size=size)])
+        publish(EventType.JOB_CHECKPOINTED, of_run, job, sequence=saved.sequence, size_bytes=size)
     if observers:
         database.after_commit(lambda: _observe(job.type, text))
     return saved

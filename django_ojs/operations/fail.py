@@ -18,9 +18,9 @@ from django_ojs.models import Attempt, Job
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import dead_letter_queue, histories
 from django_ojs.spec import json
-from django_ojs.spec.events import EventType, of_limit_key
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.isolation import ISOLATED_AFTER
+from django_ojs.spec.published import EventType, of_limit_key
 from django_ojs.spec.retry_policy import Decision
 from django_ojs.spec.states import State, Trigger
 from django_ojs.spec.timeouts import total_ends

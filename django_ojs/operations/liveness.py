@@ -17,7 +17,7 @@ from django_ojs.conf import settings
 from django_ojs.extension import publish
 from django_ojs.models import Job, Worker
 from django_ojs.spec.errors import PermissionDenied
-from django_ojs.spec.events import EventType, of_worker
+from django_ojs.spec.published import EventType, of_worker
 from django_ojs.spec.times import elapsed
 from django_ojs.storage import database, raw_queries
 from django_ojs.storage.dialects.expressions import Milliseconds

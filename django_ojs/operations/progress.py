@@ -6,14 +6,15 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from django_ojs.extension import Count, count, is_published, publish_all
+from django_ojs.extension import Count, count, is_published, publish
 from django_ojs.models import Job
 from django_ojs.operations import checkpoint, liveness
 from django_ojs.operations.liveness import Principal
-from django_ojs.spec import job_events, times
+from django_ojs.spec import times
 from django_ojs.spec.errors import ClaimLost
-from django_ojs.spec.events import EventType
+from django_ojs.spec.failure import clean
 from django_ojs.spec.progress import Report, after
+from django_ojs.spec.published import MAX_MESSAGE_CHARACTERS, EventType, of_run
 from django_ojs.spec.states import State
 from django_ojs.storage import database, transitions
 from django_ojs.storage.transitions import ANY_CLAIM, Claim
@@ -62,5 +63,7 @@ def _publish(job: Job, before: dict[str, Any] | None, now: datetime) -> None:
         if timedelta(0) <= since < EVENT_EVERY:
             return
     message = (job.progress.get("data") or {}).get("message")
-    said = message if isinstance(message, str) else ""
-    publish_all([job_events.progress(job, round(100 * share, 2), said)])
+    data = {"progress_percent": round(100 * share, 2)}
+    if message and isinstance(message, str):
+        data["progress_message"] = clean(message, MAX_MESSAGE_CHARACTERS)
+    publish(EventType.JOB_PROGRESS, of_run, job, **data)

@@ -4,14 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final
+from typing import Any
 from uuid import UUID
 
-from django_ojs.spec.events import EventType, NewEvent
 from django_ojs.spec.failure import clean
+from django_ojs.spec.published import MAX_MESSAGE_CHARACTERS, EventType, NewEvent
 from django_ojs.spec.times import format_timestamp
-
-MAX_MESSAGE_CHARACTERS: Final = 1_000
 
 
 class SkipReason(StrEnum):

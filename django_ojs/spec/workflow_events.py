@@ -4,8 +4,8 @@ from datetime import datetime
 from typing import Any, Final, Protocol
 from uuid import UUID
 
-from django_ojs.spec.events import EventType, NewEvent
 from django_ojs.spec.job_events import error_of
+from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.spec.times import format_timestamp, milliseconds_between
 
 

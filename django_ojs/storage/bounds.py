@@ -29,7 +29,8 @@ from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
-from django_ojs.models import Bound, Queue
+from django_ojs.models import Queue
+from django_ojs.models.bound import Bound
 from django_ojs.spec.queue_config import DEFAULT_POLICY as DEFAULT
 from django_ojs.spec.queue_config import Backpressure
 from django_ojs.spec.states import WAITING, State
@@ -109,6 +110,11 @@ def write(queue: str, bound: Backpressure) -> None:
     _rows().update_or_create(queue=queue, defaults=values)
     # A transaction that can only be admitted by a ticket finds one.
     database.after_commit(lambda: renew_tickets(queue))
+
+
+def withdraw_tickets() -> None:
+    """Let no ticket be valid any more: they were issued by wrong counts."""
+    Bound.primary.update(until=-1)
 
 
 def renew_tickets(queue: str) -> None:

@@ -6,8 +6,9 @@ from datetime import timedelta
 from django.db.models import Max, Min, QuerySet
 from django.db.models.functions import Now
 
-from django_ojs.models import Event
-from django_ojs.spec import events, ids, json
+from django_ojs.models.event import Event
+from django_ojs.spec import ids, json
+from django_ojs.spec.published import NewEvent
 from django_ojs.storage import commit_order, database, notify, raw_queries
 
 #: Events that get positions in one transaction, which excludes other processes that assign some.
@@ -19,7 +20,7 @@ def kept() -> QuerySet[Event]:
     return Event.primary.all()
 
 
-def add(happened: Collection[events.NewEvent]) -> None:
+def add(happened: Collection[NewEvent]) -> None:
     """Store events in the current transaction, in one statement."""
     if not happened:
         return

@@ -41,8 +41,8 @@ from django_ojs.extension import (
     publish_all,
 )
 from django_ojs.models import Job, LimitKey, Queue
-from django_ojs.spec.events import EventType, of_limit_key
 from django_ojs.spec.hold import Hold
+from django_ojs.spec.published import EventType, of_limit_key
 from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.spec.rate_limit import OnLimit
 from django_ojs.spec.states import State, Trigger

@@ -13,8 +13,8 @@ from django.db.models.functions import Now
 from django_ojs.extension import publish_all
 from django_ojs.models import Job, LimitCheck, LimitKey
 from django_ojs.models.limit import BY_KEY
-from django_ojs.spec.events import EventType, of_limit_key
 from django_ojs.spec.hold import Hold
+from django_ojs.spec.published import EventType, of_limit_key
 from django_ojs.spec.states import State
 from django_ojs.storage import database, notify, raw_queries
 from django_ojs.storage.dialects.expressions import OneOf

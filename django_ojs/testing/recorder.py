@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from django_ojs import signals
+from django_ojs import extension
 from django_ojs.extension import Batch
 from django_ojs.models import Job, Workflow
 from django_ojs.models.workflow import WorkflowState
@@ -73,9 +73,8 @@ class Recorder:
             self.results += results
             jobs = [result.model() for result in results if result.outcome is Outcome.STORED]
             self._jobs.update((job.pk, job) for job in jobs)
-        if signals.job_enqueued.has_listeners(Job):
-            for job in jobs:
-                signals.job_enqueued.send_robust(sender=Job, job=_copy(job))
+        if extension.registry.stored_and_committed:
+            extension.stored_and_committed([_copy(job) for job in jobs])
         return results
 
     def jobs(self) -> list[Job]:

@@ -16,7 +16,7 @@ from django_ojs.context import log_fields
 from django_ojs.models import Job
 from django_ojs.spec.failure import Failure, HandlerResponse, ResultRejected
 from django_ojs.spec.states import State
-from django_ojs.storage import database, locked_rows
+from django_ojs.storage import database, lock_holders
 from django_ojs.worker.exception_copies import shortened
 from django_ojs.worker.in_flight import Run
 
@@ -213,7 +213,7 @@ class JobLog:
             logging.ERROR if is_last else logging.WARNING,
             "%s cannot be stored, because its row is locked by %s. It is %s",
             what,
-            locked_rows.holder_of([run.job.id for run in runs]),
+            lock_holders.holder_of([run.job.id for run in runs]),
             then,
         )
 

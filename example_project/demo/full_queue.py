@@ -11,7 +11,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from django_ojs.models import Event, Job, Queue
+from django_ojs.models import Job, Queue
+from django_ojs.models.event import Event
 from django_ojs.operations import queues
 from django_ojs.operations.access import api_keys
 from django_ojs.operations.ack import ack

@@ -21,8 +21,8 @@ from django.test import Client, TestCase, override_settings
 import django_ojs
 from django_ojs.extension import Actor
 from django_ojs.extensions import audit
-from django_ojs.models import AuditEntry, OutboxEntry
-from django_ojs.models.audit_entry import ActorKind
+from django_ojs.models import ActorKind, OutboxEntry
+from django_ojs.models.audit_entry import AuditEntry
 from django_ojs.models.bulk_operation import BulkActionName
 from django_ojs.operations import beat, cron, limit_keys, queues
 from django_ojs.operations.access import api_keys, operator

@@ -17,7 +17,8 @@ from django.utils.http import urlencode
 
 from django_ojs.extension import Actor
 from django_ojs.extensions import audit
-from django_ojs.models import AuditEntry, Job, Queue
+from django_ojs.models import Job, Queue
+from django_ojs.models.audit_entry import AuditEntry
 from django_ojs.operations import cron, keyset, queues
 from django_ojs.operations.access import api_keys, operator
 from django_ojs.operations.cancel import cancel

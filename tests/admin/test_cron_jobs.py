@@ -9,7 +9,8 @@ import pytest
 from django.contrib.messages import get_messages
 from django.test import Client
 
-from django_ojs.models import AuditEntry, CronJob
+from django_ojs.models import CronJob
+from django_ojs.models.audit_entry import AuditEntry
 from django_ojs.models.cron import CronOwner
 from django_ojs.operations import cron
 from tests.admin.test_pages import BASE

@@ -12,7 +12,9 @@ from django.test import Client, override_settings
 
 import django_ojs as ojs
 from django_ojs.keyword_handlers import KeywordHandler
-from django_ojs.models import AuditEntry, Job, Rollup
+from django_ojs.models import Job
+from django_ojs.models.audit_entry import AuditEntry
+from django_ojs.models.rollup import Rollup
 from django_ojs.operations import queues
 from django_ojs.options import NO_OPTIONS
 from django_ojs.payloads.parameter_kinds import PayloadStream

@@ -12,7 +12,9 @@ from django.contrib.admin.utils import quote
 from django.test import Client
 from django.utils import timezone
 
-from django_ojs.models import ApiKey, Event, OutboxEntry, Queue, Rollup, Workflow, WorkflowStep
+from django_ojs.models import ApiKey, OutboxEntry, Queue, Workflow, WorkflowStep
+from django_ojs.models.event import Event
+from django_ojs.models.rollup import Rollup
 from django_ojs.operations import ack, beat, fail
 from django_ojs.spec import ids, json
 from django_ojs.spec.failure import Failure

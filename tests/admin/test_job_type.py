@@ -14,7 +14,7 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from django_ojs.handlers import job_types
-from django_ojs.models import Rollup
+from django_ojs.models.rollup import Rollup
 from django_ojs.operations import beat, fail
 from django_ojs.spec.failure import Failure
 from django_ojs.storage import database

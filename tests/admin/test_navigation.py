@@ -11,7 +11,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_ojs.admin import navigation
 from django_ojs.operations import fail, queues
-from django_ojs.operations.figures import health_queries
+from django_ojs.reports import health_queries
 from django_ojs.storage import database
 from tests.admin.users import VIEW, root, staff
 from tests.factories import BOOM, active, hourly, push

@@ -11,10 +11,11 @@ import pytest
 from django.db.models import F
 from django.test import Client
 
-from django_ojs.models import Job, Rollup
+from django_ojs.models import Job
+from django_ojs.models.rollup import Rollup
 from django_ojs.operations import ack, beat, cancel, fail, fetch, queues
-from django_ojs.operations.figures import not_running
 from django_ojs.operations.maintenance import mode
+from django_ojs.reports import not_running
 from django_ojs.spec.failure import Failure
 from django_ojs.storage.figures import rollups
 from tests.admin.users import VIEW, root, staff

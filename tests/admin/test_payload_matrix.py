@@ -20,9 +20,9 @@ from django_ojs.models import Job, OutboxEntry
 from django_ojs.operations import cron, fetch, limit_keys
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.cron.registration import Definition
-from django_ojs.operations.figures.findings import Finding, Level
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted_key
 from django_ojs.registry import registry
+from django_ojs.reports.findings import Finding, Level
 from tests.admin.test_pages import BASE
 from tests.admin.users import staff
 from tests.command_line.run import ojs as command

@@ -12,7 +12,9 @@ from django.db.models import F
 from django.test import Client, override_settings
 from django.utils import timezone
 
-from django_ojs.models import Event, Rollup, Worker
+from django_ojs.models import Worker
+from django_ojs.models.event import Event
+from django_ojs.models.rollup import Rollup
 from django_ojs.operations import ack, beat, cancel, fail, progress, queues
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.workers import removal, rescue
@@ -167,7 +169,7 @@ def test_a_queue_shows_what_its_workers_run_now_and_how_long_a_run_takes() -> No
 def test_a_worker_whose_jobs_were_not_read_does_not_seem_idle(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("django_ojs.operations.workers.latest_runs.MOST_RUNNING", 5)
+    monkeypatch.setattr("django_ojs.reports.latest_runs.MOST_RUNNING", 5)
     registration = beat.Registration(queues=("email",), concurrency=8)
     for name in ("first", "second"):
         factories.worker(name, registration=registration)

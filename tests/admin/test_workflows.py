@@ -10,7 +10,8 @@ from django.test import Client
 
 import django_ojs as ojs
 from django_ojs.admin.workflow_diagram import MAX_ROWS, MAX_WIDTH, Diagram, StepRow, diagram
-from django_ojs.models import AuditEntry, Job, Workflow
+from django_ojs.models import Job, Workflow
+from django_ojs.models.audit_entry import AuditEntry
 from django_ojs.models.workflow import StepState
 from django_ojs.spec.workflow.parse import parse
 from django_ojs.testing import TestContext

@@ -9,7 +9,7 @@ import pytest
 
 import django_ojs as ojs
 from django_ojs.extension import Actor
-from django_ojs.models.audit_entry import ActorKind
+from django_ojs.models import ActorKind
 from django_ojs.models.bulk_operation import BulkActionName
 from django_ojs.operations import ack, beat, fail, limit_keys, queues
 from django_ojs.operations.access import api_keys, operator

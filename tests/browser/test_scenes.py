@@ -14,7 +14,8 @@ import pytest
 from django.db.models import F
 from django.utils import timezone
 
-from django_ojs.models import ApiKey, Job, Queue, Rollup, Worker
+from django_ojs.models import ApiKey, Job, Queue, Worker
+from django_ojs.models.rollup import Rollup
 from django_ojs.operations import ack, beat, fail, fetch, progress, queues
 from django_ojs.operations.access import api_keys
 from django_ojs.operations.backpressure import pressure_monitor, rejections

@@ -9,7 +9,9 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from django_ojs.models import AuditEntry, Event, Job
+from django_ojs.models import Job
+from django_ojs.models.audit_entry import AuditEntry
+from django_ojs.models.event import Event
 from django_ojs.operations import fail, fetch, limit_keys
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.failure import Failure

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import django_ojs as ojs
-from django_ojs.models import AuditEntry
+from django_ojs.models.audit_entry import AuditEntry
 from django_ojs.operations import ack, fail, fetch, workflows
 from django_ojs.spec import ids
 from tests.command_line.run import ojs as run

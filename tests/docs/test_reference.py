@@ -23,6 +23,7 @@ from django_ojs.command_line.doctor import CHECKS
 from django_ojs.http.views.openapi import DOCUMENT
 from django_ojs.management.commands.ojs import SUBCOMMANDS
 from django_ojs.models.attempt import AttemptOutcome
+from django_ojs.models.rollup import Rollup
 from django_ojs.options import OptionArguments, Options
 from django_ojs.spec.envelope import FIELDS, OPTIONS, SYSTEM
 from django_ojs.spec.retry_policy import RetryPolicy
@@ -213,7 +214,7 @@ def test_every_member_is_there(heading: str, members: set[str]) -> None:
 
 @pytest.mark.parametrize(
     "model",
-    [models.Job, models.Attempt, models.Queue, models.Worker, models.Rollup],
+    [models.Job, models.Attempt, models.Queue, models.Worker, Rollup],
     ids=lambda model: model.__name__,
 )
 def test_every_field_of_a_model_is_there(model: type[Model]) -> None:

@@ -18,7 +18,7 @@ from django.db import connection, transaction
 from django_ojs.operations import queues
 from django_ojs.operations.ack import ack
 from django_ojs.operations.fetch import fetch
-from django_ojs.operations.maintenance import counting
+from django_ojs.operations.maintenance.count_keeper import CountKeeper
 from django_ojs.operations.push import push_batch
 from django_ojs.spec.errors import QueueFull
 from django_ojs.storage import bounds
@@ -180,7 +180,7 @@ def _crowd(strategy: str, seed: int) -> str:
     def work() -> None:
         for job in fetch([NAME], count=20):
             ack(job.pk)
-        counting.CountKeeper().fold()
+        CountKeeper().fold()
         time.sleep(0.01)
 
     def configure() -> None:

@@ -21,7 +21,8 @@ from django.db import OperationalError, connection, transaction
 from django.test import override_settings
 
 from django_ojs.management.commands import ojs_worker
-from django_ojs.models import CronJob, CronRun, Event, Job, Workflow, WorkflowStep
+from django_ojs.models import CronJob, CronRun, Job, Workflow, WorkflowStep
+from django_ojs.models.event import Event
 from django_ojs.operations import ack, beat, cron, fetch, queues
 from django_ojs.operations import push as pushing
 from django_ojs.operations.events import log

@@ -17,7 +17,7 @@ from django.db import transaction
 import example_project
 from django_ojs.extension import publish_all
 from django_ojs.operations.access import api_keys
-from django_ojs.spec.events import EventType, NewEvent
+from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.spec.scopes import Scope
 from example_project.site_server import Site
 from tests import fork_server

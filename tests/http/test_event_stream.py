@@ -22,12 +22,12 @@ from django.test import Client
 
 from django_ojs.extension import publish
 from django_ojs.http import event_messages, event_stream, long_poll, progress_stream
-from django_ojs.models import Event
+from django_ojs.models.event import Event
 from django_ojs.operations.access import api_keys
 from django_ojs.operations.events import feed as feeds
 from django_ojs.operations.events import log
 from django_ojs.spec import times
-from django_ojs.spec.events import EventType, of_queue
+from django_ojs.spec.published import EventType, of_queue
 from django_ojs.spec.scopes import Scope
 from example_project.site_server import Site
 from tests.factories import own_connections

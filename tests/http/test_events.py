@@ -11,7 +11,7 @@ from django.test import override_settings
 
 from django_ojs.extension import publish
 from django_ojs.operations import fetch, queues
-from django_ojs.spec.events import EventType, of_queue
+from django_ojs.spec.published import EventType, of_queue
 from tests.cases import together
 from tests.factories import push, worker
 from tests.http.api import Api, make_key

@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from django_ojs.models import AuditEntry, WorkflowStep
+from django_ojs.models import WorkflowStep
+from django_ojs.models.audit_entry import AuditEntry
 from django_ojs.operations import ack, cancel, fail, fetch, keyset, retry, workflows
 from django_ojs.spec.failure import Failure
 from tests.cases import together

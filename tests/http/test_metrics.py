@@ -13,7 +13,7 @@ from django.test.utils import CaptureQueriesContext
 from prometheus_client.parser import text_string_to_metric_families
 
 from django_ojs.http import metrics
-from django_ojs.models import Rollup
+from django_ojs.models.rollup import Rollup
 from django_ojs.operations import fetch, queues
 from django_ojs.operations.ack import ack
 from django_ojs.operations.backpressure import rejections

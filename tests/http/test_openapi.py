@@ -21,12 +21,13 @@ from django_ojs.http.views.workers import LONGEST_WAIT_MS
 from django_ojs.models.worker import Directive
 from django_ojs.operations import fetch
 from django_ojs.operations.events import log
-from django_ojs.operations.figures import history
 from django_ojs.operations.jobs import bulk, numbered_pages
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.queues import QueueState
+from django_ojs.reports import history
 from django_ojs.spec import envelope, json
-from django_ojs.spec.events import SPECVERSION, EventType
+from django_ojs.spec.events import SPECVERSION
+from django_ojs.spec.published import EventType
 from django_ojs.spec.queue_config import STRATEGIES
 from django_ojs.spec.retry_policy import MAX_ATTEMPTS_LIMIT
 from django_ojs.spec.states import TERMINAL, State

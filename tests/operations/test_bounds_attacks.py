@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 from django.db import connection, connections, transaction
 
-from django_ojs.models import Bound, Job
+from django_ojs.models import Job
+from django_ojs.models.bound import Bound
 from django_ojs.operations import push as pushing
 from django_ojs.operations import queues
 from django_ojs.operations.fail import requeue
@@ -288,6 +289,7 @@ def test_counts_that_are_repaired_take_back_what_they_let_in() -> None:
     counts.fold()
     with connection.cursor() as cursor:
         cursor.execute("UPDATE ojs_count SET n = 0 WHERE queue = %s", [NAME])
+    bounds.withdraw_tickets()
     bounds.renew_tickets(NAME)
     counts.repair()
     fill()

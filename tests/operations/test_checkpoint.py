@@ -10,7 +10,8 @@ from django.db import OperationalError, connection
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
-from django_ojs.models import Checkpoint, Event, Job
+from django_ojs.models import Checkpoint, Job
+from django_ojs.models.event import Event
 from django_ojs.operations import ack, cancel, checkpoint, delete, fail, fetch, progress, retry
 from django_ojs.spec.errors import ClaimLost, Conflict, JobNotFound, NotFound
 from django_ojs.spec.ids import uuid7

@@ -14,8 +14,10 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from django_ojs import signals
-from django_ojs.models import Attempt, Event, Job, Rollup
+from django_ojs.models import Attempt, Job
 from django_ojs.models.attempt import AttemptOutcome
+from django_ojs.models.event import Event
+from django_ojs.models.rollup import Rollup
 from django_ojs.operations import cancel, fail, fetch, promotion, queues, workflows
 from django_ojs.operations import push as pushing
 from django_ojs.operations.enqueue.result import EnqueuedJob

@@ -18,12 +18,11 @@ from django.db import connection, connections, transaction
 from django_ojs.models import Job, Worker
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import ack, beat, cancel, fail, fetch
-from django_ojs.operations.figures import health_queries
 from django_ojs.operations.jobs import bulk
 from django_ojs.operations.maintenance import timeouts
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict
-from django_ojs.storage import database
+from django_ojs.storage import database, lock_holders
 from django_ojs.storage.claims import Claimed
 from tests import factories
 from tests.factories import BOOM, HOUR, WORKER, age
@@ -190,9 +189,9 @@ def test_the_session_that_holds_a_row_is_named(
     (holder,) = database.dialect().lock_holders(connection, [locked.id])
     assert (holder.jobs, holder.job) == (1, locked.id)
     assert str(holder.pid) in holder.name
-    assert health_queries.lock_holders() == []
-    monkeypatch.setattr(health_queries, "LOCKED_FOR", timedelta(0))
-    assert health_queries.lock_holders() == [holder]
+    assert lock_holders.lasting() == []
+    monkeypatch.setattr(lock_holders, "LOCKED_FOR", timedelta(0))
+    assert lock_holders.lasting() == [holder]
 
 
 def _id(job: Claimed) -> UUID:

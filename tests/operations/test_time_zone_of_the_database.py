@@ -18,7 +18,7 @@ from django_ojs.models import Attempt, Job
 from django_ojs.operations import cron
 from django_ojs.operations.cron import schedule
 from django_ojs.operations.maintenance import mode
-from django_ojs.operations.workers import latest_runs
+from django_ojs.reports import latest_runs
 from tests.admin.users import root
 from tests.command_line.run import ojs as run
 from tests.factories import WORKER, in_state, jobs, worker

@@ -20,16 +20,16 @@ import django_ojs as ojs
 from django_ojs.models import (
     ApiKey,
     Attempt,
-    AuditEntry,
     BulkOperation,
     BulkOperationJob,
     CronRun,
     Job,
     OutboxEntry,
     Queue,
-    Rollup,
     Worker,
 )
+from django_ojs.models.audit_entry import AuditEntry
+from django_ojs.models.rollup import Rollup
 from django_ojs.operations import beat, cron, queues
 from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.operations.workers.rescue import DeadWorkers

@@ -7,9 +7,10 @@ from uuid import UUID
 
 import pytest
 
-from django_ojs.spec import events, ids
+from django_ojs.conf import KEPT_EVENTS
+from django_ojs.spec import events, ids, published
 from django_ojs.spec.errors import InvalidRequest
-from django_ojs.spec.events import KEPT_BY_DEFAULT, EventType
+from django_ojs.spec.published import EventType
 from tests.cases import together
 from tests.docs.pages import ROOT
 
@@ -60,7 +61,7 @@ def test_the_catalogue_has_the_names_of_the_documents() -> None:
 def test_a_pattern_stands_for_the_types_that_it_matches(
     patterns: list[str], found: set[str]
 ) -> None:
-    assert events.matching(patterns) == found
+    assert published.matching(patterns) == found
 
 
 @together(
@@ -69,12 +70,12 @@ def test_a_pattern_stands_for_the_types_that_it_matches(
 )
 def test_what_is_no_name_and_no_pattern_is_rejected(pattern: str) -> None:
     with pytest.raises(ValueError, match="an event type is a name"):
-        events.matching(["job.*", pattern])
+        published.matching(["job.*", pattern])
 
 
 def test_what_ends_badly_is_kept_by_default_and_what_happens_all_the_time_is_not() -> None:
-    kept = events.matching(KEPT_BY_DEFAULT)
-    assert kept >= events.matching(["backpressure.*", "queue.*"])
+    kept = published.matching(KEPT_EVENTS)
+    assert kept >= published.matching(["backpressure.*", "queue.*"])
     assert kept >= {"job.discarded", "job.expired", "worker.started", "worker.stopped"}
     assert not kept & {"job.enqueued", "job.started", "job.completed", "worker.heartbeat"}
 

@@ -13,7 +13,7 @@ from django.test import Client
 from django_ojs.extension import publish
 from django_ojs.models import Webhook
 from django_ojs.operations.webhooks import dispatch, subscriptions
-from django_ojs.spec.events import EventType, of_queue
+from django_ojs.spec.published import EventType, of_queue
 from tests.webhooks.conftest import Receiver
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]

@@ -7,12 +7,13 @@ from typing import Any
 import pytest
 
 from django_ojs.extension import publish
-from django_ojs.models import AuditEntry, Job, Webhook
+from django_ojs.models import Job, Webhook
+from django_ojs.models.audit_entry import AuditEntry
 from django_ojs.operations.webhooks import dispatch, subscriptions
 from django_ojs.operations.webhooks.deliveries import died
 from django_ojs.operations.webhooks.subscriptions import Subscription
-from django_ojs.spec.events import EventType, of_queue
 from django_ojs.spec.ids import uuid7
+from django_ojs.spec.published import EventType, of_queue
 from django_ojs.spec.webhooks import DISABLED_AFTER
 from tests.admin.users import root
 from tests.command_line.run import ojs as run

@@ -17,7 +17,8 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from django_ojs.extension import publish
-from django_ojs.models import Event, Job, Webhook, WebhookDelivery
+from django_ojs.models import Job, Webhook, WebhookDelivery
+from django_ojs.models.event import Event
 from django_ojs.operations import promotion, queues
 from django_ojs.operations.events import log
 from django_ojs.operations.push import push_batch
@@ -33,7 +34,7 @@ from django_ojs.spec.errors import (
     PayloadUnavailable,
     UnsupportedFeature,
 )
-from django_ojs.spec.events import EventType, of_queue
+from django_ojs.spec.published import EventType, of_queue
 from django_ojs.spec.states import State
 from django_ojs.spec.times import format_timestamp
 from django_ojs.storage import database

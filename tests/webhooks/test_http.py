@@ -9,7 +9,7 @@ import pytest
 from django_ojs.extension import publish
 from django_ojs.models import Webhook
 from django_ojs.operations.webhooks import dispatch
-from django_ojs.spec.events import EventType, of_queue
+from django_ojs.spec.published import EventType, of_queue
 from django_ojs.testing import TestContext
 from tests.cases import together
 from tests.http.api import NOBODY, Api, make_key

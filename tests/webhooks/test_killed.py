@@ -10,7 +10,7 @@ from django_ojs.extension import publish
 from django_ojs.operations.webhooks import subscriptions
 from django_ojs.operations.webhooks.subscriptions import Subscription
 from django_ojs.spec import webhooks
-from django_ojs.spec.events import EventType, of_queue
+from django_ojs.spec.published import EventType, of_queue
 from tests.webhooks.conftest import LOOPBACK, Receiver
 from tests.worker.processes import Tree
 from tests.worker.waiting import eventually

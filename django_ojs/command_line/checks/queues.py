@@ -12,10 +12,11 @@ from django_ojs.command_line.lists import age
 from django_ojs.formatting import absolute_time, grouped
 from django_ojs.operations import queues
 from django_ojs.operations.access import key_expiry
-from django_ojs.operations.figures import findings, health_queries, queue_overview
-from django_ojs.operations.figures.findings import Finding
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, SHOWN, unbounded
+from django_ojs.reports import findings, health_queries, queue_overview
+from django_ojs.reports.findings import Finding
+from django_ojs.storage import lock_holders
 from django_ojs.storage.figures import oldest_available, rollup_queries
 
 #: Queues that are checked: the configured ones, and of the others those with the most jobs.
@@ -65,7 +66,7 @@ def _queues() -> Iterator[DoctorFinding]:
         maintenance=mode.status(),
         stale=listeners.stale,
         transaction=None,
-        lock_holders=health_queries.lock_holders(),
+        lock_holders=lock_holders.lasting(),
     )
     # The others have checks of their own.
     yield from (_finding(each) for each in found if each.kind not in ("lost", "unknown_type"))

@@ -9,7 +9,7 @@ from django.utils import timezone
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.command_line.lists import short_duration
 from django_ojs.formatting import grouped
-from django_ojs.operations.figures.findings import OLD
+from django_ojs.reports.findings import OLD
 from django_ojs.storage import database
 from django_ojs.storage.dialects.server import HorizonHolder
 

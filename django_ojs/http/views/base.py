@@ -21,7 +21,7 @@ from django_ojs.http.authentication import authentication_classes
 from django_ojs.http.parsers import discard_rest, read_object
 from django_ojs.http.permissions import HasScope
 from django_ojs.http.responses import MEDIA_TYPE, json_response
-from django_ojs.models.audit_entry import ActorKind
+from django_ojs.models import ActorKind
 from django_ojs.operations.access import known_names, operator
 from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.spec import json

@@ -11,7 +11,8 @@ from django_ojs.http import fields, pagination
 from django_ojs.http.responses import json_response, timestamps
 from django_ojs.http.views.base import OJSView
 from django_ojs.operations import queues
-from django_ojs.operations.queues import QueueStatus, Statistics
+from django_ojs.operations.queues import QueueStatus
+from django_ojs.reports.queue_statistics import Statistics, statistics
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.queue_config import DEFAULT_POLICY, QueueConfig
 from django_ojs.spec.scopes import Scope
@@ -56,7 +57,7 @@ class QueueDetail(OJSView):
     def get(self, request: Request, name: str) -> dict[str, Any]:
         """Return a queue with its configuration and the figures of the day."""
         self.access.check_queue(name)
-        found = queues.statistics(name)
+        found = statistics(name)
         return {
             **_summary(found.status),
             **timestamps(updated_at=found.status.updated_at),
@@ -131,7 +132,7 @@ class QueueStatistics(OJSView):
 
     def get(self, request: Request, name: str) -> dict[str, Any]:
         self.access.check_queue(name)
-        found = queues.statistics(name)
+        found = statistics(name)
         counts = _counts(found)
         return {
             "queue": {"name": name, "paused": found.status.paused, **counts},

@@ -29,7 +29,7 @@ from django_ojs.command_line.subcommand import (
     check_texts,
 )
 from django_ojs.extension import Actor
-from django_ojs.models.audit_entry import ActorKind
+from django_ojs.models import ActorKind
 from django_ojs.operations.access.operator import acting
 
 DESCRIPTION = """\

@@ -12,8 +12,7 @@ from django_ojs.command_line.lists import ListColumn, column, write_table
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import check_texts, duration
 from django_ojs.extension import Actor
-from django_ojs.models import ApiKey
-from django_ojs.models.audit_entry import ActorKind
+from django_ojs.models import ActorKind, ApiKey
 from django_ojs.operations.access import api_keys, key_expiry
 from django_ojs.operations.access.operator import acting
 from django_ojs.spec import times

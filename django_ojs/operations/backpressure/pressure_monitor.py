@@ -17,7 +17,7 @@ from django.db.models.functions import Now
 from django_ojs.extension import publish
 from django_ojs.models import Lease
 from django_ojs.operations.backpressure import episodes
-from django_ojs.spec.events import EventType, of_queue
+from django_ojs.spec.published import EventType, of_queue
 from django_ojs.spec.queue_config import Backpressure
 from django_ojs.storage import bounds, database, queue_configs
 from django_ojs.storage.background_writer import BackgroundWriter

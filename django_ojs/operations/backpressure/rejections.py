@@ -20,7 +20,7 @@ from django_ojs.models import Job
 from django_ojs.operations.backpressure import episodes
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import RETRY_AFTER, QueueFull
-from django_ojs.spec.events import EventType, of_queue
+from django_ojs.spec.published import EventType, of_queue
 from django_ojs.storage import bounds, database
 from django_ojs.storage.background_writer import BackgroundWriter
 from django_ojs.storage.figures import rollup_queries

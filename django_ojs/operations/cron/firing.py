@@ -31,8 +31,8 @@ from django_ojs.spec.errors import (
     QueueFull,
     RowLocked,
 )
-from django_ojs.spec.events import NewEvent
 from django_ojs.spec.full_policy import FullPolicy
+from django_ojs.spec.published import NewEvent
 from django_ojs.spec.times import format_timestamp
 from django_ojs.storage import cron_jobs, database
 

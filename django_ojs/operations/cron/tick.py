@@ -23,7 +23,7 @@ from django_ojs.operations.cron.schedule import Passed
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.spec.cron import CronExpressionError
 from django_ojs.spec.cron_events import SkipReason
-from django_ojs.spec.events import NewEvent
+from django_ojs.spec.published import NewEvent
 from django_ojs.storage import cron_jobs, database, in_memory_state
 from django_ojs.storage.database import BATCH
 

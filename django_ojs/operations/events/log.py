@@ -12,8 +12,8 @@ from django.db.models import Q
 from django.utils import timezone
 
 from django_ojs.conf import settings
-from django_ojs.models import Event
-from django_ojs.spec import events
+from django_ojs.models.event import Event
+from django_ojs.spec import events, published
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.storage import events as stored
 from django_ojs.storage.database import BATCH
@@ -123,7 +123,7 @@ def render(event: Event) -> dict[str, Any]:
 
 def state_before(job_id: UUID, state: str) -> str | None:
     """Return the state that a job left for this one, None where that is not recorded."""
-    found = stored.kept().filter(subject=str(job_id), type__in=sorted(events.TRANSITIONS))
+    found = stored.kept().filter(subject=str(job_id), type__in=sorted(published.TRANSITIONS))
     data = found.order_by("-pk").values_list("data", flat=True).first() or {}
     return data.get("previous_state") if data.get("state") == state else None
 
@@ -181,7 +181,7 @@ def prune(limit: int = BATCH) -> int:
 def matching_types(patterns: Collection[str]) -> Collection[str]:
     """Return the types of events that patterns match. Raises InvalidRequest."""
     try:
-        return events.matching(patterns)
+        return published.matching(patterns)
     except ValueError as error:
         raise InvalidRequest(f"types: {error}.", details={"field": "types"}) from None
 
@@ -229,7 +229,7 @@ def of_sources(patterns: Collection[str]) -> Q:
             raise InvalidRequest.of("sources", "must name the id of a worker whole, without *")
     types = [
         type
-        for type in sorted(events.CATALOGUE)
+        for type in sorted(published.EventType)
         if (source := events.source(type, {}, service)) in named or source.startswith(starts)
     ]
     by_worker = Q(data__has_key="worker_id") & ~Q(data__worker_id="")

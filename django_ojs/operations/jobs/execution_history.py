@@ -17,7 +17,7 @@ from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.access import operator
 from django_ojs.spec import json, times
 from django_ojs.spec.failure import clean
-from django_ojs.spec.job_events import MAX_MESSAGE_CHARACTERS
+from django_ojs.spec.published import MAX_MESSAGE_CHARACTERS
 from django_ojs.spec.states import State
 from django_ojs.spec.times import milliseconds_between
 from django_ojs.storage import database, transitions

@@ -11,8 +11,8 @@ from django.utils import timezone
 from django_ojs.conf import settings
 from django_ojs.extension import is_published, publish_all
 from django_ojs.models import Job
-from django_ojs.spec import job_events, progress
-from django_ojs.spec.events import EventType
+from django_ojs.spec import progress
+from django_ojs.spec.published import EventType, NewEvent, of_run
 from django_ojs.spec.states import State
 from django_ojs.spec.times import format_timestamp
 from django_ojs.storage import database
@@ -62,5 +62,13 @@ def _tell(silent: QuerySet[Job, UUID]) -> int:
     # report of the run removes the mark.
     for job in held:
         Job.primary.filter(pk=job.pk).update(progress={**job.progress, "stalled": True})
-    publish_all(job_events.stalled(job) for job in stalled)
+    publish_all(map(_event, stalled))
     return len(stalled)
+
+
+def _event(job: Job) -> NewEvent:
+    known = job.progress or {}
+    data = {"last_update": known.get("updated_at")}
+    if known.get("progress") is not None:
+        data["last_progress"] = known["progress"]
+    return of_run(EventType.PROGRESS_STALLED, job, **data)

@@ -11,7 +11,6 @@ from django_ojs.operations.queues.configuration import (
 )
 from django_ojs.operations.queues.deletion import Deletion, Strategy, delete
 from django_ojs.operations.queues.pausing import drain, pause, resume
-from django_ojs.operations.queues.statistics import Statistics, oldest_available, statistics
 from django_ojs.operations.queues.status import (
     QueueState,
     QueueStatus,
@@ -25,7 +24,6 @@ __all__ = [
     "Deletion",
     "QueueState",
     "QueueStatus",
-    "Statistics",
     "Strategy",
     "busiest",
     "configure",
@@ -37,8 +35,6 @@ __all__ = [
     "get",
     "listing",
     "number",
-    "oldest_available",
     "pause",
     "resume",
-    "statistics",
 ]

@@ -17,7 +17,7 @@ from django_ojs.operations.queues.rows import is_deleted, rows, touch
 from django_ojs.operations.queues.status import QueueState, QueueStatus, get, stored_default
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict
-from django_ojs.spec.events import EventType, of_queue
+from django_ojs.spec.published import EventType, of_queue
 from django_ojs.spec.queue_config import DEFAULT_POLICY, QueueConfig, check, merge
 from django_ojs.storage import database, queue_configs
 from django_ojs.storage.figures import counts

@@ -21,9 +21,9 @@ from django_ojs.operations.queues.rows import mark_deleted, rows, touch
 from django_ojs.operations.queues.status import QueueState, get
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict, InvalidRequest, QueueFull
-from django_ojs.spec.events import EventType, of_queue
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.hold import Hold
+from django_ojs.spec.published import EventType, of_queue
 from django_ojs.spec.states import WAITING, State, Trigger
 from django_ojs.storage import (
     database,

@@ -16,7 +16,7 @@ from django_ojs.operations.access import operator
 from django_ojs.operations.queues.rows import rows, touch
 from django_ojs.operations.queues.status import QueueState
 from django_ojs.spec.envelope import check_queue
-from django_ojs.spec.events import EventType, of_queue
+from django_ojs.spec.published import EventType, of_queue
 from django_ojs.storage import database, notify, queue_configs
 
 

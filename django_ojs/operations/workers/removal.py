@@ -9,7 +9,7 @@ from django.db.models.functions import Now
 from django_ojs.extension import publish
 from django_ojs.models import Worker
 from django_ojs.models.worker import Directive
-from django_ojs.spec.events import EventType, of_worker
+from django_ojs.spec.published import EventType, of_worker
 from django_ojs.spec.times import milliseconds_between
 from django_ojs.storage import database
 

@@ -19,7 +19,7 @@ from django_ojs.models import EndedWorkflowJob, Workflow, WorkflowStep
 from django_ojs.models.workflow import StepState, WorkflowState
 from django_ojs.operations.workflows import starting
 from django_ojs.spec import workflow_events
-from django_ojs.spec.events import NewEvent
+from django_ojs.spec.published import NewEvent
 from django_ojs.spec.workflow import Condition, StepOutcome, join_outcome
 from django_ojs.storage import database, workflows
 from django_ojs.storage.dialects.expressions import OneOf

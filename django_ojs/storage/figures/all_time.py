@@ -13,7 +13,7 @@ from typing import Final
 from django.db.models import Case, JSONField, Q, QuerySet, When
 
 from django_ojs.conf import settings
-from django_ojs.models import Rollup
+from django_ojs.models.rollup import Rollup
 from django_ojs.storage import in_memory_state, queue_configs
 from django_ojs.storage.figures import rollups
 from django_ojs.storage.figures.known_queues import OTHERS

@@ -9,7 +9,7 @@ from django.db.models import Q, QuerySet
 from django.db.models.functions import Now, TruncHour
 from django.utils import timezone
 
-from django_ojs.models import Rollup
+from django_ojs.models.rollup import Rollup
 from django_ojs.storage import database, raw_queries
 from django_ojs.storage.figures.rollups import COLUMNS
 

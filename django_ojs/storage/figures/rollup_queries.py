@@ -10,7 +10,7 @@ from django.db.models.fields.json import KeyTextTransform
 from django.db.models.functions import Cast, Now, TruncDay
 from django.utils import timezone
 
-from django_ojs.models import Rollup
+from django_ojs.models.rollup import Rollup
 from django_ojs.spec.times import elapsed
 from django_ojs.storage.figures.rollups import BUCKETS
 

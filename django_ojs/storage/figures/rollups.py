@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 
 from django.db import Error
 
-from django_ojs.models import Rollup
+from django_ojs.models.rollup import Rollup
 from django_ojs.storage import database, in_memory_state
 from django_ojs.storage.background_writer import BackgroundWriter
 

@@ -91,8 +91,8 @@ def read_names(contender: Contender) -> dict[str, float]:
     """Return how many milliseconds each figure takes, in a process that has read it before."""
     from django_ojs.http import metrics
     from django_ojs.operations import queues
-    from django_ojs.operations.figures import stats
     from django_ojs.operations.keyset import PageRequest
+    from django_ojs.reports import stats
 
     reads = {
         METRICS: lambda: metrics.render(None),

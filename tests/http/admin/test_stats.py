@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from django_ojs.models import Rollup
+from django_ojs.models.rollup import Rollup
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import rollups
 from tests.factories import in_state, worker

@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 
 import pytest
 
-from django_ojs.models import CronRun, Event, Job, OutboxEntry
+from django_ojs.models import CronRun, Job, OutboxEntry
 from django_ojs.models.cron import CronRunPhase
+from django_ojs.models.event import Event
 from django_ojs.operations import ack, activate, cron, queues, retry, workflows
 from django_ojs.operations.backpressure import rejections
 from django_ojs.outbox import local

@@ -12,7 +12,9 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
-from django_ojs.models import Bound, Event, Job, Queue
+from django_ojs.models import Job, Queue
+from django_ojs.models.bound import Bound
+from django_ojs.models.event import Event
 from django_ojs.operations import push as pushing
 from django_ojs.operations import queues
 from django_ojs.operations.ack import ack
@@ -21,7 +23,7 @@ from django_ojs.operations.backpressure import pressure_monitor, rejections
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.operations.fetch import fetch
 from django_ojs.operations.jobs import bulk_step, dead_letters
-from django_ojs.operations.maintenance import counting
+from django_ojs.operations.maintenance.count_keeper import CountKeeper
 from django_ojs.operations.push import PushOptions
 from django_ojs.operations.retry import retry
 from django_ojs.spec.errors import QueueFull
@@ -455,7 +457,7 @@ def test_thirty_two_producers_end_at_the_bound_and_not_over_it(limit: int, strat
         while not stop.is_set():
             if (found := counts.depth(NAME)) > limit:
                 over.append(found)
-            counting.CountKeeper().fold()
+            CountKeeper().fold()
             time.sleep(0.01)
 
     with beside(work, look):

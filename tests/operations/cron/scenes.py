@@ -5,7 +5,8 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django_ojs.models import CronJob, Event
+from django_ojs.models import CronJob
+from django_ojs.models.event import Event
 from django_ojs.operations import cron
 from django_ojs.operations.cron import Definition, due_query
 

@@ -9,11 +9,11 @@ import pytest
 from django.test import override_settings
 
 import django_ojs as ojs
-from django_ojs.models import Event
+from django_ojs.models.event import Event
 from django_ojs.operations import ack, expiry, fail, fetch, promotion, queues, run_now
 from django_ojs.operations.events import log
 from django_ojs.operations.workers import rescue
-from django_ojs.spec import events
+from django_ojs.spec import events, published
 from django_ojs.spec.states import TRANSITIONS, State, Trigger
 from tests.factories import BOOM, HOUR, WORKER, active, age, hourly, in_state, jobs, push
 
@@ -155,7 +155,7 @@ def test_a_transition_is_told_once_with_both_states(
     with override_settings(OJS={"KEEP_EVENTS": []}):
         job = before()
         was = states()
-    with override_settings(OJS={"KEEP_EVENTS": [events.STATE_CHANGED]}):
+    with override_settings(OJS={"KEEP_EVENTS": [published.STATE_CHANGED]}):
         act(job)
         told = [change for each in log.read().events if (change := events.state_change(each))]
     now = states()

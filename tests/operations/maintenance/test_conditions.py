@@ -16,15 +16,15 @@ from django_ojs.models import (
     CronJob,
     CronRun,
     EndedWorkflowJob,
-    Event,
     LimitCheck,
     OutboxEntry,
-    Rollup,
     Webhook,
     Worker,
     Workflow,
     WorkflowStep,
 )
+from django_ojs.models.event import Event
+from django_ojs.models.rollup import Rollup
 from django_ojs.operations import beat, expiry, limit_checks, promotion, queues
 from django_ojs.operations.cron import due_query as due_cron
 from django_ojs.operations.cron.pruning import RunPruner

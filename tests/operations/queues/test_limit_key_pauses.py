@@ -14,7 +14,7 @@ import django_ojs as ojs
 from django_ojs.models import LimitCheck, LimitKey
 from django_ojs.operations import fail, fetch, limit_checks
 from django_ojs.operations.beat import Registration
-from django_ojs.operations.figures.not_running import why_not_running
+from django_ojs.reports.not_running import why_not_running
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.times import format_timestamp
 from django_ojs.storage.claims import Claimed

@@ -15,9 +15,10 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from django_ojs import signals
-from django_ojs.models import Event, Job, LimitCheck, LimitKey
+from django_ojs.models import Job, LimitCheck, LimitKey
+from django_ojs.models.event import Event
 from django_ojs.operations import ack, fetch, limit_checks, limit_keys, promotion, queues, retry
-from django_ojs.operations.figures.not_running import why_not_running
+from django_ojs.reports.not_running import why_not_running
 from django_ojs.storage import in_memory_state, key_limits, queue_configs, ruled_claims
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.figures import rollups

@@ -13,7 +13,7 @@ from django.db import DatabaseError
 
 import django_ojs as ojs
 from django_ojs import checks
-from django_ojs.models import Bound
+from django_ojs.models.bound import Bound
 from django_ojs.operations import queues
 from django_ojs.operations.queues.unbounded import BOUND_HINT, message, unbounded
 from django_ojs.spec.errors import QueueFull

@@ -10,9 +10,9 @@ from django.test import override_settings
 
 from django_ojs.models import Worker
 from django_ojs.operations import beat, fetch, queues
-from django_ojs.operations.figures import findings, queue_overview
-from django_ojs.operations.figures.not_running import why_not_running
 from django_ojs.operations.workers import registry
+from django_ojs.reports import findings, queue_overview
+from django_ojs.reports.not_running import why_not_running
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.storage.claims import Claimed
 from tests.factories import jobs, push, worker

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from django_ojs.models import Event, Job, Workflow, WorkflowStep
+from django_ojs.models import Job, Workflow, WorkflowStep
+from django_ojs.models.event import Event
 from django_ojs.operations import ack, fail, fetch, workflows
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.workflow.parse import parse

@@ -18,7 +18,8 @@ from django.test.utils import CaptureQueriesContext
 
 from django_ojs.context import enter
 from django_ojs.extension import Known
-from django_ojs.models import EndedWorkflowJob, Event, Job, Workflow, WorkflowStep
+from django_ojs.models import EndedWorkflowJob, Job, Workflow, WorkflowStep
+from django_ojs.models.event import Event
 from django_ojs.operations import ack, cancel, delete, expiry, fail, fetch, queues, retry, workflows
 from django_ojs.operations.backpressure import rejections
 from django_ojs.operations.maintenance import pruning as maintenance

@@ -10,9 +10,9 @@ from django.db import connection, transaction
 
 from django_ojs.models import Job
 from django_ojs.operations import ack, cancel, fetch, promotion, queues
-from django_ojs.operations.figures import stats
-from django_ojs.operations.maintenance import counting
+from django_ojs.operations.maintenance.count_keeper import CountKeeper
 from django_ojs.operations.workers import rescue
+from django_ojs.reports import stats
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import counts
 from tests.cases import together
@@ -135,7 +135,7 @@ def test_a_flush_empties_the_counts() -> None:
 def test_vacuuming_the_counts_releases_the_space_of_folded_changes() -> None:
     for _ in range(50):
         push()
-    keeper = counting.CountKeeper()
+    keeper = CountKeeper()
     assert keeper.fold() == 50
 
     def is_released() -> bool:

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from django_ojs.extensions import statistics
-from django_ojs.models import Rollup
+from django_ojs.models.rollup import Rollup
 from django_ojs.storage.figures import rollup_compaction, rollups
 from tests.figures import note
 

@@ -13,7 +13,8 @@ from django.test import Client, override_settings
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_ojs.models import Job, Rollup
+from django_ojs.models import Job
+from django_ojs.models.rollup import Rollup
 from django_ojs.operations import ack, expiry, fail
 from django_ojs.operations.workers import rescue
 from django_ojs.storage.figures import rollups

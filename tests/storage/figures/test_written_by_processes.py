@@ -9,7 +9,8 @@ import httpx
 import pytest
 from django.db.models import Sum
 
-from django_ojs.models import Event, Rollup
+from django_ojs.models.event import Event
+from django_ojs.models.rollup import Rollup
 from tests.factories import push
 from tests.outbox.conftest import remote as remote
 from tests.outbox.remote import Remote

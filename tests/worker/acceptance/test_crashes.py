@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 
 from django_ojs.models import Checkpoint, Job, Worker
 from django_ojs.operations import ack, queues
-from django_ojs.operations.workers import ended
+from django_ojs.reports import ended_workers
 from django_ojs.spec.errors import ClaimLost
 from django_ojs.storage.transitions import Claim
 from tests.testapp import worker_jobs as handlers
@@ -55,7 +55,7 @@ def test_a_killed_process_is_replaced_and_its_job_runs_again_fenced(start: Start
     assert history(job) == [(1, "lost", DIED)]
     assert f"(pid {victim}) died: killed by SIGKILL" in tree.log
     assert not Worker.objects.filter(pid=victim).exists()
-    (died,) = ended.dead()
+    (died,) = ended_workers.dead()
     assert (died.id, died.how, died.jobs_rescued) == (old.worker_id, "killed by SIGKILL", 1)
 
 

@@ -9,7 +9,8 @@ import pytest
 from django.db import connection
 
 import django_ojs as ojs
-from django_ojs.models import Event, Job, Worker
+from django_ojs.models import Job, Worker
+from django_ojs.models.event import Event
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat, cron, fetch
 from tests import factories

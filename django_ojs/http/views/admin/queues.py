@@ -11,14 +11,15 @@ from django_ojs.http.responses import timestamps
 from django_ojs.http.views.admin.base import AdminView, states_of
 from django_ojs.http.views.queues import render_configuration
 from django_ojs.operations import queues
-from django_ojs.operations.figures import stats
-from django_ojs.operations.figures.stats import Rates
 from django_ojs.operations.jobs import bulk
 from django_ojs.operations.queues import QueueStatus
+from django_ojs.reports import stats
+from django_ojs.reports.stats import Rates
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
+from django_ojs.storage.figures import oldest_available
 
 
 class AdminQueueView(AdminView):
@@ -175,5 +176,5 @@ def _detail(queue: QueueStatus) -> dict[str, Any]:
         **_summary(queue),
         **render_rates(stats.rates([queue.name])[queue.name]),
         "configuration": dict(queue.config.values),
-        **timestamps(oldest_available_at=queues.oldest_available(queue.name)),
+        **timestamps(oldest_available_at=oldest_available.oldest([queue.name]).get(queue.name)),
     }

@@ -9,8 +9,8 @@ from django_ojs.http import fields
 from django_ojs.http.responses import timestamps
 from django_ojs.http.views.admin.queues import render_rates
 from django_ojs.http.views.base import OJSView
-from django_ojs.operations.figures import stats
-from django_ojs.operations.figures.history import PERIODS, Point, history
+from django_ojs.reports import stats
+from django_ojs.reports.history import PERIODS, Point, history
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.scopes import Scope
 

@@ -7,8 +7,8 @@ from django.db import connection
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
-from django_ojs.models import Rollup
-from django_ojs.operations.figures import stats
+from django_ojs.models.rollup import Rollup
+from django_ojs.reports import stats
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import rollups
 from tests.factories import HOUR, in_state, push, worker

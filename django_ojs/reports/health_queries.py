@@ -14,28 +14,23 @@ from uuid import UUID
 from django.db import Error, connections
 from django.db.models import Count, F, Min, Q, Sum
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from django_ojs.conf import settings
 from django_ojs.models import Job, LimitKey, Webhook
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.models.outbox import Delivery
 from django_ojs.operations.enqueue import outbox
-from django_ojs.operations.workers import ended
+from django_ojs.reports import ended_workers
 from django_ojs.spec.failure import UNKNOWN_JOB_TYPE
 from django_ojs.spec.states import State
 from django_ojs.storage import database, key_limits, limit_key_use
 from django_ojs.storage import outbox as stored_outbox
-from django_ojs.storage.dialects.server import LockHolder
 from django_ojs.storage.figures import rollup_queries
 from django_ojs.storage.figures.rollup_queries import TypeFigures
 from django_ojs.storage.limit_key_use import KeyStatus
 
 #: Dead letters and others are counted up to this.
 MOST: Final = 10_000
-
-#: Rows of running jobs that are locked for less than this are no finding.
-LOCKED_FOR: Final = timedelta(seconds=2)
 
 #: Shorter pauses of limit keys are none; of so many it is read how many jobs wait, up to a number,
 #: and so many are named.
@@ -198,19 +193,9 @@ def oldest_transaction() -> timedelta | None:
     return database.dialect().oldest_transaction(database.connection())
 
 
-def lock_holders() -> list[LockHolder]:
-    """Return the sessions that have kept rows of active jobs locked for a while.
-
-    What workers do themselves takes milliseconds.
-    """
-    found = database.dialect().lock_holders(database.connection())
-    recent = timezone.now() - LOCKED_FOR
-    return [each for each in found if each.since is None or each.since <= recent]
-
-
 def lost_workers() -> LostWorkers | None:
     """Return the workers whose jobs were taken back in the last hour, of the latest runs."""
-    runs = ended.latest_runs().filter(
+    runs = ended_workers.latest_runs().filter(
         outcome__in=(AttemptOutcome.LOST, AttemptOutcome.LAPSED),
         finished_at__gt=Now() - LATELY,
     )

@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from django.db.models import Subquery
 
-from django_ojs.operations.workers import ended
-from django_ojs.spec.events import EventType
+from django_ojs.reports import ended_workers
+from django_ojs.spec.published import EventType
 from django_ojs.storage import events
 
 #: Starts of workers that are read, the latest ones.
@@ -40,7 +40,9 @@ def changes(since: datetime, queue: str | None = None) -> list[tuple[datetime, s
     Each release is returned once: in a rolling deployment the starts of two releases alternate.
     """
     newest = Subquery(events.kept().order_by("-pk").values("pk")[:1])
-    started = events.kept().filter(pk__gt=newest - ended.MOST_EVENTS, type=EventType.WORKER_STARTED)
+    started = events.kept().filter(
+        pk__gt=newest - ended_workers.MOST_EVENTS, type=EventType.WORKER_STARTED
+    )
     latest = list(started.order_by("-pk").values_list("time", "data")[:MOST_STARTS])
     found: list[tuple[datetime, str]] = []
     known: dict[tuple[str, ...], set[str]] = {}

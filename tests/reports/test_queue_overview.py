@@ -10,11 +10,11 @@ import pytest
 
 from django_ojs.operations import beat, queues
 from django_ojs.operations.backpressure.episodes import NONE, Episode
-from django_ojs.operations.figures import findings, health_queries, queue_overview
-from django_ojs.operations.figures.health_queries import Observations
-from django_ojs.operations.figures.queue_overview import Level, OverviewRow
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.operations.queues import QueueState, QueueStatus
+from django_ojs.reports import findings, health_queries, queue_overview
+from django_ojs.reports.health_queries import Observations
+from django_ojs.reports.queue_overview import Level, OverviewRow
 from django_ojs.spec.queue_config import Backpressure, QueueConfig
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import oldest_available, rollup_queries
@@ -149,16 +149,15 @@ def test_a_short_transaction_is_no_finding_and_a_long_one_is_bad() -> None:
 
 @pytest.mark.django_db
 def test_the_oldest_job_is_found_whatever_its_priority() -> None:
-    for priority, minutes in ((5, 1), (0, 9), (-5, 4)):
-        job = factories.push(queue="alpha", priority=priority)
-        factories.age(job.pk, timedelta(minutes=minutes))
-    factories.push(queue="beta")
+    young, old, other = (factories.push(queue="alpha", priority=p).pk for p in (5, 0, -5))
+    for job_id, minutes in ((young, 1), (old, 9), (other, 4)):
+        factories.age(job_id, timedelta(minutes=minutes))
+    beta = factories.push(queue="beta")
     factories.in_state("scheduled", queue="gamma")
     queues.listing()
+    pairs = (("alpha", old), ("beta", beta.pk))
     found = oldest_available.oldest(["alpha", "beta", "gamma"])
-    assert set(found) == {"alpha", "beta"}
-    assert found["alpha"] == queues.oldest_available("alpha")
-    assert found["beta"] == queues.oldest_available("beta")
+    assert found == {name: factories.read(pk).enqueued_at for name, pk in pairs}
     assert oldest_available.oldest([]) == {}
 
 

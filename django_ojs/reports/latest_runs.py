@@ -12,7 +12,7 @@ from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations.jobs import listing
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.keyset import PageRequest
-from django_ojs.operations.workers import ended
+from django_ojs.reports import ended_workers
 from django_ojs.spec.states import State
 from django_ojs.spec.times import elapsed
 
@@ -71,7 +71,7 @@ def of(worker_id: str, *, limit: int = 20) -> list[EndedRun]:
         if job.finished_at is not None
     ]
     columns = ("job_id", "job__type", "job__queue", "outcome", "started_at", "finished_at")
-    failed = ended.latest_runs().filter(worker_id=worker_id).order_by("-pk")
+    failed = ended_workers.latest_runs().filter(worker_id=worker_id).order_by("-pk")
     found += [
         EndedRun(
             job=job,

@@ -13,13 +13,13 @@ from django.utils import timezone
 from django_ojs import formatting
 from django_ojs.conf import settings
 from django_ojs.models import Job, Queue
-from django_ojs.operations.figures import queue_overview
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
-from django_ojs.spec.events import EventType
+from django_ojs.reports import queue_overview
 from django_ojs.spec.failure import UNKNOWN_JOB_TYPE
 from django_ojs.spec.hold import Hold
 from django_ojs.spec.isolation import ISOLATED_AFTER
+from django_ojs.spec.published import EventType
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import events, limit_key_use, queue_limits
 from django_ojs.storage.figures import rollup_queries

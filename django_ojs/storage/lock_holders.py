@@ -1,12 +1,28 @@
-"""Which session keeps the rows of jobs locked, for messages."""
+"""Which sessions keep rows of active jobs locked."""
 
 from collections.abc import Collection
+from datetime import timedelta
+from typing import Final
 from uuid import UUID
 
 from django.db import Error
 from django.utils import timezone
 
 from django_ojs.storage import database
+from django_ojs.storage.dialects.server import LockHolder
+
+#: Rows that are locked for less than this are no finding.
+LOCKED_FOR: Final = timedelta(seconds=2)
+
+
+def lasting() -> list[LockHolder]:
+    """Return the sessions that have kept rows of active jobs locked for a while.
+
+    What workers do themselves takes milliseconds.
+    """
+    found = database.dialect().lock_holders(database.connection())
+    recent = timezone.now() - LOCKED_FOR
+    return [each for each in found if each.since is None or each.since <= recent]
 
 
 def holder_of(keys: Collection[UUID]) -> str:

@@ -1,4 +1,4 @@
-"""The numbers of jobs by queue and state: fold the changes that triggers append."""
+"""Fold the changes of the counts by queue and state."""
 
 from django_ojs.storage.figures import counts
 

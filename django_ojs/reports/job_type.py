@@ -12,8 +12,8 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from django_ojs.operations.figures.history import Point, history
-from django_ojs.operations.workers import ended
+from django_ojs.reports import ended_workers
+from django_ojs.reports.history import Point, history
 from django_ojs.storage.figures import rollup_queries, rollups
 from django_ojs.storage.figures.rollup_queries import TypeFigures
 from django_ojs.storage.figures.rollups import BUCKETS
@@ -101,7 +101,7 @@ def queues(type: str) -> list[TypeFigures]:
 
 def latest_errors(type: str) -> list[FailedRun]:
     """Return the latest unsuccessful runs of a type, among the latest 10,000 of all types."""
-    latest = ended.latest_runs().filter(job__type=type).order_by("-pk")
+    latest = ended_workers.latest_runs().filter(job__type=type).order_by("-pk")
     columns = ("job_id", "attempt", "outcome", "finished_at", "worker_id", "error")
     return [
         FailedRun(

@@ -53,11 +53,6 @@ def statistics(name: str) -> Statistics:
         avg_duration_ms=rollup_queries.mean(hour.ran),
         avg_wait_ms=rollup_queries.mean(hour.waited),
         throughput_per_second=hour.completed / HOUR.total_seconds(),
-        oldest_available_at=oldest_available(name),
+        oldest_available_at=oldest([name]).get(name),
         computed_at=timezone.now(),
     )
-
-
-def oldest_available(name: str) -> datetime | None:
-    """Return when the available job that has waited longest became available, or None."""
-    return oldest([name]).get(name)

@@ -9,7 +9,7 @@ from django.db.models import F, Q, QuerySet, Sum
 from django.db.models.functions import TruncDay, TruncHour
 from django.utils import timezone
 
-from django_ojs.models import Rollup
+from django_ojs.models.rollup import Rollup
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.storage.figures import rollups
 from django_ojs.storage.figures.rollup_queries import bucket_sums

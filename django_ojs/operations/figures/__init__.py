@@ -1,1 +1,0 @@
-"""Figures for operators: totals, history, queue overview. None counts the jobs table."""
