@@ -10,6 +10,7 @@ from django_ojs.command_line.console import NONE, Console
 from django_ojs.command_line.jobs import state_of
 from django_ojs.command_line.lists import (
     ListColumn,
+    act_on_each,
     as_json,
     column,
     members,
@@ -17,7 +18,6 @@ from django_ojs.command_line.lists import (
 )
 from django_ojs.command_line.operator import operator
 from django_ojs.command_line.subcommand import (
-    FAILED,
     OK,
     Options,
     Subcommand,
@@ -29,7 +29,7 @@ from django_ojs.models import CronJob, Job
 from django_ojs.operations import cron
 from django_ojs.operations.cron.schedule import describe
 from django_ojs.operations.keyset import PageRequest, all_rows
-from django_ojs.spec.errors import Conflict, NotFound
+from django_ojs.spec.errors import NotFound
 
 #: Cron jobs that one query reads.
 _PAGE: Final = 500
@@ -131,21 +131,12 @@ def _sync(console: Console, options: Options) -> int:
 
 
 def _run(console: Console, options: Options) -> int:
-    results, code = {}, OK
-    for job in _known(options["names"]):
-        try:
-            enqueued = cron.trigger(job.name, by=operator())
-        except Conflict as error:
-            code = FAILED
-            results[job.name] = {"error": error.message, **error.details}
-            console.note(f"{job.name}: {error.message}")
-            continue
-        results[job.name] = {"job_id": str(enqueued.id)}
-        if not console.as_json:
-            console.line(f"{job.name}: job {enqueued.id} is {enqueued.state}.")
-    if console.as_json:
-        console.json({"cron_jobs": results})
-    return code
+    def trigger(name: str) -> tuple[dict[str, Any], str]:
+        job = cron.trigger(name, by=operator())
+        return {"job_id": str(job.id)}, f"{name}: job {job.id} is {job.state}."
+
+    names = {job.name: job.name for job in _known(options["names"])}
+    return act_on_each(console, "cron_jobs", names, trigger)
 
 
 def _enable(enabled: bool) -> Callable[[Console, Options], int]:

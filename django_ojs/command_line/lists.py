@@ -1,6 +1,6 @@
 """The writer of lists: a table for a person, or the same rows as JSON for a program."""
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from operator import attrgetter
@@ -10,10 +10,10 @@ from uuid import UUID
 from django.utils import timezone
 
 from django_ojs.command_line.console import NONE, Cell, Console, TableColumn
-from django_ojs.command_line.subcommand import Options, usage_error
+from django_ojs.command_line.subcommand import FAILED, OK, Options, usage_error
 from django_ojs.formatting import absolute_time, duration, grouped
 from django_ojs.operations.keyset import Page, PageRequest
-from django_ojs.spec.errors import InvalidRequest
+from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.times import elapsed, format_timestamp
 
 Row = TypeVar("Row")
@@ -106,6 +106,33 @@ def write_list(
     else:
         console.line(none)
     return bool(rows) and not console.as_json
+
+
+def act_on_each(
+    console: Console,
+    name: str,
+    things: Mapping[str, Row],
+    act: Callable[[Row], tuple[dict[str, Any], str]],
+) -> int:
+    """Act on each of the named things; one that fails is noted, and the others go on.
+
+    `act` returns what JSON has of a thing, and what a person reads. Return the exit code.
+    """
+    results: dict[str, dict[str, Any]] = {}
+    code = OK
+    for key, thing in things.items():
+        try:
+            results[key], text = act(thing)
+        except OJSError as error:
+            code = FAILED
+            results[key] = {"error": error.message, **error.details}
+            console.note(f"{key}: {error.message}")
+            continue
+        if not console.as_json:
+            console.line(text)
+    if console.as_json:
+        console.json({name: results})
+    return code
 
 
 def as_json(columns: Iterable[ListColumn[Row]], row: Row) -> dict[str, Any]:

@@ -2,11 +2,12 @@
 
 import re
 from argparse import ArgumentParser, ArgumentTypeError
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import islice
 from typing import Any, Final
+from uuid import UUID
 
 from django.core.management.base import CommandError
 
@@ -14,6 +15,7 @@ from django_ojs.command_line.console import Console
 from django_ojs.formatting import grouped
 from django_ojs.spec import times
 from django_ojs.spec.errors import OJSError
+from django_ojs.spec.ids import parse_id
 from django_ojs.spec.suggestions import nearest
 
 OK: Final = 0
@@ -60,6 +62,17 @@ def check_texts(options: Options) -> None:
         for text in texts:
             if name not in _PATHS and isinstance(text, str) and _LONE_SURROGATE(text):
                 raise usage_error(f"An argument is no text in the encoding of this shell: {name}.")
+
+
+def parsed_ids(texts: Iterable[str], *, unnamed: str, prefix: str = "") -> list[UUID]:
+    """Parse ids, each once; `unnamed` is the error where there are none."""
+    try:
+        found = list(dict.fromkeys(parse_id(text.removeprefix(prefix)) for text in texts))
+    except OJSError as error:
+        raise usage_error(error.message) from None
+    if not found:
+        raise usage_error(unnamed)
+    return found
 
 
 def unknown_name(

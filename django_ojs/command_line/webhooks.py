@@ -8,6 +8,7 @@ from uuid import UUID
 from django_ojs.command_line.console import NONE, Console
 from django_ojs.command_line.lists import (
     ListColumn,
+    act_on_each,
     as_json,
     column,
     members,
@@ -21,6 +22,7 @@ from django_ojs.command_line.subcommand import (
     Options,
     Subcommand,
     add_limit,
+    parsed_ids,
     usage_error,
 )
 from django_ojs.formatting import absolute_time, grouped
@@ -28,8 +30,7 @@ from django_ojs.models import Webhook
 from django_ojs.operations.webhooks import deliveries, subscriptions
 from django_ojs.operations.webhooks.deliveries import DeliveryStatus, DeliveryWithJob
 from django_ojs.operations.webhooks.subscriptions import Subscription
-from django_ojs.spec.errors import NotFound, OJSError
-from django_ojs.spec.ids import parse_id
+from django_ojs.spec.errors import NotFound
 from django_ojs.spec.webhooks import DELIVERY_PREFIX, SUBSCRIPTION_PREFIX
 from django_ojs.webhooks import sending
 
@@ -49,12 +50,16 @@ def _state(webhook: Webhook) -> str:
     return f"disabled by failures at {absolute_time(webhook.disabled_at)}"
 
 
+def _delivery_id(delivery: DeliveryWithJob) -> str:
+    return f"{DELIVERY_PREFIX}{delivery.row.pk}"
+
+
 def _error(delivery: DeliveryWithJob) -> str | None:
     return (delivery.error or {}).get("message") or None
 
 
 _DELIVERY_COLUMNS: Final[list[ListColumn[DeliveryWithJob]]] = [
-    ListColumn(name="id", value=lambda each: f"{DELIVERY_PREFIX}{each.row.pk}", kind="id"),
+    ListColumn(name="id", value=_delivery_id, kind="id"),
     column("event_type", "id", "row.event_type"),
     column("status", "state"),
     column("created_at", "time", "row.created_at"),
@@ -85,20 +90,11 @@ _COLUMNS: Final[list[ListColumn[_Listed]]] = [
 ]
 
 
-def _keys(options: Options, prefix: str, unnamed: str) -> list[UUID]:
-    if not options["targets"]:
-        raise usage_error(unnamed)
-    try:
-        texts = (text.removeprefix(prefix) for text in options["targets"])
-        return list(dict.fromkeys(parse_id(text) for text in texts))
-    except OJSError as error:
-        raise usage_error(error.message) from None
-
-
 def _named(options: Options) -> list[Webhook]:
     """Return the webhooks that are named by id."""
     unnamed = "Name the webhook by its id; `manage.py ojs webhooks list` has them."
-    return [_known(subscriptions.get, key) for key in _keys(options, SUBSCRIPTION_PREFIX, unnamed)]
+    keys = parsed_ids(options["targets"], unnamed=unnamed, prefix=SUBSCRIPTION_PREFIX)
+    return [_known(subscriptions.get, key) for key in keys]
 
 
 def _known(get: Callable[[UUID], T], key: UUID) -> T:
@@ -108,12 +104,10 @@ def _known(get: Callable[[UUID], T], key: UUID) -> T:
         raise usage_error(f"{key}: {error.message}") from None
 
 
-def _find(options: Options, target: str) -> object:
-    """Return the webhook with this id; with `retry` the delivery."""
-    one = {**options, "targets": [target]}
-    if options["action"] != "retry":
-        return _named(one)
-    return [_known(deliveries.get, key) for key in _keys(one, DELIVERY_PREFIX, "")]
+def _deliveries(options: Options) -> list[DeliveryWithJob]:
+    unnamed = "Name the delivery by its id; `manage.py ojs webhooks show ID` has the latest."
+    keys = parsed_ids(options["targets"], unnamed=unnamed, prefix=DELIVERY_PREFIX)
+    return [_known(deliveries.get, key) for key in keys]
 
 
 def _list(console: Console, options: Options) -> int:
@@ -218,35 +212,15 @@ def _test(console: Console, options: Options) -> int:
 
 
 def _retry(console: Console, options: Options) -> int:
-    unnamed = "Name the delivery by its id; `manage.py ojs webhooks show ID` has the latest."
-    results: dict[str, dict[str, Any]] = {}
-    sent = 0
-    keys = _keys(options, DELIVERY_PREFIX, unnamed)
     # All ids are checked before the first delivery is sent.
-    for key in keys:
-        _known(deliveries.get, key)
-    for key in keys:
-        name = f"{DELIVERY_PREFIX}{key}"
-        try:
-            found = deliveries.retry(key)
-        except OJSError as error:
-            results[name] = {"error": error.message}
-            console.note(f"{key}: {error.message}")
-            continue
-        sent += 1
-        results[name] = {"status": found.status}
-    if console.as_json:
-        console.json({"deliveries": results})
-    elif sent:
-        text = (
-            f"{grouped(sent)} delivery is sent again, by a worker of the queue ojs-webhooks."
-            if sent == 1
-            else (
-                f"{grouped(sent)} deliveries are sent again, by a worker of the queue ojs-webhooks."
-            )
-        )
-        console.line(text)
-    return OK if sent == len(results) else FAILED
+    found = _deliveries(options)
+    return act_on_each(console, "deliveries", {_delivery_id(each): each for each in found}, _send)
+
+
+def _send(delivery: DeliveryWithJob) -> tuple[dict[str, Any], str]:
+    status = deliveries.retry(delivery.row.pk).status
+    text = f"{_delivery_id(delivery)} is sent again, by a worker of the queue ojs-webhooks."
+    return {"status": status}, text
 
 
 _ACTIONS: Final = {

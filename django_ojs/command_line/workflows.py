@@ -10,6 +10,7 @@ from django_ojs.command_line.changes import ask
 from django_ojs.command_line.console import NONE, Console
 from django_ojs.command_line.lists import (
     ListColumn,
+    act_on_each,
     as_json,
     column,
     members,
@@ -19,11 +20,11 @@ from django_ojs.command_line.lists import (
     write_table,
 )
 from django_ojs.command_line.subcommand import (
-    FAILED,
     OK,
     Options,
     Subcommand,
     add_limit,
+    parsed_ids,
     usage_error,
 )
 from django_ojs.formatting import absolute_time, grouped
@@ -31,8 +32,6 @@ from django_ojs.models import Workflow
 from django_ojs.models.workflow import StepState, WorkflowState
 from django_ojs.operations import workflows
 from django_ojs.operations.workflows import StepDetail
-from django_ojs.spec.errors import OJSError
-from django_ojs.spec.ids import parse_id
 
 _COLUMNS: Final = [
     column("id", "id"),
@@ -49,15 +48,9 @@ _COLUMNS: Final = [
 _WITHOUT_JOB: Final = (StepState.WAITING, StepState.READY, StepState.SKIPPED)
 
 
-def _ids(texts: list[str]) -> list[UUID]:
-    if not texts:
-        raise usage_error(
-            "Name the workflow by its id; `manage.py ojs workflows list` has those there are."
-        )
-    try:
-        return list(dict.fromkeys(parse_id(text) for text in texts))
-    except OJSError as error:
-        raise usage_error(error.message) from None
+def _ids(options: Options) -> list[UUID]:
+    unnamed = "Name the workflow by its id; `manage.py ojs workflows list` has those there are."
+    return parsed_ids(options["ids"], unnamed=unnamed)
 
 
 def _list(console: Console, options: Options) -> int:
@@ -72,7 +65,7 @@ def _list(console: Console, options: Options) -> int:
 
 
 def _show(console: Console, options: Options) -> int:
-    keys = _ids(options["ids"])
+    keys = _ids(options)
     if len(keys) > 1:
         raise usage_error("Name one workflow: its steps are shown.")
     workflow = workflows.get(keys[0])
@@ -169,7 +162,7 @@ def _hints(steps: list[StepDetail]) -> list[str]:
 
 
 def _cancel(console: Console, options: Options) -> int:
-    keys = _ids(options["ids"])
+    keys = _ids(options)
     question = (
         f"Cancel {grouped(len(keys))} workflow? Its jobs that have not ended are cancelled, those "
         "that are running included."
@@ -180,23 +173,12 @@ def _cancel(console: Console, options: Options) -> int:
         )
     )
     ask(console, question, yes=options["yes"])
-    results: dict[str, dict[str, Any]] = {}
-    code = OK
-    for key in keys:
-        try:
-            workflow = workflows.cancel(key)
-        except OJSError as error:
-            code = FAILED
-            results[str(key)] = {"error": error.message}
-            console.note(f"{key}: {error.message}")
-            continue
-        results[str(key)] = {"state": workflow.state}
-        if not console.as_json:
-            name = workflow.name or workflow.pk
-            console.line(f"Workflow {name} is cancelled.")
-    if console.as_json:
-        console.json({"workflows": results})
-    return code
+    return act_on_each(console, "workflows", {str(key): key for key in keys}, _cancel_one)
+
+
+def _cancel_one(key: UUID) -> tuple[dict[str, Any], str]:
+    workflow = workflows.cancel(key)
+    return {"state": workflow.state}, f"Workflow {workflow.name or workflow.pk} is cancelled."
 
 
 _ACTIONS: Final = {"list": _list, "show": _show, "cancel": _cancel}

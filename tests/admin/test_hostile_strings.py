@@ -15,7 +15,7 @@ from django.utils import timezone
 from django_ojs.models import ApiKey, OutboxEntry, Queue, Workflow, WorkflowStep
 from django_ojs.models.event import Event
 from django_ojs.models.rollup import Rollup
-from django_ojs.operations import ack, beat, fail
+from django_ojs.operations import ack, beat, fail, keyset
 from django_ojs.spec import ids, json
 from django_ojs.spec.failure import Failure
 from tests import factories
@@ -188,7 +188,8 @@ def test_a_string_changes_no_pages_structure(kind: Kind) -> None:
         "event/?subject=%00",
         "event/?type=%00",
         "event/?before=99999999999999999999999",
-        "event/?before=-1",
+        f"event/?before={keyset.write((-1,))}",
+        f"event/?after={keyset.write((2**53 - 1,))}",
         "workflow/?q=%00&state=%00&before=%00",
         "workflow/%00/change/",
         "queue/?p=99999999999&q=%00&sort=__class__",

@@ -9,6 +9,7 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.models.bulk_operation import BulkActionName
+from django_ojs.operations import keyset
 from django_ojs.operations.jobs import bulk_execution, bulk_operations
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.storage import database
@@ -99,8 +100,12 @@ def test_no_page_reads_all_jobs() -> None:
         bulk_execution.work_once()
     last = jobs().filter(state="available").order_by("-pk").values_list("pk", flat=True)[0]
     middle = jobs().order_by("pk").values_list("pk", flat=True)[1000]
+    dead = jobs().filter(dead_letter=True).order_by("finished_at", "pk")
+    cursor = keyset.write((middle,))
+    cursor_of_dead = keyset.write(dead.values_list("finished_at", "pk")[1000])
     addresses = (
-        *(*_PAGES, f"job/?after={middle}", f"job/?before={middle}"),
+        *(*_PAGES, f"job/?after={cursor}", f"job/?before={cursor}"),
+        *(f"job/?q=is:dead&after={cursor_of_dead}", f"job/?q=is:dead&before={cursor_of_dead}"),
         *(f"job/{last}/change/", "job/?q=queue:none", f"bulkoperation/{retry.pk}/change/"),
         *(f"job/{middle}/change/", f"job/{job.id}/change/", f"job/action/delete/?key={middle}"),
         *(f"job/?q={search}" for search in _SEARCHES),

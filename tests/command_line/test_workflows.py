@@ -74,7 +74,7 @@ def test_an_operator_finds_a_workflow_that_does_not_go_on_and_cancels_it() -> No
     entry = AuditEntry.primary.get(action="workflow.cancelled")
     assert entry.actor.endswith("(manage.py ojs)"), entry.actor
     again = run("workflows", "cancel", order.id, "--yes", "--json")
-    assert list(again.json["workflows"][str(order.id)]) == ["error"]
+    assert "error" in again.json["workflows"][str(order.id)]
 
 
 @pytest.mark.parametrize(

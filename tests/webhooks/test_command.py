@@ -75,7 +75,7 @@ def test_an_operator_finds_a_disabled_webhook_and_has_it_work_again(
     assert "webhooks enable" not in run("doctor", "--only", "queues").out
     stored = Webhook.objects.get(pk=webhook.pk)
     assert (stored.active, stored.failures, stored.disabled_at) == (True, 0, None)
-    assert "1 delivery is sent again" in run("webhooks", "retry", f"del_{job.pk}").out
+    assert f"del_{job.pk} is sent again" in run("webhooks", "retry", f"del_{job.pk}").out
     again = run("webhooks", "retry", job.pk, "--json")
     assert (again.code, list(again.json["deliveries"])) == (1, [f"del_{job.pk}"])
     assert Job.objects.get(pk=job.pk).state == "available"
