@@ -47,7 +47,6 @@ class DjangoOJSConfig(AppConfig):
         """
         # They register on import, which needs the apps loaded.
         from django_ojs import checks  # noqa: F401
-        from django_ojs.extension import registry
         from django_ojs.extensions.audit import AuditExtension
         from django_ojs.extensions.backpressure import BackpressureExtension
         from django_ojs.extensions.bulk_operations import BulkOperationsExtension
@@ -62,6 +61,7 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs.extensions.tenants import TenantsExtension
         from django_ojs.extensions.webhooks import WebhooksExtension
         from django_ojs.extensions.workflows import WorkflowsExtension
+        from django_ojs.hooks import registry
         from django_ojs.migrations._run_sql_files import create_missing
         from django_ojs.storage import database
         from django_ojs.storage.dialects import broken_triggers, message_size

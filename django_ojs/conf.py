@@ -19,7 +19,7 @@ from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
-from django_ojs.extension import registry
+from django_ojs.hooks import registry
 from django_ojs.spec import (
     destinations,
     payload_config,

@@ -8,7 +8,7 @@ from operator import attrgetter, is_
 from typing import Any, Final, Literal, TypedDict
 from uuid import UUID
 
-from django_ojs import extension
+from django_ojs import hooks
 from django_ojs.conf import settings
 from django_ojs.operations.enqueue.result import as_stored
 from django_ojs.operations.push import PLAIN, PushOptions
@@ -228,9 +228,9 @@ def push_options_of(item: Request) -> PushOptions:
     """Return how to push a described job. Raises InvalidRequest."""
     policy = full_policy(item.type, item.options)
     generated = item.options.id is None
-    if policy is _RAISE and generated and not extension.registry.notes:
+    if policy is _RAISE and generated and not hooks.registry.notes:
         return PLAIN
-    notes = (*policy.notes, *extension.notes())
+    notes = (*policy.notes, *hooks.notes())
     return replace(policy, generated_ids=generated, notes=notes)
 
 
@@ -254,7 +254,7 @@ def push_options_of_batch(
         policy,
         batch=True,
         generated_ids=all(item.options.id is None for item in items),
-        notes=(*policy.notes, *extension.notes()),
+        notes=(*policy.notes, *hooks.notes()),
     )
 
 

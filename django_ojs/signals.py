@@ -10,7 +10,7 @@ from typing import Any
 
 from django.dispatch import Signal
 
-from django_ojs.extension import registry
+from django_ojs.hooks import registry
 
 
 class JobSignal(Signal):

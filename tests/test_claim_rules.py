@@ -13,15 +13,8 @@ from django.db import connection
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
-from django_ojs.extension import (
-    ClaimRule,
-    Extension,
-    Hooks,
-    MayStart,
-    RuledClaim,
-    SetAside,
-    registry,
-)
+from django_ojs.extension import ClaimRule, Extension, Hooks, MayStart, RuledClaim, SetAside
+from django_ojs.hooks import registry
 from django_ojs.models import Job, Queue
 from django_ojs.operations import ack, fetch, queues
 from django_ojs.storage import queue_configs, ruled_claims

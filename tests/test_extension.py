@@ -16,18 +16,10 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 import django_ojs as ojs
-from django_ojs import extension, signals
+from django_ojs import hooks, signals
 from django_ojs.conf import settings
-from django_ojs.extension import (
-    Act,
-    Actor,
-    Change,
-    Count,
-    Extension,
-    Hooks,
-    Reads,
-    registry,
-)
+from django_ojs.extension import Act, Actor, Change, Count, Extension, Hooks, Reads
+from django_ojs.hooks import registry
 from django_ojs.models import Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import ack, beat, fail, fetch, progress, promotion, queues
@@ -187,7 +179,7 @@ def test_hooks_are_called_in_the_order_of_the_numbers() -> None:
     job = make.push()
     with installed(Other(noting("second"), "b", 41), Other(noting("first"), "a", 40)):
         ojs.cancel(job.pk)
-        extension.committed({("q", "t"): 1})
+        hooks.committed({("q", "t"): 1})
     assert called == ["first", "second"] * 2
 
 
@@ -249,11 +241,11 @@ def test_an_event_is_made_only_where_its_type_is_wanted() -> None:
         override_settings(OJS={"KEEP_EVENTS": []}),
         installed(Other(Hooks(published=found.extend, published_types=wanted))),
     ):
-        extension.publish(EventType.QUEUE_RESUMED, never, "q")
-        extension.publish(EventType.QUEUE_PAUSED, of_queue, "q")
-        extension.publish_all([of_queue(EventType.QUEUE_RESUMED, "q")])
-        assert extension.is_published(EventType.QUEUE_PAUSED, EventType.QUEUE_RESUMED)
-        assert not extension.is_published(EventType.QUEUE_RESUMED)
+        hooks.publish(EventType.QUEUE_RESUMED, never, "q")
+        hooks.publish(EventType.QUEUE_PAUSED, of_queue, "q")
+        hooks.publish_all([of_queue(EventType.QUEUE_RESUMED, "q")])
+        assert hooks.is_published(EventType.QUEUE_PAUSED, EventType.QUEUE_RESUMED)
+        assert not hooks.is_published(EventType.QUEUE_RESUMED)
     assert [(event.type, event.queue) for event in found] == [(EventType.QUEUE_PAUSED, "q")]
 
 
@@ -353,10 +345,10 @@ def test_a_task_is_told_if_it_has_changed_rows(caplog: pytest.LogCaptureFixture)
         assert 0 < began <= ended
         told.append((name, changed))
 
-    assert extension.run_task("a", lambda: 1) == 1
+    assert hooks.run_task("a", lambda: 1) == 1
     others = Other(Hooks(task_done=broken)), Other(Hooks(task_done=tell), number=41)
     with installed(*others):
-        assert [extension.run_task(f"{number}", lambda n=number: n) for number in (0, 3)] == [0, 3]
+        assert [hooks.run_task(f"{number}", lambda n=number: n) for number in (0, 3)] == [0, 3]
     assert told == [("3", 3)]
     assert "The extension other of django_ojs failed after a commit." in caplog.messages
 
@@ -385,5 +377,5 @@ def test_a_worker_that_ends_calls_the_highest_number_first() -> None:
         for number in (40, 41)
     ]
     with installed(*others):
-        extension.worker_ends()
+        hooks.worker_ends()
     assert called == [41, 40]

@@ -14,10 +14,11 @@ from django.db import connection, transaction
 import django_ojs as ojs
 from django_ojs import extension
 from django_ojs.conf import settings
-from django_ojs.extension import Around, Batch, Extension, Hooks, Readmission, Registry
+from django_ojs.extension import Around, Batch, Extension, Hooks, Readmission
 from django_ojs.extensions.backpressure import BackpressureExtension
 from django_ojs.extensions.statistics import StatisticsExtension
 from django_ojs.extensions.tenants import TenantsExtension
+from django_ojs.hooks import Registry
 from django_ojs.models import Queue
 from django_ojs.models.event import Event
 from django_ojs.operations import push as pushing

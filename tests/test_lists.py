@@ -11,7 +11,7 @@ from uuid import UUID
 import pytest
 
 from django_ojs.admin import audit, base, events
-from django_ojs.extension import publish
+from django_ojs.hooks import publish
 from django_ojs.models import AuditEntry, BulkOperation, Event, WebhookDelivery
 from django_ojs.operations import cron, workflows
 from django_ojs.operations.cron import Definition

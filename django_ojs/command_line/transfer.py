@@ -14,7 +14,7 @@ from uuid import UUID
 
 from django.core.management.base import CommandError
 
-from django_ojs import extension
+from django_ojs import hooks
 from django_ojs.command_line.changes import counted_jobs
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.searching import add_search, filter_of, with_search_help
@@ -194,7 +194,7 @@ def _read(data: dict[str, Any]) -> Envelope:
 def _push(batch: Sequence[dict[str, Any]]) -> list[EnqueuedJob]:
     return push_batch(
         [_read(data) for data in batch],
-        PushOptions(batch=True, notes=extension.notes()),
+        PushOptions(batch=True, notes=hooks.notes()),
     )
 
 

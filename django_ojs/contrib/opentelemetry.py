@@ -20,7 +20,8 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from django_ojs.conf import NAME_BYTES, settings
 from django_ojs.context import JobContext
-from django_ojs.extension import Batch, Extension, Hooks, registry
+from django_ojs.extension import Batch, Extension, Hooks
+from django_ojs.hooks import registry
 from django_ojs.operations import checkpoint
 from django_ojs.operations.enqueue import caller_database
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome

@@ -15,7 +15,8 @@ from sentry_sdk.scope import add_global_event_processor
 from sentry_sdk.tracing import TransactionSource
 
 from django_ojs.conf import settings
-from django_ojs.extension import Extension, Hooks, registry
+from django_ojs.extension import Extension, Hooks
+from django_ojs.hooks import registry
 from django_ojs.spec.failure import Discard, Failure, HandlerResponse
 from django_ojs.worker import process_end
 

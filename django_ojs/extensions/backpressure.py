@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from django_ojs import extension
+from django_ojs import hooks
 from django_ojs.extension import Batch, DueStep, Extension, Hooks
 from django_ojs.operations.backpressure import bounds, pressure_monitor, rejections
 from django_ojs.operations.backpressure.wait_policy import wait_for_room
@@ -56,7 +56,7 @@ def _store(batch: Batch, store: Callable[[], list[EnqueuedJob]]) -> list[Enqueue
         if not policy.outbox or (full.is_busy and options.is_tried_again):
             raise
         if options.tells_rejected:
-            extension.rejected(full, batch.jobs)
+            hooks.rejected(full, batch.jobs)
     return outbox.add(
         batch.jobs,
         [LOCAL] * len(batch.jobs),
@@ -71,7 +71,7 @@ def _insert(batch: Batch, insert: Callable[[], Sequence[NewRow] | None]) -> Sequ
         return bounds.insert_admitted(batch, insert)
     results = {job.id for job in batch.earlier}
     try:
-        with extension.with_own_jobs(lambda _: results):
+        with hooks.with_own_jobs(lambda _: results):
             return bounds.insert_admitted(batch, insert)
     except QueueFull as full:
         if full.tenant is None:

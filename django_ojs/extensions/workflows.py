@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
-from django_ojs.extension import TICK, Change, DueStep, Extension, Hooks, Reads, registry
+from django_ojs.extension import TICK, Change, DueStep, Extension, Hooks, Reads
+from django_ojs.hooks import registry
 from django_ojs.models.workflow import WorkflowState
 from django_ojs.spec.states import State, Trigger
 

@@ -4,7 +4,7 @@ from uuid import UUID
 
 from django.db.models.functions import Now
 
-from django_ojs import extension
+from django_ojs import hooks
 from django_ojs.extension import Readmission
 from django_ojs.models import Job
 from django_ojs.operations.access import operator
@@ -29,8 +29,8 @@ def activate(job_id: UUID, *, is_tried_again: bool = False) -> Job:
     # A pending job takes no room in its queue; from now on it does.
     waiting = [held] if held.state == State.PENDING else []
     readmission = Readmission(jobs=waiting, is_tried_again=is_tried_again)
-    with extension.telling_rejected(waiting, is_tried_again=is_tried_again):
-        activated = extension.admit_again(readmission, change)
+    with hooks.telling_rejected(waiting, is_tried_again=is_tried_again):
+        activated = hooks.admit_again(readmission, change)
     job = activated or transitions.get(job_id)
     notify.workers_of([job.queue])
     changes = {"state": (State.PENDING, State.AVAILABLE)}

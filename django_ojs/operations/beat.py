@@ -11,7 +11,7 @@ from django.db import Error
 from django.db.models import BooleanField, ExpressionWrapper, Q
 from django.db.models.functions import Now
 
-from django_ojs.extension import is_published, publish, publish_all
+from django_ojs.hooks import is_published, publish, publish_all
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import liveness

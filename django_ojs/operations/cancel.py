@@ -2,7 +2,7 @@
 
 from uuid import UUID
 
-from django_ojs import extension
+from django_ojs import hooks
 from django_ojs.models import Job
 from django_ojs.operations.access import operator
 from django_ojs.operations.stop import stop
@@ -17,7 +17,7 @@ def cancel(job_id: UUID) -> tuple[Job, State]:
     is rejected. Cancelling a cancelled job changes nothing and succeeds. Raises JobNotFound, and
     Conflict when it was completed or discarded.
     """
-    stand_in = extension.registry.stand_ins.get("cancel")
+    stand_in = hooks.registry.stand_ins.get("cancel")
     cancelled: tuple[Job, State] | None = stand_in(job_id) if stand_in else None
     return _cancel(job_id) if cancelled is None else cancelled
 

@@ -6,7 +6,7 @@ from typing import Final
 from uuid import UUID
 
 from django_ojs.conf import settings
-from django_ojs.extension import is_published, publish
+from django_ojs.hooks import is_published, publish
 from django_ojs.models import Job
 from django_ojs.operations import liveness
 from django_ojs.operations.liveness import Principal

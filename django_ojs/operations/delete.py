@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from uuid import UUID
 
-from django_ojs import extension
+from django_ojs import hooks
 from django_ojs.models import Job
 from django_ojs.operations.access import operator
 from django_ojs.spec.errors import Conflict
@@ -41,6 +41,6 @@ def not_ended(job: Job) -> Conflict:
 
 def erase(keys: Collection[UUID]) -> int:
     """Delete these jobs, which the caller has locked, and their histories. Return how many."""
-    for hook in extension.registry.erased:
+    for hook in hooks.registry.erased:
         hook(keys)
     return database.dialect().erase(database.connection(), keys)

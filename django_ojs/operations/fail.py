@@ -13,7 +13,8 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from django_ojs.conf import settings
-from django_ojs.extension import Known, publish
+from django_ojs.extension import Known
+from django_ojs.hooks import publish
 from django_ojs.models import Attempt, Job
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import dead_letter_queue, histories

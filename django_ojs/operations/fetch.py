@@ -8,7 +8,7 @@ from typing import Final
 
 from django.db import DatabaseError, InterfaceError
 
-from django_ojs import extension
+from django_ojs import hooks
 from django_ojs.conf import settings
 from django_ojs.models import Checkpoint, Job, Worker
 from django_ojs.models.worker import Directive
@@ -88,7 +88,7 @@ def fetch(
         check = DueCheck()
         check.promote(queues)
         check.expire()
-        extension.before_fetch()
+        hooks.before_fetch()
     lease = visibility_timeout or default_timeout or settings().visibility_timeout
     lease_ms = max(1, int(lease / timedelta(milliseconds=1)))
 
@@ -173,7 +173,7 @@ def may_find(queues: Sequence[str]) -> bool:
     # The least value, not EXISTS: that can only be read from the end of the index of claims.
     least = f"SELECT min(limit_hold) FROM ojs_job WHERE queue = %s AND state = '{_AVAILABLE}'"
     each = [f"({least}) < {Hold.HELD.value}"] * len(queues)
-    rules = extension.registry.claim_rules.values()
+    rules = hooks.registry.claim_rules.values()
     opened = [condition for rule in rules if (condition := rule.may_open()) is not None]
     return raw_queries.holds(" OR ".join([*each, *opened]), queues)
 

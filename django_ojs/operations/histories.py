@@ -9,7 +9,8 @@ from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
-from django_ojs.extension import Count, count
+from django_ojs.extension import Count
+from django_ojs.hooks import count
 from django_ojs.models import Job
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.spec import json

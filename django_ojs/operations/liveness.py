@@ -14,7 +14,7 @@ from django.db.models import Case, F, Func, QuerySet, When
 from django.db.models.functions import Coalesce, Greatest, Now
 
 from django_ojs.conf import settings
-from django_ojs.extension import publish
+from django_ojs.hooks import publish
 from django_ojs.models import Job, Worker
 from django_ojs.spec.errors import PermissionDenied
 from django_ojs.spec.published import EventType, of_worker

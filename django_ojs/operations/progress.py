@@ -6,7 +6,8 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from django_ojs.extension import Count, count, is_published, publish
+from django_ojs.extension import Count
+from django_ojs.hooks import count, is_published, publish
 from django_ojs.models import Job
 from django_ojs.operations import checkpoint, liveness
 from django_ojs.operations.liveness import Principal

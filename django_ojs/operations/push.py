@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_ojs import extension
+from django_ojs import hooks
 from django_ojs.extension import Batch
 from django_ojs.operations import draining
 from django_ojs.operations.enqueue import lineage, unique
@@ -84,7 +84,7 @@ def push_batch(envelopes: Sequence[Envelope], options: PushOptions = BATCH) -> l
         return _store(envelopes, options)
     if (parent := running.get()) is not None:
         lineage.fill_in(envelopes, parent)
-    ring = extension.registry.around_push
+    ring = hooks.registry.around_push
     if ring is None:
         return _store(envelopes, options)
     batch = Batch(jobs=envelopes, options=options)
@@ -98,8 +98,8 @@ def _store(envelopes: Sequence[Envelope], options: PushOptions) -> list[Enqueued
     admitted: Sequence[Envelope | None] = envelopes
     if not options.admitted:
         change = None
-        if options.notes and extension.registry.admit:
-            change = partial(extension.admit, options)
+        if options.notes and hooks.registry.admit:
+            change = partial(hooks.admit, options)
         admitted = admit(envelopes, configs, batch=options.batch, change=change)
     jobs = envelopes
     if admitted is not envelopes and not (jobs := list(filter(None, admitted))):
@@ -109,7 +109,7 @@ def _store(envelopes: Sequence[Envelope], options: PushOptions) -> list[Enqueued
     if not options.admitted:
         fill_in_defaults(jobs, configs)
     try:
-        ring = extension.registry.around_store
+        ring = hooks.registry.around_store
         if ring is None or not options.notes:
             stored = _insert_unique(jobs, options)
         else:
@@ -117,7 +117,7 @@ def _store(envelopes: Sequence[Envelope], options: PushOptions) -> list[Enqueued
             stored = ring(batch, partial(_insert_unique, jobs, options))
     except QueueFull as full:
         if options.tells_rejected:
-            extension.rejected(full, jobs, is_tried_again=options.is_tried_again)
+            hooks.rejected(full, jobs, is_tried_again=options.is_tried_again)
         raise
     except DuplicateJob as error:
         index = error.details.pop("index", None)
@@ -140,7 +140,7 @@ def _check_draining(admitted: Sequence[Envelope | None], options: PushOptions) -
 
 
 def _insert_unique(envelopes: Sequence[Envelope], options: PushOptions) -> list[EnqueuedJob]:
-    registry = extension.registry
+    registry = hooks.registry
     wants_each = registry.stored or registry.stored_and_committed
     insert = partial(_insert_and_give if wants_each else _insert, options)
     # Alike jobs have neither a unique policy nor, below, a limit by key.
@@ -167,13 +167,13 @@ def _insert_and_give(
     options: PushOptions, envelopes: Sequence[Envelope], earlier: Sequence[EnqueuedJob] = ()
 ) -> list[EnqueuedJob]:
     """Insert jobs, and give them to the extensions that want each."""
-    registry = extension.registry
+    registry = hooks.registry
     with database.atomic_if(registry.stored):
         jobs = _insert(options, envelopes, earlier)
         models = [job.model() for job in jobs]
-        extension.stored(models)
+        hooks.stored(models)
         if registry.stored_and_committed:
-            database.after_commit(lambda: extension.stored_and_committed(models))
+            database.after_commit(lambda: hooks.stored_and_committed(models))
     return jobs
 
 
@@ -182,7 +182,7 @@ def _insert(
 ) -> list[EnqueuedJob]:
     """Insert jobs in one statement, and tell how many; `earlier` are results of the same call."""
     connection = database.connection()
-    ring = extension.registry.around_insert
+    ring = hooks.registry.around_insert
     if ring is not None and (options.exact_rules or queue_configs.current() is not None):
         batch = Batch(jobs=envelopes, options=options, earlier=earlier)
         rows = ring(
@@ -203,7 +203,7 @@ def _insert(
         """Wake the workers of the queues, and tell how many jobs there are."""
         if available:
             notify.send(available)
-        extension.committed(numbers)
+        hooks.committed(numbers)
 
     database.after_commit_of(connection, committed)
     return jobs
@@ -219,7 +219,7 @@ def _insert_rows(
 
     Raises DuplicateJob, which names the first id that exists, and its index.
     """
-    for name, rule in () if type(envelopes) is AlikeJobs else extension.registry.rules_by_field:
+    for name, rule in () if type(envelopes) is AlikeJobs else hooks.registry.rules_by_field:
         if queues := {each.queue for each in envelopes if getattr(each, name)}:
             queue_configs.add_rules(queues, rule)
     rows = database.dialect_of(connection).insert_jobs(

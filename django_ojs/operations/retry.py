@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.db.models.functions import Coalesce, Now
 
-from django_ojs import extension
+from django_ojs import hooks
 from django_ojs.extension import Readmission
 from django_ojs.models import Job
 from django_ojs.operations import draining
@@ -28,7 +28,7 @@ def retry(job_id: UUID) -> Job:
     is not discarded, QueueFull, and QueuePaused where the queue is draining.
     """
     job = transitions.lock(job_id)
-    with extension.telling_rejected([job]):
+    with hooks.telling_rejected([job]):
         revived = revive([job])
     if not revived:
         transitions.reject(Trigger.RETRY, State.AVAILABLE, job)
@@ -46,7 +46,7 @@ def revive(held: Collection[Job]) -> int:
     put_back(held)
     revived = [job for job in held if job.state == State.DISCARDED]
     draining.check(job.queue for job in revived)
-    number = extension.admit_again(Readmission(jobs=revived), partial(_revive_all, revived))
+    number = hooks.admit_again(Readmission(jobs=revived), partial(_revive_all, revived))
     if number:
         notify.workers_of(job.queue for job in held)
     return number

@@ -1,6 +1,6 @@
 """What is published: the names of what happens, each with its subject and data (ojs-events §4).
 
-This is the vocabulary of `extension.publish`. In which form events are stored and sent is in
+This is the vocabulary of `hooks.publish`. In which form events are stored and sent is in
 `spec/events.py`.
 
 No data carries arguments, results or backtraces: permission to read events does not include those,

@@ -32,14 +32,8 @@ from django.db.models import Exists, Q
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
-from django_ojs.extension import (
-    Known,
-    MayStart,
-    RuledClaim,
-    SetAside,
-    is_published,
-    publish_all,
-)
+from django_ojs.extension import Known, MayStart, RuledClaim, SetAside
+from django_ojs.hooks import is_published, publish_all
 from django_ojs.models import Job, LimitKey, Queue
 from django_ojs.spec.hold import Hold
 from django_ojs.spec.published import EventType, of_limit_key

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from django.db.models.functions import Now
 
-from django_ojs.extension import publish_all
+from django_ojs.hooks import publish_all
 from django_ojs.models import Job, LimitCheck, LimitKey
 from django_ojs.models.limit import BY_KEY
 from django_ojs.spec.hold import Hold

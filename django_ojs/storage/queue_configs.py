@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from django.db.models import F
 
-from django_ojs import extension
+from django_ojs import hooks
 from django_ojs.conf import settings
 from django_ojs.models import Queue
 from django_ojs.spec.queue_config import DEFAULT_POLICY, QueueConfig, inherit
@@ -122,8 +122,8 @@ def remembered_rules(name: str) -> int:
     """Return the rules of a queue; those in the settings alone where it takes a query."""
     rules = 0
     if in_code := settings().queues:
-        rules = extension.rules_of(in_code.get(name, {}))
-        rules |= extension.rules_of(in_code.get(DEFAULT_POLICY, {}))
+        rules = hooks.rules_of(in_code.get(name, {}))
+        rules |= hooks.rules_of(in_code.get(DEFAULT_POLICY, {}))
     kept = _snapshots.kept
     if kept is None or not kept.rules or time.monotonic() > kept.good_until:
         return rules

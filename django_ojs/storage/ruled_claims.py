@@ -5,7 +5,8 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from django_ojs.extension import ClaimRule, MayStart, RuledClaim, SetAside, registry
+from django_ojs.extension import ClaimRule, MayStart, RuledClaim, SetAside
+from django_ojs.hooks import registry
 from django_ojs.storage import database, transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest

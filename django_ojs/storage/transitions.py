@@ -18,7 +18,8 @@ from uuid import UUID
 
 from django.db.models import Q, QuerySet
 
-from django_ojs.extension import NOTHING_KNOWN, Change, ChangeHooks, Known, Reads, call, registry
+from django_ojs.extension import NOTHING_KNOWN, Change, Known, Reads
+from django_ojs.hooks import ChangeHooks, call, registry
 from django_ojs.models import Job
 from django_ojs.spec import json
 from django_ojs.spec.errors import ClaimLost, Conflict, JobNotFound, RowLocked

@@ -3,7 +3,7 @@
 from datetime import UTC
 from typing import Any, cast
 
-from django_ojs import extension
+from django_ojs import hooks
 from django_ojs.job_type import job_type_of
 from django_ojs.operations import info
 from django_ojs.operations.enqueue.caller_database import foreign_transaction
@@ -60,7 +60,7 @@ def enqueue(
     if job.outcome is Outcome.DUPLICATE:
         return handler.result_of(job.model())
     sender = type(backend)
-    stand_in = extension.registry.stand_ins.get("get")
+    stand_in = hooks.registry.stand_ins.get("get")
     if stand_in is not None and job.outcome is Outcome.STORED:
         kept = stand_in(job.id)
         if kept is not None:

@@ -11,8 +11,9 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
-from django_ojs.extension import Batch, Extension, Hooks, registry
+from django_ojs.extension import Batch, Extension, Hooks
 from django_ojs.handlers import Enqueuer, get_handler
+from django_ojs.hooks import registry
 from django_ojs.models import Job
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.spec.states import State

@@ -7,7 +7,7 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from django_ojs import extension
+from django_ojs import hooks
 from django_ojs.extension import Batch
 from django_ojs.models import Job, Workflow
 from django_ojs.models.workflow import WorkflowState
@@ -73,8 +73,8 @@ class Recorder:
             self.results += results
             jobs = [result.model() for result in results if result.outcome is Outcome.STORED]
             self._jobs.update((job.pk, job) for job in jobs)
-        if extension.registry.stored_and_committed:
-            extension.stored_and_committed([_copy(job) for job in jobs])
+        if hooks.registry.stored_and_committed:
+            hooks.stored_and_committed([_copy(job) for job in jobs])
         return results
 
     def jobs(self) -> list[Job]:

@@ -13,7 +13,7 @@ from asgiref.sync import SyncToAsync, ThreadSensitiveContext, sync_to_async
 from django.db import connections
 
 from django_ojs import context as contexts
-from django_ojs import extension
+from django_ojs import hooks
 from django_ojs.storage import database
 from django_ojs.worker.exception_copies import describable
 from django_ojs.worker.forks import SyncThread
@@ -134,7 +134,7 @@ class EventLoop:
 
 async def run_handler(run: Run) -> Any:
     """Call the handler of a run in the ring `around_run`, and return its checked result."""
-    ring = extension.registry.around_run
+    ring = hooks.registry.around_run
     return await (_result_of(run) if ring is None else ring(run, partial(_result_of, run)))
 
 

@@ -14,7 +14,7 @@ from asgiref.sync import SyncToAsync, ThreadSensitiveContext
 from django.db import connections
 
 from django_ojs import context as contexts
-from django_ojs import extension
+from django_ojs import hooks
 from django_ojs.operations import ack
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.storage import database, transitions
@@ -250,7 +250,7 @@ def run_handler(
     Return the result, and whether an `atomic` handler has committed it. Tests replace `call` and
     `complete`.
     """
-    ring = extension.registry.around_run
+    ring = hooks.registry.around_run
     if ring is None:
         return _run(run, call, complete)
     outcome: tuple[Any, bool] = ring(run, partial(_run, run, call, complete))

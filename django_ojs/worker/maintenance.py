@@ -11,7 +11,7 @@ from typing import Final
 
 from django.db import Error, connections
 
-from django_ojs import extension
+from django_ojs import hooks
 from django_ojs.extension import TICK, DueStep
 from django_ojs.operations import expiry, promotion
 from django_ojs.operations.access import known_names
@@ -121,7 +121,7 @@ def _in_order(own: Sequence[DueStep], others: Sequence[DueStep]) -> list[DueStep
 
 def _run_once(step: DueStep) -> bool:
     """Run a step, and return whether there may be more to do."""
-    changed = extension.run_task(step.task, step.run) if step.task else step.run()
+    changed = hooks.run_task(step.task, step.run) if step.task else step.run()
     return changed >= (step.batch or database.BATCH)
 
 
@@ -136,9 +136,9 @@ class MaintenanceThread:
         self._leads = leads
         self._job_log = job_log
         self._dead_workers = rescue.DeadWorkers(worker_id)
-        self._steps = _in_order(_steps(self._dead_workers), extension.registry.due_steps())
+        self._steps = _in_order(_steps(self._dead_workers), hooks.registry.due_steps())
         # What workers do that have not the lease, if its holder is too slow.
-        self._helping = _in_order(_helping_steps(), extension.registry.helping_steps(BEHIND))
+        self._helping = _in_order(_helping_steps(), hooks.registry.helping_steps(BEHIND))
         # The conditions of steps that were due together, until they are written anew.
         self._conditions: dict[tuple[DueStep, ...], list[str]] = {}
         self._conditions_until = 0.0
@@ -178,7 +178,7 @@ class MaintenanceThread:
                     elif not database.dialect().has_one_writer:
                         is_behind = self._run_due(self._helping, due)
                     # What concerns this process only, so without the lease.
-                    extension.worker_passes()
+                    hooks.worker_passes()
                     pause = 0.0 if is_behind else TICK
                     backoff.reset()
                 except Error as error:

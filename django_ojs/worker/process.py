@@ -12,7 +12,7 @@ from enum import IntEnum
 
 from django.db import Error, connections
 
-from django_ojs import extension
+from django_ojs import hooks
 from django_ojs.conf import settings
 from django_ojs.handlers import job_types
 from django_ojs.models.worker import Directive
@@ -106,7 +106,7 @@ class WorkerProcess:
 
     def run(self) -> Exit:
         """Work until stopped, or (`once`) until the queues are empty."""
-        extension.worker_started(self.id)
+        hooks.worker_started(self.id)
         config = self._config
         self._in_flight = JobsInFlight(self._status)
         self._batch_sizer = BatchSizer(config.threads)
@@ -140,7 +140,7 @@ class WorkerProcess:
         self._maintenance = MaintenanceThread(
             self.id, self.job_log, leads=self._isolation is not Isolation.ALONE
         )
-        self._threads = [] if config.once else extension.worker_threads(self.id)
+        self._threads = [] if config.once else hooks.worker_threads(self.id)
         self._listener = Listener(
             config.queues,
             self._on_notify,
@@ -255,7 +255,7 @@ class WorkerProcess:
         cannot be enqueued does not keep the process for ever.
         """
         try:
-            if self._rounds_without_job >= ROUNDS_FOR_NEXT_JOBS or not extension.next_jobs():
+            if self._rounds_without_job >= ROUNDS_FOR_NEXT_JOBS or not hooks.next_jobs():
                 return False
         except Error as error:
             self._claimer.rest(error)
@@ -373,7 +373,7 @@ class WorkerProcess:
                 self._in_flight.release_slot()
                 self._completer.requeue(run, failure)
         self._executor.close()
-        extension.worker_stopping(self.id)
+        hooks.worker_stopping(self.id)
         # After the handlers: on SQLite a handler's transaction may hold the only write lock.
         self._listener.close()
         for each in self._threads:
@@ -381,7 +381,7 @@ class WorkerProcess:
         self._maintenance.close()
         stored = self._completer.close(FINAL_WRITE_TIMEOUT)
         self._heartbeat.close()
-        extension.worker_ends()
+        hooks.worker_ends()
         if (
             self._isolation is Isolation.ALONE
             and self._claimer.claimed

@@ -22,7 +22,7 @@ from types import FrameType
 from django.conf import settings as django_settings
 from django.db import Error, connections
 
-from django_ojs import extension, formatting
+from django_ojs import formatting, hooks
 from django_ojs.models.worker import Directive
 from django_ojs.operations.workers import rescue
 from django_ojs.spec import ids
@@ -121,7 +121,7 @@ class Supervisor:
         try:
             with signal_handlers(handlers), self._wake.woken_by_signals():
                 # What extensions import for their steps, children need not import each.
-                extension.registry.due_steps()
+                hooks.registry.due_steps()
                 gc.collect()  # Children keep for good what is there when they begin.
                 try:
                     return self._supervise()

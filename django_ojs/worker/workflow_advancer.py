@@ -11,7 +11,7 @@ from uuid import UUID
 
 from django.db import connections
 
-from django_ojs.extension import run_task
+from django_ojs.hooks import run_task
 from django_ojs.operations.workflows.advance import TASK, TOGETHER, advance_all
 from django_ojs.storage import database
 

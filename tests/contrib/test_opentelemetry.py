@@ -26,7 +26,7 @@ from opentelemetry.trace import SpanKind, StatusCode
 import django_ojs as ojs
 from django_ojs import JobContext, cancel, chain, handlers, job
 from django_ojs.contrib import opentelemetry as tracing
-from django_ojs.extension import registry
+from django_ojs.hooks import registry
 from django_ojs.models import Job
 from django_ojs.operations import ack, checkpoint, progress
 from django_ojs.spec.checkpoint import MAX_BYTES

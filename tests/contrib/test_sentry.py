@@ -19,7 +19,7 @@ from sentry_sdk.integrations.logging import LoggingIntegration
 from sentry_sdk.transport import Transport
 
 import django_ojs as ojs
-from django_ojs import JobContext, cancel, extension, job
+from django_ojs import JobContext, cancel, hooks, job
 from django_ojs.contrib import sentry
 from django_ojs.contrib.sentry import OJSIntegration
 from django_ojs.registry import registry
@@ -73,9 +73,9 @@ def tracker() -> Iterator[Sentry]:
     with sentry_sdk.isolation_scope():
         found = Sentry()
         found.init()
-        extension.registry.register(sentry.SentryExtension())  # The SDK does so once in a process.
+        hooks.registry.register(sentry.SentryExtension())  # The SDK does so once in a process.
         yield found
-        extension.registry.remove(sentry.SentryExtension())
+        hooks.registry.remove(sentry.SentryExtension())
         sentry_sdk.get_global_scope().set_client(None)
 
 

@@ -15,7 +15,7 @@ import pytest
 from django.db import transaction
 
 import example_project
-from django_ojs.extension import publish_all
+from django_ojs.hooks import publish_all
 from django_ojs.operations.access import api_keys
 from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.spec.scopes import Scope

@@ -20,7 +20,7 @@ from django.core.asgi import get_asgi_application
 from django.db import transaction
 from django.test import Client
 
-from django_ojs.extension import publish
+from django_ojs.hooks import publish
 from django_ojs.http import event_messages, event_stream, long_poll, progress_stream
 from django_ojs.models.event import Event
 from django_ojs.operations.access import api_keys

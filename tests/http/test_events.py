@@ -9,7 +9,7 @@ import pytest
 from django.conf import settings
 from django.test import override_settings
 
-from django_ojs.extension import publish
+from django_ojs.hooks import publish
 from django_ojs.operations import fetch, queues
 from django_ojs.spec.published import EventType, of_queue
 from tests.cases import together

@@ -11,7 +11,8 @@ from django.test import override_settings
 from hypothesis import HealthCheck, settings
 from hypothesis.stateful import invariant, run_state_machine_as_test
 
-from django_ojs.extension import Change, Extension, Hooks, registry
+from django_ojs.extension import Change, Extension, Hooks
+from django_ojs.hooks import registry
 from django_ojs.spec.states import Trigger
 from django_ojs.storage.figures import counts
 from tests.factories import age_all, jobs

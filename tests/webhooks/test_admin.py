@@ -10,7 +10,7 @@ from django.contrib.auth.models import Permission, User
 from django.contrib.sessions.models import Session
 from django.test import Client
 
-from django_ojs.extension import publish
+from django_ojs.hooks import publish
 from django_ojs.models import Webhook
 from django_ojs.operations.webhooks import dispatch, subscriptions
 from django_ojs.spec.published import EventType, of_queue

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from django_ojs.extension import publish
+from django_ojs.hooks import publish
 from django_ojs.models import Job, Webhook
 from django_ojs.models.audit_entry import AuditEntry
 from django_ojs.operations.webhooks import dispatch, subscriptions

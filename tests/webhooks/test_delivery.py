@@ -16,7 +16,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from django_ojs.extension import publish
+from django_ojs.hooks import publish
 from django_ojs.models import Job, Webhook, WebhookDelivery
 from django_ojs.models.event import Event
 from django_ojs.operations import promotion, queues

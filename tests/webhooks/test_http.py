@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from django_ojs.extension import publish
+from django_ojs.hooks import publish
 from django_ojs.models import Webhook
 from django_ojs.operations.webhooks import dispatch
 from django_ojs.spec.published import EventType, of_queue

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from django_ojs.extension import publish
+from django_ojs.hooks import publish
 from django_ojs.operations.webhooks import subscriptions
 from django_ojs.operations.webhooks.subscriptions import Subscription
 from django_ojs.spec import webhooks

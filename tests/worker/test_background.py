@@ -10,7 +10,8 @@ from datetime import timedelta
 import pytest
 from django.db import DataError, OperationalError, connection
 
-from django_ojs.extension import DueStep, Extension, Hooks, registry
+from django_ojs.extension import DueStep, Extension, Hooks
+from django_ojs.hooks import registry
 from django_ojs.models import Lease, Worker
 from django_ojs.operations import beat, due_check
 from django_ojs.operations.maintenance import lease, pruning

@@ -15,7 +15,8 @@ from django.db import OperationalError
 
 import django_ojs as ojs
 from django_ojs import extension, signals
-from django_ojs.extension import Hooks, registry
+from django_ojs.extension import Hooks
+from django_ojs.hooks import registry
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import fail as fails

@@ -11,7 +11,8 @@ from contextvars import ContextVar, Token
 from dataclasses import dataclass
 from typing import Any, Final
 
-from django_ojs.extension import Act, Actor, registry
+from django_ojs.extension import Act, Actor
+from django_ojs.hooks import registry
 
 #: Characters of a name; a longer one is cut off.
 MAX_NAME: Final = 255

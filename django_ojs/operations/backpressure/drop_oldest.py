@@ -2,7 +2,8 @@
 
 from django.db.models.functions import Now
 
-from django_ojs.extension import Known, is_published, own_jobs, publish_all
+from django_ojs.extension import Known
+from django_ojs.hooks import is_published, own_jobs, publish_all
 from django_ojs.models import Job
 from django_ojs.spec.published import EventType, of_queue
 from django_ojs.spec.queue_config import Backpressure

@@ -14,7 +14,7 @@ from typing import Final
 from django.db import Error
 from django.db.models.functions import Now
 
-from django_ojs.extension import publish
+from django_ojs.hooks import publish
 from django_ojs.models import Lease
 from django_ojs.operations.backpressure import episodes
 from django_ojs.spec.published import EventType, of_queue

@@ -15,7 +15,8 @@ from typing import Final
 
 from django.db import Error
 
-from django_ojs.extension import Count, count, publish
+from django_ojs.extension import Count
+from django_ojs.hooks import count, publish
 from django_ojs.models import Job
 from django_ojs.operations.backpressure import episodes
 from django_ojs.spec.envelope import Envelope

@@ -11,7 +11,7 @@ from uuid import UUID
 from django.db import InterfaceError, OperationalError
 
 from django_ojs.conf import settings
-from django_ojs.extension import publish_all
+from django_ojs.hooks import publish_all
 from django_ojs.models import CronJob, CronRun
 from django_ojs.models.cron import CronRunPhase, OverlapPolicy
 from django_ojs.operations.cancel import cancel

@@ -14,7 +14,7 @@ from typing import Final, cast
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
-from django_ojs.extension import publish_all
+from django_ojs.hooks import publish_all
 from django_ojs.models import CronJob
 from django_ojs.operations.cron import schedule
 from django_ojs.operations.cron.firing import DueRun, enqueue, event_source, record

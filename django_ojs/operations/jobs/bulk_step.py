@@ -12,7 +12,7 @@ from uuid import UUID
 
 from django.db import OperationalError
 
-from django_ojs import extension
+from django_ojs import hooks
 from django_ojs.models import Job
 from django_ojs.operations.access import operator
 from django_ojs.operations.delete import erase
@@ -188,7 +188,7 @@ class BulkStep:
                 skipped[key] = reason
                 continue
             try:
-                with database.passing_by(), extension.with_own_jobs(lambda _: changed):
+                with database.passing_by(), hooks.with_own_jobs(lambda _: changed):
                     single(key)
                 changed.add(key)
             except RowLocked:

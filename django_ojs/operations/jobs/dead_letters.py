@@ -11,7 +11,7 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from django_ojs import extension
+from django_ojs import hooks
 from django_ojs.conf import settings
 from django_ojs.models import Job
 from django_ojs.operations import keyset
@@ -121,7 +121,7 @@ def retry(job_id: UUID, *, override: Mapping[str, Any] | None = None) -> Job:
     before = _shown(job)
     if override:
         change(job, override)
-    with extension.telling_rejected([job]):
+    with hooks.telling_rejected([job]):
         revive([job])
     retried = transitions.get(job_id)
     replaced = sorted({"args", "meta"} & (override or {}).keys())

@@ -10,7 +10,7 @@ from django.db.models import BooleanField, Case, Q, QuerySet, When
 from django.db.models.expressions import RawSQL
 from django.db.models.functions import Coalesce, Now
 
-from django_ojs import extension
+from django_ojs import hooks
 from django_ojs.models import Job
 from django_ojs.operations.delete import erase
 from django_ojs.operations.maintenance import job_retention
@@ -98,7 +98,7 @@ def _overdue(kind: Kind, kept: Retention, since: timedelta) -> QuerySet[Job]:
 
 def _unneeded() -> RawSQL:
     """Return the condition on a job that no extension needs it."""
-    return RawSQL(extension.is_unneeded(), (), output_field=BooleanField())
+    return RawSQL(hooks.is_unneeded(), (), output_field=BooleanField())
 
 
 def _prune(kind: Kind, age: timedelta, limit: int) -> int:
@@ -119,7 +119,7 @@ def _old_jobs(kind: Kind, age: timedelta, limit: int) -> list[UUID]:
         state=state.value,
         dead_letter=dead_letter,
         age=age,
-        unneeded=extension.is_unneeded(),
+        unneeded=hooks.is_unneeded(),
         limit=limit,
     )
 

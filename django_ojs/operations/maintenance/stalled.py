@@ -9,7 +9,7 @@ from django.db.models import QuerySet
 from django.utils import timezone
 
 from django_ojs.conf import settings
-from django_ojs.extension import is_published, publish_all
+from django_ojs.hooks import is_published, publish_all
 from django_ojs.models import Job
 from django_ojs.spec import progress
 from django_ojs.spec.published import EventType, NewEvent, of_run

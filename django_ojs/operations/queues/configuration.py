@@ -8,9 +8,9 @@ from typing import Any
 from django.db import IntegrityError
 from django.db.models.functions import Now
 
-from django_ojs import extension
+from django_ojs import hooks
 from django_ojs.conf import settings
-from django_ojs.extension import publish
+from django_ojs.hooks import publish
 from django_ojs.operations import dead_letter_queue
 from django_ojs.operations.access import operator
 from django_ojs.operations.queues.rows import is_deleted, rows, touch
@@ -44,15 +44,15 @@ def _create(name: str, given: dict[str, Any]) -> None:
     existing = rows().select_for_update().filter(pk=name).first()
     if existing is not None and is_deleted(existing):
         _store(name, given)
-        extension.queue_configured(name)
+        hooks.queue_configured(name)
     elif existing is not None or counts.by_queue([name]).get(name):
         raise _exists(name)
     else:
         try:
             with database.atomic():
                 config = merge({}, given)
-                rows().create(name=name, config=config, rules=extension.rules_of(config))
-                extension.queue_configured(name)
+                rows().create(name=name, config=config, rules=hooks.rules_of(config))
+                hooks.queue_configured(name)
         except IntegrityError:  # Another transaction has created it.
             raise _exists(name) from None
     publish(EventType.QUEUE_CREATED, of_queue, name)
@@ -71,7 +71,7 @@ def configure(name: str, changes: object, *, path: str = "") -> QueueStatus:
     check_queue(name, limits)
     given = check(changes, max_envelope_bytes=limits.envelope_bytes, path=path)
     _change(name, given)
-    extension.after_queue_configured(name)
+    hooks.after_queue_configured(name)
     return get(name)
 
 
@@ -97,7 +97,7 @@ def _change(name: str, given: dict[str, Any]) -> None:
     if name != DEFAULT_POLICY:
         dead_letter_queue.check(name, given.get("dead_letter_queue"))
     before, after = _store(name, given)
-    extension.queue_configured(name)
+    hooks.queue_configured(name)
     publish(EventType.QUEUE_CONFIG_UPDATED, of_queue, name, changed=sorted(given))
     if changes := _changes(before, after):
         operator.acted("queue.configured", name, changes=changes)
@@ -108,7 +108,7 @@ def _store(name: str, given: dict[str, Any]) -> tuple[dict[str, Any], dict[str, 
     queue = touch(name)
     before = queue.config
     queue.config = merge(before, given)
-    queue.rules = extension.rules_with(queue.rules, queue.config)
+    queue.rules = hooks.rules_with(queue.rules, queue.config)
     queue.updated_at = Now()
     queue.save(using=database.alias(), update_fields=["config", "rules", "updated_at"])
     return before, queue.config

@@ -11,9 +11,10 @@ from uuid import UUID
 
 from django.db.models.functions import Now
 
-from django_ojs import extension
+from django_ojs import hooks
 from django_ojs.conf import settings
-from django_ojs.extension import LeftOut, Readmission, publish
+from django_ojs.extension import LeftOut, Readmission
+from django_ojs.hooks import publish
 from django_ojs.models import Job, Queue
 from django_ojs.operations import draining
 from django_ojs.operations.access import operator
@@ -231,7 +232,7 @@ def _move(keys: list[UUID], source: str, target: str, rejections: dict[str, Left
     def change() -> int:
         return _moved([key for key in by_key if key not in readmission.left_out], source, target)
 
-    return extension.admit_again(readmission, change)
+    return hooks.admit_again(readmission, change)
 
 
 def _moved(keys: list[UUID], source: str, target: str) -> int:
@@ -241,7 +242,7 @@ def _moved(keys: list[UUID], source: str, target: str) -> int:
     if Job.primary.filter(OneOf("pk", keys), limit_hold__gt=Hold.NONE).exists():
         # What has these jobs to itself needs to have a say in the claims of the other queue.
         rules = Queue.primary.filter(pk=source).values_list("rules", flat=True).first() or 0
-        queue_configs.add_rules([target], extension.rules_with(rules, {}))
+        queue_configs.add_rules([target], hooks.rules_with(rules, {}))
     notify.workers_of([target])
     return moved
 
@@ -267,5 +268,5 @@ def _remove(name: str, left: ByState) -> None:
         mark_deleted(queue)
     else:
         queue.delete()
-    extension.queue_deleted(name)
+    hooks.queue_deleted(name)
     queue_configs.changed()

@@ -10,7 +10,7 @@ from django.db.models import Q
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
-from django_ojs.extension import publish
+from django_ojs.hooks import publish
 from django_ojs.models import Queue
 from django_ojs.operations.access import operator
 from django_ojs.operations.queues.rows import rows, touch

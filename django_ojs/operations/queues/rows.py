@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
-from django_ojs import extension
+from django_ojs import hooks
 from django_ojs.models import Queue
 from django_ojs.spec import times
 from django_ojs.spec.queue_config import DEFAULT_POLICY
@@ -52,7 +52,7 @@ def mark_deleted(queue: Queue) -> None:
     now = rows().annotate(now=Now()).values_list("now", flat=True).get(pk=queue.pk)
     queue.config, queue.paused_at = {DELETED: times.format_timestamp(now)}, None
     queue.draining_at = None
-    queue.rules = extension.rules_with(queue.rules, {})
+    queue.rules = hooks.rules_with(queue.rules, {})
     columns = ["config", "paused_at", "draining_at", "rules"]
     queue.save(using=database.alias(), update_fields=columns)
 

@@ -6,7 +6,7 @@ from typing import Literal
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
-from django_ojs.extension import publish
+from django_ojs.hooks import publish
 from django_ojs.models import Worker
 from django_ojs.models.worker import Directive
 from django_ojs.spec.published import EventType, of_worker

@@ -14,7 +14,7 @@ from uuid import UUID
 
 from django.db import Error, InterfaceError, OperationalError
 
-from django_ojs.extension import is_published, publish_all
+from django_ojs.hooks import is_published, publish_all
 from django_ojs.models import EndedWorkflowJob, Workflow, WorkflowStep
 from django_ojs.models.workflow import StepState, WorkflowState
 from django_ojs.operations.workflows import starting

@@ -4,8 +4,8 @@ from uuid import UUID
 
 from django.db.models.functions import Now
 
-from django_ojs import extension
-from django_ojs.extension import publish_all
+from django_ojs import hooks
+from django_ojs.hooks import publish_all
 from django_ojs.models import Job, Workflow, WorkflowStep
 from django_ojs.models.workflow import StepState, WorkflowState
 from django_ojs.operations.access import operator
@@ -29,7 +29,7 @@ def cancel(workflow_id: UUID, *, completes: UUID | None = None) -> Workflow:
     Raises WorkflowNotFound, and Conflict when it has ended, or when one of its jobs is that which
     the caller's transaction `completes`.
     """
-    stand_in = extension.registry.stand_ins.get("workflows.cancel")
+    stand_in = hooks.registry.stand_ins.get("workflows.cancel")
     kept: Workflow | None = stand_in(workflow_id) if stand_in else None
     if kept is not None:
         return kept

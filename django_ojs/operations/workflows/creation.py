@@ -8,9 +8,9 @@ from uuid import UUID
 
 from django.db import IntegrityError, connections
 
-from django_ojs import extension
+from django_ojs import hooks
 from django_ojs.conf import settings
-from django_ojs.extension import publish_all
+from django_ojs.hooks import publish_all
 from django_ojs.models import Workflow, WorkflowStep
 from django_ojs.models.workflow import StepState
 from django_ojs.operations.enqueue import caller_database, lineage
@@ -57,7 +57,7 @@ def create(graph: Graph, *, has_transaction: bool = True) -> Workflow:
     graph = _with_parent(graph)
     queues = sorted({job.queue for job in check(graph)})
     store = partial(_create_here, graph, queues, has_transaction)
-    stand_in = extension.registry.stand_ins.get("workflows.create")
+    stand_in = hooks.registry.stand_ins.get("workflows.create")
     kept: Workflow | None = stand_in(graph, queues, store) if stand_in else None
     return store() if kept is None else kept
 

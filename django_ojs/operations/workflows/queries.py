@@ -8,7 +8,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet
 
-from django_ojs import extension
+from django_ojs import hooks
 from django_ojs.models import Job, Workflow, WorkflowStep
 from django_ojs.models.workflow import StepState
 from django_ojs.operations import keyset
@@ -72,7 +72,7 @@ def page(
 
 def get(workflow_id: UUID) -> Workflow:
     """Return a workflow. Raises WorkflowNotFound."""
-    stand_in = extension.registry.stand_ins.get("workflows.get")
+    stand_in = hooks.registry.stand_ins.get("workflows.get")
     kept: Workflow | None = stand_in(workflow_id) if stand_in else None
     if kept is not None:
         return kept
@@ -113,7 +113,7 @@ def not_found(workflow_id: object) -> WorkflowNotFound:
 
 def step_ids(workflow_id: UUID) -> list[UUID]:
     """Return the ids of the jobs of a workflow, in the topological order of its graph."""
-    stand_in = extension.registry.stand_ins.get("workflows.step_ids")
+    stand_in = hooks.registry.stand_ins.get("workflows.step_ids")
     kept: list[UUID] | None = stand_in(workflow_id) if stand_in else None
     if kept is not None:
         return kept

@@ -9,7 +9,7 @@ from uuid import UUID
 
 from django.db import InterfaceError, OperationalError
 
-from django_ojs import extension
+from django_ojs import hooks
 from django_ojs.conf import settings
 from django_ojs.models import Job, WorkflowStep
 from django_ojs.models.workflow import StepState
@@ -92,7 +92,7 @@ def start(steps: Sequence[WorkflowStep]) -> Started:
     for (queue, _), jobs in sorted(by_place.items(), key=lambda item: item[0]):
         full = full_queues.get(queue)
         if full is None:
-            with extension.with_own_jobs(lambda name: _waiting_jobs(ours, name)):
+            with hooks.with_own_jobs(lambda name: _waiting_jobs(ours, name)):
                 full = _push(jobs, started)
         else:
             started.ready += [step for step, _ in jobs]
@@ -207,7 +207,7 @@ def _record_rejection(
     ready = {step.pk for step in started.ready} - started.locked
     new = [job for step, job in jobs if step.pk in ready and step.state != StepState.READY]
     if new and not full.is_busy:
-        extension.rejected(full, new)
+        hooks.rejected(full, new)
     else:
         # As the recorder does: a transaction that needs a ticket finds one the next time.
         queue = str(full.queue)

@@ -7,7 +7,7 @@ the folded row itself.
 
 from collections.abc import Iterable
 
-from django_ojs import extension
+from django_ojs import hooks
 from django_ojs.spec.states import WAITING, State
 from django_ojs.storage import database
 from django_ojs.storage.dialects.rows import Difference
@@ -70,5 +70,5 @@ def repair() -> list[Difference]:
     """Correct the counts, also while jobs change. Return the differences, as `differences` does."""
     wrong = database.dialect().repair_counts(database.connection())
     if wrong:
-        extension.counts_repaired()
+        hooks.counts_repaired()
     return wrong

@@ -18,7 +18,7 @@ from django.db.models import F
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
-from django_ojs.extension import publish
+from django_ojs.hooks import publish
 from django_ojs.models.event import Event
 from django_ojs.operations import queues
 from django_ojs.operations.events import log

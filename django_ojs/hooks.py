@@ -1,0 +1,421 @@
+"""The registry of the extensions, and the functions by which the core calls their hooks.
+
+What each hook is told, and what an error in it does, is said in `django_ojs.extension`.
+"""
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final, TypeAlias, TypeVar
+from uuid import UUID
+
+from django.core.exceptions import ImproperlyConfigured
+
+from django_ojs.extension import (
+    Act,
+    Around,
+    Change,
+    ClaimRule,
+    Closing,
+    Count,
+    DueStep,
+    Extension,
+    Hooks,
+    Numbers,
+    Readmission,
+    Reads,
+)
+from django_ojs.spec.errors import QueueFull
+from django_ojs.spec.published import EventType, NewEvent
+from django_ojs.spec.states import Trigger
+
+logger = logging.getLogger("django_ojs")
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ChangeHooks:
+    """The hooks for the changes of one trigger."""
+
+    changed: tuple[Callable[[Change], object], ...]
+    committed: tuple[tuple[str, Callable[[Change], object]], ...]
+    reads: Reads
+
+
+_Publisher: TypeAlias = tuple[frozenset[EventType], Callable[[Sequence[NewEvent]], object]]
+_Named: TypeAlias = tuple[tuple[str, Callable[..., object]], ...]
+
+
+class Registry:
+    """The hooks of all extensions, in the order of their numbers.
+
+    What is called after a commit stands beside the name of its extension, for the log.
+    """
+
+    def __init__(self) -> None:
+        self._extensions: dict[int, Extension] = {}
+        #: What an extension had when it was asked last, for settings that are wrong.
+        self._hooks: dict[int, Hooks] = {}
+        self.compile()
+
+    def register(self, *extensions: Extension) -> None:
+        """Add extensions. One of the same class and number as another replaces it."""
+        for each in extensions:
+            known = self._extensions.get(each.number)
+            if known is not None and type(known) is not type(each):
+                raise ImproperlyConfigured(
+                    f"The extensions {known.name} and {each.name} of django_ojs have the number "
+                    f"{each.number}: give one of them another."
+                )
+            self._extensions[each.number] = each
+        self.compile()
+
+    def remove(self, extension: Extension) -> None:
+        """Remove an extension, for tests."""
+        self._extensions.pop(extension.number, None)
+        self._hooks.pop(extension.number, None)
+        self.compile()
+
+    def compile(self) -> None:
+        """Ask all extensions for their hooks."""
+        for number, extension in self._extensions.items():
+            try:
+                self._hooks[number] = extension.hooks()
+            except ImproperlyConfigured:
+                # The next reader of the settings gets the error. Here it would be raised by
+                # whatever changes them, such as the end of a test.
+                self._hooks.setdefault(number, Hooks())
+        found = [(each.name, self._hooks[each.number]) for each in self._in_order()]
+        self.around_push: Around | None = _ring(hooks.around_push for _, hooks in found)
+        self.notes = tuple(hooks.note for _, hooks in found if hooks.note)
+        self.admit = tuple(hooks.admit for _, hooks in found if hooks.admit)
+        self.around_store: Around | None = _ring(hooks.around_store for _, hooks in found)
+        self.around_insert: Around | None = _ring(hooks.around_insert for _, hooks in found)
+        self.around_admit_again = _ring(hooks.around_admit_again for _, hooks in found)
+        self.around_run: Around | None = _ring(hooks.around_run for _, hooks in found)
+        self.stand_ins: Mapping[str, Callable[..., Any]] = {
+            name: stand_in
+            for _, hooks in reversed(found)
+            for name, stand_in in hooks.stand_ins.items()
+        }
+        self.rejected: _Named = _named(found, "rejected")
+        self.queue_configured: _Named = _named(found, "queue_configured")
+        self.queue_deleted: _Named = _named(found, "queue_deleted")
+        self.after_queue_configured: _Named = _named(found, "after_queue_configured")
+        self.counts_repaired: _Named = _named(found, "counts_repaired")
+        self.stored: tuple[Callable[[Sequence[Any]], object], ...] = tuple(
+            hooks.stored for _, hooks in found if hooks.stored
+        )
+        self.stored_and_committed: _Named = _named(found, "stored_and_committed")
+        self.committed: _Named = _named(found, "committed")
+        self.changes: Mapping[Trigger, ChangeHooks] = {
+            trigger: compiled
+            for trigger in Trigger
+            if (compiled := _change_hooks(trigger, found)) is not None
+        }
+        self.published: tuple[_Publisher, ...] = tuple(
+            (hooks.published_types, hooks.published) for _, hooks in found if hooks.published
+        )
+        self.published_types = frozenset[EventType]().union(*(each for each, _ in self.published))
+        self.counted: _Named = _named(found, "counted")
+        self.erased = tuple(hooks.erased for _, hooks in found if hooks.erased)
+        self.acted: tuple[Callable[[Act], Callable[[Mapping[str, Any]], object] | None], ...]
+        self.acted = tuple(hooks.acted for _, hooks in found if hooks.acted)
+        #: The rules of claims by their bits in `ojs_queue.rules`, in the order of their numbers.
+        self.claim_rules: Mapping[int, ClaimRule] = {
+            1 << number: rule
+            for number in sorted(self._extensions)
+            if (rule := self._hooks[number].claim_rule) is not None
+        }
+        #: The attributes of envelopes that give a queue a rule, and its bit.
+        self.rules_by_field = tuple(
+            (rule.job_field, bit) for bit, rule in self.claim_rules.items() if rule.job_field
+        )
+        self.needed: tuple[str, ...] = tuple(hooks.needed for _, hooks in found if hooks.needed)
+        self.task_done: _Named = _named(found, "task_done")
+        self.before_fetch: tuple[Callable[[], object], ...] = tuple(
+            hooks.before_fetch for _, hooks in found if hooks.before_fetch
+        )
+        self.worker_started: _Named = _named(found, "worker_started")
+        self.worker_stopping: _Named = _named(found, "worker_stopping")
+        self.worker_threads: tuple[Callable[[str], Closing], ...] = tuple(
+            hooks.worker_threads for _, hooks in found if hooks.worker_threads
+        )
+        self.next_jobs: tuple[Callable[[], int], ...] = tuple(
+            hooks.next_jobs for _, hooks in found if hooks.next_jobs
+        )
+        self.worker_passes: _Named = _named(found, "worker_passes")
+        self.worker_ends: _Named = _named(reversed(found), "worker_ends")
+
+    def due_steps(self) -> list[DueStep]:
+        """Return the steps of all extensions for the worker that does the maintenance."""
+        return [step for each in self._in_order() for step in each.due_steps()]
+
+    def helping_steps(self, behind: timedelta) -> list[DueStep]:
+        """Return the steps of all extensions for the other workers."""
+        return [step for each in self._in_order() for step in each.helping_steps(behind)]
+
+    def _in_order(self) -> list[Extension]:
+        return [each for _, each in sorted(self._extensions.items())]
+
+
+def _named(found: Iterable[tuple[str, Hooks]], hook: str) -> _Named:
+    return tuple((name, getattr(hooks, hook)) for name, hooks in found if getattr(hooks, hook))
+
+
+def _ring(hooks: Iterable[Around | None]) -> Around | None:
+    """Return one function that calls these hooks, each around the next; None for none."""
+    ring: Around | None = None
+    for hook in reversed([each for each in hooks if each is not None]):
+        ring = hook if ring is None else _around(hook, ring)
+    return ring
+
+
+def _around(outer: Around, inner: Around) -> Around:
+    def both(subject: Any, go_on: Callable[[], Any]) -> Any:
+        return outer(subject, partial(inner, subject, go_on))
+
+    return both
+
+
+def _change_hooks(trigger: Trigger, found: Sequence[tuple[str, Hooks]]) -> ChangeHooks | None:
+    changed = tuple(hooks.changed[trigger] for _, hooks in found if trigger in hooks.changed)
+    committed = tuple(
+        (name, hooks.changed_and_committed[trigger])
+        for name, hooks in found
+        if trigger in hooks.changed_and_committed
+    )
+    if not changed and not committed:
+        return None
+    reads = max(hooks.reads.get(trigger, Reads.NOTHING) for _, hooks in found)
+    return ChangeHooks(changed=changed, committed=committed, reads=reads)
+
+
+registry: Final = Registry()
+
+_own_jobs: Final[ContextVar[tuple[Callable[[str], Collection[UUID]], ...]]] = ContextVar(
+    "ojs_own_jobs", default=()
+)
+
+
+def notes() -> tuple[object, ...]:
+    """Return the notes of an enqueue by Python code: what the hooks `note` return."""
+    return tuple(hook() for hook in registry.notes)
+
+
+def admit(options: Any, envelope: Any) -> Any:
+    """Call the hooks `admit`, and return the envelope to store."""
+    for hook in registry.admit:
+        envelope = hook(options, envelope)
+    return envelope
+
+
+def rejected(full: QueueFull, jobs: Sequence[Any], *, is_tried_again: bool = False) -> None:
+    """Call the hooks `rejected`.
+
+    `is_tried_again`: a queue of which it is not known whether it is full has rejected nothing yet.
+    """
+    if full.is_busy and is_tried_again:
+        return
+    for name, hook in registry.rejected:
+        try:
+            hook(full, jobs)
+        except Exception:
+            logger.exception("The extension %s of django_ojs failed to note rejected jobs.", name)
+
+
+@contextmanager
+def with_own_jobs(jobs_of: Callable[[str], Collection[UUID]]) -> Iterator[None]:
+    """Let hooks know the jobs of a queue that belong to the call of which the block is a part."""
+    token = _own_jobs.set((*_own_jobs.get(), jobs_of))
+    try:
+        yield
+    finally:
+        _own_jobs.reset(token)
+
+
+def own_jobs(queue: str) -> set[UUID]:
+    """Return the jobs of a queue that belong to the call which is going on.
+
+    It has stored them, has changed them or returns them: a hook must not take them back for the
+    other jobs of the call.
+    """
+    return {key for jobs_of in _own_jobs.get() for key in jobs_of(queue)}
+
+
+@contextmanager
+def telling_rejected(jobs: Sequence[Any], *, is_tried_again: bool = False) -> Iterator[None]:
+    """Call the hooks `rejected` where the block, which lets stored jobs wait, raises QueueFull."""
+    try:
+        yield
+    except QueueFull as full:
+        rejected(full, jobs, is_tried_again=is_tried_again)
+        raise
+
+
+def admit_again(readmission: Readmission, change: Callable[[], T]) -> T:
+    """Let stored jobs wait by `change`, in the ring `around_admit_again`."""
+    ring = registry.around_admit_again
+    if ring is None or not readmission.jobs:
+        return change()
+    changed: T = ring(readmission, change)
+    return changed
+
+
+def rules_of(config: Mapping[str, Any]) -> int:
+    """Return the bits of the rules that a configuration gives to a queue."""
+    bits = 0
+    for bit, rule in registry.claim_rules.items():
+        if not rule.fields.isdisjoint(config):
+            bits |= bit
+    return bits
+
+
+def rules_with(rules: int, config: Mapping[str, Any]) -> int:
+    """Return the bits of a queue once it has this configuration."""
+    by_config = sum(bit for bit, rule in registry.claim_rules.items() if rule.fields)
+    return rules & ~by_config | rules_of(config)
+
+
+def queue_configured(name: str) -> None:
+    """Call the hooks `queue_configured`."""
+    for _, hook in registry.queue_configured:
+        hook(name)
+
+
+def after_queue_configured(name: str) -> None:
+    """Call the hooks `after_queue_configured`."""
+    for _, hook in registry.after_queue_configured:
+        hook(name)
+
+
+def counts_repaired() -> None:
+    """Call the hooks `counts_repaired`."""
+    for _, hook in registry.counts_repaired:
+        hook()
+
+
+def queue_deleted(name: str) -> None:
+    """Call the hooks `queue_deleted`."""
+    for _, hook in registry.queue_deleted:
+        hook(name)
+
+
+def stored(jobs: Sequence[Any]) -> None:
+    """Call the hooks `stored`, in the transaction of the INSERT."""
+    for hook in registry.stored:
+        hook(jobs)
+
+
+def stored_and_committed(jobs: Sequence[Any]) -> None:
+    """Call the hooks `stored_and_committed`, after the commit of the INSERT."""
+    for name, hook in registry.stored_and_committed:
+        call(name, hook, jobs)
+
+
+def committed(numbers: Numbers) -> None:
+    """Call the hooks `committed`, after the commit of an enqueue."""
+    for name, hook in registry.committed:
+        call(name, hook, numbers)
+
+
+def is_published(*types: EventType) -> bool:
+    """Say whether an extension wants the events of one of these types."""
+    return not registry.published_types.isdisjoint(types)
+
+
+def publish(type: EventType, make: Callable[..., NewEvent], *args: Any, **data: Any) -> None:
+    """Tell of something in its transaction. `make(type, *args, **data)` returns the event.
+
+    It is not called if no extension wants events of the type.
+    """
+    if type in registry.published_types:
+        publish_all([make(type, *args, **data)])
+
+
+def publish_all(events: Iterable[NewEvent]) -> None:
+    """Call the hooks `published`, each with the events of its types."""
+    if not registry.published:
+        return
+    news = list(events)
+    for types, hook in registry.published:
+        if wanted := [event for event in news if event.type in types]:
+            hook(wanted)
+
+
+def count(what: Count, numbers: Numbers) -> None:
+    """Call the hooks `counted`, after the commit."""
+    for name, hook in registry.counted:
+        call(name, hook, what, numbers)
+
+
+def is_unneeded() -> str:
+    """Return the condition on a row of `ojs_job`, in SQL, that no extension needs it."""
+    return " AND ".join(f"NOT ({each})" for each in registry.needed) or "1 = 1"
+
+
+def run_task(name: str, run: Callable[[], int]) -> int:
+    """Run a task, and call the hooks `task_done` if it has changed rows. Return how many."""
+    if not registry.task_done:
+        return run()
+    began = time.time_ns()
+    changed = run()
+    if changed:
+        ended = time.time_ns()
+        for extension, hook in registry.task_done:
+            call(extension, hook, name, began, ended, changed)
+    return changed
+
+
+def before_fetch() -> None:
+    """Call the hooks `before_fetch`."""
+    for hook in registry.before_fetch:
+        hook()
+
+
+def worker_started(worker_id: str) -> None:
+    """Call the hooks `worker_started`."""
+    for name, hook in registry.worker_started:
+        call(name, hook, worker_id)
+
+
+def worker_stopping(worker_id: str) -> None:
+    """Call the hooks `worker_stopping`."""
+    for name, hook in registry.worker_stopping:
+        call(name, hook, worker_id)
+
+
+def worker_threads(worker_id: str) -> list[Closing]:
+    """Call the hooks `worker_threads`."""
+    return [hook(worker_id) for hook in registry.worker_threads]
+
+
+def next_jobs() -> int:
+    """Call the hooks `next_jobs`. Return how much there was."""
+    return sum(hook() for hook in registry.next_jobs)
+
+
+def worker_passes() -> None:
+    """Call the hooks `worker_passes`."""
+    for name, hook in registry.worker_passes:
+        call(name, hook)
+
+
+def worker_ends() -> None:
+    """Call the hooks `worker_ends`."""
+    for name, hook in registry.worker_ends:
+        call(name, hook)
+
+
+def call(name: str, hook: Callable[..., object], *args: object) -> None:
+    """Call a hook after a commit: an error can undo nothing any more, and must harm nothing."""
+    try:
+        hook(*args)
+    except Exception:
+        logger.exception("The extension %s of django_ojs failed after a commit.", name)
