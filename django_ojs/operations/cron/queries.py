@@ -21,10 +21,16 @@ def page(
     wanted: PageRequest,
     *,
     enabled: bool | None = None,
+    text: str = "",
     within: Collection[str] | None = None,
 ) -> Page[CronJob]:
-    """Return a page of the cron jobs, by name. `within` are the queues that the caller may use."""
+    """Return a page of the cron jobs, by name. `text` is a part of it.
+
+    `within` are the queues that the caller may use.
+    """
     found = CronJob.primary.all()
+    if text:
+        found = found.filter(name__contains=text)
     if enabled is not None:
         found = found.filter(enabled=enabled)
     if within is not None:
