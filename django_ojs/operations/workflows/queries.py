@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from django_ojs.models import Job, Workflow, WorkflowStep
 from django_ojs.models.workflow import StepState
 from django_ojs.operations import keyset
-from django_ojs.operations.keyset import Order, Page, PageRequest
+from django_ojs.operations.keyset import FIRST_PAGE, Order, Page, PageRequest
 from django_ojs.spec.errors import RowLocked, WorkflowNotFound
 from django_ojs.spec.json import JSON
 from django_ojs.spec.workflow import CALLBACKS
@@ -45,7 +45,7 @@ class StepDetail:
 
 
 def page(
-    wanted: PageRequest,
+    wanted: PageRequest = FIRST_PAGE,
     *,
     state: str | None = None,
     name: str = "",
