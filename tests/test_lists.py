@@ -246,6 +246,8 @@ PAGES: dict[str, Callable[[], None]] = {
     "job": _queues,
     "job/?q=type:*": _queues,
     "workflow": _workflows,
+    "cronjob": _cron_jobs,
+    "cronjob/?q=cron": _cron_jobs,
     "event": _events,
     "event/?type=queue.paused": _events,
     "auditentry": _audit_entries,

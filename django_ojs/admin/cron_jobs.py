@@ -15,7 +15,7 @@ from django.utils.translation import gettext_lazy, gettext_noop, ngettext_lazy
 
 from django_ojs.admin import limit_key_text, payloads
 from django_ojs.admin.actions import Action, Skipped
-from django_ojs.admin.base import OperatorModelAdmin, page_of
+from django_ojs.admin.base import OperatorModelAdmin, read_page
 from django_ojs.admin.cron_form import CronJobForm
 from django_ojs.admin.job_list import Badge, badge
 from django_ojs.admin.query_timeout import timed_queries
@@ -29,9 +29,6 @@ from django_ojs.spec.cron import CronExpressionError, check_timezone
 from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.scopes import Scope
 
-PER_PAGE: Final = 100
-#: Cron jobs of the list; a search by name finds the others.
-_MAX_LISTED: Final = 10_000
 _MAX_RUNS: Final = 20
 _NEXT: Final = 5
 
@@ -132,20 +129,16 @@ class CronJobAdmin(OperatorModelAdmin):
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
         text = request.GET.get("q", "").strip().replace("\0", "")
-        found = self.get_queryset(request).order_by("pk")
-        if text:
-            found = found.filter(pk__contains=text)
         with timed_queries() as query:
-            names = query(
-                gettext_noop("cron jobs"),
-                lambda: list(found.values_list("pk", flat=True)[:_MAX_LISTED]),
+            page, paging = read_page(
+                request,
+                lambda wanted: query(
+                    gettext_noop("cron jobs"), lambda: cron.page(wanted, text=text)
+                ),
             )
-            shown, paging = page_of(names or [], request.GET.get("p", ""), PER_PAGE)
-            jobs = (
-                query(gettext_noop("cron jobs"), lambda: self.get_queryset(request).in_bulk(shown))
-                or {}
-            )
-            last = query(gettext_noop("runs"), lambda: cron.last_jobs(shown)) or {}
+            jobs = page.rows if page else []
+            names = [job.name for job in jobs]
+            last = query(gettext_noop("runs"), lambda: cron.last_jobs(names)) or {}
         return self.render(
             request,
             "cron_jobs",
@@ -153,11 +146,9 @@ class CronJobAdmin(OperatorModelAdmin):
             {
                 **paging,
                 "rows": [
-                    (jobs[name], _words(jobs[name]), badge(last[name]) if name in last else None)
-                    for name in shown
-                    if name in jobs
+                    (job, _words(job), badge(last[job.name]) if job.name in last else None)
+                    for job in jobs
                 ],
-                "total": None if names is None else len(names),
                 "text": text,
                 "unread": query.unread,
                 "buttons": self.selection_buttons(request),

@@ -64,6 +64,9 @@ class PageRequest:
         return reverse(order) if self.backwards else order
 
 
+FIRST_PAGE: Final = PageRequest()
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Page(Generic[Row]):
     """Rows of a list, and the cursors of the pages around them; None: there is no such page.

@@ -148,6 +148,9 @@ LISTS = {
     "queues": List(_queues, queues.listing, {"name": str}),
     "cron jobs": List(_cron_jobs, cron.page, {"name": str}),
     "workflows": List(_workflows, workflows.page, UUIDS),
+    "workflows of some queues": List(
+        _workflows, lambda wanted: workflows.page(wanted, within=["q", "other"]), UUIDS
+    ),
     "deliveries": List(_deliveries, deliveries.page, UUIDS),
     "webhooks": List(
         _webhooks,

@@ -10,7 +10,7 @@ from django.db.models.functions import Now
 from django_ojs.models import CronJob, CronRun, Job
 from django_ojs.models.cron import CronRunPhase
 from django_ojs.operations import keyset
-from django_ojs.operations.keyset import Page, PageRequest
+from django_ojs.operations.keyset import FIRST_PAGE, Page, PageRequest
 from django_ojs.spec.errors import NotFound
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import outbox
@@ -18,13 +18,19 @@ from django_ojs.storage.dialects.expressions import OneOf
 
 
 def page(
-    wanted: PageRequest,
+    wanted: PageRequest = FIRST_PAGE,
     *,
     enabled: bool | None = None,
+    text: str = "",
     within: Collection[str] | None = None,
 ) -> Page[CronJob]:
-    """Return a page of the cron jobs, by name. `within` are the queues that the caller may use."""
+    """Return a page of the cron jobs, by name. `text` is a part of it.
+
+    `within` are the queues that the caller may use.
+    """
     found = CronJob.primary.all()
+    if text:
+        found = found.filter(name__contains=text)
     if enabled is not None:
         found = found.filter(enabled=enabled)
     if within is not None:

@@ -23,7 +23,7 @@ from django_ojs.operations.jobs.bulk_operations import OPEN, operations
 from django_ojs.operations.jobs.bulk_step import CHUNK, OTHER, BulkStep, StepResult
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.listing import SCAN_LIMIT, IndexScan, index_scans
-from django_ojs.operations.keyset import Cursor, PageRequest
+from django_ojs.operations.keyset import FIRST_PAGE, Cursor, PageRequest
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.storage import database, raw_queries
 
@@ -160,7 +160,7 @@ def _request(text: str, scan: IndexScan) -> PageRequest:
     except InvalidRequest:
         # The queue has got its first job with a limit by key, so the order is another one. The jobs
         # that were processed do not match any more.
-        return PageRequest()
+        return FIRST_PAGE
     return wanted
 
 

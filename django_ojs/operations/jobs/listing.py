@@ -15,7 +15,7 @@ from django.db.models import QuerySet, Value
 from django_ojs.models import Job
 from django_ojs.operations import keyset
 from django_ojs.operations.jobs.job_filter import JobFilter
-from django_ojs.operations.keyset import Count, Cursor, Order, Page, PageRequest
+from django_ojs.operations.keyset import FIRST_PAGE, Count, Cursor, Order, Page, PageRequest
 from django_ojs.spec.hold import Hold
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import database, queue_configs
@@ -186,10 +186,9 @@ def _last_id(until: datetime) -> UUID:
 
 
 def list_jobs(
-    which: JobFilter, wanted: PageRequest | None = None, *, scan_limit: int = SCAN_LIMIT
+    which: JobFilter, wanted: PageRequest = FIRST_PAGE, *, scan_limit: int = SCAN_LIMIT
 ) -> Page[Job]:
     """Return a page of the jobs of a filter, with the fields of `LISTED_FIELDS`."""
-    wanted = wanted or PageRequest()
     scans = index_scans(which)
     order = wanted.order(scans[0].order)
     found: list[Job] = []
@@ -229,7 +228,7 @@ def count(which: JobFilter, *, scan_limit: int = SCAN_LIMIT) -> Count:
         return which.number(), False
     seen, more = 0, False
     for scan in index_scans(which):
-        jobs, end = scan.jobs_of(which, PageRequest(), scan_limit)
+        jobs, end = scan.jobs_of(which, FIRST_PAGE, scan_limit)
         found, capped = keyset.count_up_to(jobs)
         seen, more = seen + found, more or capped or end is not None
     return min(seen, keyset.COUNT_LIMIT), more or seen > keyset.COUNT_LIMIT

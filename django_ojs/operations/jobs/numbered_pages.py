@@ -13,7 +13,7 @@ from django_ojs.models import Job
 from django_ojs.operations import keyset
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.listing import LISTED_FIELDS
-from django_ojs.operations.keyset import Count, Page, PageRequest
+from django_ojs.operations.keyset import FIRST_PAGE, Count, Page, PageRequest
 from django_ojs.spec.states import State
 
 Sort = Literal["created_at", "scheduled_at", "priority", "discarded_at"]
@@ -25,7 +25,7 @@ WINDOW = 10_000
 
 def read(
     which: JobFilter,
-    wanted: PageRequest | None = None,
+    wanted: PageRequest = FIRST_PAGE,
     *,
     sort: Sort = "created_at",
     descending: bool = True,
@@ -37,7 +37,6 @@ def read(
     their ids, which contain the time at which a client created them, and the first 10,000 are then
     sorted by `created_at`: up to that many jobs the order is exact, and beyond it is that of ids.
     """
-    wanted = wanted or PageRequest()
     offset, end = wanted.offset, wanted.offset + wanted.limit
     total = which.number() if which.counted else None
     if total is not None and offset >= total:

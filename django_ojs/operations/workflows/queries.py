@@ -1,7 +1,7 @@
 """Read workflows and their steps."""
 
 from collections.abc import Collection, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
@@ -12,7 +12,7 @@ from django_ojs import hooks
 from django_ojs.models import Job, Workflow, WorkflowStep
 from django_ojs.models.workflow import StepState
 from django_ojs.operations import keyset
-from django_ojs.operations.keyset import Order, Page, PageRequest
+from django_ojs.operations.keyset import FIRST_PAGE, Order, Page, PageRequest
 from django_ojs.spec.errors import RowLocked, WorkflowNotFound
 from django_ojs.spec.json import JSON
 from django_ojs.spec.workflow import CALLBACKS
@@ -46,7 +46,7 @@ class StepDetail:
 
 
 def page(
-    wanted: PageRequest,
+    wanted: PageRequest = FIRST_PAGE,
     *,
     state: str | None = None,
     name: str = "",
@@ -61,13 +61,21 @@ def page(
         found = found.filter(state=state)
     if name:
         found = found.filter(name__contains=name)
-    if within is not None:
-        # The queues of a workflow are few, and so are those of a caller that is limited to some.
-        allowed = frozenset(within)
-        latest = keyset.rest_of(found, _LATEST_FIRST, wanted).values_list("pk", "queues")
-        keys = [key for key, queues in latest[: keyset.COUNT_LIMIT] if allowed.issuperset(queues)]
-        found = found.filter(OneOf("pk", keys))
-    return keyset.page(found, _LATEST_FIRST, wanted)
+    if within is None:
+        return keyset.page(found, _LATEST_FIRST, wanted)
+    keys = _keys_within(keyset.rest_of(found, _LATEST_FIRST, wanted), within)
+    page = keyset.page(found.filter(OneOf("pk", keys)), _LATEST_FIRST, wanted)
+    if wanted.cursor is None:
+        return page
+    latest = found.order_by(*_LATEST_FIRST)
+    return replace(page, count=lambda: (len(_keys_within(latest, within)), False))
+
+
+def _keys_within(rows: QuerySet[Workflow], within: Collection[str]) -> list[UUID]:
+    # The queues of a workflow are few, and so are those of a caller that is limited to some.
+    allowed = frozenset(within)
+    first = rows.values_list("pk", "queues")[: keyset.COUNT_LIMIT]
+    return [key for key, queues in first if allowed.issuperset(queues)]
 
 
 def get(workflow_id: UUID) -> Workflow:

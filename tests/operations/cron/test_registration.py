@@ -10,7 +10,6 @@ import pytest
 from django_ojs.models import CronJob
 from django_ojs.models.cron import CronOwner
 from django_ojs.operations import cron
-from django_ojs.operations.keyset import PageRequest
 from django_ojs.spec.errors import Conflict, InvalidCronExpression, InvalidRequest, NotFound
 from tests.factories import jobs
 from tests.operations.cron.scenes import definition, make_due, reasons, register, tick
@@ -188,7 +187,7 @@ def test_an_overlap_policy_has_other_names(given: str, policy: str) -> None:
 
 
 def names(**filters: Any) -> list[str]:
-    return [job.name for job in cron.page(PageRequest(), **filters).rows]
+    return [job.name for job in cron.page(**filters).rows]
 
 
 @pytest.mark.requirement("CRON-S06")
