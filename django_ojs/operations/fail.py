@@ -119,7 +119,7 @@ def _within_total_timeout(job: Job | Claimed, decision: Decision) -> Decision:
 
     What the next run may take counts if the job itself says it: the default is half an hour.
     """
-    if decision.action != "retry" or (ends := total_ends(job)) is None:
+    if decision.action != "retry" or job.expires_at is None or (ends := total_ends(job)) is None:
         return decision
     (now,) = Job.primary.filter(pk=job.pk).values_list(Now(), flat=True)
     if now + decision.delay + timedelta(milliseconds=job.timeout_ms or 0) <= ends:
