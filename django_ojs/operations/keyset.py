@@ -3,7 +3,8 @@
 An order has the columns of a list, "-" for descending, each with the type of its values; the last
 one is unique. A cursor has the values of these columns in one row, so it stays valid when rows are
 added and deleted. Its text is opaque to clients. The admin, the HTTP API and the command line read
-all their lists so. A page by number is one by an offset.
+their lists so. A page by number is one with an offset. Two have no such order: the log of events,
+whose positions a reader keeps (`events.log`), and jobs that are sorted (`jobs.numbered_pages`).
 """
 
 import base64
@@ -210,7 +211,7 @@ def columns(order: Order) -> list[str]:
 
 
 def at(row: Any, order: Order) -> Cursor:
-    """Return the cursor at a row. One that is a text is its own column."""
+    """Return the cursor at a row. A row that is a text is its own column."""
     return (row,) if isinstance(row, str) else tuple(getattr(row, name) for name in columns(order))
 
 

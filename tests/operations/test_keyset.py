@@ -260,15 +260,18 @@ def test_a_cursor_has_what_was_put_in_and_is_of_its_order_alone(name: str) -> No
     text = keyset.write(cursor)
     assert keyset.read(text, order) == cursor
     assert all(letter.isalnum() or letter in "-_" for letter in text)
-    for other, (foreign, _) in ORDERS.items():
-        if other != name and not (len(order) == 1 and other == "a name"):
+    for foreign, _ in ORDERS.values():
+        if foreign != order and not (len(order) == 1 and "name" in foreign):
             with pytest.raises(InvalidRequest, match="next_cursor of this list"):
                 keyset.read(text, foreign)
 
 
 WRONG = [
     *("", "x", "~", "!", "\x00", "ä", "9" * 5000, "bnVsbA", "W10", "e30"),
-    *(keyset.write(each) for each in ((True,), (None,), (1.5,), (2**63,), ("\x1b",), ("x" * 999,))),
+    *(
+        keyset.write(each)
+        for each in ((True,), (None,), (1.5,), (2**63,), ("\x1b",), ("x" * 2000,))
+    ),
     *(keyset.write(each) for each in ((10**30, "x"), (True, str(ids.uuid7())), ([], {}))),
 ]
 
