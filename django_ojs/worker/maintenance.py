@@ -30,6 +30,7 @@ from django_ojs.operations.maintenance import (
     stalled,
     timeouts,
 )
+from django_ojs.operations.queues import rows as queue_rows
 from django_ojs.operations.webhooks import dispatch
 from django_ojs.operations.workers import rescue
 from django_ojs.operations.workflows import due as due_workflows
@@ -160,6 +161,7 @@ class MaintenanceThread:
                 when=workflow_pruning.condition,
             ),
             Step(known_names.prune, 60.0),
+            Step(queue_rows.settle_deleted, 10.0),
             Step(bulk_execution.work, 1.0, when=bulk_execution.open_condition),
             Step(bulk_operations.prune, 60.0),
             Step(bulk_operations.prune_followed, 60.0),

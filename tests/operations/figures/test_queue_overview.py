@@ -154,7 +154,6 @@ def test_the_oldest_job_is_found_whatever_its_priority() -> None:
         factories.age(job.pk, timedelta(minutes=minutes))
     factories.push(queue="beta")
     factories.in_state("scheduled", queue="gamma")
-    queues.listing()
     found = oldest_available.oldest(["alpha", "beta", "gamma"])
     assert set(found) == {"alpha", "beta"}
     assert found["alpha"] == queues.oldest_available("alpha")
