@@ -61,17 +61,22 @@ def _members(error: BaseException) -> tuple[BaseException, ...]:
 def _text_of(error: BaseException) -> str | None:
     """Return what a traceback prints of an exception; None where it cannot be described."""
     try:
-        # What the worker, a formatter of tracebacks or an error tracker may ask of it.
-        asked = (
-            error.__class__,
-            error.__traceback__,
-            error.__cause__,
-            error.__context__,
-            bool(error),
+        # What the worker, a formatter of tracebacks or an error tracker asks of it has to be what
+        # it is, and no property of its class.
+        members = _members(error)
+        is_itself = (
+            error.__class__ is type(error)
+            and error.__traceback__ is _TRACEBACK.__get__(error)
+            and error.__cause__ is _CAUSE.__get__(error)
+            and error.__context__ is _CONTEXT.__get__(error)
+            and error.__suppress_context__ is _SUPPRESSED.__get__(error)
+            and (not members or [*map(id, error.exceptions)] == [*map(id, members)])
+            and type(str(error)) is str
         )
-        del asked
+        bool(error)
         notes = getattr(error, "__notes__", None) or ()
-        return "\n".join([str(error), *map(str, notes), type(error).__qualname__])
+        text = "\n".join([str(error), *map(str, notes), type(error).__qualname__])
+        return text if is_itself else None
     except BaseException:
         return None
 

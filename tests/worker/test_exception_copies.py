@@ -76,7 +76,46 @@ class TextOfAnotherType(Exception):
         return 42  # type: ignore[return-value]
 
 
+class Text(str):
+    def __len__(self) -> int:
+        raise SystemExit
+
+
+class FaultyTextClass(Exception):
+    def __str__(self) -> str:
+        return Text("text")
+
+
+class ClassOfAnother(Exception):
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return BaseExceptionGroup
+
+
+class CauseOfAnotherType(Exception):
+    @property
+    def __cause__(self) -> Any:  # type: ignore[override]
+        return "a text"
+
+
+class TracebackOfAnotherType(Exception):
+    @property
+    def __traceback__(self) -> Any:  # type: ignore[override]
+        return 42
+
+
+class FaultySuppression(Exception):
+    @property
+    def __suppress_context__(self) -> Any:  # type: ignore[override]
+        raise ValueError
+
+
 FAULTY: list[type[Exception]] = [
+    FaultyTextClass,
+    ClassOfAnother,
+    CauseOfAnotherType,
+    TracebackOfAnotherType,
+    FaultySuppression,
     FaultyText,
     FaultyClass,
     FaultyTruth,
@@ -132,6 +171,24 @@ def test_every_exception_can_be_described(kind: Any, place: str) -> None:
     assert "in raised" in printed
     assert name_of(kind) in printed
     assert not isinstance(error, LookupError)
+    assert describable(error) is error
+
+
+class FaultyGroup(ExceptionGroup[ValueError]):
+    @property
+    def exceptions(self) -> Any:
+        raise ValueError
+
+
+def test_a_group_whose_members_cannot_be_read_is_replaced() -> None:
+    copy = describable(FaultyGroup("group", [ValueError("plain")]))
+    assert isinstance(copy, BaseExceptionGroup)
+    assert [str(each) for each in copy.exceptions] == ["plain"]
+
+
+def test_an_exception_that_is_no_group_may_have_exceptions_of_its_own() -> None:
+    error = ValueError("several")
+    error.exceptions = [KeyError("a")]  # type: ignore[attr-defined]  # as some packages have
     assert describable(error) is error
 
 
