@@ -8,6 +8,9 @@ import traceback
 from typing import Any
 
 import pytest
+from django.core.exceptions import ValidationError
+from django.utils.safestring import mark_safe
+from django.utils.translation import gettext_lazy
 
 from django_ojs.models import Job
 from django_ojs.spec.failure import Failure, Retry
@@ -196,6 +199,8 @@ def test_an_exception_that_is_no_group_may_have_exceptions_of_its_own() -> None:
 def test_an_exception_is_itself_as_a_rule(place: str) -> None:
     for error in (
         ValueError("no"),
+        ValueError(mark_safe("<b>no</b>")),
+        ValidationError(gettext_lazy("no")),
         Retry("later", 5),
         KeyboardInterrupt(),
         asyncio.CancelledError(),

@@ -125,16 +125,17 @@ def _read(names: Collection[str]) -> list[QueueStatus]:
     counted = {name: found for name, found in counts.by_queue(names).items() if found}
     stored = {queue.name: queue for queue in Queue.primary.filter(pk__in={*names, DEFAULT_POLICY})}
     default = stored[DEFAULT_POLICY].config if DEFAULT_POLICY in stored else {}
+    since = {name: queue.created_at for name, queue in stored.items()}
     for name, queue in stored.items():
         if is_deleted(queue) and has_new_jobs(counted.get(name, {})):
             # It exists again, and has nothing of its former configuration.
-            stored[name] = Queue(name=name, created_at=queue.created_at)
+            stored[name] = Queue(name=name)
     if new := counted.keys() - stored.keys():
         named = KnownName.primary.filter(kind=NameKind.QUEUE, name__in=new)
-        since = dict(named.values_list("name", "created_at"))
-        stored |= {name: Queue(name=name, created_at=since.get(name)) for name in new}
+        since |= dict(named.values_list("name", "created_at"))
+        stored |= {name: Queue(name=name) for name in new}
     return [
-        _status(stored[name], counted.get(name, {}), default)
+        _status(stored[name], since.get(name), counted.get(name, {}), default)
         for name in names
         if name in stored
         and name not in RESERVED
@@ -142,7 +143,9 @@ def _read(names: Collection[str]) -> list[QueueStatus]:
     ]
 
 
-def _status(queue: Queue, found: ByState, default: dict[str, object]) -> QueueStatus:
+def _status(
+    queue: Queue, since: datetime | None, found: ByState, default: dict[str, object]
+) -> QueueStatus:
     gone = is_deleted(queue)
     state = QueueState.ACTIVE
     if gone or queue.draining_at is not None:
@@ -152,8 +155,8 @@ def _status(queue: Queue, found: ByState, default: dict[str, object]) -> QueueSt
     return QueueStatus(
         name=queue.name,
         state=state,
-        created_at=queue.created_at,
-        updated_at=queue.updated_at or queue.created_at,
+        created_at=since,
+        updated_at=queue.updated_at or since,
         paused_at=queue.paused_at,
         draining_at=queue.draining_at,
         counts=found,
