@@ -103,9 +103,8 @@ class QueueAdmin(OperatorModelAdmin):
     def _objects(self, request: HttpRequest, keys: list[Any]) -> Iterable[Any]:
         found = list(super()._objects(request, keys))
         if missing := set(keys) - {queue.pk for queue in found}:
-            # A queue has a row only once it was listed: its first jobs may be newer than that.
-            queues.listing(within=missing)
-            found += self.get_queryset(request).filter(pk__in=missing)
+            # A queue that only has jobs has no row.
+            found += [Queue(name=each.name) for each in queues.listing(within=missing).rows]
         return found
 
     def list_page(self, request: HttpRequest) -> HttpResponse:

@@ -202,7 +202,7 @@ class Failure:
             backtrace=_frames(exception.__traceback__) if backtrace else (),
             code=_code_of(exception) if isinstance(exception, HandlerResponse) else None,
             retryable=_attribute(exception, "ojs_retryable", bool),
-            details=_details(details) if details else None,
+            details=_readable(details) if details else None,
             exception_class=_path_of(type(exception)) if keep_class else None,
             delay=_delay_of(exception) if isinstance(exception, Retry) else None,
             rate_limit_until=(
@@ -287,8 +287,10 @@ def _attribute(exception: BaseException, name: str, kind: type[V]) -> V | None:
     """Return an attribute of an exception; None where it is absent, ill-typed or cannot be read."""
     try:
         value = getattr(exception, name, None)
+        if isinstance(value, str):
+            value = str.__str__(value)  # A class of its own may raise where it is read.
         return value if isinstance(value, kind) else None
-    except Exception:  # such as a __getattr__ that raises KeyError
+    except BaseException:  # such as a __getattr__ that raises KeyError
         return None
 
 
@@ -303,14 +305,14 @@ def _delay_of(exception: Retry) -> timedelta | None:
     value = _attribute(exception, "delay", object)
     try:
         return None if value is None else parse_seconds(value, "delay")
-    except Exception:
+    except BaseException:
         return None
 
 
 def _limited_until(exception: RateLimitExceeded) -> datetime:
     try:
         return _until(_attribute(exception, "until", datetime))
-    except Exception:
+    except BaseException:
         return _until(None)
 
 
@@ -320,8 +322,8 @@ def _path_of(cls: type[BaseException]) -> str:
 
 def _message(exception: BaseException) -> str:
     try:
-        return str(exception)
-    except Exception:  # a __str__ that raises must not hide the failure
+        return str.__str__(str(exception))
+    except BaseException:  # a __str__ that raises must not hide the failure
         return "(the message could not be read)"
 
 
@@ -363,6 +365,14 @@ def _details(value: Mapping[Any, Any]) -> dict[str, Any]:
         clean(str(key), MAX_TYPE_CHARACTERS): _detail(item, 1, budget)
         for key, item in islice(value.items(), MAX_DETAIL_VALUES)
     }
+
+
+def _readable(details: Mapping[Any, Any]) -> dict[str, Any] | None:
+    """Return the details of an exception; None where one of them cannot be read."""
+    try:
+        return _details(details)
+    except BaseException:
+        return None
 
 
 def _detail(value: object, depth: int, budget: list[int]) -> Any:

@@ -5,6 +5,7 @@ message is as long as what it has read.
 """
 
 from collections.abc import Iterator
+from operator import attrgetter
 from typing import Any, Final
 
 from django_ojs.spec.failure import MAX_MESSAGE_CHARACTERS, MAX_TYPE_CHARACTERS, clean
@@ -16,6 +17,7 @@ _CAUSE: Final[Any] = vars(BaseException)["__cause__"]
 _CONTEXT: Final[Any] = vars(BaseException)["__context__"]
 _SUPPRESSED: Final[Any] = vars(BaseException)["__suppress_context__"]
 _MEMBERS: Final[Any] = vars(BaseExceptionGroup)["exceptions"]
+_GROUP: Final = attrgetter("exceptions")
 _NAME: Final[Any] = vars(type)["__qualname__"]
 _MODULE: Final[Any] = vars(type)["__module__"]
 
@@ -61,17 +63,22 @@ def _members(error: BaseException) -> tuple[BaseException, ...]:
 def _text_of(error: BaseException) -> str | None:
     """Return what a traceback prints of an exception; None where it cannot be described."""
     try:
-        # What the worker, a formatter of tracebacks or an error tracker may ask of it.
-        asked = (
-            error.__class__,
-            error.__traceback__,
-            error.__cause__,
-            error.__context__,
-            bool(error),
+        # What the worker, a formatter of tracebacks or an error tracker asks of it has to be what
+        # it is, and no property of its class.
+        members, said = _members(error), str(error)
+        is_itself = (
+            error.__class__ is type(error)
+            and error.__traceback__ is _TRACEBACK.__get__(error)
+            and error.__cause__ is _CAUSE.__get__(error)
+            and error.__context__ is _CONTEXT.__get__(error)
+            and error.__suppress_context__ is _SUPPRESSED.__get__(error)
+            and (not members or [*map(id, _GROUP(error))] == [*map(id, members)])
+            and len(said) == str.__len__(said)
         )
-        del asked
+        bool(error)
         notes = getattr(error, "__notes__", None) or ()
-        return "\n".join([str(error), *map(str, notes), type(error).__qualname__])
+        text = "\n".join([said, *map(str, notes), type(error).__qualname__])
+        return text if is_itself else None
     except BaseException:
         return None
 

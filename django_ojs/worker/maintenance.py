@@ -17,6 +17,7 @@ from django_ojs.operations import expiry, promotion
 from django_ojs.operations.access import known_names
 from django_ojs.operations.due_check import DueCheck
 from django_ojs.operations.maintenance import count_keeper, lease, pruning, stalled, timeouts
+from django_ojs.operations.queues import rows as queue_rows
 from django_ojs.operations.workers import rescue
 from django_ojs.storage import database, raw_queries
 from django_ojs.storage.backoff import Backoff
@@ -83,6 +84,7 @@ def _steps(dead_workers: rescue.DeadWorkers) -> Sequence[DueStep]:
         DueStep(run=pruning.prune, interval=10.0, batch=pruning.PRUNED, when=pruning.condition),
         DueStep(run=pruning.QueuePruner().prune, interval=10.0, batch=pruning.WALK),
         DueStep(run=known_names.prune, interval=60.0),
+        DueStep(run=queue_rows.settle_deleted, interval=10.0),
     )
 
 

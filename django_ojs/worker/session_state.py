@@ -28,6 +28,10 @@ _HARMLESS: Final = (
     r"(?:pg_|ojs_|current_|set_config|now|clock_timestamp|version|count|nextval|currval|setval"
     r"|coalesce|exists|length|last_insert_id|connection_id|database|row_count|sqlite_version)"
 )
+#: The same where rows are read from them.
+_OF_ROWS: Final = r"(?:jsonb?_|generate_|unnest\b|regexp_|string_to_|xmltable|pragma_|rows\s+from)"
+#: A call, with quotes and a schema as the case may be.
+_FUNCTION: Final = r"(?:\"?[a-z_]\w*\"?\.)?\"?[a-z_]\w*\"?\s*\("
 #: How such a statement begins.
 _BEGINS: Final = re.compile(
     r"(?:\s+|--[^\n]*\n|/\*.*?\*/)*"
@@ -36,7 +40,9 @@ _BEGINS: Final = re.compile(
     r"|PRAGMA\s+\w+\s*[=(]|PRAGMA\s+\w+\.\w+\s*=|CALL\s+(?!ojs_)"
     r"|CREATE\s+(?:GLOBAL\s+|LOCAL\s+|OR\s+REPLACE\s+)?TEMP(?:ORARY)?\b"
     # A function of the project, which may do any of it.
-    rf"|SELECT\s+(?!{_HARMLESS})[a-z_]\w*(?:\.\w+)?\s*\((?!.*\bFROM\b))",
+    rf"|SELECT\s+(?!{_HARMLESS}){_FUNCTION}(?!.*\bFROM\b)"
+    rf"|SELECT\s+\*\s+FROM\s+(?!{_HARMLESS}|{_OF_ROWS}){_FUNCTION}"
+    r"|UPDATE\s+(?:pg_catalog\.)?pg_settings\b)",
     re.IGNORECASE | re.DOTALL,
 )
 #: What it has inside, and a word of each, which is found faster.

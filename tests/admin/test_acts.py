@@ -82,7 +82,6 @@ def queue(*changes: Callable[..., Any]) -> Callable[[], str]:
         factories.push(queue="mail")
         for change in changes:
             change("mail")
-        queues.listing()
         return "mail"
 
     return scene

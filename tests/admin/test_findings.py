@@ -216,7 +216,6 @@ class TestQueues:
     def test_a_job_that_has_waited_too_long_is_named_unless_nothing_may_run(self) -> None:
         listener("one", "email")
         factories.age(push(queue="email").pk, timedelta(minutes=16))
-        queues.listing()
         (found,) = problems(root())
         assert "The oldest job that is ready in email has waited 16 min" in plain(found)
         assert "The oldest available job of email has waited 16" in doctor()

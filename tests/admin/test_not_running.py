@@ -52,7 +52,6 @@ def test_a_paused_queue_is_named_with_the_user_and_resumed() -> None:
     listener()
     job = push(queue="email")
     client = root("ann")
-    queues.listing()
     client.post("/admin/django_ojs/queue/action/pause/", {"key": "email"})
     said, html = reason(job, client)
     assert re.match(r"The queue email is paused since \d.* for .*, by ann\.", said)

@@ -72,6 +72,8 @@ def test_each_page_of_an_incident_is_there_on_sqlite_too() -> None:
 
 def test_a_page_takes_as_many_queries_for_many_queues_as_for_few() -> None:
     fill(2)
+    factories.push(queue="more")
+    listener("more", "more")
     few = {page: budget(f"{BASE}{page}/") for page in LISTS}
     assert max(few.values()) <= BUDGET, few
     for n in range(20):

@@ -67,7 +67,6 @@ def things() -> dict[str, str]:
     factories.worker("w", registration=beat.Registration(queues=("alpha",)))
     dead = factories.in_state("discarded", queue="alpha")
     factories.push(queue="alpha")
-    queues.listing()
     queues.configure("alpha", {"max_size": 1000})
     register("report", enabled=False)
     workflow = ojs.chain(ojs.request("order.charge", queue="alpha")).enqueue()

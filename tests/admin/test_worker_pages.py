@@ -15,7 +15,7 @@ from django.utils import timezone
 from django_ojs.models import Worker
 from django_ojs.models.event import Event
 from django_ojs.models.rollup import Rollup
-from django_ojs.operations import ack, beat, cancel, fail, progress, queues
+from django_ojs.operations import ack, beat, cancel, fail, progress
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.workers import removal, rescue
 from django_ojs.spec.progress import Report
@@ -90,7 +90,6 @@ def test_maintenance_mode_is_ended_by_who_may(page: str) -> None:
 
 def test_the_overview_has_it_once_and_a_queue_does_not_look_active() -> None:
     factories.push(queue="email")
-    queues.listing()
     mode.enable()
     assert text(root(), "overview/").count("Maintenance mode is on") == 1
     page = text(root("second"), "queue/email/change/")

@@ -8,6 +8,7 @@ from enum import IntEnum, StrEnum
 from typing import Any
 
 import pytest
+from django.db import connection
 from django.utils.safestring import mark_safe
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
@@ -160,6 +161,11 @@ def test_whatever_json_can_carry_comes_back_equal(args: list[JSON], meta: dict[s
     assert_faithful(job)
     stored = ojs.get_job(job.pk)
     assert (stored.args, stored.meta) == (args, meta)
+
+
+def test_only_postgresql_loses_the_sign_of_a_zero() -> None:
+    stored = ojs.get_job(enqueue([-0.0]).pk)
+    assert repr(stored.args) == ("[0.0]" if connection.vendor == "postgresql" else "[-0.0]")
 
 
 @pytest.mark.parametrize("is_alike", [True, False])

@@ -154,7 +154,6 @@ def test_the_oldest_job_is_found_whatever_its_priority() -> None:
         factories.age(job_id, timedelta(minutes=minutes))
     beta = factories.push(queue="beta")
     factories.in_state("scheduled", queue="gamma")
-    queues.listing()
     pairs = (("alpha", old), ("beta", beta.pk))
     found = oldest_available.oldest(["alpha", "beta", "gamma"])
     assert found == {name: factories.read(pk).enqueued_at for name, pk in pairs}

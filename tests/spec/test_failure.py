@@ -137,6 +137,47 @@ def test_an_exception_whose_message_cannot_be_read_is_still_reported() -> None:
     assert Failure.from_exception(Broken()).message == "(the message could not be read)"
 
 
+class Ending:
+    """Ends the process of whoever reads it, as `sys.exit()` in a handler does."""
+
+    def __str__(self) -> str:
+        raise SystemExit
+
+    __repr__ = __str__
+
+
+class EndingText(str):
+    def __len__(self) -> int:
+        raise SystemExit
+
+
+class EndingProperties(Exception):
+    @property
+    def ojs_type(self) -> str:
+        raise SystemExit
+
+    @property
+    def ojs_retryable(self) -> bool:
+        raise KeyboardInterrupt
+
+    def __str__(self) -> str:
+        raise SystemExit
+
+
+def test_an_exception_whose_attributes_end_the_process_is_still_reported() -> None:
+    found = Failure.from_exception(EndingProperties())
+    assert (found.type, found.retryable) == ("EndingProperties", None)
+    assert found.message == "(the message could not be read)"
+    for details in ({Ending(): 1}, {"a": {Ending(): 1}}, {"a": EndingText("text")}):
+        conflict = with_attributes(Conflict("m"), details=details)
+        assert Failure.from_exception(conflict).message == "m"
+    assert Failure.from_exception(with_attributes(Retry("m"), delay=Ending())).delay is None
+    limit = with_attributes(RateLimitExceeded("m"), until=Ending())
+    assert Failure.from_exception(limit).rate_limit_until is not None
+    named = with_attributes(ValueError("m"), ojs_type=EndingText("payment.declined"))
+    assert Failure.from_exception(named).type == "payment.declined"
+
+
 class Wrapped(Exception):
     """What it wraps has the attributes."""
 

@@ -8,6 +8,9 @@ import traceback
 from typing import Any
 
 import pytest
+from django.core.exceptions import ValidationError
+from django.utils.safestring import mark_safe
+from django.utils.translation import gettext_lazy
 
 from django_ojs.models import Job
 from django_ojs.spec.failure import Failure, Retry
@@ -76,7 +79,46 @@ class TextOfAnotherType(Exception):
         return 42  # type: ignore[return-value]
 
 
+class Text(str):
+    def __len__(self) -> int:
+        raise SystemExit
+
+
+class FaultyTextClass(Exception):
+    def __str__(self) -> str:
+        return Text("text")
+
+
+class ClassOfAnother(Exception):
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return BaseExceptionGroup
+
+
+class CauseOfAnotherType(Exception):
+    @property
+    def __cause__(self) -> Any:  # type: ignore[override]
+        return "a text"
+
+
+class TracebackOfAnotherType(Exception):
+    @property
+    def __traceback__(self) -> Any:  # type: ignore[override]
+        return 42
+
+
+class FaultySuppression(Exception):
+    @property
+    def __suppress_context__(self) -> Any:  # type: ignore[override]
+        raise ValueError
+
+
 FAULTY: list[type[Exception]] = [
+    FaultyTextClass,
+    ClassOfAnother,
+    CauseOfAnotherType,
+    TracebackOfAnotherType,
+    FaultySuppression,
     FaultyText,
     FaultyClass,
     FaultyTruth,
@@ -135,10 +177,30 @@ def test_every_exception_can_be_described(kind: Any, place: str) -> None:
     assert describable(error) is error
 
 
+class FaultyGroup(ExceptionGroup[ValueError]):
+    @property
+    def exceptions(self) -> Any:
+        raise ValueError
+
+
+def test_a_group_whose_members_cannot_be_read_is_replaced() -> None:
+    copy = describable(FaultyGroup("group", [ValueError("plain")]))
+    assert isinstance(copy, BaseExceptionGroup)
+    assert [str(each) for each in copy.exceptions] == ["plain"]
+
+
+def test_an_exception_that_is_no_group_may_have_exceptions_of_its_own() -> None:
+    error = ValueError("several")
+    error.exceptions = [KeyError("a")]  # type: ignore[attr-defined]  # as some packages have
+    assert describable(error) is error
+
+
 @together("place", PLACES)
 def test_an_exception_is_itself_as_a_rule(place: str) -> None:
     for error in (
         ValueError("no"),
+        ValueError(mark_safe("<b>no</b>")),
+        ValidationError(gettext_lazy("no")),
         Retry("later", 5),
         KeyboardInterrupt(),
         asyncio.CancelledError(),

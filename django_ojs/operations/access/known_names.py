@@ -112,9 +112,17 @@ def _is_valid(kind: NameKind, name: str) -> bool:
 
 
 def prune() -> int:
-    """Delete names older than KEEP_ROLLUPS, as long as figures have them. Return how many."""
-    old = KnownName.primary.filter(created_at__lte=Now() - settings().keep_rollups)
-    keys = list(old.values_list("pk", flat=True)[:BATCH])
+    """Delete names older than KEEP_ROLLUPS, as long as figures have them. Return how many.
+
+    A queue that is in use gets a row, so that its `created_at` stays the same.
+    """
+    old = list(KnownName.primary.filter(created_at__lte=Now() - settings().keep_rollups)[:BATCH])
+    queues = {each.name: each.created_at for each in old if each.kind == NameKind.QUEUE}
+    Queue.primary.bulk_create(
+        (Queue(name=name, created_at=queues[name]) for name in _queues_in_use(queues)),
+        ignore_conflicts=True,
+    )
+    keys = [each.pk for each in old]
     return KnownName.primary.filter(pk__in=keys).delete()[0] if keys else 0
 
 

@@ -1,6 +1,6 @@
 """List, configure, pause and delete queues (ojs-queue-config, ojs-admin-api §6).
 
-A queue needs no row to be used. It gets one when it is listed, paused or configured.
+A queue needs no row to be used. It gets one when it is paused, drained or configured.
 """
 
 from django_ojs.operations.queues.configuration import (

@@ -18,7 +18,7 @@ from django_ojs.hooks import publish
 from django_ojs.models import Job, Queue
 from django_ojs.operations import draining
 from django_ojs.operations.access import operator
-from django_ojs.operations.queues.rows import mark_deleted, rows, touch
+from django_ojs.operations.queues.rows import make, mark_deleted, rows, touch
 from django_ojs.operations.queues.status import QueueState, get
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict, InvalidRequest, QueueFull
@@ -95,6 +95,7 @@ def delete(
     known = get(name)
     if strategy == "reject":
         _reject_unfinished(name, known.counts)
+    make(name)  # What marks it as deleted; a queue that only has jobs has none.
     # First, because many transactions follow.
     entry = operator.acted("queue.deleted", name, strategy=strategy, target=target)
     affected = 0

@@ -1,7 +1,5 @@
 """The rows of queues, and the reserved names among them."""
 
-from collections.abc import Iterable
-
 from django.db.models import QuerySet
 from django.db.models.functions import Now
 
@@ -9,8 +7,12 @@ from django_ojs import hooks
 from django_ojs.models import Queue
 from django_ojs.spec import times
 from django_ojs.spec.queue_config import DEFAULT_POLICY
+from django_ojs.spec.states import WAITING, State
 from django_ojs.storage import database
+from django_ojs.storage.database import BATCH
 from django_ojs.storage.dialects.base import ALL_QUEUES
+from django_ojs.storage.figures import counts
+from django_ojs.storage.figures.counts import ByState
 from django_ojs.storage.queue_configs import DELETED
 
 RESERVED = (DEFAULT_POLICY, ALL_QUEUES)
@@ -26,37 +28,58 @@ def is_deleted(queue: Queue) -> bool:
     return DELETED in queue.config
 
 
+def make(name: str) -> None:
+    """Create a queue's row, if it has none."""
+    Queue.primary.bulk_create([Queue(name=name)], ignore_conflicts=True)
+
+
 def touch(name: str) -> Queue:
     """Return a queue's row, locked, and create it if needed. Inside a write transaction only."""
-    queues = Queue.primary.all()
     while True:
-        queues.bulk_create([Queue(name=name)], ignore_conflicts=True)
-        found = queues.select_for_update().filter(pk=name).first()
+        make(name)
+        found = Queue.primary.select_for_update().filter(pk=name).first()
         if found is None:  # Deleted in between.
             continue
         if is_deleted(found):
-            revive([name])
+            _deleted().filter(pk=name).update(config={}, created_at=Now(), updated_at=None)
             found.refresh_from_db()
         return found
-
-
-def revive(names: Iterable[str]) -> None:
-    """Make deleted queues new ones, with the default configuration."""
-    rows().filter(pk__in=names, config__has_key=DELETED).update(
-        config={}, paused_at=None, draining_at=None, created_at=Now(), updated_at=None
-    )
 
 
 def mark_deleted(queue: Queue) -> None:
     """Replace a queue's configuration by the mark that it was deleted."""
     now = rows().annotate(now=Now()).values_list("now", flat=True).get(pk=queue.pk)
     queue.config, queue.paused_at = {DELETED: times.format_timestamp(now)}, None
-    queue.draining_at = None
+    queue.draining_at, queue.created_at = None, now
     queue.rules = hooks.rules_with(queue.rules, {})
-    columns = ["config", "paused_at", "draining_at", "rules"]
-    queue.save(using=database.alias(), update_fields=columns)
+    fields = ["config", "paused_at", "draining_at", "created_at", "rules"]
+    queue.save(using=database.alias(), update_fields=fields)
 
 
-def forget_deleted(names: Iterable[str]) -> None:
-    """Remove the rows of these queues, where they are deleted; for queues without jobs."""
-    rows().filter(pk__in=names, config__has_key=DELETED).delete()
+def has_new_jobs(found: ByState) -> bool:
+    """Whether jobs of a deleted queue wait, by their counts: then it exists again."""
+    return any(found.get(state) for state in (*WAITING, State.PENDING))
+
+
+def settle_deleted() -> int:
+    """Make deleted queues with new jobs new ones, and remove those without any job.
+
+    Return how many rows were changed.
+    """
+    deleted = list(_deleted().values_list("pk", flat=True)[:BATCH])
+    return _settle(deleted) if deleted else 0
+
+
+@database.write_transaction
+def _settle(deleted: list[str]) -> int:
+    counted = counts.by_queue(deleted)
+    again = [name for name in deleted if has_new_jobs(counted.get(name, {}))]
+    ended = [name for name in deleted if not counted.get(name)]
+    # `created_at` stays: it is the time of the deletion, and may have been read.
+    _deleted().filter(pk__in=again).update(config={}, updated_at=None)
+    _deleted().filter(pk__in=ended).delete()
+    return len(again) + len(ended)
+
+
+def _deleted() -> QuerySet[Queue]:
+    return rows().filter(config__has_key=DELETED)

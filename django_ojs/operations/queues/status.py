@@ -1,30 +1,27 @@
 """The known queues (http-binding §11.1, ojs-queue-config §5): those with a row or with jobs.
 
-Nothing here reads the jobs. A queue that is listed for the first time gets a row, so that its
-`created_at` stays the same.
+Nothing here reads the jobs, and nothing writes.
 """
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from itertools import chain
 from typing import Final
 
 from django_ojs.conf import settings
-from django_ojs.models import Queue
+from django_ojs.models import KnownName, Queue
+from django_ojs.models.known_name import NameKind
 from django_ojs.operations import keyset
 from django_ojs.operations.keyset import Order, Page, PageRequest
-from django_ojs.operations.queues.rows import RESERVED, forget_deleted, is_deleted, revive, rows
+from django_ojs.operations.queues.rows import RESERVED, has_new_jobs, is_deleted
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import NotFound
-from django_ojs.spec.queue_config import QueueConfig
+from django_ojs.spec.queue_config import DEFAULT_POLICY, QueueConfig
 from django_ojs.spec.states import WAITING, State
-from django_ojs.storage import database, queue_configs
-from django_ojs.storage.database import BATCH
+from django_ojs.storage import queue_configs
 from django_ojs.storage.figures import counts, known_queues
 from django_ojs.storage.figures.counts import ByState
-from django_ojs.storage.queue_configs import DELETED
 
 
 class QueueState(StrEnum):
@@ -42,9 +39,11 @@ class QueueStatus:
 
     name: str
     state: QueueState
-    created_at: datetime
+    #: When its row was made, or a request named it first; None if only Python code has enqueued to
+    #: it: the jobs do not tell, because the first may be deleted.
+    created_at: datetime | None
     #: When its configuration was last changed.
-    updated_at: datetime
+    updated_at: datetime | None
     paused_at: datetime | None
     counts: ByState
     config: QueueConfig
@@ -77,7 +76,6 @@ def listing(
     found = known_queues.by_name(
         after=after, offset=wanted.offset, limit=wanted.limit + 1, within=within
     )
-    _forget_ended()
     names = keyset.page_from(found.names, _BY_NAME, wanted, count=lambda: (found.total, False))
     return names.showing(_read(names.rows))
 
@@ -99,10 +97,10 @@ def busiest(*, limit: int, text: str = "") -> Page[QueueStatus]:
 def get(name: str) -> QueueStatus:
     """Return a queue. Raises NotFound, and InvalidQueue for an invalid name."""
     check_queue(name, settings().limits)
-    known = _query([name])
-    if name not in known:
+    found = _read([name])
+    if not found:
         raise not_found(name)
-    return _status(*known[name], stored_default())
+    return found[0]
 
 
 def not_found(name: str) -> NotFound:
@@ -115,60 +113,38 @@ def not_found(name: str) -> NotFound:
 
 def stored_default() -> dict[str, object]:
     """Return the default policy as it is stored."""
-    found = Queue.primary.filter(pk=RESERVED[0])
+    found = Queue.primary.filter(pk=DEFAULT_POLICY)
     return found.values_list("config", flat=True).first() or {}
 
 
-def _forget_ended() -> None:
-    """Remove rows of deleted queues whose last jobs are gone."""
-    deleted = rows().filter(config__has_key=DELETED).values_list("pk", flat=True)[:BATCH]
-    if names := list(deleted):
-        _query(names)
-
-
 def _read(names: Collection[str]) -> list[QueueStatus]:
+    """Return the queues of these names that are known."""
     if not names:
         return []
-    known, default = _query(names), stored_default()
-    # One that was deleted in the meantime is missing.
-    return [_status(*known[name], default) for name in names if name in known]
-
-
-def _query(names: Collection[str]) -> dict[str, tuple[Queue, ByState]]:
     counted = {name: found for name, found in counts.by_queue(names).items() if found}
-    for name in RESERVED:
-        counted.pop(name, None)
-    found = rows().filter(pk__in=names)
-    stored = {queue.name: queue for queue in found}
-    deleted = {name for name, queue in stored.items() if is_deleted(queue)}
-    new = counted.keys() - stored.keys()
-    # A deleted queue that got new jobs exists again.
-    again = {name for name in deleted if _waits(counted.get(name, {}))}
-    empty = deleted - counted.keys()
-    if new or again or empty:
-        for queue in _settle(new, again, empty):
-            stored[queue.name] = queue
-    return {
-        name: (queue, counted.get(name, {}))
-        for name, queue in stored.items()
-        if not is_deleted(queue) or counted.get(name, {}).get(State.ACTIVE)
-    }
+    stored = {queue.name: queue for queue in Queue.primary.filter(pk__in={*names, DEFAULT_POLICY})}
+    default = stored[DEFAULT_POLICY].config if DEFAULT_POLICY in stored else {}
+    since = {name: queue.created_at for name, queue in stored.items()}
+    for name, queue in stored.items():
+        if is_deleted(queue) and has_new_jobs(counted.get(name, {})):
+            # It exists again, and has nothing of its former configuration.
+            stored[name] = Queue(name=name)
+    if new := counted.keys() - stored.keys():
+        named = KnownName.primary.filter(kind=NameKind.QUEUE, name__in=new)
+        since |= dict(named.values_list("name", "created_at"))
+        stored |= {name: Queue(name=name) for name in new}
+    return [
+        _status(stored[name], since.get(name), counted.get(name, {}), default)
+        for name in names
+        if name in stored
+        and name not in RESERVED
+        and (not is_deleted(stored[name]) or counted.get(name, {}).get(State.ACTIVE))
+    ]
 
 
-@database.write_transaction
-def _settle(new: Iterable[str], again: Iterable[str], empty: Iterable[str]) -> list[Queue]:
-    missing = [Queue(name=name) for name in sorted(new)]
-    Queue.primary.bulk_create(missing, ignore_conflicts=True)
-    revive(again)
-    forget_deleted(empty)
-    return list(rows().filter(pk__in=set(chain(new, again))))
-
-
-def _waits(found: ByState) -> bool:
-    return any(found.get(state) for state in (*WAITING, State.PENDING))
-
-
-def _status(queue: Queue, found: ByState, default: dict[str, object]) -> QueueStatus:
+def _status(
+    queue: Queue, since: datetime | None, found: ByState, default: dict[str, object]
+) -> QueueStatus:
     gone = is_deleted(queue)
     state = QueueState.ACTIVE
     if gone or queue.draining_at is not None:
@@ -178,8 +154,8 @@ def _status(queue: Queue, found: ByState, default: dict[str, object]) -> QueueSt
     return QueueStatus(
         name=queue.name,
         state=state,
-        created_at=queue.created_at,
-        updated_at=queue.updated_at or queue.created_at,
+        created_at=since,
+        updated_at=queue.updated_at or since,
         paused_at=queue.paused_at,
         draining_at=queue.draining_at,
         counts=found,

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from django.utils import timezone
 
+from django_ojs.spec import times
 from django_ojs.spec.states import State
 from tests.cases import together
 from tests.factories import HOUR, age, in_state, push
@@ -35,7 +37,6 @@ def test_queues_are_listed_with_their_counts_by_state() -> None:
     assert email["counts"] == {state.value: 1 for state in State}
     assert email["throughput"].keys() == {"processed_per_minute", "failed_per_minute"}
     assert email["latency_ms"].keys() <= {"p50", "p95", "p99"}
-    assert email["created_at"].endswith("Z")
 
 
 def test_neither_maintenance_nor_the_default_policy_is_a_queue() -> None:
@@ -52,7 +53,7 @@ def test_a_queue_shows_its_configuration_and_how_long_its_oldest_job_waits() -> 
     push(queue="email", priority=5)
     body = api.get("admin/queues/email").ok()
     assert body["configuration"] == {}
-    assert body["oldest_available_at"] < body["created_at"]
+    assert body["oldest_available_at"] < times.format_timestamp(timezone.now() - HOUR / 2)
     assert (body["name"], body["depth"]) == ("email", 2)
 
 

@@ -10,6 +10,7 @@ from django.test.utils import CaptureQueriesContext
 
 from django_ojs.models import Job, Queue
 from django_ojs.operations import ack, fail, fetch, queues
+from django_ojs.operations.queues import rows
 from django_ojs.reports import stats
 from django_ojs.spec.errors import Conflict, InvalidQueue, InvalidRequest, NotFound, QueueFull
 from tests.factories import (
@@ -58,8 +59,10 @@ def test_a_queue_with_history_goes_and_the_history_stays() -> None:
     assert (read(job.pk).state, known()) == ("completed", [])
     with pytest.raises(NotFound):
         queues.get("a")
+    assert rows.settle_deleted() == 0
     Job.objects.all().delete()
     assert known() == []
+    assert rows.settle_deleted() == 1
     assert not Queue.objects.exists()
 
 
@@ -104,6 +107,11 @@ def test_a_job_that_fails_after_the_deletion_makes_the_queue_anew() -> None:
     fail.fail(held.id, BOOM)
     status = queues.get("a")
     assert (status.state, status.depth, status.config.max_envelope_bytes) == ("active", 1, None)
+    # Reading has changed nothing; maintenance keeps it known when its jobs have ended.
+    assert Queue.primary.get(pk="a").config
+    assert rows.settle_deleted() == 1
+    Job.objects.all().delete()
+    assert queues.get("a").created_at == status.created_at
 
 
 def test_a_deleted_queue_that_was_paused_hands_out_new_jobs() -> None:

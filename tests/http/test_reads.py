@@ -1,0 +1,69 @@
+"""A GET changes nothing: each is answered where the database rejects whatever writes.
+
+What is written after the request is not its answer, and is not asked about: when an API key was
+last used, and the figures of the process.
+"""
+
+from __future__ import annotations
+
+from uuid import UUID
+
+import pytest
+
+from django_ojs.models import Checkpoint, Webhook, WebhookDelivery
+from django_ojs.operations import limit_keys, queues
+from django_ojs.operations.webhooks import subscriptions
+from tests.cases import case
+from tests.factories import active, in_state, jobs, push
+from tests.http.api import Api
+from tests.http.principals import TABLE
+from tests.http.test_principals import ask, other  # noqa: F401  # a fixture
+from tests.reading import read_only
+
+pytestmark = pytest.mark.django_db
+
+STREAMS = {"ojs-event-stream", "ojs-job-events", "ojs-queue-events", "ojs-job-progress-stream"}
+
+
+def make_queues() -> None:
+    """Make a queue without a row, and deleted ones with jobs of each kind."""
+    push(queue="other")
+    names = ("again", "running", "ended")
+    for name in names:
+        in_state("completed", queue=name)
+    active(queue="running")
+    for name in names:
+        queues.delete(name, strategy="discard")
+    push(queue="again")
+    # Nobody has looked since its last job was deleted.
+    jobs().filter(queue="ended").delete()
+
+
+def make_things(key: str) -> None:
+    """Make what a path may name, each with this key."""
+    id = UUID(key)
+    kept, _ = subscriptions.create(
+        subscriptions.Subscription(url="https://hooks.test", events=["*"])
+    )
+    Webhook.primary.filter(pk=kept.pk).update(id=id)
+    delivery = {"id": id, "event_id": id, "event_type": "queue.paused"}
+    WebhookDelivery(webhook_id=id, **delivery).save()
+    limit_keys.override(key, {"concurrency": 3})
+    Checkpoint(
+        job_id=id, run=1, sequence=1, state="1", created_at=jobs().get(pk=id).created_at
+    ).save()
+    jobs().filter(pk=id).update(has_checkpoint=True)
+
+
+def test_no_get_writes(other: str) -> None:  # noqa: F811  # the fixture
+    make_queues()
+    make_things(other)
+    api = Api()
+    for line in TABLE:
+        # Whether the database takes writes is what readiness is about.
+        if line.method == "GET" and line.route != "ojs-ready":
+            with case(line.route), read_only() as rejected:
+                response = ask(api, line, other)
+                assert rejected == []
+                # Streams are for an asynchronous server.
+                assert response.status == (422 if line.route in STREAMS else 200), response.body
