@@ -66,11 +66,6 @@ class Snapshots:
     def __init__(self) -> None:
         self.kept: Snapshot | None = None
 
-    def get(self) -> Snapshot | None:
-        """Return the snapshot, unless it is too old."""
-        kept = self.kept
-        return None if kept is None or time.monotonic() > kept.good_until else kept
-
     def reset(self) -> None:
         """Query again the next time."""
         self.kept = None
@@ -104,12 +99,6 @@ def of(name: str) -> QueueConfig:
     """Return the effective configuration of a queue, known or not, at most a second old."""
     configs = current()
     return _NOTHING if configs is None else configs.of(name)
-
-
-def remembered(name: str) -> QueueConfig:
-    """Return the configuration as `of` does; an empty one where that takes a query."""
-    snapshot = _snapshots.get()
-    return _NOTHING if snapshot is None else snapshot.of(name)
 
 
 def rules_of(name: str) -> int:

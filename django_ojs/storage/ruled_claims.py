@@ -7,7 +7,7 @@ from typing import Final
 
 from django_ojs.extension import ClaimRule, MayStart, RuledClaim, SetAside
 from django_ojs.hooks import registry
-from django_ojs.storage import database, transitions
+from django_ojs.storage import database, in_memory_state, transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
 from django_ojs.storage.next_starts import next_starts
@@ -37,12 +37,23 @@ def claim(request: ClaimRequest, rules: int) -> list[Claimed]:
     return _claim(replace(request, applied=rules), list(known.values()))
 
 
-_logged: Final = set[tuple[str, int]]()
+class _Logged:
+    """The queues of which this process has said that it claims none of their jobs."""
+
+    def __init__(self) -> None:
+        self.queues: set[str] = set()
+
+    def reset(self) -> None:
+        """Say it once more."""
+        self.queues.clear()
+
+
+_logged: Final = in_memory_state.register(_Logged())
 
 
 def _log_missing(queue: str, bits: int) -> None:
-    if (queue, bits) not in _logged:
-        _logged.add((queue, bits))
+    if queue not in _logged.queues:
+        _logged.queues.add(queue)
         numbers = [number for number in range(bits.bit_length()) if bits >> number & 1]
         logger.error(
             "No job of the queue %s is claimed: it has rules of extensions that are not installed "

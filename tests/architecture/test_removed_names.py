@@ -57,6 +57,7 @@ TEXTS = {
     "memory_store MemoryStore memory_workflows MemoryWorkflows": REAL_ROWS,
     "lazy_sentence Translatable": ENGLISH,
     "pool_limits": "limits of queues and of keys",
+    "has_limit_keys limits_checked LimitsUnknown ClaimValues": "`Queue.rules`, and ClaimRequest",
     "all_databases find_database several_databases": ONE_DATABASE,
     "from_replica is_on_replica read_replica storage.replica": ONE_DATABASE,
     "OJS_TEST_CAPABILITIES with_capabilities dialects/capabilities": ASKED,

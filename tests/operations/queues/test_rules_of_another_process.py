@@ -30,7 +30,7 @@ KEYED = {"rate_limit": {"key": "acme", "concurrency": 1}}
 def in_another_process() -> Iterator[None]:
     """Let this process know of the block's changes no more than before, and not read for long."""
     queue_configs.current()
-    known = queue_configs._snapshots.get()
+    known = queue_configs._snapshots.kept
     assert known is not None
     yield
     queue_configs.remember(known.stored, known.warned, known.rules, known.draining, seconds=600)
@@ -137,7 +137,7 @@ def test_what_another_process_forbids_is_rejected_within_a_second(
     (lifetime,) = re.findall("LIFETIME: Final = (.+)", inspect.getsource(queue_configs))
     monkeypatch.setattr(queue_configs, "LIFETIME", float(lifetime))
     queue_configs.refresh()
-    known = queue_configs._snapshots.get()
+    known = queue_configs._snapshots.kept
     assert known is not None
     forbid()
     queue_configs._snapshots.kept = known
