@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import pickle
+from collections.abc import Callable
 from datetime import datetime, timedelta, timezone
+from functools import partial
 from typing import Any
 
 import pytest
@@ -164,18 +166,36 @@ class EndingProperties(Exception):
         raise SystemExit
 
 
+def described(make: Callable[[], BaseException]) -> Failure | None:
+    # Not in the frame of the test, of which pytest prints the variables.
+    try:
+        return Failure.from_exception(make())
+    except BaseException:
+        return None
+
+
+def conflicts() -> list[Failure | None]:
+    """Return the failures of errors whose details cannot be read."""
+    details = [{Ending(): 1}, {"a": {Ending(): 1}}, {"a": EndingText("text")}]
+    return [described(partial(with_attributes, Conflict("m"), details=each)) for each in details]
+
+
 def test_an_exception_whose_attributes_end_the_process_is_still_reported() -> None:
-    found = Failure.from_exception(EndingProperties())
+    found = described(EndingProperties)
+    assert found is not None
     assert (found.type, found.retryable) == ("EndingProperties", None)
     assert found.message == "(the message could not be read)"
-    for details in ({Ending(): 1}, {"a": {Ending(): 1}}, {"a": EndingText("text")}):
-        conflict = with_attributes(Conflict("m"), details=details)
-        assert Failure.from_exception(conflict).message == "m"
-    assert Failure.from_exception(with_attributes(Retry("m"), delay=Ending())).delay is None
-    limit = with_attributes(RateLimitExceeded("m"), until=Ending())
-    assert Failure.from_exception(limit).rate_limit_until is not None
-    named = with_attributes(ValueError("m"), ojs_type=EndingText("payment.declined"))
-    assert Failure.from_exception(named).type == "payment.declined"
+    assert [each and each.message for each in conflicts()] == ["m"] * 3
+    retry = described(lambda: with_attributes(Retry("m"), delay=Ending()))
+    assert retry is not None
+    assert retry.delay is None
+    limit = described(lambda: with_attributes(RateLimitExceeded("m"), until=Ending()))
+    assert limit is not None
+    assert limit.rate_limit_until is not None
+    text = "payment.declined"
+    named = described(lambda: with_attributes(ValueError("m"), ojs_type=EndingText(text)))
+    assert named is not None
+    assert named.type == "payment.declined"
 
 
 class Wrapped(Exception):
