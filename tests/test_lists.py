@@ -12,82 +12,49 @@ import pytest
 
 from django_ojs.admin import audit, base, events
 from django_ojs.hooks import publish
-from django_ojs.models import AuditEntry, BulkOperation, Event, WebhookDelivery
-from django_ojs.operations import cron, workflows
-from django_ojs.operations.cron import Definition
-from django_ojs.operations.webhooks import subscriptions
-from django_ojs.operations.webhooks.subscriptions import Subscription
+from django_ojs.models import AuditEntry, Event
+from django_ojs.operations import workflows
 from django_ojs.spec import ids
 from django_ojs.spec.published import EventType, of_queue
+from tests import listed
 from tests.admin.users import root
 from tests.cases import named
 from tests.command_line.run import ojs
-from tests.factories import age, in_state, worker
+from tests.factories import age, worker
 from tests.http.api import JSON_TYPE, Api
 from tests.http.operations import Operation, operations, resolve
+from tests.listed import ROWS
 from tests.operations.workflows.scenes import chain, group, job
 
 pytestmark = pytest.mark.django_db
 
 api = Api()
 
-#: Items of most lists: three pages of two, the last of which has one.
-ITEMS = 5
-
 
 def _workflows() -> None:
-    for _ in range(ITEMS):
+    for _ in range(ROWS):
         api.post("workflows", chain(job("a"))).ok(201)
-
-
-def _cron_jobs() -> None:
-    for number in range(ITEMS):
-        template = {"type": "a.b", "args": []}
-        cron.register(Definition(name=f"cron-{number}", expression="@daily", template=template))
-
-
-def _queues() -> None:
-    for number in range(ITEMS):
-        api.push(queue=f"q{number}")
-
-
-def _dead_letters() -> None:
-    for number in range(ITEMS):
-        in_state("discarded", queue=f"q{number}")
 
 
 def _events() -> None:
     Event.primary.all().delete()
-    for number in range(ITEMS):
+    for number in range(ROWS):
         publish(EventType.QUEUE_PAUSED, of_queue, f"q{number}")
 
 
-def _webhooks() -> None:
-    for number in range(ITEMS):
-        url = f"https://hooks.test/{number}"
-        subscriptions.create(Subscription(url=url, events=["queue.paused"]))
-
-
 def _workers() -> None:
-    for number in range(ITEMS):
+    for number in range(ROWS):
         worker(f"worker-{number}")
 
 
 def _limit_keys() -> None:
-    for number in range(ITEMS):
+    for number in range(ROWS):
         api.push(rate_limit={"key": f"key-{number}", "concurrency": 1})
-
-
-def _deliveries() -> None:
-    webhook, _ = subscriptions.create(Subscription(url="https://hooks.test", events=["*"]))
-    for _ in range(ITEMS):
-        keys = {"id": ids.uuid7(), "event_id": ids.uuid7()}
-        WebhookDelivery(webhook=webhook, event_type="queue.paused", **keys).save()
 
 
 def _history_of_a_job() -> str:
     found = api.push(retry={"max_attempts": 9})
-    for _ in range((ITEMS - 1) // 2):
+    for _ in range((ROWS - 1) // 2):
         api.fetch()
         error = {"type": "Boom", "message": "it broke"}
         api.post("workers/nack", {"job_id": found["id"], "error": error}).ok()
@@ -106,18 +73,18 @@ def _history_of_a_workflow() -> str:
 #: Each list that has pages: what fills it. That of one thing has its name in the path.
 LISTS: dict[str, Callable[[], str | None]] = {
     "workflows": _workflows,
-    "cron": _cron_jobs,
-    "queues": _queues,
-    "dead-letter": _dead_letters,
+    "cron": listed.cron_jobs,
+    "queues": listed.queues,
+    "dead-letter": listed.dead_letters,
     "events": _events,
     "rate-limits": _limit_keys,
-    "webhooks/subscriptions": _webhooks,
-    "webhooks/deliveries": _deliveries,
+    "webhooks/subscriptions": listed.webhooks,
+    "webhooks/deliveries": listed.deliveries,
     "jobs/{key}/history": _history_of_a_job,
     "workflows/{key}/history": _history_of_a_workflow,
-    "admin/dead-letter": _dead_letters,
-    "admin/jobs": _queues,
-    "admin/queues": _queues,
+    "admin/dead-letter": listed.dead_letters,
+    "admin/jobs": listed.queues,
+    "admin/queues": listed.queues,
     "admin/workers": _workers,
 }
 
@@ -200,7 +167,7 @@ def _walk(path: str, way: str) -> list[list[Any]]:
     pages: list[list[Any]] = []
     size, cursor = "limit=2", ""
     while not pages or pages[-1]:
-        assert len(pages) <= ITEMS, "it does not end"
+        assert len(pages) <= ROWS, "it does not end"
         if way == "page":
             query = f"per_page=2&page={len(pages) + 1}"
         elif way == "offset":
@@ -231,28 +198,23 @@ def _audit_entries() -> None:
             object_type="queue",
             object_id=f"q{number}",
         )
-        for number in range(ITEMS)
+        for number in range(ROWS)
         for kind in ("user", "api_key", "api_key")
     )
 
 
-def _bulk_operations() -> None:
-    for _ in range(ITEMS):
-        BulkOperation(action="retry", filter={}, ordered_by="ann").save()
-
-
 #: Each page of the admin that is turned by cursors.
 PAGES: dict[str, Callable[[], None]] = {
-    "job": _queues,
-    "job/?q=type:*": _queues,
+    "job": listed.queues,
+    "job/?q=type:*": listed.queues,
     "workflow": _workflows,
-    "cronjob": _cron_jobs,
-    "cronjob/?q=cron": _cron_jobs,
+    "cronjob": listed.cron_jobs,
+    "cronjob/?q=cron": listed.cron_jobs,
     "event": _events,
     "event/?type=queue.paused": _events,
     "auditentry": _audit_entries,
     "auditentry/?by=all": _audit_entries,
-    "bulkoperation": _bulk_operations,
+    "bulkoperation": listed.bulk_operations,
 }
 
 
@@ -280,19 +242,19 @@ def test_a_page_of_the_admin_is_turned_to_the_end_and_back(
         return str(client.get(address + query).content.decode())
 
     whole = _shown(get(f"?{query}"))
-    assert len({*whole}) >= ITEMS
+    assert len({*whole}) >= ROWS
     monkeypatch.setattr(base, "PER_PAGE", 2)
     # A page ends where its scan does, and may have no row.
     monkeypatch.setattr(events, "SCAN_LIMIT", 3)
     monkeypatch.setattr(audit, "SCAN_LIMIT", 2)
     pages = [get(f"?{query}")]
     while (following := _link(pages[-1], "(?:Next|Search further) .")) is not None:
-        assert len(pages) < 5 * ITEMS, "it does not end"
+        assert len(pages) < 5 * ROWS, "it does not end"
         pages.append(get(following))
     assert [row for page in pages for row in _shown(page)] == whole
     back = [pages[-1]]
     while (before := _link(back[0], ". Previous")) is not None:
-        assert len(back) < 5 * ITEMS, "it does not end"
+        assert len(back) < 5 * ROWS, "it does not end"
         back.insert(0, get(before))
     assert [row for page in back for row in _shown(page)] == whole
     first = _link(pages[-1], "« First")
@@ -308,14 +270,17 @@ def test_a_page_of_the_admin_that_does_not_exist_is_the_first_and_says_so(path: 
     for cursor in ("x", "\x00", "9" * 3000, "W10"):
         for name in ("after", "before"):
             found = client.get(f"/admin/django_ojs/{model}/?{query}", {name: cursor})
-            assert (found.status_code, len(_shown(found.content.decode())) >= ITEMS) == (200, True)
+            assert (found.status_code, len(_shown(found.content.decode())) >= ROWS) == (
+                200,
+                True,
+            )
             assert "this is the first page" in found.content.decode()
 
 
 @pytest.mark.once
 @pytest.mark.parametrize("command", [("jobs",), ("workflows", "list")])
 def test_a_list_of_the_command_line_goes_on_after_its_next(command: tuple[str, ...]) -> None:
-    (_queues if command == ("jobs",) else _workflows)()
+    (listed.queues if command == ("jobs",) else _workflows)()
     (whole,) = (each for each in ojs(*command, "--json").json.values() if each)
     seen: list[Any] = []
     after: tuple[str, ...] = ()
@@ -324,7 +289,7 @@ def test_a_list_of_the_command_line_goes_on_after_its_next(command: tuple[str, .
         following = page.pop("next")
         (rows,) = page.values()
         seen += rows
-        assert len(seen) <= ITEMS
+        assert len(seen) <= ROWS
         if following is None:
             break
         assert f"--after {following}" in ojs(*command, "--limit", "2", *after).out
