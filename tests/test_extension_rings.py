@@ -12,7 +12,7 @@ import pytest
 from django.db import connection, transaction
 
 import django_ojs as ojs
-from django_ojs import extension
+from django_ojs import hooks
 from django_ojs.conf import settings
 from django_ojs.extension import Around, Batch, Extension, Hooks, Readmission
 from django_ojs.extensions.backpressure import BackpressureExtension
@@ -165,7 +165,7 @@ def test_the_order_of_registration_changes_nothing(
     ]
     registry = Registry()
     registry.register(*(known[index] for index in order))
-    monkeypatch.setattr(extension, "registry", registry)
+    monkeypatch.setattr(hooks, "registry", registry)
     limits = {"tenant_limits": {"max_queue_depth": 2}, "backpressure": {"max_depth": 3}}
     queues.configure(NAME, limits)
     for tenant in ("a", "a", "b"):
@@ -645,7 +645,7 @@ def test_an_error_of_what_is_told_of_a_queue_undoes_its_change() -> None:
 def test_a_site_without_bounds_stores_its_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
     registry = Registry()
     registry.register(StatisticsExtension())
-    monkeypatch.setattr(extension, "registry", registry)
+    monkeypatch.setattr(hooks, "registry", registry)
     queues.configure(NAME, {"backpressure": {"max_depth": 1}})
     pending = make.push(queue=NAME, pending=True)
     add()

@@ -14,7 +14,7 @@ import pytest
 from django.db import OperationalError
 
 import django_ojs as ojs
-from django_ojs import extension, signals
+from django_ojs import hooks, signals
 from django_ojs.extension import Hooks
 from django_ojs.hooks import registry
 from django_ojs.models import Job, Worker
@@ -418,7 +418,7 @@ def test_once_runs_the_step_that_was_enqueued_between_its_claim_and_its_look_at_
             enqueued.append(stored(handlers.note.enqueue()))
         return 0
 
-    monkeypatch.setattr(extension, "next_jobs", advance)
+    monkeypatch.setattr(hooks, "next_jobs", advance)
     assert WorkerProcess(configured(once=True)).run() is Exit.OK
     assert becomes(enqueued[0], "completed")
 
