@@ -509,7 +509,7 @@ class Extension:
 
     #: Its name in messages.
     name: str
-    #: Its place among the others. Those of this package are below 32; 32 and more are free.
+    #: Its place among the others. Those of this package are below 32; 32 to 62 are free.
     number: int
 
     def hooks(self) -> Hooks:

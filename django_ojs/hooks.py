@@ -38,6 +38,9 @@ logger = logging.getLogger("django_ojs")
 
 T = TypeVar("T")
 
+#: A queue has the numbers of its rules as bits of one column.
+MOST_NUMBERS: Final = 63
+
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ChangeHooks:
@@ -67,6 +70,11 @@ class Registry:
     def register(self, *extensions: Extension) -> None:
         """Add extensions. One of the same class and number as another replaces it."""
         for each in extensions:
+            if each.number not in range(MOST_NUMBERS):
+                raise ImproperlyConfigured(
+                    f"The extension {each.name} of django_ojs has the number {each.number}: give "
+                    f"it one below {MOST_NUMBERS}."
+                )
             known = self._extensions.get(each.number)
             if known is not None and type(known) is not type(each):
                 raise ImproperlyConfigured(
@@ -91,6 +99,11 @@ class Registry:
                 # The next reader of the settings gets the error. Here it would be raised by
                 # whatever changes them, such as the end of a test.
                 self._hooks.setdefault(number, Hooks())
+            except Exception:
+                # It harms neither the others nor what has changed. When it is registered, it does.
+                if number not in self._hooks:
+                    raise
+                logger.exception("The hooks of the extension %s stay as they were.", extension.name)
         found = [(each.name, self._hooks[each.number]) for each in self._in_order()]
         self.around_push: Around | None = _ring(hooks.around_push for _, hooks in found)
         self.notes = tuple(hooks.note for _, hooks in found if hooks.note)

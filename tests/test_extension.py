@@ -194,6 +194,35 @@ def test_two_extensions_of_one_number_are_an_error() -> None:
         registry.register(Another(Hooks(), "b"))
 
 
+@pytest.mark.parametrize("number", [-1, 63])
+def test_a_number_that_is_no_bit_of_a_queue_is_an_error(number: int) -> None:
+    with pytest.raises(ImproperlyConfigured, match="give it one below 63"):
+        registry.register(Other(Hooks(), number=number))
+
+
+def test_an_extension_that_cannot_say_its_hooks_again_keeps_its_former_ones(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Failing(Other):
+        fails = False
+
+        def hooks(self) -> Hooks:
+            if self.fails:
+                raise LookupError
+            return self.given
+
+    numbers: list[Any] = []
+    found = Failing(Hooks(committed=numbers.append))
+    with installed(found, Other(Hooks(), "last", 41)):
+        found.fails = True
+        signals.job_cancelled.connect(receiver := lambda **signal: None)
+        signals.job_cancelled.disconnect(receiver)
+        make.push()
+        found.fails = False
+    assert numbers
+    assert "The hooks of the extension other stay as they were." in caplog.messages
+
+
 @pytest.mark.statements
 @pytest.mark.parametrize("reads", Reads)
 def test_all_hooks_share_one_query_of_the_rows(reads: Reads) -> None:

@@ -6,16 +6,20 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from itertools import permutations
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from django.db import connection, transaction
+from django.db.backends.signals import connection_created
 
 import django_ojs as ojs
 from django_ojs import hooks
 from django_ojs.conf import settings
 from django_ojs.extension import Around, Batch, Extension, Hooks, Readmission
+from django_ojs.extensions import outbox
 from django_ojs.extensions.backpressure import BackpressureExtension
+from django_ojs.extensions.outbox import OutboxExtension
 from django_ojs.extensions.statistics import StatisticsExtension
 from django_ojs.extensions.tenants import TenantsExtension
 from django_ojs.hooks import Registry
@@ -652,3 +656,17 @@ def test_a_site_without_bounds_stores_its_jobs(monkeypatch: pytest.MonkeyPatch) 
     add("a", options=PushOptions(exact_rules=True, notes=(FullPolicy(outbox=True),)))
     activate(pending.pk)
     assert stored() == 3
+
+
+def test_a_database_that_is_added_while_the_site_runs_routes_its_jobs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    aliases: dict[str, Any] = {"default": {}}
+    monkeypatch.setattr(outbox, "connections", SimpleNamespace(settings=aliases))
+    registry = Registry()
+    monkeypatch.setattr(outbox, "registry", registry)
+    registry.register(OutboxExtension())
+    assert registry.around_push is None
+    aliases["customer-9"] = {}
+    connection_created.send(sender=object, connection=connection)
+    assert registry.around_push is not None

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from django.db import connections, transaction
+from django.db.backends.signals import connection_created
 
 from django_ojs.conf import settings
 from django_ojs.extension import Batch, Closing, DueStep, Extension, Hooks
+from django_ojs.hooks import registry
 from django_ojs.operations.enqueue import caller_database, outbox
 from django_ojs.operations.enqueue.admission import admit, fill_in_defaults
 from django_ojs.operations.enqueue.result import EnqueuedJob, in_order
@@ -28,9 +30,15 @@ class OutboxExtension(Extension):
     name = "outbox"
     number = 8
 
+    def __init__(self) -> None:
+        self._has_others = False
+        # A site may add a database while it runs, such as one for each customer.
+        connection_created.connect(self._connected)
+
     def hooks(self) -> Hooks:
         """Return the hooks: none where all jobs are stored in the only database."""
-        if len(connections.settings) == 1 and not settings().outbox:
+        self._has_others = len(connections.settings) > 1
+        if not self._has_others and not settings().outbox:
             return Hooks()
         # Relays are needed where jobs have other destinations.
         return Hooks(around_push=_push, worker_threads=_relays if settings().outbox else None)
@@ -43,6 +51,10 @@ class OutboxExtension(Extension):
             DueStep(run=local.deliver, interval=1.0, when=local.condition),
             DueStep(run=outbox.prune, interval=10.0, when=outbox.old_condition),
         )
+
+    def _connected(self, **signal: object) -> None:
+        if (len(connections.settings) > 1) is not self._has_others:
+            registry.compile()
 
 
 def _relays(worker_id: str) -> Closing:

@@ -67,10 +67,10 @@ class WorkflowsExtension(Extension):
         return (_advancing(5.0),)
 
     def _ended(self, change: Change) -> None:
-        if self._advancer is None:
+        if (advancer := self._advancer) is None:
             return  # It has just ended.
         jobs = change.jobs()
-        self._advancer.add(
+        advancer.add(
             [
                 jobs[key].workflow_id
                 for key, state in change.after.items()

@@ -72,7 +72,8 @@ def listing(wanted: PageRequest) -> Page[KeyStatus]:
     counted = keys[: keyset.COUNT_LIMIT]
     return _with_status(
         replace(
-            keyset.page_of_all(counted, _BY_KEY, wanted),
+            # The database may have another order of texts.
+            keyset.page_of_all(sorted(counted), _BY_KEY, wanted),
             count=lambda: (len(counted), len(keys) > len(counted)),
         )
     )

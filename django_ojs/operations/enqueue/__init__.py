@@ -1,1 +1,1 @@
-"""The steps of an enqueue: admission, routing, uniqueness, outbox. `push` runs them."""
+"""The steps of an enqueue: admission, lineage, uniqueness; and the outbox."""

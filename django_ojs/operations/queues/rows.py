@@ -66,8 +66,9 @@ def settle_deleted() -> int:
 
     Return how many rows were changed.
     """
-    deleted = list(_deleted().values_list("pk", flat=True)[:BATCH])
-    return _settle(deleted) if deleted else 0
+    # All of them: many may be left that have only finished jobs.
+    deleted = list(_deleted().values_list("pk", flat=True))
+    return sum(_settle(deleted[at : at + BATCH]) for at in range(0, len(deleted), BATCH))
 
 
 @database.write_transaction

@@ -66,6 +66,18 @@ def test_a_queue_with_history_goes_and_the_history_stays() -> None:
     assert not Queue.objects.exists()
 
 
+def test_deleted_queues_that_keep_their_history_hide_no_other_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(rows, "BATCH", 1)
+    for name in ("a", "b", "c"):
+        in_state("completed", queue=name)
+        queues.delete(name)
+    push(queue="c")
+    assert rows.settle_deleted() == 1
+    assert Queue.objects.get(pk="c").config == {}
+
+
 @pytest.mark.requirement("QC-S05")
 def test_discard_ends_what_waits_and_lets_run_what_runs() -> None:
     held = active(queue="a")
