@@ -10,7 +10,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from django.db import connection, transaction
+from django.db import connection, connections, transaction
 from django.db.backends.signals import connection_created
 
 import django_ojs as ojs
@@ -668,5 +668,5 @@ def test_a_database_that_is_added_while_the_site_runs_routes_its_jobs(
     registry.register(OutboxExtension())
     assert registry.around_push is None
     aliases["customer-9"] = {}
-    connection_created.send(sender=object, connection=connection)
+    connection_created.send(sender=object, connection=connections["default"])
     assert registry.around_push is not None
