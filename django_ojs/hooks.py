@@ -291,8 +291,13 @@ def rules_of(config: Mapping[str, Any]) -> int:
 
 
 def rules_with(rules: int, config: Mapping[str, Any]) -> int:
-    """Return the bits of a queue once it has this configuration."""
-    by_config = sum(bit for bit, rule in registry.claim_rules.items() if rule.fields)
+    """Return the bits of a queue once it has this configuration.
+
+    Those that its jobs have given it stay.
+    """
+    by_config = sum(
+        bit for bit, rule in registry.claim_rules.items() if rule.fields and not rule.job_field
+    )
     return rules & ~by_config | rules_of(config)
 
 

@@ -85,6 +85,7 @@ def _steps(dead_workers: rescue.DeadWorkers) -> Sequence[DueStep]:
         DueStep(run=pruning.QueuePruner().prune, interval=10.0, batch=pruning.WALK),
         DueStep(run=known_names.prune, interval=60.0),
         DueStep(run=queue_rows.settle_deleted, interval=10.0),
+        DueStep(run=queue_rows.put_rules_right, interval=60.0),
     )
 
 

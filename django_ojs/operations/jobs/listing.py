@@ -12,6 +12,7 @@ from uuid import UUID
 
 from django.db.models import QuerySet, Value
 
+from django_ojs import hooks
 from django_ojs.models import Job
 from django_ojs.operations import keyset
 from django_ojs.operations.jobs.job_filter import JobFilter
@@ -148,16 +149,17 @@ def index_scans(which: JobFilter, *, in_steps: bool = False) -> list[IndexScan]:
     if state in _DUE:
         due = {"state__in": _DUE}
         return [IndexScan(rows=due, order=_NEXT_DUE_FIRST, limit=SCATTERED_LIMIT)]
-    has_rules = (
+    # Without the rules of its configuration, whose jobs lie together.
+    by_jobs = (
         state is State.AVAILABLE
         and which.queue is not None
-        and queue_configs.rules_of(which.queue) != 0
+        and hooks.rules_with(queue_configs.rules_of(which.queue), {}) != 0
     )
-    if state is State.AVAILABLE and which.queue is not None and not (has_rules and in_steps):
+    if state is State.AVAILABLE and which.queue is not None and not (by_jobs and in_steps):
         whose = {"state": state, "queue": which.queue}
         whole = _only(which, "states", "queue")
         # Jobs with a limit by key have ranges of the index of their own, and change between them.
-        holds = Hold if has_rules else (Hold.NONE,)
+        holds = Hold if by_jobs else (Hold.NONE,)
         return [
             IndexScan(
                 rows={**whose, "limit_hold": hold},

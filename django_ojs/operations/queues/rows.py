@@ -82,5 +82,19 @@ def _settle(deleted: list[str]) -> int:
     return len(again) + len(ended)
 
 
+def put_rules_right() -> int:
+    """Give queues the rules of their configurations, and return how many rows were changed.
+
+    Whatever has written a configuration by itself, such as SQL, has left the rules as they were.
+    """
+    stored = Queue.primary.values_list("pk", "rules", "config")
+    right = [(name, rules, hooks.rules_with(rules, config)) for name, rules, config in stored]
+    return sum(
+        Queue.primary.filter(pk=name, rules=before).update(rules=after)
+        for name, before, after in right
+        if before != after
+    )
+
+
 def _deleted() -> QuerySet[Queue]:
     return rows().filter(config__has_key=DELETED)

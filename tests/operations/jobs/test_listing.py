@@ -9,6 +9,7 @@ from uuid import UUID
 import pytest
 
 from django_ojs.models import Job
+from django_ojs.operations import queues
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.listing import count, index_scans, list_jobs
 from django_ojs.operations.keyset import PageRequest
@@ -199,3 +200,12 @@ def test_a_look_for_old_jobs_begins_where_they_are() -> None:
     age(ended[0], day)
     which = JobFilter(states=(State.COMPLETED,), ended_until=made - HOUR)
     assert [job.pk for job in list_jobs(which, scan_limit=4).rows] == ended[:1]
+
+
+def test_a_queue_with_a_limit_of_its_own_is_read_in_the_order_of_its_claims() -> None:
+    which = JobFilter(states=(State.AVAILABLE,), queue="limited")
+    without = index_scans(which, in_steps=True)
+    queues.configure("limited", {"concurrency": 1})
+    assert index_scans(which, in_steps=True) == without
+    push(queue="limited", rate_limit={"key": "k", "concurrency": 1})
+    assert index_scans(which, in_steps=True) != without

@@ -10,8 +10,9 @@ from django.db import connection, transaction
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
-from django_ojs.models import LimitedQueue
+from django_ojs.models import LimitedQueue, Queue
 from django_ojs.operations import ack, fail, fetch, queues
+from django_ojs.operations.queues import rows
 from django_ojs.storage import in_memory_state, queue_limits
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.next_starts import next_starts
@@ -348,3 +349,13 @@ def test_many_workers_at_once_never_exceed_a_limit(limit: Any) -> None:
 
     assert sum(at_once([work] * 8)) == 3
     assert jobs().filter(state="active").count() == 3
+
+
+def test_a_limit_that_sql_has_written_holds_once_the_maintenance_has_seen_it() -> None:
+    queues.configure("written", {"max_envelope_bytes": 10_000})
+    push_many(3, queue="written")
+    Queue.primary.filter(pk="written").update(config={"concurrency": 1})
+    assert rows.put_rules_right() == 1
+    in_memory_state.reset()
+    assert len(fetch.fetch(["written"], count=3, worker_id=WORKER)) == 1
+    assert rows.put_rules_right() == 0
