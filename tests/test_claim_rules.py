@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -23,6 +22,7 @@ from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
 from django_ojs.storage.limit_journal import RULE as LIMITS_BY_KEY
 from tests.cases import together
 from tests.factories import WORKER, jobs, push, push_many
+from tests.test_extension import installed
 
 pytestmark = pytest.mark.django_db
 
@@ -91,16 +91,6 @@ class Ruling(Extension):
 
     def hooks(self) -> Hooks:
         return Hooks(claim_rule=self.rule)
-
-
-@contextmanager
-def installed(*extensions: Extension) -> Iterator[None]:
-    registry.register(*extensions)
-    try:
-        yield
-    finally:
-        for each in extensions:
-            registry.remove(each)
 
 
 @pytest.fixture

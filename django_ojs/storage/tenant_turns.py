@@ -19,7 +19,6 @@ import random
 from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from typing import Final
 from uuid import UUID
 
@@ -235,10 +234,6 @@ class _Claim(RuledClaim):
                 for _ in range(min(len(jobs), self._weight(priority, tenant, is_first=is_first))):
                     yield jobs.popleft()
             is_first = False
-
-
-def _age(job: TurnJob) -> tuple[datetime, UUID]:
-    return job.enqueued_at, job.candidate.id
 
 
 def _exhausted(

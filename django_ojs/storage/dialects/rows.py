@@ -65,7 +65,7 @@ class Floor:
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """An available job of a queue that has jobs with a limit by key.
+    """An available job of a queue that has rules.
 
     `policy` is the JSON of its rate limit policy. `is_locked`: its key is locked.
     """
