@@ -27,7 +27,8 @@ from django_ojs.options import (
     read_options,
 )
 from django_ojs.registry import registry
-from django_ojs.spec import rate_limit_policy, unique_policy
+from django_ojs.spec import unique_policy
+from django_ojs.extensions.limits import rate_limit_policy
 from django_ojs.spec.envelope import DEFAULT_LIMITS, check_type, validate
 from django_ojs.spec.errors import InvalidArgs, InvalidJobType, InvalidRequest
 from django_ojs.spec.json import JSON

@@ -18,7 +18,7 @@ from django_ojs.models import Job
 from django_ojs.operations.jobs import listing, search_query
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.redaction import redacted
-from django_ojs.reports import stats
+from django_ojs.extensions.statistics import stats
 from django_ojs.spec import json
 from django_ojs.spec.states import State
 

@@ -10,7 +10,8 @@ from django_ojs.operations import beat
 from django_ojs.spec.failure import UNKNOWN_JOB_TYPE, Failure
 from django_ojs.spec.timeouts import limit_of
 from django_ojs.storage.claims import Claimed
-from django_ojs.worker import checkpoint, progress
+from django_ojs.worker import progress
+from django_ojs.extensions.checkpoints import worker as checkpoint
 from django_ojs.worker.completer import Completer
 from django_ojs.worker.executor import Executor
 from django_ojs.worker.in_flight import JobsInFlight, Phase, Run

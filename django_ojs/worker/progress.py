@@ -14,7 +14,8 @@ from django_ojs.spec.states import State
 from django_ojs.storage import database
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.transitions import Claim
-from django_ojs.worker import checkpoint, outside_transaction
+from django_ojs.worker import outside_transaction
+from django_ojs.extensions.checkpoints import worker as checkpoint
 
 #: Seconds after which a handler no longer waits for its report to be stored.
 WRITE_TIMEOUT = 5.0

@@ -77,7 +77,7 @@ def _steps() -> list[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:
     from django_ojs.operations import expiry, promotion
     from django_ojs.operations.maintenance import pruning
     from django_ojs.operations.workers import rescue
-    from django_ojs.reports import stats
+    from django_ojs.extensions.statistics import stats
     from django_ojs.storage import transitions
     from django_ojs.storage.dialects.rows import ClaimRequest
     from django_ojs.storage.figures import counts

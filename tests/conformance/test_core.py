@@ -19,7 +19,8 @@ from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict, InvalidArgs
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import State
-from django_ojs.storage import events, transitions
+from django_ojs.storage import transitions
+from django_ojs.extensions.events import storage as events
 from django_ojs.worker.process import WorkerProcess
 from tests.factories import (
     BOOM,

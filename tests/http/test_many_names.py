@@ -15,7 +15,9 @@ from django_ojs.admin.formatting import number
 from django_ojs.http import metrics
 from django_ojs.models import Queue
 from django_ojs.operations import queues
-from django_ojs.storage.figures import all_time, counts, known_queues, rollups
+from django_ojs.storage.figures import counts, known_queues
+from django_ojs.extensions.statistics import all_time
+from django_ojs.extensions.statistics import rollups
 from tests import figures
 from tests.factories import in_state, push, push_many
 from tests.http.api import Api

@@ -23,7 +23,7 @@ from django_ojs.http.permissions import HasScope
 from django_ojs.http.responses import MEDIA_TYPE, json_response
 from django_ojs.models import ActorKind
 from django_ojs.operations.access import known_names, operator
-from django_ojs.operations.backpressure import pressure_monitor
+from django_ojs.extensions.backpressure.operations import pressure_monitor
 from django_ojs.spec import json
 from django_ojs.spec.scopes import Scope
 from django_ojs.storage import database

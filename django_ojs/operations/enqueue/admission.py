@@ -21,7 +21,7 @@ from django_ojs.spec.envelope import (
     when_text,
 )
 from django_ojs.spec.errors import InvalidRequest, JobTypeNotAllowed, OJSError
-from django_ojs.spec.tenants import MAX_LENGTH, is_tenant_id
+from django_ojs.extensions.tenants.spec import MAX_LENGTH, is_tenant_id
 from django_ojs.storage.queue_configs import Snapshot
 
 #: Returns the envelope that is to be stored in place of one that was admitted.

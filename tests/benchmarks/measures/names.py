@@ -78,7 +78,7 @@ def make_names(contender: Contender, *, names: int) -> None:
     from django.db import connection
 
     from django_ojs.storage.figures import counts
-    from django_ojs.storage.figures.rollups import BUCKETS
+    from django_ojs.extensions.statistics.rollups import BUCKETS
 
     histogram = json.dumps([0] * BUCKETS)
     with connection.cursor() as cursor:
@@ -92,7 +92,7 @@ def read_names(contender: Contender) -> dict[str, float]:
     from django_ojs.http import metrics
     from django_ojs.operations import queues
     from django_ojs.operations.keyset import PageRequest
-    from django_ojs.reports import stats
+    from django_ojs.extensions.statistics import stats
 
     reads = {
         METRICS: lambda: metrics.render(None),

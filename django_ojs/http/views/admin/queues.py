@@ -13,8 +13,8 @@ from django_ojs.http.views.queues import render_configuration
 from django_ojs.operations import queues
 from django_ojs.operations.jobs import bulk
 from django_ojs.operations.queues import QueueStatus
-from django_ojs.reports import stats
-from django_ojs.reports.stats import Rates
+from django_ojs.extensions.statistics import stats
+from django_ojs.extensions.statistics.stats import Rates
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.spec.scopes import Scope
