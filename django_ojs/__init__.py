@@ -47,24 +47,14 @@ if TYPE_CHECKING:
         retry,
     )
     from django_ojs.context import JobContext, current_context
-    from django_ojs.handlers import Handler, job
-    from django_ojs.models import Job
-    from django_ojs.extensions.workflows.models import Workflow
-    from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
-    from django_ojs.options import Request
+    from django_ojs.extensions.cron.schedules import cron
+    from django_ojs.extensions.limits.rate_limit_policy import RateLimitPolicy
     from django_ojs.extensions.payloads.parameter_kinds import (
         PayloadFile,
         PayloadStream,
         UnverifiedPayloadStream,
     )
     from django_ojs.extensions.payloads.reference import payload_reference
-    from django_ojs.extensions.cron.schedules import cron
-    from django_ojs.spec.errors import OJSError
-    from django_ojs.spec.failure import DeadLetter, Discard, RateLimitExceeded, Retry
-    from django_ojs.extensions.limits.rate_limit_policy import RateLimitPolicy
-    from django_ojs.spec.retry_policy import RetryPolicy
-    from django_ojs.spec.states import State
-    from django_ojs.spec.unique_policy import UniquePolicy
     from django_ojs.extensions.workflows.api import (
         EnqueuedWorkflow,
         WorkflowRequest,
@@ -78,6 +68,15 @@ if TYPE_CHECKING:
         group,
         step,
     )
+    from django_ojs.handlers import Handler, job
+    from django_ojs.models import Job, Workflow
+    from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
+    from django_ojs.options import Request
+    from django_ojs.spec.errors import OJSError
+    from django_ojs.spec.failure import DeadLetter, Discard, RateLimitExceeded, Retry
+    from django_ojs.spec.retry_policy import RetryPolicy
+    from django_ojs.spec.states import State
+    from django_ojs.spec.unique_policy import UniquePolicy
 
 # Where each public name lives. They are imported when first used, because models cannot be before
 # Django is set up, and Django imports this package to set itself up.
@@ -89,12 +88,14 @@ _HOME = {
         apause_queue adrain_queue aresume_queue""",
     "django_ojs.context": "JobContext current_context",
     "django_ojs.handlers": "Handler job",
-    "django_ojs.models": "Job Workflow",
+    "django_ojs.models": "Job",
+    "django_ojs.extensions.workflows.models": "Workflow",
     "django_ojs.operations.enqueue.result": "EnqueuedJob Outcome",
     "django_ojs.options": "Request",
     "django_ojs.extensions.payloads.reference": "payload_reference",
     "django_ojs.extensions.cron.schedules": "cron",
-    "django_ojs.extensions.payloads.parameter_kinds": "PayloadFile PayloadStream UnverifiedPayloadStream",
+    "django_ojs.extensions.payloads.parameter_kinds": """
+        PayloadFile PayloadStream UnverifiedPayloadStream""",
     "django_ojs.spec.errors": "OJSError",
     "django_ojs.spec.failure": "DeadLetter Discard RateLimitExceeded Retry",
     "django_ojs.extensions.limits.rate_limit_policy": "RateLimitPolicy",

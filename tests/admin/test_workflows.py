@@ -9,12 +9,17 @@ import pytest
 from django.test import Client
 
 import django_ojs as ojs
-from django_ojs.extensions.workflows.admin_diagram import MAX_ROWS, MAX_WIDTH, Diagram, StepRow, diagram
-from django_ojs.models import Job
-from django_ojs.extensions.workflows.models import Workflow
 from django_ojs.extensions.audit.models import AuditEntry
-from django_ojs.extensions.workflows.models import StepState
+from django_ojs.extensions.workflows.admin_diagram import (
+    MAX_ROWS,
+    MAX_WIDTH,
+    Diagram,
+    StepRow,
+    diagram,
+)
+from django_ojs.extensions.workflows.models import StepState, Workflow
 from django_ojs.extensions.workflows.spec.parse import parse
+from django_ojs.models import Job
 from django_ojs.testing import TestContext
 from tests.admin.test_pages import BASE, BUDGET, budget
 from tests.admin.users import root, staff

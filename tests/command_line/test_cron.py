@@ -6,10 +6,10 @@ import pytest
 
 import django_ojs as ojs
 from django_ojs.extensions.cron import command_line as command
-from django_ojs.models import Job
-from django_ojs.extensions.cron.models import CronJob
-from django_ojs.operations import fail, fetch
 from django_ojs.extensions.cron import operations as cron
+from django_ojs.extensions.cron.models import CronJob
+from django_ojs.models import Job
+from django_ojs.operations import fail, fetch
 from django_ojs.operations.keyset import PageRequest
 from django_ojs.spec.failure import Failure
 from tests.admin.users import root

@@ -6,8 +6,8 @@ import os
 
 import pytest
 
-from django_ojs.models import Job
 from django_ojs.extensions.workflows.models import EndedWorkflowJob, Workflow, WorkflowStep
+from django_ojs.models import Job
 from tests.databases import ALIASES
 from tests.faults import ledger
 from tests.faults.conftest import FULL, Report

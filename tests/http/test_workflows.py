@@ -9,10 +9,9 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from django_ojs.extensions.workflows.models import Workflow
 from django_ojs.extensions.workflows import operations as workflows
-from django_ojs.extensions.workflows.operations import StepDetail
-from django_ojs.extensions.workflows.operations import due
+from django_ojs.extensions.workflows.models import Workflow
+from django_ojs.extensions.workflows.operations import StepDetail, due
 from tests.factories import jobs
 from tests.http.api import Api, make_key
 from tests.operations.workflows.scenes import batch, chain, group, job, step

@@ -14,8 +14,8 @@ from django.db import ProgrammingError
 from django.db.migrations.recorder import MigrationRecorder
 from django.test import override_settings
 
-from django_ojs.extensions.outbox.models import OutboxEntry
 from django_ojs.extensions.outbox import local
+from django_ojs.extensions.outbox.models import OutboxEntry
 from tests.docs.runner import command
 from tests.factories import envelope, put
 

@@ -10,12 +10,12 @@ from django.test import override_settings
 
 from django_ojs import conf
 from django_ojs.extensions.outbox import responses
+from django_ojs.extensions.outbox import storage as outbox
 from django_ojs.extensions.outbox.breaker import COOLDOWN, THRESHOLD, Breaker, BreakerState
 from django_ojs.extensions.outbox.relay import lease_name
 from django_ojs.extensions.outbox.remote_manifest import RemoteManifest
 from django_ojs.extensions.outbox.responses import DeliveryOutcome
 from django_ojs.spec import ids
-from django_ojs.extensions.outbox import storage as outbox
 from tests.cases import together
 
 

@@ -14,9 +14,9 @@ from django.test import override_settings
 
 import django_ojs as ojs
 from django_ojs.conf import settings
-from django_ojs.extensions.outbox.models import OutboxEntry
 from django_ojs.extensions.outbox import operations
 from django_ojs.extensions.outbox.breaker import COOLDOWN, BreakerState
+from django_ojs.extensions.outbox.models import OutboxEntry
 from django_ojs.extensions.outbox.relay import Relay
 from django_ojs.extensions.outbox.relay_threads import relays
 from django_ojs.extensions.outbox.responses import Unreachable

@@ -14,8 +14,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from django_ojs.extensions.cron.operations.description import describe
-from django_ojs.extensions.cron.spec import CronExpression, CronExpressionError, check_timezone
-from django_ojs.extensions.cron.spec import timezone_names
+from django_ojs.extensions.cron.spec import (
+    CronExpression,
+    CronExpressionError,
+    check_timezone,
+    timezone_names,
+)
 from tests.cases import together
 
 PARIS = ZoneInfo("Europe/Paris")

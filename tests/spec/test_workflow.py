@@ -9,10 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_ojs.spec.errors import CyclicDependency, InvalidRequest, OJSError
 from django_ojs.extensions.workflows.spec import Condition, Graph, StepOutcome, evaluate
-from django_ojs.extensions.workflows.spec.builder import MAX_CHAIN_STEPS, MAX_DEPTH, MAX_EDGES, MAX_JOBS
+from django_ojs.extensions.workflows.spec.builder import (
+    MAX_CHAIN_STEPS,
+    MAX_DEPTH,
+    MAX_EDGES,
+    MAX_JOBS,
+)
 from django_ojs.extensions.workflows.spec.parse import parse
+from django_ojs.spec.errors import CyclicDependency, InvalidRequest, OJSError
 from tests.cases import together
 
 JSON = dict[str, Any]

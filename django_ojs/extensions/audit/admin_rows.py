@@ -10,9 +10,9 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
-from django_ojs.extensions.audit.admin_search import AuditSearch
 from django_ojs.conf import settings
 from django_ojs.extensions.audit import extension as audit
+from django_ojs.extensions.audit.admin_search import AuditSearch
 from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
 

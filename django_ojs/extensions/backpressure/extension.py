@@ -5,19 +5,17 @@ from typing import Any, Final
 
 from django_ojs import hooks
 from django_ojs.extension import Batch, DueStep, Extension, Hooks
-from django_ojs.extensions.backpressure.operations import bounds
-from django_ojs.extensions.backpressure.operations import pressure_monitor
-from django_ojs.extensions.backpressure.operations import rejections
+from django_ojs.extensions.backpressure import storage
+from django_ojs.extensions.backpressure.operations import bounds, pressure_monitor, rejections
 from django_ojs.extensions.backpressure.operations.wait_policy import wait_for_room
+from django_ojs.extensions.backpressure.storage import Load
 from django_ojs.extensions.outbox import operations as outbox
-from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.extensions.outbox.destinations import LOCAL
+from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.full_policy import FullPolicy
 from django_ojs.spec.states import State
-from django_ojs.extensions.backpressure import storage
 from django_ojs.storage import database
-from django_ojs.extensions.backpressure.storage import Load
 from django_ojs.storage.dialects.job_row import NewRow
 
 _NONE: Final = FullPolicy()

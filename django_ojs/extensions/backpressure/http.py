@@ -8,8 +8,8 @@ from typing import Final
 
 from django.http import HttpRequest
 
-from django_ojs.http import long_poll
 from django_ojs.extensions.backpressure.operations import bounds
+from django_ojs.http import long_poll
 from django_ojs.operations.push import PushOptions
 from django_ojs.options import full_policy
 from django_ojs.spec.errors import InvalidRequest, QueueFull

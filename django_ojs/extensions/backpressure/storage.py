@@ -29,8 +29,8 @@ from django.db.models import QuerySet
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
-from django_ojs.models import Queue
 from django_ojs.extensions.backpressure.models import Bound
+from django_ojs.models import Queue
 from django_ojs.spec.queue_config import DEFAULT_POLICY as DEFAULT
 from django_ojs.spec.queue_config import Backpressure
 from django_ojs.spec.states import WAITING, State

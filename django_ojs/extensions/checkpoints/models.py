@@ -6,9 +6,9 @@ from uuid import UUID
 from django.db import models
 
 from django_ojs.conf import settings
+from django_ojs.extensions.checkpoints import spec as checkpoint
 from django_ojs.models.base import StoredModel
 from django_ojs.spec import json
-from django_ojs.extensions.checkpoints import spec as checkpoint
 
 
 class Checkpoint(StoredModel):

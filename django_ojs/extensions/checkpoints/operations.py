@@ -6,17 +6,17 @@ from typing import Final
 from uuid import UUID
 
 from django_ojs.conf import settings
+from django_ojs.extensions.checkpoints import storage as checkpoints
+from django_ojs.extensions.checkpoints.spec import SavedCheckpoint, encode
 from django_ojs.hooks import is_published, publish
 from django_ojs.models import Job
 from django_ojs.operations import liveness
 from django_ojs.operations.liveness import Principal
 from django_ojs.spec import json
-from django_ojs.extensions.checkpoints.spec import SavedCheckpoint, encode
 from django_ojs.spec.errors import ClaimLost, Conflict, NotFound
 from django_ojs.spec.published import EventType, of_run
 from django_ojs.spec.states import State
 from django_ojs.storage import database, transitions
-from django_ojs.extensions.checkpoints import storage as checkpoints
 from django_ojs.storage.transitions import ANY_CLAIM, Claim
 
 #: Milliseconds to wait for the row of a checkpoint under the lock of its job: a short transaction

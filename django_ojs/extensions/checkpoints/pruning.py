@@ -10,8 +10,8 @@ from uuid import UUID
 
 from django.db.models import Q
 
-from django_ojs.models import Job
 from django_ojs.extensions.checkpoints.models import Checkpoint
+from django_ojs.models import Job
 from django_ojs.storage import database
 from django_ojs.storage.dialects.expressions import OneOf
 

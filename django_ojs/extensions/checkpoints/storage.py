@@ -5,8 +5,8 @@ from uuid import UUID
 
 from django_ojs.conf import settings
 from django_ojs.extensions.checkpoints.models import Checkpoint
-from django_ojs.spec import json
 from django_ojs.extensions.checkpoints.spec import SavedCheckpoint
+from django_ojs.spec import json
 from django_ojs.storage import database
 
 

@@ -4,11 +4,11 @@ from typing import Any
 
 from rest_framework.request import Request
 
-from django_ojs.http.views.jobs import JobView, job_id
 from django_ojs.extensions.checkpoints import operations as checkpoint
+from django_ojs.extensions.checkpoints.spec import SavedCheckpoint
+from django_ojs.http.views.jobs import JobView, job_id
 from django_ojs.operations.fetch import check_worker_id
 from django_ojs.spec import times
-from django_ojs.extensions.checkpoints.spec import SavedCheckpoint
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.scopes import Scope
 

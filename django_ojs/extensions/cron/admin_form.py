@@ -6,9 +6,8 @@ from django import forms
 from django.utils.translation import gettext_lazy
 
 from django_ojs.conf import settings
-from django_ojs.extensions.cron.models import CronJob
-from django_ojs.extensions.cron.models import OverlapPolicy
 from django_ojs.extensions.cron import operations as cron
+from django_ojs.extensions.cron.models import CronJob, OverlapPolicy
 from django_ojs.extensions.cron.operations import Definition
 from django_ojs.spec import json
 from django_ojs.spec.errors import OJSError

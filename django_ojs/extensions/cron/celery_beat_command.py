@@ -10,18 +10,18 @@ from django.utils import timezone
 from django_ojs.command_line.console import NONE, Console
 from django_ojs.command_line.lists import ListColumn, column, write_list
 from django_ojs.command_line.subcommand import OK, Options, usage_error
-from django_ojs.formatting import grouped
-from django_ojs.job_type import job_type_of
-from django_ojs.extensions.cron.models import OverlapPolicy
+from django_ojs.extensions.cron import celery_beat
 from django_ojs.extensions.cron import operations as cron
+from django_ojs.extensions.cron.celery_beat import BeatTables, Row
+from django_ojs.extensions.cron.models import OverlapPolicy
 from django_ojs.extensions.cron.operations import Definition
 from django_ojs.extensions.cron.operations.schedule import describe
-from django_ojs.spec import json
 from django_ojs.extensions.cron.spec import is_either_enough
+from django_ojs.formatting import grouped
+from django_ojs.job_type import job_type_of
+from django_ojs.spec import json
 from django_ojs.spec.errors import NotFound, OJSError
 from django_ojs.spec.suggestions import allowed_name
-from django_ojs.extensions.cron import celery_beat
-from django_ojs.extensions.cron.celery_beat import BeatTables, Row
 
 #: How many of which unit of `@every` a period has.
 _PERIODS: Final = {"days": (24, "h"), "hours": (1, "h"), "minutes": (1, "m"), "seconds": (1, "s")}

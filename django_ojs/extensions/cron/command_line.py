@@ -4,8 +4,6 @@ from argparse import ArgumentParser
 from collections.abc import Callable
 from typing import Any, Final
 
-from django_ojs.extensions.cron import schedules
-from django_ojs.extensions.cron import celery_beat_command as celery_beat
 from django_ojs.command_line.console import NONE, Console
 from django_ojs.command_line.jobs import state_of
 from django_ojs.command_line.lists import (
@@ -24,11 +22,13 @@ from django_ojs.command_line.subcommand import (
     unknown_name,
     usage_error,
 )
+from django_ojs.extensions.cron import celery_beat_command as celery_beat
+from django_ojs.extensions.cron import operations as cron
+from django_ojs.extensions.cron import schedules
+from django_ojs.extensions.cron.models import CronJob
+from django_ojs.extensions.cron.operations.schedule import describe
 from django_ojs.formatting import absolute_time, grouped
 from django_ojs.models import Job
-from django_ojs.extensions.cron.models import CronJob
-from django_ojs.extensions.cron import operations as cron
-from django_ojs.extensions.cron.operations.schedule import describe
 from django_ojs.operations.keyset import PageRequest, all_rows
 from django_ojs.spec.errors import NotFound
 

@@ -23,9 +23,7 @@ class CronExtension(Extension):
 
     def due_steps(self) -> Sequence[DueStep]:
         """Fire cron jobs, go by their schedules when the clock was set back, and prune runs."""
-        from django_ojs.extensions.cron.operations import clock
-        from django_ojs.extensions.cron.operations import due_query
-        from django_ojs.extensions.cron.operations import pruning
+        from django_ojs.extensions.cron.operations import clock, due_query, pruning
 
         pruner = pruning.RunPruner()
         return (

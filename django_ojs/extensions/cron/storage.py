@@ -4,8 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from django_ojs.extensions.cron.models import CronRun
-from django_ojs.extensions.cron.models import CronRunPhase
+from django_ojs.extensions.cron.models import CronRun, CronRunPhase
 from django_ojs.spec import json
 from django_ojs.storage import database
 

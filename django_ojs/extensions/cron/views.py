@@ -7,13 +7,13 @@ from typing import Any, Final
 from django.http import HttpResponse
 from rest_framework.request import Request
 
+from django_ojs.extensions.cron import operations as cron
+from django_ojs.extensions.cron.models import CronJob
+from django_ojs.extensions.cron.operations import Definition
 from django_ojs.http import fields, pagination
 from django_ojs.http.responses import json_response
 from django_ojs.http.views.base import OJSView
 from django_ojs.http.views.jobs import check_access
-from django_ojs.extensions.cron.models import CronJob
-from django_ojs.extensions.cron import operations as cron
-from django_ojs.extensions.cron.operations import Definition
 from django_ojs.spec import envelope, times
 from django_ojs.spec.errors import InvalidRequest, NotFound
 from django_ojs.spec.scopes import Scope

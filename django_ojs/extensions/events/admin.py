@@ -8,16 +8,16 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
 from django_ojs.admin import payloads
-from django_ojs.extensions.limits import admin_text as limit_key_text
 from django_ojs.admin.base import OperatorModelAdmin, read_page
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.conf import settings
+from django_ojs.extensions.events import storage as events
 from django_ojs.extensions.events.models import Event
+from django_ojs.extensions.limits import admin_text as limit_key_text
 from django_ojs.operations import keyset
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
 from django_ojs.operations.keyset import Page, PageRequest
 from django_ojs.spec.published import EventType
-from django_ojs.extensions.events import storage as events
 
 #: Rows that a page with a filter by type reads, as no index covers the type.
 SCAN_LIMIT: Final = 100_000

@@ -10,10 +10,10 @@ from uuid import UUID
 from django.utils import timezone
 
 from django_ojs.conf import settings
-from django_ojs.models import Job
-from django_ojs.extensions.events.operations import log
-from django_ojs.spec import published, times
 from django_ojs.extensions.events import spec as events
+from django_ojs.extensions.events.operations import log
+from django_ojs.models import Job
+from django_ojs.spec import published, times
 from django_ojs.spec.states import TERMINAL
 
 #: The ids of messages that are no cursors: the end of a job, the first message of two of an event.

@@ -8,10 +8,9 @@ from typing import Any, Final
 
 from django_ojs.conf import settings
 from django_ojs.extension import Change, DueStep, Extension, Hooks
-from django_ojs.extensions.events import job_events
+from django_ojs.extensions.events import job_events, storage
 from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.spec.states import State, Trigger
-from django_ojs.extensions.events import storage
 
 _ENQUEUED: Final = frozenset({EventType.JOB_ENQUEUED, EventType.JOB_SCHEDULED})
 

@@ -6,11 +6,11 @@ from datetime import timedelta
 from django.db.models import Max, Min, QuerySet
 from django.db.models.functions import Now
 
+from django_ojs.extensions.events import commit_order
 from django_ojs.extensions.events.models import Event
 from django_ojs.spec import ids, json
 from django_ojs.spec.published import NewEvent
 from django_ojs.storage import database, notify, raw_queries
-from django_ojs.extensions.events import commit_order
 
 #: Events that get positions in one transaction, which excludes other processes that assign some.
 ASSIGNED_AT_ONCE = 1000

@@ -10,7 +10,6 @@ from django.http.response import HttpResponseBase
 from rest_framework.request import Request
 
 from django_ojs.conf import settings
-from django_ojs.http import fields, pagination
 from django_ojs.extensions.events.event_messages import Channel, position_of
 from django_ojs.extensions.events.event_stream import (
     CONTENT_TYPE,
@@ -18,11 +17,12 @@ from django_ojs.extensions.events.event_stream import (
     events_of,
     has_seen_end,
 )
+from django_ojs.extensions.events.operations import log
+from django_ojs.http import fields, pagination
 from django_ojs.http.parsers import MEDIA_TYPES
 from django_ojs.http.responses import json_response
 from django_ojs.http.views.jobs import JobView, job_id
 from django_ojs.operations import queues
-from django_ojs.extensions.events.operations import log
 from django_ojs.spec import ids
 from django_ojs.spec.envelope import check_queue, check_type
 from django_ojs.spec.errors import InvalidRequest, OJSError

@@ -15,7 +15,6 @@ from django.utils.functional import lazy
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, pgettext
 
-from django_ojs.extensions.limits import admin_text as limit_key_text
 from django_ojs.admin.base import OperatorModelAdmin, granted_scopes
 from django_ojs.admin.formatting import (
     absolute_time,
@@ -23,17 +22,16 @@ from django_ojs.admin.formatting import (
     grouped,
     limits_in_words,
 )
-from django_ojs.extensions.limits.admin_actions import ACTIONS
 from django_ojs.admin.operator_views import FirstRowsPaginator, OperatorViews
-from django_ojs.extensions.limits.models import LimitKey
-from django_ojs.operations import keyset
-from django_ojs.extensions.limits import limit_keys
-from django_ojs.spec.errors import OJSError
-from django_ojs.extensions.limits.rate_limit_policy import check_key
-from django_ojs.spec.scopes import Scope
-from django_ojs.extensions.limits import key_limits
-from django_ojs.extensions.limits import limit_key_use
+from django_ojs.extensions.limits import admin_text as limit_key_text
+from django_ojs.extensions.limits import key_limits, limit_key_use, limit_keys
+from django_ojs.extensions.limits.admin_actions import ACTIONS
 from django_ojs.extensions.limits.limit_key_use import KeyStatus
+from django_ojs.extensions.limits.models import LimitKey
+from django_ojs.extensions.limits.rate_limit_policy import check_key
+from django_ojs.operations import keyset
+from django_ojs.spec.errors import OJSError
+from django_ojs.spec.scopes import Scope
 
 if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[LimitKey]

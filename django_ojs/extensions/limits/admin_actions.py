@@ -11,8 +11,8 @@ from django.utils.translation import gettext_lazy
 
 from django_ojs.admin.actions import Action, Skipped
 from django_ojs.admin.formatting import absolute_time
-from django_ojs.extensions.limits.models import LimitKey
 from django_ojs.extensions.limits import limit_keys
+from django_ojs.extensions.limits.models import LimitKey
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.times import parse_duration
 

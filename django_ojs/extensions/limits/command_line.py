@@ -18,13 +18,13 @@ from django_ojs.command_line.subcommand import (
     unknown_name,
     usage_error,
 )
+from django_ojs.extensions.limits import limit_keys
+from django_ojs.extensions.limits.limit_key_use import KeyStatus
 from django_ojs.formatting import absolute_time, grouped, limits_in_words
 from django_ojs.handlers import limit_key_templates
-from django_ojs.extensions.limits import limit_keys
 from django_ojs.operations.jobs.redaction import redacted_key
 from django_ojs.operations.keyset import PageRequest
 from django_ojs.spec.errors import NotFound, OJSError
-from django_ojs.extensions.limits.limit_key_use import KeyStatus
 
 #: Known keys that a message about an unknown one chooses from.
 _MOST_NAMES: Final = 200

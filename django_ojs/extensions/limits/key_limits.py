@@ -33,19 +33,6 @@ from django.db.models.functions import Now
 
 from django_ojs.conf import settings
 from django_ojs.extension import Known, MayStart, RuledClaim, SetAside
-from django_ojs.hooks import is_published, publish_all
-from django_ojs.models import Job, Queue
-from django_ojs.extensions.limits.models import LimitKey
-from django_ojs.spec.hold import Hold
-from django_ojs.spec.published import EventType, of_limit_key
-from django_ojs.spec.queue_config import DEFAULT_POLICY
-from django_ojs.extensions.limits.rate_limit import OnLimit
-from django_ojs.spec.states import State, Trigger
-from django_ojs.storage import database, queue_configs, transitions
-from django_ojs.storage.claims import Claimed
-from django_ojs.storage.dialects.base import ALL_QUEUES
-from django_ojs.storage.dialects.expressions import OneOf
-from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
 from django_ojs.extensions.limits.limit_journal import (
     RULE,
     check_at,
@@ -54,6 +41,19 @@ from django_ojs.extensions.limits.limit_journal import (
     open_due,
 )
 from django_ojs.extensions.limits.limit_key_use import KeyUse, parsed, uses_of
+from django_ojs.extensions.limits.models import LimitKey
+from django_ojs.extensions.limits.rate_limit import OnLimit
+from django_ojs.hooks import is_published, publish_all
+from django_ojs.models import Job, Queue
+from django_ojs.spec.hold import Hold
+from django_ojs.spec.published import EventType, of_limit_key
+from django_ojs.spec.queue_config import DEFAULT_POLICY
+from django_ojs.spec.states import State, Trigger
+from django_ojs.storage import database, queue_configs, transitions
+from django_ojs.storage.claims import Claimed
+from django_ojs.storage.dialects.base import ALL_QUEUES
+from django_ojs.storage.dialects.expressions import OneOf
+from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
 from django_ojs.storage.next_starts import next_starts
 
 #: For how long starts are kept that no rate needs.

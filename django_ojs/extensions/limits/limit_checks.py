@@ -2,9 +2,8 @@
 
 from typing import Final
 
+from django_ojs.extensions.limits import key_limits, limit_journal
 from django_ojs.storage import database, raw_queries
-from django_ojs.extensions.limits import key_limits
-from django_ojs.extensions.limits import limit_journal
 
 #: Keys of one step.
 AT_ONCE: Final = limit_journal.KEYS_AT_ONCE

@@ -10,16 +10,15 @@ from uuid import UUID
 
 from django.db.models.functions import Now
 
+from django_ojs.extensions.limits.limit_key_use import KeyUse, parsed, uses_of
+from django_ojs.extensions.limits.models import BY_KEY, LimitCheck, LimitKey
 from django_ojs.hooks import publish_all
 from django_ojs.models import Job
-from django_ojs.extensions.limits.models import LimitCheck, LimitKey
-from django_ojs.extensions.limits.models import BY_KEY
 from django_ojs.spec.hold import Hold
 from django_ojs.spec.published import EventType, of_limit_key
 from django_ojs.spec.states import State
 from django_ojs.storage import database, notify, raw_queries
 from django_ojs.storage.dialects.expressions import OneOf
-from django_ojs.extensions.limits.limit_key_use import KeyUse, parsed, uses_of
 
 #: The bit of the rule that queues have which have had a job with a key.
 RULE: Final = 1 << BY_KEY

@@ -5,13 +5,13 @@ from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from typing import Any, Final
 
-from django_ojs.models import Job
 from django_ojs.extensions.limits.models import LimitKey
-from django_ojs.spec import json
+from django_ojs.extensions.limits.queue_limits import Use
 from django_ojs.extensions.limits.rate_limit import RateLimit, Starts
 from django_ojs.extensions.limits.rate_limit_policy import LIMITS
+from django_ojs.models import Job
+from django_ojs.spec import json
 from django_ojs.storage import database
-from django_ojs.extensions.limits.queue_limits import Use
 
 #: What may hold the jobs of a key.
 STRATEGIES: Final = ("concurrency", "rate", "throttle", "pause")

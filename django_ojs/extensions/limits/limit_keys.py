@@ -9,18 +9,16 @@ from django.db.models import Count, Q
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from django_ojs.extensions.limits import key_limits, limit_journal, limit_key_use
+from django_ojs.extensions.limits.limit_key_use import STRATEGIES, KeyStatus
 from django_ojs.extensions.limits.models import LimitKey
+from django_ojs.extensions.limits.rate_limit_policy import LIMITS, check_key, parse_override
 from django_ojs.operations import keyset
 from django_ojs.operations.access import operator
 from django_ojs.operations.keyset import Order, Page, PageRequest
 from django_ojs.spec import times
 from django_ojs.spec.errors import InvalidRequest, NotFound
-from django_ojs.extensions.limits.rate_limit_policy import LIMITS, check_key, parse_override
 from django_ojs.storage import database
-from django_ojs.extensions.limits import key_limits
-from django_ojs.extensions.limits import limit_journal
-from django_ojs.extensions.limits import limit_key_use
-from django_ojs.extensions.limits.limit_key_use import STRATEGIES, KeyStatus
 
 #: More waiting jobs of a key are not counted.
 MOST_WAITING: Final = 10_000

@@ -13,8 +13,8 @@ from typing import Final, Self
 
 from django_ojs.extension import RuledClaim
 from django_ojs.extensions.limits.models import LimitedQueue
-from django_ojs.spec import json
 from django_ojs.extensions.limits.rate_limit import RateLimit, Starts
+from django_ojs.spec import json
 from django_ojs.storage import database, queue_configs
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.rows import ClaimRequest

@@ -9,8 +9,8 @@ from datetime import timedelta
 from functools import lru_cache, partial
 from typing import Any, Final, Literal
 
-from django_ojs.spec.errors import InvalidRequest
 from django_ojs.extensions.limits.rate_limit import check_number, check_on_limit
+from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.suggestions import did_you_mean
 from django_ojs.spec.times import format_duration, parse_duration, parse_seconds
 

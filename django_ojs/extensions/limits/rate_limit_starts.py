@@ -2,9 +2,9 @@
 
 from typing import Final
 
+from django_ojs.extensions.limits import queue_limits
 from django_ojs.extensions.limits.models import LimitedQueue
 from django_ojs.storage import database
-from django_ojs.extensions.limits import queue_limits
 
 #: Queues that one step reads.
 WALK: Final = 100

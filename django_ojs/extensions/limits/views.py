@@ -5,16 +5,16 @@ from typing import Any
 
 from rest_framework.request import Request
 
+from django_ojs.extensions.limits import limit_keys
+from django_ojs.extensions.limits.limit_key_use import KeyStatus
+from django_ojs.extensions.limits.limit_keys import MOST_WAITING
+from django_ojs.extensions.limits.rate_limit import Rate, RateLimit
+from django_ojs.extensions.limits.rate_limit_policy import check_key
 from django_ojs.http import fields
 from django_ojs.http.responses import timestamps
 from django_ojs.http.views.admin.base import AdminView
-from django_ojs.extensions.limits import limit_keys
-from django_ojs.extensions.limits.limit_keys import MOST_WAITING
 from django_ojs.spec.errors import NotFound
-from django_ojs.extensions.limits.rate_limit import Rate, RateLimit
-from django_ojs.extensions.limits.rate_limit_policy import check_key
 from django_ojs.spec.scopes import Scope
-from django_ojs.extensions.limits.limit_key_use import KeyStatus
 
 
 class RateLimits(AdminView):

@@ -12,16 +12,15 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
-from django_ojs.extensions.limits import admin_text as limit_key_text
 from django_ojs.admin.formatting import duration, grouped
 from django_ojs.admin.operator_views import FirstRowsPaginator, OperatorViews
 from django_ojs.admin.payloads import may_see
 from django_ojs.conf import settings
-from django_ojs.extensions.outbox.models import OutboxEntry
-from django_ojs.extensions.outbox.models import Delivery
+from django_ojs.extensions.limits import admin_text as limit_key_text
+from django_ojs.extensions.outbox import operations as outbox
+from django_ojs.extensions.outbox.models import Delivery, OutboxEntry
 from django_ojs.operations import keyset
 from django_ojs.operations.access import operator
-from django_ojs.extensions.outbox import operations as outbox
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
 from django_ojs.spec import json
 from django_ojs.storage import database

@@ -7,8 +7,8 @@ from datetime import timedelta
 from enum import StrEnum
 from typing import Final
 
-from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.extensions.outbox import storage as outbox
+from django_ojs.spec.retry_policy import RetryPolicy
 
 #: Consecutive failures that open it, and seconds until it lets one request through.
 THRESHOLD: Final = 5

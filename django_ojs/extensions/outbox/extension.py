@@ -12,12 +12,12 @@ from django.db.backends.signals import connection_created
 
 from django_ojs.conf import settings
 from django_ojs.extension import Batch, Closing, DueStep, Extension, Hooks
-from django_ojs.hooks import registry
 from django_ojs.extensions.outbox import caller_database
 from django_ojs.extensions.outbox import operations as outbox
+from django_ojs.extensions.outbox.destinations import LOCAL
+from django_ojs.hooks import registry
 from django_ojs.operations.enqueue.admission import admit, fill_in_defaults
 from django_ojs.operations.enqueue.result import EnqueuedJob, in_order
-from django_ojs.extensions.outbox.destinations import LOCAL
 from django_ojs.spec.errors import OJSError
 from django_ojs.storage import database, queue_configs
 

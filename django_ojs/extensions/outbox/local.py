@@ -9,20 +9,19 @@ from typing import Final
 from django.db import Error, connections
 
 from django_ojs.conf import settings
-from django_ojs.extensions.outbox.models import OutboxEntry
-from django_ojs.extensions.outbox.models import HoldsBack
+from django_ojs.extensions.events import commit_order
 from django_ojs.extensions.outbox import operations
-from django_ojs.operations.push import PushOptions, push_batch
+from django_ojs.extensions.outbox import storage as outbox
 from django_ojs.extensions.outbox.breaker import BACKOFF
+from django_ojs.extensions.outbox.destinations import LOCAL
+from django_ojs.extensions.outbox.models import HoldsBack, OutboxEntry
 from django_ojs.extensions.payloads import offload
 from django_ojs.extensions.payloads.reference import KEY
+from django_ojs.operations.push import PushOptions, push_batch
 from django_ojs.spec import json, retry_policy
-from django_ojs.extensions.outbox.destinations import LOCAL
 from django_ojs.spec.envelope import Envelope, parse
 from django_ojs.spec.errors import DuplicateJob, OJSError, QueueFull
 from django_ojs.storage import database
-from django_ojs.extensions.events import commit_order
-from django_ojs.extensions.outbox import storage as outbox
 
 #: Jobs that are stored in one transaction.
 BATCH = 100

@@ -12,17 +12,17 @@ from django.db import Error, connections, router
 from django.utils import timezone
 
 from django_ojs.conf import settings
+from django_ojs.extensions.outbox import storage as stored
+from django_ojs.extensions.outbox.destinations import Destination
 from django_ojs.extensions.outbox.models import OutboxEntry
+from django_ojs.extensions.tenants.spec import tenant_of
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, of_new
 from django_ojs.spec import json
-from django_ojs.extensions.outbox.destinations import Destination
 from django_ojs.spec.envelope import Envelope, check_size
 from django_ojs.spec.envelope.wire import wire
 from django_ojs.spec.errors import DuplicateJob
 from django_ojs.spec.states import State
-from django_ojs.extensions.tenants.spec import tenant_of
 from django_ojs.storage import database, in_memory_state
-from django_ojs.extensions.outbox import storage as stored
 from django_ojs.storage.dialects.job_row import NewRow
 
 #: Rows of each kind that one call of `prune` deletes.

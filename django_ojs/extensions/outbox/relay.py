@@ -8,16 +8,15 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from datetime import timedelta
 from typing import Final, Protocol, TypeVar
 
-from django_ojs.extensions.outbox.models import OutboxEntry
-from django_ojs.extensions.outbox.models import HoldsBack
-from django_ojs.operations.maintenance import lease
+from django_ojs.extensions.events import commit_order
 from django_ojs.extensions.outbox import size_limits
+from django_ojs.extensions.outbox import storage as outbox
 from django_ojs.extensions.outbox.breaker import Breaker, BreakerState, queue_wait
+from django_ojs.extensions.outbox.destinations import Destination
+from django_ojs.extensions.outbox.models import HoldsBack, OutboxEntry
 from django_ojs.extensions.outbox.remote_manifest import RemoteManifest
 from django_ojs.extensions.outbox.responses import DeliveryOutcome, Result, Unreachable, unreachable
-from django_ojs.extensions.outbox.destinations import Destination
-from django_ojs.extensions.events import commit_order
-from django_ojs.extensions.outbox import storage as outbox
+from django_ojs.operations.maintenance import lease
 
 logger = logging.getLogger("django_ojs.extensions.outbox")
 T = TypeVar("T")

@@ -9,14 +9,14 @@ from typing import Any, Final
 
 import httpx
 
-from django_ojs.http.compression import zstandard
-from django_ojs.http.responses import MEDIA_TYPE
-from django_ojs.extensions.outbox.models import OutboxEntry
 from django_ojs.extensions.outbox import responses
+from django_ojs.extensions.outbox.destinations import Destination
+from django_ojs.extensions.outbox.models import OutboxEntry
 from django_ojs.extensions.outbox.remote_manifest import MAX_AGE, RemoteManifest
 from django_ojs.extensions.outbox.responses import Result, Unreachable
+from django_ojs.http.compression import zstandard
+from django_ojs.http.responses import MEDIA_TYPE
 from django_ojs.spec import json
-from django_ojs.extensions.outbox.destinations import Destination
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.retry_after_reader import read_retry_after
 from django_ojs.version import VERSION

@@ -15,11 +15,11 @@ from uuid import UUID
 
 from django_ojs.conf import settings
 from django_ojs.extension import Batch
+from django_ojs.extensions.payloads import s3_client
+from django_ojs.extensions.payloads.reference import Reference, is_reference
 from django_ojs.models import Job
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.push import PushOptions
-from django_ojs.extensions.payloads import s3_client
-from django_ojs.extensions.payloads.reference import Reference, is_reference
 from django_ojs.spec import json
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import ConnectionError, PayloadRejected, PayloadTooLarge, size_details

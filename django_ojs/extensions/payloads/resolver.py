@@ -14,8 +14,7 @@ from uuid import UUID
 from asgiref.sync import sync_to_async
 
 from django_ojs.conf import settings
-from django_ojs.extensions.payloads import offload
-from django_ojs.extensions.payloads import schemes
+from django_ojs.extensions.payloads import offload, schemes
 from django_ojs.extensions.payloads.parameter_kinds import (
     ParameterKind,
     ParameterKinds,

@@ -11,11 +11,10 @@ from uuid import UUID
 from django.db import connections
 
 from django_ojs.conf import settings
-from django_ojs.models import Job
 from django_ojs.extensions.outbox import operations as outbox
-from django_ojs.extensions.payloads import offload
-from django_ojs.extensions.payloads import s3_client
+from django_ojs.extensions.payloads import offload, s3_client
 from django_ojs.extensions.payloads.spec import Offload
+from django_ojs.models import Job
 
 logger = logging.getLogger("django_ojs.extensions.payloads")
 

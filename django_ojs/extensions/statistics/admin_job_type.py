@@ -11,6 +11,7 @@ from django.utils.translation import gettext_noop, pgettext
 from django_ojs.admin.base import Button, OperatorModelAdmin
 from django_ojs.admin.finding_remedies import jobs, remedies
 from django_ojs.admin.query_timeout import TimedQueries
+from django_ojs.extensions.statistics import job_type
 from django_ojs.extensions.statistics.admin_queue_figures import history_charts, release_markers
 from django_ojs.handlers import get_handler
 from django_ojs.models.attempt import AttemptOutcome
@@ -18,7 +19,6 @@ from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.operations.workers import registry
 from django_ojs.reports import findings
-from django_ojs.extensions.statistics import job_type
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.states import State
 

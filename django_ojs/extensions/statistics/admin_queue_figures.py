@@ -11,16 +11,15 @@ from django.utils.formats import date_format
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, pgettext
 
-from django_ojs.extensions.statistics import admin_charts as charts
-from django_ojs.extensions.statistics.admin_charts import Chart, Series
 from django_ojs.admin.query_timeout import TimedQueries
+from django_ojs.extensions.statistics import admin_charts as charts
+from django_ojs.extensions.statistics import rollup_queries, stats
+from django_ojs.extensions.statistics.admin_charts import Chart, Series
+from django_ojs.extensions.statistics.history import Point
+from django_ojs.extensions.statistics.rollups import BUCKETS
 from django_ojs.operations.queues.status import QueueStatus
 from django_ojs.reports import queue_overview, release_history
-from django_ojs.extensions.statistics import stats
-from django_ojs.extensions.statistics.history import Point
 from django_ojs.reports.queue_overview import Listeners, OverviewRow
-from django_ojs.extensions.statistics import rollup_queries
-from django_ojs.extensions.statistics.rollups import BUCKETS
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -13,12 +13,12 @@ from typing import Final
 from django.db.models import Case, JSONField, Q, QuerySet, When
 
 from django_ojs.conf import settings
-from django_ojs.extensions.statistics.models import Rollup
-from django_ojs.storage import in_memory_state, queue_configs
 from django_ojs.extensions.statistics import rollups
-from django_ojs.storage.figures.known_queues import OTHERS
+from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.extensions.statistics.rollup_compaction import EVER
 from django_ojs.extensions.statistics.rollups import BUCKETS, COLUMNS
+from django_ojs.storage import in_memory_state, queue_configs
+from django_ojs.storage.figures.known_queues import OTHERS
 
 #: Minutes that are older than this do not change any more.
 _SETTLED = timedelta(minutes=10)

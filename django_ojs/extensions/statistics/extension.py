@@ -11,9 +11,9 @@ from uuid import UUID
 
 from django_ojs.conf import settings
 from django_ojs.extension import Change, Count, DueStep, Extension, Hooks, Numbers, Reads
+from django_ojs.extensions.statistics import rollups
 from django_ojs.spec.states import State, Trigger
 from django_ojs.spec.times import elapsed
-from django_ojs.extensions.statistics import rollups
 
 
 class StatisticsExtension(Extension):

@@ -9,11 +9,11 @@ from django.db.models import F, Q, QuerySet, Sum
 from django.db.models.functions import TruncDay, TruncHour
 from django.utils import timezone
 
-from django_ojs.extensions.statistics.models import Rollup
-from django_ojs.spec.errors import InvalidRequest
 from django_ojs.extensions.statistics import rollups
+from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.extensions.statistics.rollup_queries import bucket_sums
 from django_ojs.extensions.statistics.rollups import BUCKETS
+from django_ojs.spec.errors import InvalidRequest
 
 Period = Literal["1m", "5m", "1h", "1d"]
 PERIODS: dict[Period, timedelta] = {

@@ -12,12 +12,11 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from django_ojs.reports import ended_workers
+from django_ojs.extensions.statistics import rollup_queries, rollups
 from django_ojs.extensions.statistics.history import Point, history
-from django_ojs.extensions.statistics import rollup_queries
-from django_ojs.extensions.statistics import rollups
 from django_ojs.extensions.statistics.rollup_queries import TypeFigures
 from django_ojs.extensions.statistics.rollups import BUCKETS
+from django_ojs.reports import ended_workers
 
 WEEK: Final = timedelta(days=7)
 _HOURS_OF_A_DAY: Final = 24

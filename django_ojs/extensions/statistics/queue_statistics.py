@@ -5,9 +5,9 @@ from datetime import datetime, timedelta
 
 from django.utils import timezone
 
+from django_ojs.extensions.statistics import rollup_queries
 from django_ojs.operations.queues.status import QueueStatus, get
 from django_ojs.spec.states import State
-from django_ojs.extensions.statistics import rollup_queries
 from django_ojs.storage.figures.counts import ByState
 from django_ojs.storage.figures.oldest_available import oldest
 

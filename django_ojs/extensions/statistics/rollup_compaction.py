@@ -10,8 +10,8 @@ from django.db.models.functions import Now, TruncHour
 from django.utils import timezone
 
 from django_ojs.extensions.statistics.models import Rollup
-from django_ojs.storage import database, raw_queries
 from django_ojs.extensions.statistics.rollups import COLUMNS
+from django_ojs.storage import database, raw_queries
 
 #: A minute is folded this long after its end: writers may be late.
 LATE: Final = timedelta(minutes=2)

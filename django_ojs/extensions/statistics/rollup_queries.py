@@ -11,8 +11,8 @@ from django.db.models.functions import Cast, Now, TruncDay
 from django.utils import timezone
 
 from django_ojs.extensions.statistics.models import Rollup
-from django_ojs.spec.times import elapsed
 from django_ojs.extensions.statistics.rollups import BUCKETS
+from django_ojs.spec.times import elapsed
 
 MINUTE = timedelta(minutes=1)
 

@@ -8,12 +8,11 @@ from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 from datetime import timedelta
 
+from django_ojs.extensions.statistics import rollup_queries, rollups
 from django_ojs.operations import queues
 from django_ojs.operations.workers import registry
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import counts
-from django_ojs.extensions.statistics import rollup_queries
-from django_ojs.extensions.statistics import rollups
 from django_ojs.storage.figures.counts import ByState
 
 #: Rates are means over this time, which ends now.

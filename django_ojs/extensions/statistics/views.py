@@ -5,12 +5,12 @@ from typing import Any
 from rest_framework.request import Request
 
 from django_ojs.conf import settings
+from django_ojs.extensions.statistics import stats
+from django_ojs.extensions.statistics.history import PERIODS, Point, history
 from django_ojs.http import fields
 from django_ojs.http.responses import timestamps
 from django_ojs.http.views.admin.queues import render_rates
 from django_ojs.http.views.base import OJSView
-from django_ojs.extensions.statistics import stats
-from django_ojs.extensions.statistics.history import PERIODS, Point, history
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.scopes import Scope
 

@@ -14,9 +14,9 @@ from django_ojs.extension import (
     RuledClaim,
 )
 from django_ojs.extensions.backpressure.operations import bounds
+from django_ojs.extensions.tenants import storage as tenants
 from django_ojs.extensions.tenants import tenant_bounds
 from django_ojs.storage import database, queue_configs
-from django_ojs.extensions.tenants import storage as tenants
 from django_ojs.storage.dialects.job_row import NewRow
 from django_ojs.storage.dialects.rows import ClaimRequest
 

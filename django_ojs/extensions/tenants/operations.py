@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass
 
-from django_ojs.operations.queues.status import QueueStatus
 from django_ojs.extensions.tenants import storage as tenants
+from django_ojs.operations.queues.status import QueueStatus
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

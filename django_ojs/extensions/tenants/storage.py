@@ -17,12 +17,12 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Final
 from uuid import UUID
 
+from django_ojs.extensions.backpressure.storage import lock_timeout
+from django_ojs.extensions.tenants.spec import tenant_of
 from django_ojs.models import Job
 from django_ojs.spec.envelope import Envelope, distinct
 from django_ojs.spec.states import WAITING, State
-from django_ojs.extensions.tenants.spec import tenant_of
 from django_ojs.storage import database, in_memory_state, queue_configs
-from django_ojs.extensions.backpressure.storage import lock_timeout
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.storage.figures import known_queues
 

@@ -11,12 +11,12 @@ from django.db import OperationalError
 from django.db.models import Q
 
 from django_ojs.extension import LeftOut, Readmission
+from django_ojs.extensions.tenants import storage as tenants
+from django_ojs.extensions.tenants.spec import DEFAULT_TENANT, tenant_of
 from django_ojs.models import Job
 from django_ojs.spec.envelope import Envelope, distinct
 from django_ojs.spec.errors import QueueFull
-from django_ojs.extensions.tenants.spec import DEFAULT_TENANT, tenant_of
 from django_ojs.storage import database, queue_configs
-from django_ojs.extensions.tenants import storage as tenants
 
 #: Jobs by queue and tenant.
 Added = Mapping[tuple[str, str], int]

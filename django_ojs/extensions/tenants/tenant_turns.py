@@ -23,8 +23,8 @@ from typing import Final
 from uuid import UUID
 
 from django_ojs.extension import RuledClaim
-from django_ojs.spec.isolation import Isolation
 from django_ojs.extensions.tenants.spec import TenantFairness
+from django_ojs.spec.isolation import Isolation
 from django_ojs.storage import database, in_memory_state, queue_configs
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest, Turn, TurnJob

@@ -17,14 +17,13 @@ from django_ojs.admin.base import granted_scopes
 from django_ojs.admin.form_fields import NamesField
 from django_ojs.admin.formatting import absolute_time
 from django_ojs.admin.secret_page import SecretPageAdmin
+from django_ojs.extensions.webhooks import sending
 from django_ojs.extensions.webhooks.models import Webhook
-from django_ojs.extensions.webhooks.operations import deliveries
-from django_ojs.extensions.webhooks.operations import subscriptions
+from django_ojs.extensions.webhooks.operations import deliveries, subscriptions
 from django_ojs.extensions.webhooks.operations.subscriptions import Subscription
 from django_ojs.spec.errors import NotFound, OJSError
 from django_ojs.spec.scopes import Scope
 from django_ojs.storage import database
-from django_ojs.extensions.webhooks import sending
 
 if TYPE_CHECKING:
     _Form = forms.ModelForm[Webhook]

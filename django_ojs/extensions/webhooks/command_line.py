@@ -25,15 +25,14 @@ from django_ojs.command_line.subcommand import (
     parsed_ids,
     usage_error,
 )
-from django_ojs.formatting import absolute_time, grouped
+from django_ojs.extensions.webhooks import sending
 from django_ojs.extensions.webhooks.models import Webhook
-from django_ojs.extensions.webhooks.operations import deliveries
-from django_ojs.extensions.webhooks.operations import subscriptions
+from django_ojs.extensions.webhooks.operations import deliveries, subscriptions
 from django_ojs.extensions.webhooks.operations.deliveries import DeliveryStatus, DeliveryWithJob
 from django_ojs.extensions.webhooks.operations.subscriptions import Subscription
-from django_ojs.spec.errors import NotFound
 from django_ojs.extensions.webhooks.spec import DELIVERY_PREFIX, SUBSCRIPTION_PREFIX
-from django_ojs.extensions.webhooks import sending
+from django_ojs.formatting import absolute_time, grouped
+from django_ojs.spec.errors import NotFound
 
 T = TypeVar("T")
 

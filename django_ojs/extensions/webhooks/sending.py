@@ -13,12 +13,12 @@ from uuid import UUID
 from django.utils import timezone
 
 from django_ojs.conf import settings
+from django_ojs.extensions.events.spec import SPECVERSION
+from django_ojs.extensions.webhooks import spec as webhooks
 from django_ojs.extensions.webhooks.models import Webhook
 from django_ojs.extensions.webhooks.operations import subscriptions
 from django_ojs.spec import ids, json
-from django_ojs.extensions.webhooks import spec as webhooks
 from django_ojs.spec.errors import PayloadRejected, PayloadUnavailable
-from django_ojs.extensions.events.spec import SPECVERSION
 from django_ojs.spec.retry_after_reader import read_retry_after
 from django_ojs.spec.times import format_timestamp
 from django_ojs.version import VERSION

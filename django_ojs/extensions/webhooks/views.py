@@ -6,20 +6,19 @@ from uuid import UUID
 from django.http import HttpResponse
 from rest_framework.request import Request
 
+from django_ojs.extensions.webhooks import sending
+from django_ojs.extensions.webhooks import spec as webhooks
+from django_ojs.extensions.webhooks.models import Webhook
+from django_ojs.extensions.webhooks.operations import deliveries, subscriptions
+from django_ojs.extensions.webhooks.operations.deliveries import DeliveryWithJob
+from django_ojs.extensions.webhooks.operations.subscriptions import Subscription
 from django_ojs.http import fields, long_poll, pagination
 from django_ojs.http.responses import json_response, timestamps
 from django_ojs.http.views.base import OJSView
-from django_ojs.extensions.webhooks.models import Webhook
 from django_ojs.operations import keyset
-from django_ojs.extensions.webhooks.operations import deliveries
-from django_ojs.extensions.webhooks.operations import subscriptions
-from django_ojs.extensions.webhooks.operations.deliveries import DeliveryWithJob
-from django_ojs.extensions.webhooks.operations.subscriptions import Subscription
 from django_ojs.spec import ids, json
-from django_ojs.extensions.webhooks import spec as webhooks
 from django_ojs.spec.errors import InvalidRequest, NotFound, RateLimited
 from django_ojs.spec.scopes import Scope
-from django_ojs.extensions.webhooks import sending
 
 MAX_METADATA_BYTES = 16 * 1024
 _FILTER = frozenset({"queues", "job_types"})

@@ -14,11 +14,10 @@ from django_ojs.admin.actions import Action
 from django_ojs.admin.base import OperatorModelAdmin, page_of, read_page
 from django_ojs.admin.job_list import Badge
 from django_ojs.admin.query_timeout import timed_queries
-from django_ojs.extensions.workflows.admin_diagram import StepRow, diagram, state_counts
-from django_ojs.models import Job
-from django_ojs.extensions.workflows.models import Workflow, WorkflowStep
-from django_ojs.extensions.workflows.models import StepState, WorkflowState
 from django_ojs.extensions.workflows import operations as workflows
+from django_ojs.extensions.workflows.admin_diagram import StepRow, diagram, state_counts
+from django_ojs.extensions.workflows.models import StepState, Workflow, WorkflowState, WorkflowStep
+from django_ojs.models import Job
 from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.spec.scopes import Scope
 from django_ojs.storage.dialects.expressions import OneOf

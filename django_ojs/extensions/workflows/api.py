@@ -20,19 +20,18 @@ from asgiref.sync import sync_to_async
 from django_ojs.async_twins import has_twin
 from django_ojs.conf import settings
 from django_ojs.context import current_context
-from django_ojs.handlers import Handler
-from django_ojs.extensions.workflows.models import Workflow
-from django_ojs.extensions.workflows.models import WorkflowState
 from django_ojs.extensions.workflows import operations
+from django_ojs.extensions.workflows.models import Workflow, WorkflowState
+from django_ojs.extensions.workflows.spec import CALLBACKS, CallbackName, Graph, WorkflowType
+from django_ojs.extensions.workflows.spec.definition import located
+from django_ojs.extensions.workflows.spec.parse import parse
+from django_ojs.handlers import Handler
 from django_ojs.options import Request, envelope_of
 from django_ojs.registry import registry
 from django_ojs.spec import ids
 from django_ojs.spec.envelope.wire import template
 from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.suggestions import nearest
-from django_ojs.extensions.workflows.spec import CALLBACKS, CallbackName, Graph, WorkflowType
-from django_ojs.extensions.workflows.spec.definition import located
-from django_ojs.extensions.workflows.spec.parse import parse
 
 _STEP_PATH = re.compile(r"steps\[(\d+)\](?:\.depends_on\[(\d+)\])?").match
 

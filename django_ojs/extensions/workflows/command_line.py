@@ -27,11 +27,10 @@ from django_ojs.command_line.subcommand import (
     parsed_ids,
     usage_error,
 )
-from django_ojs.formatting import absolute_time, grouped
-from django_ojs.extensions.workflows.models import Workflow
-from django_ojs.extensions.workflows.models import StepState, WorkflowState
 from django_ojs.extensions.workflows import operations as workflows
+from django_ojs.extensions.workflows.models import StepState, Workflow, WorkflowState
 from django_ojs.extensions.workflows.operations import StepDetail
+from django_ojs.formatting import absolute_time, grouped
 
 _COLUMNS: Final = [
     column("id", "id"),

@@ -7,8 +7,8 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Final
 
 from django_ojs.extension import TICK, Change, DueStep, Extension, Hooks, Reads
-from django_ojs.hooks import registry
 from django_ojs.extensions.workflows.models import WorkflowState
+from django_ojs.hooks import registry
 from django_ojs.spec.states import State, Trigger
 
 if TYPE_CHECKING:

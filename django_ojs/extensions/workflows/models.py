@@ -5,10 +5,10 @@ from django.db.models import Q
 from django.db.models.functions import Now
 from django.utils.translation import gettext_lazy as _
 
+from django_ojs.extensions.workflows.spec import CALLBACKS, Condition
 from django_ojs.models.base import StoredModel
 from django_ojs.models.fields import StoredJSONField
 from django_ojs.spec import ids
-from django_ojs.extensions.workflows.spec import CALLBACKS, Condition
 
 
 class WorkflowState(models.TextChoices):

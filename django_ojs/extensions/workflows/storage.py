@@ -10,11 +10,16 @@ from uuid import UUID
 from django.db.models import F, Q, QuerySet, Value
 from django.db.models.functions import Now
 
-from django_ojs.extensions.workflows.models import EndedWorkflowJob, Workflow, WorkflowStep
-from django_ojs.extensions.workflows.models import StepState, WorkflowState
+from django_ojs.extensions.workflows.models import (
+    EndedWorkflowJob,
+    StepState,
+    Workflow,
+    WorkflowState,
+    WorkflowStep,
+)
+from django_ojs.extensions.workflows.spec import StepOutcome
 from django_ojs.spec import json
 from django_ojs.spec.states import State
-from django_ojs.extensions.workflows.spec import StepOutcome
 from django_ojs.storage import database, in_memory_state, raw_queries
 from django_ojs.storage.dialects.expressions import AtPlaces, OneOf
 

@@ -9,21 +9,20 @@ from django.http import HttpResponse
 from rest_framework.request import Request
 
 from django_ojs.conf import settings
+from django_ojs.extensions.workflows import operations as workflows
+from django_ojs.extensions.workflows.models import StepState, Workflow, WorkflowState
+from django_ojs.extensions.workflows.operations import StepDetail, StepProgress
+from django_ojs.extensions.workflows.spec import Condition
+from django_ojs.extensions.workflows.spec.definition import known_id
+from django_ojs.extensions.workflows.spec.parse import parse
 from django_ojs.http import fields, pagination
 from django_ojs.http.responses import json_response
 from django_ojs.http.views.base import OJSView
 from django_ojs.http.views.jobs import check_access
-from django_ojs.extensions.workflows.models import Workflow
-from django_ojs.extensions.workflows.models import StepState, WorkflowState
-from django_ojs.extensions.workflows import operations as workflows
-from django_ojs.extensions.workflows.operations import StepDetail, StepProgress
 from django_ojs.spec.failure import with_code
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
 from django_ojs.spec.times import format_timestamp
-from django_ojs.extensions.workflows.spec import Condition
-from django_ojs.extensions.workflows.spec.definition import known_id
-from django_ojs.extensions.workflows.spec.parse import parse
 
 #: Of the documents; a step whose condition was not met is cancelled too, and says why.
 _STATES: Final[Mapping[str, str]] = {

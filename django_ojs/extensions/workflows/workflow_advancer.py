@@ -11,8 +11,8 @@ from uuid import UUID
 
 from django.db import connections
 
-from django_ojs.hooks import run_task
 from django_ojs.extensions.workflows.operations.advance import TASK, TOGETHER, advance_all
+from django_ojs.hooks import run_task
 from django_ojs.storage import database
 
 #: How long it rests after a round of few workflows, as a multiple of what that took, and at most,

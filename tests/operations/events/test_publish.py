@@ -14,11 +14,11 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 import django_ojs as ojs
+from django_ojs.extensions.events.operations import log
 from django_ojs.models.worker import Directive
 from django_ojs.operations import ack, beat, expiry, fail, fetch, promotion, queues
 from django_ojs.operations import push as pushing
 from django_ojs.operations.beat import Registration
-from django_ojs.extensions.events.operations import log
 from django_ojs.operations.workers import removal, rescue
 from django_ojs.spec.errors import DuplicateJob, OJSError
 from django_ojs.spec.failure import Failure

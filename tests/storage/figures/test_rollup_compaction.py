@@ -7,9 +7,8 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from django_ojs.extensions.statistics import extension as statistics
+from django_ojs.extensions.statistics import rollup_compaction, rollups
 from django_ojs.extensions.statistics.models import Rollup
-from django_ojs.extensions.statistics import rollup_compaction
-from django_ojs.extensions.statistics import rollups
 from tests.figures import note
 
 pytestmark = pytest.mark.django_db

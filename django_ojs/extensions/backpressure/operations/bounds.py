@@ -13,15 +13,15 @@ from django.db import OperationalError
 
 from django_ojs.conf import settings
 from django_ojs.extension import Batch, Readmission
-from django_ojs.models import Job
+from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.extensions.backpressure.operations import pressure_monitor
 from django_ojs.extensions.backpressure.operations.drop_oldest import drop_oldest
+from django_ojs.extensions.backpressure.storage import Load
+from django_ojs.models import Job
 from django_ojs.spec.envelope import Envelope, distinct
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.queue_config import Backpressure
 from django_ojs.storage import database, queue_configs
-from django_ojs.extensions.backpressure import storage as bounds
-from django_ojs.extensions.backpressure.storage import Load
 from django_ojs.storage.dialects import job_row
 from django_ojs.storage.dialects.job_row import NewRow
 from django_ojs.storage.queue_configs import config_and_warned, config_of

@@ -3,13 +3,13 @@
 from django.db.models.functions import Now
 
 from django_ojs.extension import Known
+from django_ojs.extensions.backpressure.storage import Load
 from django_ojs.hooks import is_published, own_jobs, publish_all
 from django_ojs.models import Job
 from django_ojs.spec.published import EventType, of_queue
 from django_ojs.spec.queue_config import Backpressure
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import transitions
-from django_ojs.extensions.backpressure.storage import Load
 
 
 def drop_oldest(queue: str, bound: Backpressure, before: Load, added: Load) -> Load | None:

@@ -13,11 +13,11 @@ from typing import Final
 
 from django.db.models.functions import Now
 
+from django_ojs.extensions.backpressure import storage as bounds
+from django_ojs.extensions.backpressure.storage import Load
 from django_ojs.models import Queue
 from django_ojs.spec.queue_config import Backpressure
 from django_ojs.spec.times import elapsed
-from django_ojs.extensions.backpressure import storage as bounds
-from django_ojs.extensions.backpressure.storage import Load
 
 #: The pressure must be below this part of the warning threshold ...
 EASED: Final = 0.9

@@ -14,15 +14,15 @@ from typing import Final
 from django.db import Error
 from django.db.models.functions import Now
 
+from django_ojs.extensions.backpressure import storage as bounds
+from django_ojs.extensions.backpressure.operations import episodes
+from django_ojs.extensions.backpressure.storage import Load
 from django_ojs.hooks import publish
 from django_ojs.models import Lease
-from django_ojs.extensions.backpressure.operations import episodes
 from django_ojs.spec.published import EventType, of_queue
 from django_ojs.spec.queue_config import Backpressure
 from django_ojs.storage import database, queue_configs
-from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.storage.background_writer import BackgroundWriter
-from django_ojs.extensions.backpressure.storage import Load
 from django_ojs.storage.queue_configs import config_and_warned
 
 logger = logging.getLogger("django_ojs")

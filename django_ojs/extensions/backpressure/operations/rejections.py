@@ -16,16 +16,16 @@ from typing import Final
 from django.db import Error
 
 from django_ojs.extension import Count
+from django_ojs.extensions.backpressure import storage as bounds
+from django_ojs.extensions.backpressure.operations import episodes
+from django_ojs.extensions.statistics import rollup_queries
 from django_ojs.hooks import count, publish
 from django_ojs.models import Job
-from django_ojs.extensions.backpressure.operations import episodes
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import RETRY_AFTER, QueueFull
 from django_ojs.spec.published import EventType, of_queue
 from django_ojs.storage import database
-from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.storage.background_writer import BackgroundWriter
-from django_ojs.extensions.statistics import rollup_queries
 
 logger = logging.getLogger("django_ojs")
 

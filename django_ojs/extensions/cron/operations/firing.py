@@ -11,17 +11,17 @@ from uuid import UUID
 from django.db import InterfaceError, OperationalError
 
 from django_ojs.conf import settings
-from django_ojs.hooks import publish_all
-from django_ojs.extensions.cron.models import CronJob, CronRun
-from django_ojs.extensions.cron.models import CronRunPhase, OverlapPolicy
-from django_ojs.operations.cancel import cancel
+from django_ojs.extensions.cron import cron_events
+from django_ojs.extensions.cron import storage as cron_jobs
+from django_ojs.extensions.cron.cron_events import SkipReason
+from django_ojs.extensions.cron.models import CronJob, CronRun, CronRunPhase, OverlapPolicy
 from django_ojs.extensions.cron.operations.queries import split
 from django_ojs.extensions.outbox import operations as outbox
+from django_ojs.hooks import publish_all
+from django_ojs.operations.cancel import cancel
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.enqueue.unique import UniqueKeyLocked
 from django_ojs.operations.push import PushOptions, push_batch
-from django_ojs.extensions.cron import cron_events
-from django_ojs.extensions.cron.cron_events import SkipReason
 from django_ojs.spec.envelope import Envelope, parse
 from django_ojs.spec.errors import (
     Conflict,
@@ -35,7 +35,6 @@ from django_ojs.spec.full_policy import FullPolicy
 from django_ojs.spec.published import NewEvent
 from django_ojs.spec.times import format_timestamp
 from django_ojs.storage import database
-from django_ojs.extensions.cron import storage as cron_jobs
 
 #: Held jobs of one cron job from which a warning is logged (ojs-cron §6.1).
 MANY_HELD: Final = 3

@@ -4,14 +4,13 @@ from contextlib import suppress
 
 from django.db.models.functions import Now
 
-from django_ojs.models import Job
-from django_ojs.extensions.cron.models import CronJob, CronRun
-from django_ojs.extensions.cron.models import CronRunPhase
-from django_ojs.operations.activate import activate
+from django_ojs.extensions.cron import storage as cron_jobs
+from django_ojs.extensions.cron.models import CronJob, CronRun, CronRunPhase
 from django_ojs.extensions.cron.operations.queries import split
+from django_ojs.models import Job
+from django_ojs.operations.activate import activate
 from django_ojs.spec.errors import Conflict, JobNotFound, QueueFull, RowLocked
 from django_ojs.storage import database
-from django_ojs.extensions.cron import storage as cron_jobs
 
 
 def release() -> int:

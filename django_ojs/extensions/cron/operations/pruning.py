@@ -3,10 +3,10 @@
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
-from django_ojs.models import Job
 from django_ojs.extensions.cron.models import CronRun
-from django_ojs.storage import database, raw_queries
 from django_ojs.extensions.outbox import storage as outbox
+from django_ojs.models import Job
+from django_ojs.storage import database, raw_queries
 from django_ojs.storage.dialects.expressions import OneOf
 
 #: Runs that one step reads.

@@ -7,14 +7,13 @@ from uuid import UUID
 from django.db.models import OuterRef, QuerySet, Subquery
 from django.db.models.functions import Now
 
+from django_ojs.extensions.cron.models import CronJob, CronRun, CronRunPhase
+from django_ojs.extensions.outbox import storage as outbox
 from django_ojs.models import Job
-from django_ojs.extensions.cron.models import CronJob, CronRun
-from django_ojs.extensions.cron.models import CronRunPhase
 from django_ojs.operations import keyset
 from django_ojs.operations.keyset import FIRST_PAGE, Page, PageRequest
 from django_ojs.spec.errors import NotFound
 from django_ojs.spec.states import TERMINAL, State
-from django_ojs.extensions.outbox import storage as outbox
 from django_ojs.storage.dialects.expressions import OneOf
 
 

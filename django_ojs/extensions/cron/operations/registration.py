@@ -15,13 +15,12 @@ from typing import Any, Final
 from django.db import IntegrityError
 
 from django_ojs.conf import settings
-from django_ojs.extensions.cron.models import CronJob
-from django_ojs.extensions.cron.models import CronOwner, OverlapPolicy
-from django_ojs.operations.access import operator
+from django_ojs.extensions.cron.models import CronJob, CronOwner, OverlapPolicy
 from django_ojs.extensions.cron.operations import schedule
 from django_ojs.extensions.cron.operations.queries import lock
-from django_ojs.spec import envelope
 from django_ojs.extensions.cron.spec import CronExpressionError, check_timezone
+from django_ojs.operations.access import operator
+from django_ojs.spec import envelope
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import Conflict, InvalidCronExpression, InvalidRequest
 from django_ojs.storage import database

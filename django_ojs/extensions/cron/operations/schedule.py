@@ -9,7 +9,12 @@ from typing import Final
 from zoneinfo import ZoneInfo
 
 from django_ojs.extensions.cron.operations import description
-from django_ojs.extensions.cron.spec import CronExpression, CronExpressionError, Occurrence, check_timezone
+from django_ojs.extensions.cron.spec import (
+    CronExpression,
+    CronExpressionError,
+    Occurrence,
+    check_timezone,
+)
 
 #: Occurrences that are counted when a cron job was not evaluated in time; beyond them it is not
 #: known how many were missed, only that these were.

@@ -5,9 +5,13 @@ from dataclasses import dataclass, field
 
 from django.db.models import Q
 
-from django_ojs.extensions.cron.models import CronJob
-from django_ojs.extensions.cron.models import CronOwner
-from django_ojs.extensions.cron.operations.registration import Definition, check, leave_code, register
+from django_ojs.extensions.cron.models import CronJob, CronOwner
+from django_ojs.extensions.cron.operations.registration import (
+    Definition,
+    check,
+    leave_code,
+    register,
+)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)

@@ -14,18 +14,18 @@ from typing import Final, cast
 from django.db.models import F, Q
 from django.db.models.functions import Now
 
-from django_ojs.hooks import publish_all
+from django_ojs.extensions.cron import storage as cron_jobs
+from django_ojs.extensions.cron.cron_events import SkipReason
 from django_ojs.extensions.cron.models import CronJob
 from django_ojs.extensions.cron.operations import schedule
 from django_ojs.extensions.cron.operations.firing import DueRun, enqueue, event_source, record
 from django_ojs.extensions.cron.operations.held_jobs import release
 from django_ojs.extensions.cron.operations.schedule import Passed
-from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.extensions.cron.spec import CronExpressionError
-from django_ojs.extensions.cron.cron_events import SkipReason
+from django_ojs.hooks import publish_all
+from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.spec.published import NewEvent
 from django_ojs.storage import database, in_memory_state
-from django_ojs.extensions.cron import storage as cron_jobs
 from django_ojs.storage.database import BATCH
 
 logger = logging.getLogger("django_ojs.cron")

@@ -1,10 +1,10 @@
 """Run a cron job now, outside of its schedule."""
 
-from django_ojs.operations.access import operator
+from django_ojs.extensions.cron.cron_events import SkipReason
 from django_ojs.extensions.cron.operations.firing import DueRun, SkippedRun, enqueue, record
 from django_ojs.extensions.cron.operations.queries import lock
+from django_ojs.operations.access import operator
 from django_ojs.operations.enqueue.result import EnqueuedJob
-from django_ojs.extensions.cron.cron_events import SkipReason
 from django_ojs.spec.errors import Conflict
 from django_ojs.storage import database
 

@@ -12,11 +12,11 @@ from django.db.models import Q
 from django.utils import timezone
 
 from django_ojs.conf import settings
+from django_ojs.extensions.events import spec as events
+from django_ojs.extensions.events import storage as stored
 from django_ojs.extensions.events.models import Event
 from django_ojs.spec import published
-from django_ojs.extensions.events import spec as events
 from django_ojs.spec.errors import InvalidRequest
-from django_ojs.extensions.events import storage as stored
 from django_ojs.storage.database import BATCH
 
 DEFAULT_LIMIT = 100

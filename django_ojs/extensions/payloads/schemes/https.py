@@ -12,9 +12,9 @@ import httpcore
 from django_ojs.conf import settings
 from django_ojs.extensions.payloads.reader import Budget, Source
 from django_ojs.extensions.payloads.reference import Reference
+from django_ojs.extensions.payloads.spec import Network
 from django_ojs.extensions.payloads.ssrf import addresses_of
 from django_ojs.spec.errors import PayloadRejected, PayloadUnavailable
-from django_ojs.extensions.payloads.spec import Network
 from django_ojs.spec.urls import locate
 
 #: Seconds without a byte, or without a connection, after which a request fails.

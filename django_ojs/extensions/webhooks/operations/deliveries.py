@@ -10,13 +10,13 @@ from uuid import UUID
 from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
-from django_ojs.models import Job
+from django_ojs.extensions.webhooks import spec as webhooks
 from django_ojs.extensions.webhooks.models import Webhook, WebhookDelivery
+from django_ojs.extensions.webhooks.operations import subscriptions
+from django_ojs.models import Job
 from django_ojs.operations import keyset
 from django_ojs.operations.keyset import Page, PageRequest
 from django_ojs.operations.retry import retry as retry_job
-from django_ojs.extensions.webhooks.operations import subscriptions
-from django_ojs.extensions.webhooks import spec as webhooks
 from django_ojs.spec.errors import NotFound
 from django_ojs.spec.states import State
 

@@ -15,14 +15,14 @@ from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
-from django_ojs.models import Job
-from django_ojs.extensions.webhooks.models import Webhook, WebhookDelivery
 from django_ojs.extensions.events.operations import log
-from django_ojs.operations.push import PushOptions, push_batch
+from django_ojs.extensions.events.spec import parse_event_id
 from django_ojs.extensions.webhooks import spec as webhooks
+from django_ojs.extensions.webhooks.models import Webhook, WebhookDelivery
+from django_ojs.models import Job
+from django_ojs.operations.push import PushOptions, push_batch
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import QueueFull, QueuePaused
-from django_ojs.extensions.events.spec import parse_event_id
 from django_ojs.storage import database, raw_queries
 
 logger = logging.getLogger("django_ojs")

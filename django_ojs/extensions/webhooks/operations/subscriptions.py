@@ -16,11 +16,11 @@ from django.db.models.functions import Now
 from django.utils import timezone
 
 from django_ojs.conf import settings
+from django_ojs.extensions.events.operations import log
+from django_ojs.extensions.webhooks import spec as webhooks
 from django_ojs.extensions.webhooks.models import Webhook, WebhookDelivery
 from django_ojs.operations.access import operator
-from django_ojs.extensions.events.operations import log
 from django_ojs.spec import addresses, times
-from django_ojs.extensions.webhooks import spec as webhooks
 from django_ojs.spec.envelope import check_queue, check_type
 from django_ojs.spec.errors import InvalidRequest, NotFound, UnsupportedFeature
 from django_ojs.spec.urls import locate, without_path

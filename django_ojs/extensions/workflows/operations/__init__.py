@@ -5,7 +5,11 @@ from django_ojs.extensions.workflows.operations.after_commit import advance_afte
 from django_ojs.extensions.workflows.operations.cancellation import cancel
 from django_ojs.extensions.workflows.operations.creation import check, create
 from django_ojs.extensions.workflows.operations.history import history_of
-from django_ojs.extensions.workflows.operations.progress import StepProgress, WorkflowProgress, progress_of
+from django_ojs.extensions.workflows.operations.progress import (
+    StepProgress,
+    WorkflowProgress,
+    progress_of,
+)
 from django_ojs.extensions.workflows.operations.queries import (
     StepDetail,
     details,

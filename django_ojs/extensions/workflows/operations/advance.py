@@ -14,17 +14,22 @@ from uuid import UUID
 
 from django.db import Error, InterfaceError, OperationalError
 
-from django_ojs.hooks import is_published, publish_all
-from django_ojs.extensions.workflows.models import EndedWorkflowJob, Workflow, WorkflowStep
-from django_ojs.extensions.workflows.models import StepState, WorkflowState
-from django_ojs.extensions.workflows.operations import starting
-from django_ojs.extensions.workflows import workflow_events
-from django_ojs.spec.published import NewEvent
-from django_ojs.extensions.workflows.spec import Condition, StepOutcome, join_outcome
-from django_ojs.storage import database
 from django_ojs.extensions.workflows import storage as workflows
-from django_ojs.storage.dialects.expressions import OneOf
+from django_ojs.extensions.workflows import workflow_events
+from django_ojs.extensions.workflows.models import (
+    EndedWorkflowJob,
+    StepState,
+    Workflow,
+    WorkflowState,
+    WorkflowStep,
+)
+from django_ojs.extensions.workflows.operations import starting
+from django_ojs.extensions.workflows.spec import Condition, StepOutcome, join_outcome
 from django_ojs.extensions.workflows.storage import EndedStep, Place
+from django_ojs.hooks import is_published, publish_all
+from django_ojs.spec.published import NewEvent
+from django_ojs.storage import database
+from django_ojs.storage.dialects.expressions import OneOf
 
 #: What an advance is called in traces (ojs-distributed-tracing §4.2).
 TASK: Final = "ojs.workflow.advance"

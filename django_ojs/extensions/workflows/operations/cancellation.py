@@ -5,15 +5,14 @@ from uuid import UUID
 from django.db.models.functions import Now
 
 from django_ojs import hooks
-from django_ojs.hooks import publish_all
-from django_ojs.models import Job
-from django_ojs.extensions.workflows.models import Workflow, WorkflowStep
-from django_ojs.extensions.workflows.models import StepState, WorkflowState
-from django_ojs.operations.access import operator
-from django_ojs.operations.stop import stop
+from django_ojs.extensions.workflows import workflow_events
+from django_ojs.extensions.workflows.models import StepState, Workflow, WorkflowState, WorkflowStep
 from django_ojs.extensions.workflows.operations.advance import count_ended
 from django_ojs.extensions.workflows.operations.queries import lock
-from django_ojs.extensions.workflows import workflow_events
+from django_ojs.hooks import publish_all
+from django_ojs.models import Job
+from django_ojs.operations.access import operator
+from django_ojs.operations.stop import stop
 from django_ojs.spec.errors import Conflict
 from django_ojs.spec.states import State, Trigger, sources
 from django_ojs.storage import database, transitions

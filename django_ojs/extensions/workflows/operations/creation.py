@@ -10,18 +10,17 @@ from django.db import IntegrityError, connections
 
 from django_ojs import hooks
 from django_ojs.conf import settings
-from django_ojs.hooks import publish_all
-from django_ojs.extensions.workflows.models import Workflow, WorkflowStep
-from django_ojs.extensions.workflows.models import StepState
-from django_ojs.operations.enqueue import lineage
 from django_ojs.extensions.outbox import caller_database
-from django_ojs.operations.enqueue.result import Outcome
-from django_ojs.extensions.workflows.operations import starting
-from django_ojs.spec import ids
 from django_ojs.extensions.workflows import workflow_events
+from django_ojs.extensions.workflows.models import StepState, Workflow, WorkflowStep
+from django_ojs.extensions.workflows.operations import starting
+from django_ojs.extensions.workflows.spec import Graph, GraphStep
+from django_ojs.hooks import publish_all
+from django_ojs.operations.enqueue import lineage
+from django_ojs.operations.enqueue.result import Outcome
+from django_ojs.spec import ids
 from django_ojs.spec.envelope import Envelope, parse
 from django_ojs.spec.errors import Conflict, DuplicateJob, InvalidRequest
-from django_ojs.extensions.workflows.spec import Graph, GraphStep
 from django_ojs.storage import database
 
 #: Each gets the type of a new workflow, and the position of a step. It returns what the `meta` of

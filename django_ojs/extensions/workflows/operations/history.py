@@ -8,8 +8,7 @@ from datetime import datetime
 from typing import Any, Final
 from uuid import UUID
 
-from django_ojs.extensions.workflows.models import Workflow
-from django_ojs.extensions.workflows.models import StepState
+from django_ojs.extensions.workflows.models import StepState, Workflow
 from django_ojs.extensions.workflows.operations.queries import steps_of
 from django_ojs.spec import times
 from django_ojs.spec.times import milliseconds_between

@@ -5,10 +5,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 from uuid import UUID
 
-from django_ojs.models import Job
-from django_ojs.extensions.workflows.models import Workflow
-from django_ojs.extensions.workflows.models import StepState, WorkflowState
+from django_ojs.extensions.workflows.models import StepState, Workflow, WorkflowState
 from django_ojs.extensions.workflows.operations.queries import steps_of
+from django_ojs.models import Job
 from django_ojs.spec.progress import NOTHING, Progress, shown
 from django_ojs.storage.dialects.expressions import OneOf
 

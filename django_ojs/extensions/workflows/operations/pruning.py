@@ -6,8 +6,7 @@ from uuid import UUID
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
-from django_ojs.extensions.workflows.models import Workflow, WorkflowStep
-from django_ojs.extensions.workflows.models import WorkflowState
+from django_ojs.extensions.workflows.models import Workflow, WorkflowState, WorkflowStep
 from django_ojs.storage import database, raw_queries
 from django_ojs.storage.dialects.expressions import OneOf
 

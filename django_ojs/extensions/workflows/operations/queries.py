@@ -9,17 +9,16 @@ from uuid import UUID
 from django.db.models import QuerySet
 
 from django_ojs import hooks
+from django_ojs.extensions.workflows.models import StepState, Workflow, WorkflowStep
+from django_ojs.extensions.workflows.spec import CALLBACKS
+from django_ojs.extensions.workflows.storage import MAX_COPIED
 from django_ojs.models import Job
-from django_ojs.extensions.workflows.models import Workflow, WorkflowStep
-from django_ojs.extensions.workflows.models import StepState
 from django_ojs.operations import keyset
 from django_ojs.operations.keyset import FIRST_PAGE, Order, Page, PageRequest
 from django_ojs.spec.errors import RowLocked, WorkflowNotFound
 from django_ojs.spec.json import JSON
-from django_ojs.extensions.workflows.spec import CALLBACKS
 from django_ojs.storage import database
 from django_ojs.storage.dialects.expressions import OneOf
-from django_ojs.extensions.workflows.storage import MAX_COPIED
 
 _LATEST_FIRST: Final[Order] = {"-pk": UUID}
 

@@ -11,10 +11,11 @@ from django.db import InterfaceError, OperationalError
 
 from django_ojs import hooks
 from django_ojs.conf import settings
-from django_ojs.models import Job
-from django_ojs.extensions.workflows.models import WorkflowStep
-from django_ojs.extensions.workflows.models import StepState
+from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.extensions.tenants import tenant_bounds
+from django_ojs.extensions.workflows import storage as workflows
+from django_ojs.extensions.workflows.models import StepState, WorkflowStep
+from django_ojs.models import Job
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.enqueue.unique import UniqueKeyLocked
 from django_ojs.operations.push import PushOptions, push_batch
@@ -23,8 +24,6 @@ from django_ojs.spec.errors import DependencyFailed, OJSError, QueueFull, QueueP
 from django_ojs.spec.json import JSON, dumps
 from django_ojs.spec.states import State
 from django_ojs.storage import database
-from django_ojs.extensions.backpressure import storage as bounds
-from django_ojs.extensions.workflows import storage as workflows
 from django_ojs.storage.dialects import job_row
 
 #: A larger result is passed on by reference (ojs-workflows §7.5).

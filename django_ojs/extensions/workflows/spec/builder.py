@@ -4,8 +4,6 @@ from collections.abc import Mapping, Sized
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
-from django_ojs.spec.envelope import Limits
-from django_ojs.spec.errors import InvalidRequest
 from django_ojs.extensions.workflows.spec.definition import (
     at,
     callbacks_of,
@@ -17,6 +15,8 @@ from django_ojs.extensions.workflows.spec.definition import (
     type_of,
 )
 from django_ojs.extensions.workflows.spec.graph import CallbackName, Condition, GraphStep
+from django_ojs.spec.envelope import Limits
+from django_ojs.spec.errors import InvalidRequest
 
 #: Levels of nested workflows; ojs-workflows §10.2 asks for three.
 MAX_DEPTH: Final = 10

@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from typing import Any, Final, cast
 from uuid import UUID
 
+from django_ojs.extensions.workflows.spec.graph import CALLBACKS, CallbackName, WorkflowType
 from django_ojs.spec import envelope, ids
 from django_ojs.spec.envelope import Limits
 from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.spec.json import check
-from django_ojs.extensions.workflows.spec.graph import CALLBACKS, CallbackName, WorkflowType
 
 MAX_NAME: Final = 255
 

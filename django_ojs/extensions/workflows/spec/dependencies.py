@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from django_ojs.spec.errors import CyclicDependency, InvalidRequest
 from django_ojs.extensions.workflows.spec.builder import GraphBuilder, Position, check_chain_length
 from django_ojs.extensions.workflows.spec.definition import callbacks_of, list_of, text_of
 from django_ojs.extensions.workflows.spec.graph import CALLBACKS, CallbackName, WorkflowType
+from django_ojs.spec.errors import CyclicDependency, InvalidRequest
 
 MAX_DEPENDENCIES: Final = 100_000
 

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Any
 
-from django_ojs.spec.envelope import DEFAULT_LIMITS, Limits
-from django_ojs.spec.errors import InvalidRequest, OJSError
 from django_ojs.extensions.workflows.spec.builder import GraphBuilder, Position
 from django_ojs.extensions.workflows.spec.definition import id_of, object_of, text_of, type_of
 from django_ojs.extensions.workflows.spec.dependencies import read_graph
 from django_ojs.extensions.workflows.spec.graph import Graph
+from django_ojs.spec.envelope import DEFAULT_LIMITS, Limits
+from django_ojs.spec.errors import InvalidRequest, OJSError
 
 
 def parse(data: Mapping[str, Any], *, limits: Limits = DEFAULT_LIMITS) -> Graph:
