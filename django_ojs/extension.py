@@ -38,6 +38,7 @@ from django.db.models import Q
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.published import EventType, NewEvent
+from django_ojs.spec.queue_config import QueueFields
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
 
@@ -514,6 +515,8 @@ class Extension:
     #: Its settings in `OJS`: a frozen dataclass, whose fields are declared with `setting.setting`
     #: and have the names of the keys, in lower case. `conf.of` returns them.
     settings: type | None = None
+    #: Its fields in the configuration of a queue.
+    queue_fields: QueueFields | None = None
 
     def hooks(self) -> Hooks:
         """Return the hooks by the settings as they are now: those that are not needed are absent.

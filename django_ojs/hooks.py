@@ -30,6 +30,7 @@ from django_ojs.extension import (
     Readmission,
     Reads,
 )
+from django_ojs.spec import queue_config
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.spec.states import Trigger
@@ -96,6 +97,7 @@ class Registry:
         """Ask all extensions for their hooks."""
         #: The settings that extensions have declared: dataclasses.
         self.settings = tuple(each.settings for each in self._in_order() if each.settings)
+        queue_config.declare(each.queue_fields for each in self._in_order() if each.queue_fields)
         for forget in self.before_compile:
             forget()
         for number, extension in self._extensions.items():

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 from django_ojs.extension import TICK, ClaimRule, DueStep, Extension, Hooks, RuledClaim
 from django_ojs.extensions.limits.models import BY_KEY
-from django_ojs.spec.queue_config import LIMITS
+from django_ojs.extensions.limits.queue_fields import FIELDS
 from django_ojs.storage.dialects.rows import ClaimRequest
 
 
@@ -15,6 +15,7 @@ class QueueLimitsExtension(Extension):
     name = "limits of queues"
     #: Before the limits by key: a job of a queue that is at its limit waits for that alone.
     number = 12
+    queue_fields = FIELDS
 
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""
@@ -61,7 +62,7 @@ class KeyLimitsExtension(Extension):
 class QueueLimits(ClaimRule):
     """The rule of queues that have limits of their own."""
 
-    fields = LIMITS
+    fields = frozenset(FIELDS.checks)
 
     def begin(self, request: ClaimRequest) -> RuledClaim:
         """Lock the limits of the queue, and read how much room they have."""
