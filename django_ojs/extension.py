@@ -487,6 +487,11 @@ class Hooks:
     worker_started: Callable[[str], object] | None = None
     worker_stopping: Callable[[str], object] | None = None
 
+    #: The command `ojs_worker` starts: called before its processes, when the database has answered,
+    #: outside of a transaction. After an error of the database it is called again; a CommandError
+    #: ends the command.
+    workers_start: Callable[[], object] | None = None
+
     #: What works beside a worker in threads of its own, until it is closed: called with the id of
     #: the worker, before its first claim; `close` is called after its last job. A worker with
     #: `--once`, which ends by itself, has none. An error ends the worker.
@@ -531,5 +536,12 @@ class Extension:
         """Return what the other workers do, where that one leaves work undone for so long.
 
         On a database that has one writer at a time, they do nothing.
+        """
+        return ()
+
+    def subcommands(self) -> Sequence[Any]:
+        """Return its subcommands of `manage.py ojs`: `command_line.subcommand.Subcommand`.
+
+        Called by that command, so that what they need is imported nowhere else.
         """
         return ()

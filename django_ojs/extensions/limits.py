@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from django_ojs.extension import TICK, ClaimRule, DueStep, Extension, Hooks, RuledClaim
 from django_ojs.models.limit import BY_KEY
@@ -53,6 +54,12 @@ class KeyLimitsExtension(Extension):
             DueStep(run=limit_checks.recheck, interval=600.0, batch=sys.maxsize),
             DueStep(run=limit_checks.prune, interval=60.0, batch=sys.maxsize),
         )
+
+    def subcommands(self) -> Sequence[Any]:
+        """Return `limits`."""
+        from django_ojs.command_line import limits
+
+        return limits.SUBCOMMANDS
 
 
 # What they do is imported by the first claim of a queue that has limits.

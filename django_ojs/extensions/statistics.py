@@ -42,6 +42,12 @@ class StatisticsExtension(Extension):
             DueStep(run=rollup_compaction.coarsen, interval=60.0),
         )
 
+    def subcommands(self) -> Sequence[Any]:
+        """Return `stats`."""
+        from django_ojs.command_line import figures
+
+        return figures.SUBCOMMANDS
+
 
 def fold() -> int:
     """Fold the rollups of past minutes, and add old ones to the all-time sums.

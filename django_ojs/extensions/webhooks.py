@@ -1,6 +1,7 @@
 """Webhooks: enqueue the deliveries of new events, and delete old records of them."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from django_ojs.extension import DueStep, Extension, Hooks
 
@@ -28,3 +29,9 @@ class WebhooksExtension(Extension):
             ),
             DueStep(run=dispatch.prune, interval=60.0),
         )
+
+    def subcommands(self) -> Sequence[Any]:
+        """Return `webhooks`."""
+        from django_ojs.command_line import webhooks
+
+        return webhooks.SUBCOMMANDS

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from django_ojs.extension import TICK, Change, DueStep, Extension, Hooks, Reads
 from django_ojs.hooks import registry
@@ -94,6 +94,12 @@ class WorkflowsExtension(Extension):
             advancer, self._advancer = self._advancer, None
             registry.compile()
             advancer.close()
+
+    def subcommands(self) -> Sequence[Any]:
+        """Return `workflows`."""
+        from django_ojs.command_line import workflows
+
+        return workflows.SUBCOMMANDS
 
 
 def _advancing(interval: float) -> DueStep:
