@@ -509,6 +509,19 @@ class Hooks:
     worker_ends: Callable[[], object] | None = None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Declared:
+    """A part of the manifest: extensions whose requirements all hold, and a capability.
+
+    An official extension has the URN `urn:ojs:ext:<name>`, an experimental one
+    `urn:ojs:ext:experimental:<name>`.
+    """
+
+    official: str | None = None
+    experimental: str | None = None
+    capability: str | None = None
+
+
 class Extension:
     """A subject that the core does not know. Register an object of a subclass in `ready()`."""
 
@@ -544,4 +557,22 @@ class Extension:
 
         Called by that command, so that what they need is imported nowhere else.
         """
+        return ()
+
+    def routes(self) -> Sequence[Any]:
+        """Return its routes of the HTTP API, each made by `http.routing.route`.
+
+        Called once, when the URLs of the project are imported, and not by a worker.
+        """
+        return ()
+
+    def openapi(self) -> Sequence[Mapping[str, Any]]:
+        """Return the parts of the OpenAPI document for its routes: `tags`, `paths`, `components`.
+
+        Called when the document is asked for.
+        """
+        return ()
+
+    def manifest(self) -> Sequence[Declared]:
+        """Return what the manifest of the server declares while it is installed."""
         return ()

@@ -177,9 +177,9 @@ class Registry:
         """Return the steps of all extensions for the other workers."""
         return [step for each in self.extensions() for step in each.helping_steps(behind)]
 
-    def subcommands(self) -> list[Any]:
-        """Return the subcommands of all extensions."""
-        return [each for extension in self.extensions() for each in extension.subcommands()]
+    def brought(self, what: str, *args: Any) -> list[Any]:
+        """Return what all extensions bring to a door: `what` is the method that says it."""
+        return [each for found in self.extensions() for each in getattr(found, what)(*args)]
 
     def extensions(self) -> list[Extension]:
         """Return the extensions, in the order of their numbers."""

@@ -2,14 +2,14 @@
 
 import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
 from typing import Any, Final
 
 from django.core.management.base import CommandError
 
-from django_ojs.extension import TICK, DueStep, Extension, Hooks
+from django_ojs.extension import TICK, Declared, DueStep, Extension, Hooks
 from django_ojs.spec.errors import OJSError
 
 logger = logging.getLogger("django_ojs")
@@ -56,6 +56,26 @@ class CronExtension(Extension):
         from django_ojs.command_line import cron
 
         return cron.SUBCOMMANDS
+
+    def routes(self) -> Sequence[Any]:
+        """Return the routes of cron jobs."""
+        from django_ojs.http.routing import route
+        from django_ojs.http.views import cron
+
+        return (
+            route("v1/cron", cron.CronJobs, "ojs-cron"),
+            route("v1/cron/<str:name>", cron.CronJobDetail, "ojs-cron-job"),
+        )
+
+    def openapi(self) -> Sequence[Mapping[str, Any]]:
+        """Return the part of its routes."""
+        from django_ojs.http.views.openapi import part_of
+
+        return part_of("cron")
+
+    def manifest(self) -> Sequence[Declared]:
+        """Declare it."""
+        return (Declared(capability="cron_jobs"),)
 
 
 def _store_schedules() -> None:

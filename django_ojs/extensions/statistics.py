@@ -48,6 +48,22 @@ class StatisticsExtension(Extension):
 
         return figures.SUBCOMMANDS
 
+    def routes(self) -> Sequence[Any]:
+        """Return the routes of figures over time."""
+        from django_ojs.http.routing import route
+        from django_ojs.http.views.admin import stats
+
+        return (
+            route("v1/admin/stats", stats.AdminStats, "ojs-admin-stats"),
+            route("v1/admin/stats/history", stats.AdminHistory, "ojs-admin-history"),
+        )
+
+    def openapi(self) -> Sequence[Mapping[str, Any]]:
+        """Return the part of its routes."""
+        from django_ojs.http.views.openapi import part_of
+
+        return part_of("statistics")
+
 
 def fold() -> int:
     """Fold the rollups of past minutes, and add old ones to the all-time sums.

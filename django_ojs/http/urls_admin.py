@@ -12,7 +12,6 @@ from django_ojs.http.views.admin import (
     jobs,
     queues,
     scheduling,
-    stats,
     system,
     workers,
 )
@@ -49,8 +48,6 @@ urlpatterns = [
     route(
         f"{_ADMIN}/scheduling/stats", scheduling.AdminSchedulingStats, "ojs-admin-scheduling-stats"
     ),
-    route(f"{_ADMIN}/stats", stats.AdminStats, "ojs-admin-stats"),
-    route(f"{_ADMIN}/stats/history", stats.AdminHistory, "ojs-admin-history"),
     route(f"{_ADMIN}/dead-letter", dead_letter.AdminDeadLetters, "ojs-admin-dead-letters"),
     route(f"{_ADMIN}/dead-letter/retry", bulk.DeadLetterBulkRetry, "ojs-admin-dead-letters-retry"),
     route(f"{_ADMIN}/dead-letter/stats", dead_letter.AdminDeadLetterStats, "ojs-admin-dead-stats"),

@@ -17,6 +17,7 @@ FLOORS = {
     "annotations": 1,
     "async_twins": 1,
     "version": 1,
+    "not_installed": 1,
     "conf": 2,
     "extension": 2,
     "hooks": 2,
