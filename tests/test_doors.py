@@ -17,7 +17,7 @@ from django.urls import clear_url_caches, get_urlconf
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.subcommand import Options, Subcommand
 from django_ojs.extension import Extension, Hooks
-from django_ojs.extensions.cron import CronExtension
+from django_ojs.extensions.cron.extension import CronExtension
 from django_ojs.hooks import registry
 from django_ojs.http import urls
 from django_ojs.http.views.openapi import DOCUMENT

@@ -1,0 +1,96 @@
+"""Cron jobs (ojs-cron): fire those that are due, and delete old runs."""
+
+import logging
+import sys
+from collections.abc import Mapping, Sequence
+from datetime import timedelta
+from functools import partial
+from typing import Any, Final
+
+from django.core.management.base import CommandError
+
+from django_ojs.extension import TICK, Declared, DueStep, Extension, Hooks
+from django_ojs.spec.errors import OJSError
+
+logger = logging.getLogger("django_ojs")
+
+_TASK: Final = "ojs.cron.trigger"
+
+
+class CronExtension(Extension):
+    """Fires cron jobs."""
+
+    name = "cron"
+    number = 15
+
+    def hooks(self) -> Hooks:
+        """Return the hooks; no setting changes them."""
+        return Hooks(before_fetch=_fire, workers_start=_store_schedules)
+
+    def due_steps(self) -> Sequence[DueStep]:
+        """Fire cron jobs, go by their schedules when the clock was set back, and prune runs."""
+        from django_ojs.extensions.cron.operations import clock, due_query, pruning
+
+        pruner = pruning.RunPruner()
+        return (
+            DueStep(run=_fire, interval=TICK, task=_TASK, when=due_query.due_condition),
+            DueStep(run=clock.put_right, interval=clock.INTERVAL, batch=sys.maxsize),
+            DueStep(run=pruner.prune, interval=10.0, batch=pruning.WALK, when=pruner.condition),
+        )
+
+    def helping_steps(self, behind: timedelta) -> Sequence[DueStep]:
+        """Fire cron jobs that are late."""
+        from django_ojs.extensions.cron.operations import due_query
+
+        return (
+            DueStep(
+                run=partial(due_query.fire_if_due, behind),
+                interval=5.0,
+                task=_TASK,
+                when=partial(due_query.due_condition, behind),
+            ),
+        )
+
+    def subcommands(self) -> Sequence[Any]:
+        """Return `cron`."""
+        from django_ojs.extensions.cron import command_line as cron
+
+        return cron.SUBCOMMANDS
+
+    def routes(self) -> Sequence[Any]:
+        """Return the routes of cron jobs."""
+        from django_ojs.extensions.cron import views as cron
+        from django_ojs.http.routing import route
+
+        return (
+            route("v1/cron", cron.CronJobs, "ojs-cron"),
+            route("v1/cron/<str:name>", cron.CronJobDetail, "ojs-cron-job"),
+        )
+
+    def openapi(self) -> Sequence[Mapping[str, Any]]:
+        """Return the part of its routes."""
+        from django_ojs.http.views.openapi import part_of
+
+        return part_of("cron")
+
+    def manifest(self) -> Sequence[Declared]:
+        """Declare it."""
+        return (Declared(capability="cron_jobs"),)
+
+
+def _store_schedules() -> None:
+    """Store the schedules of the code. Raises CommandError for one that cannot be stored."""
+    from django_ojs.extensions.cron import schedules
+
+    try:
+        result = schedules.sync()
+    except OJSError as error:
+        raise CommandError(f"A schedule of the code cannot be stored: {error.message}") from error
+    for name, text in result.lines():
+        logger.info("Cron job %s: %s", name, text)
+
+
+def _fire() -> int:
+    from django_ojs.extensions.cron.operations.due_query import fire_if_due
+
+    return fire_if_due()

@@ -1,0 +1,63 @@
+"""Webhooks: enqueue the deliveries of new events, and delete old records of them."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from django_ojs.extension import Declared, DueStep, Extension, Hooks
+
+
+class WebhooksExtension(Extension):
+    """Delivers events."""
+
+    name = "webhooks"
+    number = 17
+
+    def hooks(self) -> Hooks:
+        """Return the hooks: events are read from their log."""
+        return Hooks()
+
+    def due_steps(self) -> Sequence[DueStep]:
+        """Dispatch events, and prune."""
+        from django_ojs.extensions.webhooks.operations import dispatch
+
+        return (
+            DueStep(
+                run=dispatch.WebhookDispatcher().dispatch,
+                interval=1.0,
+                batch=dispatch.BATCH,
+                when=dispatch.active_condition,
+            ),
+            DueStep(run=dispatch.prune, interval=60.0),
+        )
+
+    def subcommands(self) -> Sequence[Any]:
+        """Return `webhooks`."""
+        from django_ojs.extensions.webhooks import command_line as webhooks
+
+        return webhooks.SUBCOMMANDS
+
+    def routes(self) -> Sequence[Any]:
+        """Return the routes of webhooks."""
+        from django_ojs.extensions.webhooks import views as webhooks
+        from django_ojs.http.routing import route
+
+        hook, delivery = "v1/webhooks/subscriptions/<str:key>", "v1/webhooks/deliveries/<str:key>"
+        return (
+            route("v1/webhooks/subscriptions", webhooks.Subscriptions, "ojs-webhooks"),
+            route(hook, webhooks.SubscriptionDetail, "ojs-webhook"),
+            route(f"{hook}/test", webhooks.SubscriptionTest, "ojs-webhook-test"),
+            route(f"{hook}/rotate-secret", webhooks.SubscriptionSecret, "ojs-webhook-secret"),
+            route("v1/webhooks/deliveries", webhooks.Deliveries, "ojs-webhook-deliveries"),
+            route(delivery, webhooks.DeliveryDetail, "ojs-webhook-delivery"),
+            route(f"{delivery}/retry", webhooks.DeliveryRetry, "ojs-webhook-delivery-retry"),
+        )
+
+    def openapi(self) -> Sequence[Mapping[str, Any]]:
+        """Return the part of its routes."""
+        from django_ojs.http.views.openapi import part_of
+
+        return part_of("webhooks")
+
+    def manifest(self) -> Sequence[Declared]:
+        """Declare it."""
+        return (Declared(official="webhooks"),)
