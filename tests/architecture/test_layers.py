@@ -131,7 +131,6 @@ LEFT = frozenset(
         "storage.claims imports extensions.checkpoints.spec",
         "worker.dispatcher imports extensions.checkpoints.worker",
         "worker.progress imports extensions.checkpoints.worker",
-        "worker.queue_selection imports extensions.webhooks.spec",
     }
 )
 
