@@ -584,3 +584,18 @@ class Extension:
         class may be a mixin of ModelAdmin; its `place` orders the navigation.
         """
         return ()
+
+    def page_urls(self, page: Any) -> Sequence[Any]:
+        """Return the URLs that it adds to the pages of a model, made by `page.pattern`.
+
+        `page` is a ModelAdmin of the package, which Django asks for its URLs.
+        """
+        return ()
+
+    def panels(self) -> Sequence[Any]:
+        """Return its parts of the pages of jobs, queues and others: `admin.panels.Panel`."""
+        return ()
+
+    def history(self, request: Any, model: str, key: str) -> Sequence[Any]:
+        """Return who did what to an object, newest first: the rows of Django's page *History*."""
+        return ()

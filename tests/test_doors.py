@@ -27,7 +27,9 @@ from django_ojs.http import urls
 from django_ojs.http.views.openapi import DOCUMENT
 from django_ojs.models import Job, Overview, Queue
 from django_ojs.not_installed import PATHS
+from tests.admin.users import root
 from tests.command_line.run import ojs
+from tests.factories import push
 from tests.http.api import Api, make_key
 from tests.test_extension import Other, installed
 
@@ -166,6 +168,21 @@ def test_an_extension_brings_pages_of_the_admin() -> None:
         register(site)
     shown = [model for model, _ in navigation.viewable(site, request)]
     assert shown[:4] == [Overview, Queue, Group, Job]
+
+
+def test_an_extension_brings_parts_of_the_page_of_a_job_and_pages_beside_it(
+    without: Callable[[str], None],
+) -> None:
+    job = push(type="test.job")
+    user = root()
+
+    def page() -> str:
+        return user.get(f"/admin/django_ojs/job/{job.id}/change/").content.decode()
+
+    assert "as recorded" in page()
+    assert user.get("/admin/django_ojs/job/type/?type=test.job").status_code == 200
+    without("events")
+    assert "as recorded" not in page()
 
 
 def test_a_page_of_the_project_stays() -> None:

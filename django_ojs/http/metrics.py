@@ -21,13 +21,13 @@ from prometheus_client.registry import Collector
 from django_ojs.conf import settings
 from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.extensions.limits import limit_keys
-from django_ojs.extensions.statistics import all_time, rollup_queries, rollups, stats
+from django_ojs.extensions.statistics import all_time, rollup_queries, rollups
 from django_ojs.extensions.statistics.all_time import Total
 from django_ojs.operations.maintenance import stalled
 from django_ojs.operations.workers import registry as workers
 from django_ojs.reports import scheduling
 from django_ojs.spec.states import State
-from django_ojs.storage.figures import known_queues
+from django_ojs.storage.figures import counts, known_queues
 from django_ojs.storage.figures.known_queues import OTHERS
 from django_ojs.storage.queue_configs import config_of
 
@@ -140,10 +140,10 @@ def _queues(within: Collection[str] | None, totals: all_time.Totals) -> Iterator
     # Jobs wait in the queues that a producer makes up, and few in those that workers serve.
     served = {queue for (queue, _), total in totals.items() if total.runs and queue != OTHERS}
     known = known_queues.by_load(limit=MAX_SERIES, within=within, emptied=True, known=served)
-    counts = stats.by_queue(known.names)
-    shown = {queue: counts.get(queue, {}) for queue in sorted(known.names)}
+    by_queue = counts.by_queue(known.names)
+    shown = {queue: by_queue.get(queue, {}) for queue in sorted(known.names)}
     if known.total > len(shown):
-        others = Counter(stats.by_state(within))
+        others = Counter(counts.totals(within))
         for states in shown.values():
             others.subtract(states)
         # The two queries have no common snapshot.
