@@ -26,7 +26,7 @@ has a `ClaimRule`, and a bit in the column `rules` of these queues.
 """
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum, IntEnum, StrEnum
@@ -598,4 +598,11 @@ class Extension:
 
     def history(self, request: Any, model: str, key: str) -> Sequence[Any]:
         """Return who did what to an object, newest first: the rows of Django's page *History*."""
+        return ()
+
+    def metrics(self, within: Collection[str] | None) -> Iterable[Any]:
+        """Return what Prometheus is told of these queues, or of all: families of metrics.
+
+        Called whenever the metrics are asked for. An error is logged, unless it is the database's.
+        """
         return ()

@@ -4,7 +4,7 @@
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
@@ -72,6 +72,12 @@ class StatisticsExtension(Extension):
         if page.model is not Job:
             return ()
         return (page.pattern("type/", partial(admin_job_type.type_view, page), "type"),)
+
+    def metrics(self, within: Collection[str] | None) -> Iterable[Any]:
+        """Return counters of jobs and gauges of queues."""
+        from django_ojs.extensions.statistics.metrics import metrics
+
+        return metrics(within)
 
 
 def fold() -> int:
