@@ -162,7 +162,7 @@ def _show(console: Console, options: Options) -> int:
         ("discarded", job.discard_reason),
         ("worker", job.worker_id),
         ("progress", "" if reported.progress is None else f"{reported.progress:.0%}"),
-        ("checkpoint", "the next run continues there" if job.has_checkpoint else ""),
+        ("checkpoint", "the next run continues there" if job.checkpoint else ""),
         ("tags", ", ".join(job.tags)),
         ("workflow", job.workflow_id),
         ("parent", job.parent_id),

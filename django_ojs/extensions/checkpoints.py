@@ -5,13 +5,14 @@ from pathlib import Path
 
 from django_ojs import extensions
 from django_ojs.extension import DueStep, Extension, Hooks
+from django_ojs.models.checkpoint import NUMBER
 
 
 class CheckpointsExtension(Extension):
     """Deletes checkpoints."""
 
     name = "checkpoints"
-    number = 18
+    number = NUMBER
     schema = Path(extensions.__path__[0]) / "checkpoints/schema"
 
     def hooks(self) -> Hooks:

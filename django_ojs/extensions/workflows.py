@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 from django_ojs import extensions
 from django_ojs.extension import TICK, Change, DueStep, Extension, Hooks, Reads
 from django_ojs.hooks import registry
-from django_ojs.models.workflow import WorkflowState
+from django_ojs.models.workflow import MARK, NUMBER, WorkflowState
 from django_ojs.spec.states import State, Trigger
 
 if TYPE_CHECKING:
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 #: Later jobs of a workflow that runs may read the results of those that have ended.
 _NEEDED: Final = (
-    "ojs_job.workflow_id IS NOT NULL AND EXISTS (SELECT 1 FROM ojs_workflow AS w "
-    f"WHERE w.id = ojs_job.workflow_id AND w.state = '{WorkflowState.RUNNING.value}')"
+    f"ojs_job.marks & {MARK} <> 0 AND EXISTS (SELECT 1 FROM ojs_workflow_step AS s "
+    "JOIN ojs_workflow AS w ON w.id = s.workflow_id "
+    f"WHERE s.id = ojs_job.id AND w.state = '{WorkflowState.RUNNING.value}')"
 )
 
 #: What a worker stores of the end of a run. All other ends are left to the maintenance.
@@ -30,7 +31,7 @@ class WorkflowsExtension(Extension):
     """Advances workflows."""
 
     name = "workflows"
-    number = 16
+    number = NUMBER
     schema = Path(extensions.__path__[0]) / "workflows/schema"
 
     def __init__(self) -> None:

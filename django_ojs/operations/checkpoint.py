@@ -5,9 +5,12 @@ from contextlib import AbstractContextManager
 from typing import Final
 from uuid import UUID
 
+from django.db.models import F
+
 from django_ojs.conf import settings
 from django_ojs.hooks import is_published, publish
 from django_ojs.models import Job
+from django_ojs.models.checkpoint import MARK
 from django_ojs.operations import liveness
 from django_ojs.operations.liveness import Principal
 from django_ojs.spec import json
@@ -126,8 +129,8 @@ def _check(job: Job, claim: Claim) -> None:
 
 
 def _mark(job: Job) -> None:
-    if not job.has_checkpoint:
-        Job.primary.filter(pk=job.pk).update(has_checkpoint=True)
+    if not job.marks & MARK:
+        Job.primary.filter(pk=job.pk).update(marks=F("marks").bitor(MARK))
 
 
 def _store(job: Job, text: str) -> SavedCheckpoint:

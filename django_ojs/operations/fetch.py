@@ -10,7 +10,8 @@ from django.db import DatabaseError, InterfaceError
 
 from django_ojs import hooks
 from django_ojs.conf import settings
-from django_ojs.models import Checkpoint, Job, Worker
+from django_ojs.models import Job, Worker
+from django_ojs.models.checkpoint import MARK, Checkpoint
 from django_ojs.models.worker import Directive
 from django_ojs.operations import fail, liveness
 from django_ojs.operations.due_check import DueCheck
@@ -149,7 +150,7 @@ def _open_to(pool: str | None, queues: Sequence[str]) -> list[str]:
 
 
 def _read_checkpoints(jobs: Sequence[Claimed]) -> None:
-    having = [job for job in jobs if job.has_checkpoint]
+    having = [job for job in jobs if job.marks & MARK]
     if having:
         found = Checkpoint.of([job.id for job in having])
         for job in having:

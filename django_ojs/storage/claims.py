@@ -48,8 +48,7 @@ class Claimed:
     started_at: datetime | None
     lease_until: datetime | None
     worker_id: str | None
-    workflow_id: UUID | None
-    has_checkpoint: bool
+    marks: int
     #: What an earlier run saved; FETCH reads it for jobs that have one.
     checkpoint: SavedCheckpoint | None = None
 
@@ -78,8 +77,7 @@ class Claimed:
             self.worker_id,
             self._error,
             self._progress,
-            self.workflow_id,
-            self.has_checkpoint,
+            self.marks,
         ) = row
         #: The length of its arguments, metadata and options as the database returned them.
         self.size: int = len(self._args) + len(self._meta) + len(self._options)
@@ -140,6 +138,11 @@ class Claimed:
         return list(self.options.get("tags") or ())  # type: ignore[arg-type]  # validated at PUSH
 
     @property
+    def workflow_id(self) -> UUID | None:
+        """The workflow of which it is a step."""
+        return envelope.workflow_of(self.options) if self.marks else None
+
+    @property
     def parent_results(self) -> list[json.JSON]:
         """The results of the steps before it in its workflow, in order."""
         return list(self.options.get("parent_results") or ())  # type: ignore[arg-type]  # an array
@@ -154,7 +157,6 @@ class Claimed:
             self.run > 1
             or self._error is not None
             or self._progress is not None
-            or self.workflow_id is not None
             or self.checkpoint is not None
         ):
             return None

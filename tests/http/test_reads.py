@@ -11,6 +11,7 @@ from uuid import UUID
 import pytest
 
 from django_ojs.models import Checkpoint, Webhook, WebhookDelivery
+from django_ojs.models.checkpoint import MARK
 from django_ojs.operations import limit_keys, queues
 from django_ojs.operations.webhooks import subscriptions
 from tests.cases import case
@@ -52,7 +53,7 @@ def make_things(key: str) -> None:
     Checkpoint(
         job_id=id, run=1, sequence=1, state="1", created_at=jobs().get(pk=id).created_at
     ).save()
-    jobs().filter(pk=id).update(has_checkpoint=True)
+    jobs().filter(pk=id).update(marks=MARK)
 
 
 def test_no_get_writes(other: str) -> None:  # noqa: F811  # the fixture

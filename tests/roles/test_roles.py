@@ -29,6 +29,7 @@ from django_ojs.models import (
     Worker,
 )
 from django_ojs.models.audit_entry import AuditEntry
+from django_ojs.models.checkpoint import MARK
 from django_ojs.models.rollup import Rollup
 from django_ojs.operations import beat, cron, queues
 from django_ojs.operations.backpressure import pressure_monitor
@@ -162,7 +163,7 @@ def enqueue_and_control() -> None:
     rule = ojs.UniquePolicy(on_conflict="replace")
     dead = factories.in_state("discarded", queue="c")
     running = factories.active(queue="d")
-    Job.objects.filter(pk=running.id).update(has_checkpoint=True)
+    Job.objects.filter(pk=running.id).update(marks=MARK)
     with override_settings(OJS={"QUEUES": bounds, "KEEP_EVENTS": ["*"]}):
         one = ojs.enqueue("a.job", [1], queue="a")
         assert one is not None

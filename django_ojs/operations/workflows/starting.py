@@ -12,7 +12,7 @@ from django.db import InterfaceError, OperationalError
 from django_ojs import hooks
 from django_ojs.conf import settings
 from django_ojs.models import Job, WorkflowStep
-from django_ojs.models.workflow import StepState
+from django_ojs.models.workflow import MARK, StepState
 from django_ojs.operations.backpressure import tenant_bounds
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.enqueue.unique import UniqueKeyLocked
@@ -67,6 +67,7 @@ def envelope_of(
     envelope = parse(job, default_retry=values.default_retry, limits=values.limits)
     envelope.id = step_id
     envelope.workflow_id = workflow_id
+    envelope.marks |= MARK
     envelope.parent_results = parent_results or None
     return envelope
 

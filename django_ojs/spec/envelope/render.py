@@ -67,8 +67,6 @@ class StoredJob(Protocol):
     @property
     def lease_until(self) -> datetime | None: ...
     @property
-    def workflow_id(self) -> UUID | None: ...
-    @property
     def original_queue(self) -> str | None: ...
 
 
@@ -117,8 +115,8 @@ def render(
     for name in _VERBATIM:
         if name in options:
             out[name] = options[name]
-    if job.workflow_id is not None:
-        out["workflow_id"] = str(job.workflow_id)
+    if "workflow_id" in options:
+        out["workflow_id"] = options["workflow_id"]
         out["parent_results"] = options.get("parent_results", [])
     if job.original_queue is not None:
         out["original_queue"] = job.original_queue
@@ -137,6 +135,12 @@ def render(
     for name, value in options.get("extra", {}).items():
         out.setdefault(name, value)
     return out
+
+
+def workflow_of(options: Mapping[str, Any]) -> UUID | None:
+    """Return the workflow of which a job is a step, from its stored options."""
+    found = options.get("workflow_id")
+    return None if found is None else UUID(found)
 
 
 def outline(shown: Mapping[str, Any]) -> dict[str, Any]:
