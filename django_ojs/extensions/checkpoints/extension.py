@@ -3,7 +3,6 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from django_ojs import extensions
 from django_ojs.extension import DueStep, Extension, Hooks
 from django_ojs.extensions.checkpoints.models import NUMBER
 
@@ -13,7 +12,7 @@ class CheckpointsExtension(Extension):
 
     name = "checkpoints"
     number = NUMBER
-    schema = Path(extensions.__path__[0]) / "checkpoints/schema"
+    schema = Path(__file__).parent / "schema"
 
     def hooks(self) -> Hooks:
         """Return the hooks: claims and handlers still know checkpoints by name."""

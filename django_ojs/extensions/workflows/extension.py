@@ -7,7 +7,6 @@ from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from django_ojs import extensions
 from django_ojs.extension import TICK, Change, DueStep, Extension, Hooks, Reads
 from django_ojs.extensions.workflows.models import MARK, NUMBER, WorkflowState
 from django_ojs.hooks import registry
@@ -32,7 +31,7 @@ class WorkflowsExtension(Extension):
 
     name = "workflows"
     number = NUMBER
-    schema = Path(extensions.__path__[0]) / "workflows/schema"
+    schema = Path(__file__).parent / "schema"
 
     def __init__(self) -> None:
         #: Where this process has workers: the thread beside them, and how many they are.
