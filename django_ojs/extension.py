@@ -489,6 +489,26 @@ class Hooks:
     worker_started: Callable[[str], object] | None = None
     worker_stopping: Callable[[str], object] | None = None
 
+    #: FETCH has claimed jobs that have the extension's bit in `marks`: called with these, after the
+    #: claim. What it reads for them goes into the `more` of each, which is shown with the job and
+    #: which the methods of its context find there. An error gives all jobs of the call back, and is
+    #: raised by FETCH.
+    fetched: Callable[[Sequence[Any]], object] | None = None
+
+    #: A response shows all of a stored job: called with its row. It returns members of the JSON
+    #: object that the core does not know.
+    shown: Callable[[Any], Mapping[str, Any]] | None = None
+
+    #: A worker reports the progress of a run: called with the row of the job, which is locked, and
+    #: the report, in the transaction that stores it. An error undoes that, and is raised.
+    reported: Callable[[Any, Any], object] | None = None
+
+    #: What methods of a handler's context do, by their names: each is called with the claimed job,
+    #: and what the method got. `context_in_tests` takes its place for handlers that run in a test:
+    #: in its transaction, or without a stored job, which then has no `worker_id`.
+    context: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    context_in_tests: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+
     #: What works beside a worker in threads of its own, until it is closed: called with the id of
     #: the worker, before its first claim; `close` is called after its last job. A worker with
     #: `--once`, which ends by itself, has none. An error ends the worker.

@@ -155,6 +155,26 @@ class Registry:
         self.before_fetch: tuple[Callable[[], object], ...] = tuple(
             hooks.before_fetch for _, hooks in found if hooks.before_fetch
         )
+        #: By the bits in `Job.marks`.
+        self.fetched: tuple[tuple[int, Callable[[Sequence[Any]], object]], ...] = tuple(
+            (1 << number, hook)
+            for number in sorted(self._extensions)
+            if (hook := self._hooks[number].fetched) is not None
+        )
+        self.shown: tuple[Callable[[Any], Mapping[str, Any]], ...] = tuple(
+            hooks.shown for _, hooks in found if hooks.shown
+        )
+        self.reported: tuple[Callable[[Any, Any], object], ...] = tuple(
+            hooks.reported for _, hooks in found if hooks.reported
+        )
+        self.context: Mapping[str, Callable[..., Any]] = {
+            name: function for _, hooks in found for name, function in hooks.context.items()
+        }
+        self.context_in_tests: Mapping[str, Callable[..., Any]] = self.context | {
+            name: function
+            for _, hooks in found
+            for name, function in hooks.context_in_tests.items()
+        }
         self.worker_started: _Named = _named(found, "worker_started")
         self.worker_stopping: _Named = _named(found, "worker_stopping")
         self.worker_threads: tuple[Callable[[str], Closing], ...] = tuple(
@@ -399,6 +419,11 @@ def before_fetch() -> None:
     """Call the hooks `before_fetch`."""
     for hook in registry.before_fetch:
         hook()
+
+
+def shown(job: Any) -> dict[str, Any]:
+    """Return the members of the JSON object of a stored job that extensions have: see `shown`."""
+    return {name: value for hook in registry.shown for name, value in hook(job).items()}
 
 
 def worker_started(worker_id: str) -> None:

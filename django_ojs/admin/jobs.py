@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from django.db.models import QuerySet
 from django.http import (
@@ -29,7 +29,7 @@ from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.admin.state_strip import state_strip
 from django_ojs.admin.timeline import timeline
 from django_ojs.extensions.audit.admin_rows import rows_about
-from django_ojs.extensions.checkpoints.spec import SavedCheckpoint
+from django_ojs.extensions.checkpoints.operations import latest
 from django_ojs.extensions.events import storage as events
 from django_ojs.extensions.limits import admin_text as limit_key_text
 from django_ojs.extensions.statistics import admin_job_type as job_type_page
@@ -46,6 +46,9 @@ from django_ojs.reports import search_suggestions
 from django_ojs.reports.not_running import why_not_running
 from django_ojs.spec import json, progress
 from django_ojs.spec.states import TERMINAL, State
+
+if TYPE_CHECKING:
+    from django_ojs.extensions.checkpoints.spec import SavedCheckpoint
 
 #: Characters of a JSON value on a page; a shorter value than the second is unfolded.
 _MAX_JSON: Final = 200_000
@@ -188,7 +191,7 @@ class JobAdmin(OperatorModelAdmin):
         with timed_queries() as query:
             attempts = query(gettext_noop("attempts"), lambda: _attempts(job)) or []
             recorded = query(gettext_noop("events"), lambda: list(newest))
-            checkpoint = query(gettext_noop("checkpoint"), lambda: job.checkpoint)
+            checkpoint = query(gettext_noop("checkpoint"), lambda: latest(job))
             done = query(
                 gettext_noop("history"), lambda: rows_about("job", str(job.pk), _MAX_LOG_ENTRIES)
             )
@@ -264,7 +267,7 @@ def _own_frame(error: Any) -> str | None:
 
 
 def _values(
-    job: Job, progress_data: Any, checkpoint: SavedCheckpoint | None
+    job: Job, progress_data: Any, checkpoint: "SavedCheckpoint | None"
 ) -> list[tuple[str, str, bool]]:
     """Return what a job carries: a title, the JSON, and whether it is unfolded."""
     values = [(_("Arguments"), _pretty(redacted(job.args)))]

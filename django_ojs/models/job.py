@@ -5,12 +5,11 @@ from datetime import timedelta
 from typing import Any, ClassVar
 from uuid import UUID
 
-from django.apps import apps
 from django.db import models
 from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
 
-from django_ojs.extensions.checkpoints import spec as checkpoint
+from django_ojs import hooks
 from django_ojs.models.base import StoredModel
 from django_ojs.models.fields import StoredJSONField
 from django_ojs.spec import envelope, ids, retry_policy
@@ -333,15 +332,6 @@ class Job(StoredModel):
             return None
         return elapsed(self.enqueued_at, self.started_at)
 
-    @property
-    def checkpoint(self) -> checkpoint.SavedCheckpoint | None:
-        """The latest checkpoint of a job that has not ended, or of a dead letter."""
-        if not self.marks or (self.finished_at is not None and not self.dead_letter):
-            return None
-        checkpoints: Any = apps.get_model("django_ojs", "Checkpoint")
-        found: checkpoint.SavedCheckpoint | None = checkpoints.of([self.pk]).get(self.pk)
-        return found
-
     def envelope(self) -> dict[str, Any]:
         """Render the job as its OJS envelope (ojs-core §5), with the errors of earlier runs."""
         errors = []
@@ -349,4 +339,4 @@ class Job(StoredModel):
         if self.run > 1 or (self.run == 1 and self.state not in _WELL):
             attempts = self.attempts.order_by("id")
             errors = [attempt.as_error() for attempt in attempts if attempt.error]
-        return envelope.render(self, errors=errors or None, checkpoint=self.checkpoint)
+        return envelope.render(self, errors=errors or None, more=hooks.shown(self))

@@ -4,16 +4,16 @@ Its JSON is parsed on access, because FETCH creates hundreds of them.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
 
 from django.utils.functional import cached_property
 
 from django_ojs.conf import settings
-from django_ojs.extensions.checkpoints.spec import SavedCheckpoint
 from django_ojs.spec import envelope, json, json_text, retry_policy
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import State
@@ -49,8 +49,8 @@ class Claimed:
     lease_until: datetime | None
     worker_id: str | None
     marks: int
-    #: What an earlier run saved; FETCH reads it for jobs that have one.
-    checkpoint: SavedCheckpoint | None = None
+    #: What extensions have read for its handler, as members of its JSON object (`Hooks.fetched`).
+    more: Mapping[str, json.JSON] = MappingProxyType({})
 
     def __init__(self, row: tuple[Any, ...]) -> None:
         (
@@ -149,16 +149,11 @@ class Claimed:
 
     def envelope(self) -> dict[str, Any]:
         """Render the job as its OJS envelope."""
-        return envelope.render(self, checkpoint=self.checkpoint)
+        return envelope.render(self, more=self.more)
 
     def _shape(self) -> tuple[Any, ...] | None:
         """Return what its JSON object is made of besides `_OWN`; None where it is made of more."""
-        if (
-            self.run > 1
-            or self._error is not None
-            or self._progress is not None
-            or self.checkpoint is not None
-        ):
+        if self.run > 1 or self._error is not None or self._progress is not None or self.more:
             return None
         return (
             self.type,

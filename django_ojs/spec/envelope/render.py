@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Any, Final, Protocol
 from uuid import UUID
 
-from django_ojs.extensions.checkpoints.spec import SavedCheckpoint
 from django_ojs.spec import progress
 from django_ojs.spec.envelope.fields import FIELDS
 from django_ojs.spec.envelope.model import SPECVERSION
@@ -86,12 +85,12 @@ NOT_COMPLETED: Final = frozenset({"expired", "dropped", "operator", "rate_limite
 def render(
     job: StoredJob,
     errors: Sequence[dict[str, Any]] | None = None,
-    checkpoint: SavedCheckpoint | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the JSON object of a job, without absent attributes; `meta` is always there.
 
-    `errors` is the history, oldest first, and `checkpoint` the latest one, for responses that carry
-    them.
+    `errors` is the history, oldest first, and `more` has members that extensions add, for responses
+    that carry them.
     """
     options: dict[str, Any] = job.options or {}
     state = str(job.state)
@@ -122,10 +121,8 @@ def render(
         out["original_queue"] = job.original_queue
     if job.progress:
         _add_progress(out, job, state)
-    if checkpoint is not None:
-        # ojs-durable-execution §6.1, and ojs-progress §6.4.
-        out["checkpoint"] = {"state": checkpoint.state, "sequence": checkpoint.sequence}
-        out["last_checkpoint"] = checkpoint.state
+    if more:
+        out |= more
     if job.result is not None:
         out["result"] = job.result
     if job.error is not None:
