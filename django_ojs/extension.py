@@ -533,6 +533,9 @@ class Extension:
     name: str
     #: Its place among the others. Those of this package are below 32; 32 to 62 are free.
     number: int
+    #: Its settings in `OJS`: a frozen dataclass, whose fields are declared with `setting.setting`
+    #: and have the names of the keys, in lower case. `conf.of` returns them.
+    settings: type | None = None
     #: A folder with what it adds to the table of jobs: triggers, functions and indexes, in
     #: `postgresql.sql`, `sqlite.sql` and `mariadb.sql`. Their names begin with `ojs_`, a statement
     #: can be executed again, a blank line separates two, and `{mark}` is its bit in

@@ -11,6 +11,7 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.extension import TICK, Change, DueStep, Extension, Hooks, Reads
 from django_ojs.extensions.workflows.models import MARK, NUMBER, StepState, WorkflowState
+from django_ojs.extensions.workflows.settings import WorkflowSettings
 from django_ojs.hooks import registry
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import schema
@@ -46,6 +47,7 @@ class WorkflowsExtension(Extension):
     name = "workflows"
     number = NUMBER
     schema = Path(__file__).parent / "schema"
+    settings = WorkflowSettings
 
     def __init__(self) -> None:
         #: Where this process has workers: the thread beside them, and how many they are.
