@@ -192,6 +192,10 @@ class Registry:
         self.worker_passes: _Named = _named(found, "worker_passes")
         self.worker_ends: _Named = _named(reversed(found), "worker_ends")
 
+    def numbers(self) -> Collection[int]:
+        """Return the numbers of all extensions."""
+        return self._extensions.keys()
+
     def with_schema(self) -> list[Extension]:
         """Return the extensions that add something to the table of jobs."""
         return [each for each in self._in_order() if each.schema is not None]

@@ -74,6 +74,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
             "connection_watch",
             "raw_queries",
             "schema",
+            "remains",
             "lock_holders",
             "notify",
             "queue_configs",
