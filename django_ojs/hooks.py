@@ -180,6 +180,26 @@ class Registry:
         self.workers_start: tuple[Callable[[], object], ...] = tuple(
             hooks.workers_start for _, hooks in found if hooks.workers_start
         )
+        #: By the bits in `Job.marks`.
+        self.fetched: tuple[tuple[int, Callable[[Sequence[Any]], object]], ...] = tuple(
+            (1 << number, hook)
+            for number in sorted(self._extensions)
+            if (hook := self._hooks[number].fetched) is not None
+        )
+        self.shown: tuple[Callable[[Any], Mapping[str, Any]], ...] = tuple(
+            hooks.shown for _, hooks in found if hooks.shown
+        )
+        self.reported: tuple[Callable[[Any, Any], object], ...] = tuple(
+            hooks.reported for _, hooks in found if hooks.reported
+        )
+        self.context: Mapping[str, Callable[..., Any]] = {
+            name: function for _, hooks in found for name, function in hooks.context.items()
+        }
+        self.context_in_tests: Mapping[str, Callable[..., Any]] = self.context | {
+            name: function
+            for _, hooks in found
+            for name, function in hooks.context_in_tests.items()
+        }
         self.worker_started: _Named = _named(found, "worker_started")
         self.worker_stopping: _Named = _named(found, "worker_stopping")
         self.worker_threads: tuple[Callable[[str], Closing], ...] = tuple(
@@ -190,6 +210,14 @@ class Registry:
         )
         self.worker_passes: _Named = _named(found, "worker_passes")
         self.worker_ends: _Named = _named(reversed(found), "worker_ends")
+
+    def numbers(self) -> Collection[int]:
+        """Return the numbers of all extensions."""
+        return self._extensions.keys()
+
+    def with_schema(self) -> list[Extension]:
+        """Return the extensions that add something to the table of jobs."""
+        return [each for each in self.extensions() if each.schema is not None]
 
     def due_steps(self) -> list[DueStep]:
         """Return the steps of all extensions for the worker that does the maintenance."""
@@ -431,6 +459,11 @@ def workers_start() -> None:
     """Call the hooks `workers_start`."""
     for hook in registry.workers_start:
         hook()
+
+
+def shown(job: Any) -> dict[str, Any]:
+    """Return the members of the JSON object of a stored job that extensions have: see `shown`."""
+    return {name: value for hook in registry.shown for name, value in hook(job).items()}
 
 
 def worker_started(worker_id: str) -> None:

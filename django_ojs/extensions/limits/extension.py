@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from django.db.models import Model
@@ -37,6 +38,7 @@ class KeyLimitsExtension(Extension):
 
     name = "limits by key"
     number = BY_KEY
+    schema = Path(__file__).parent / "schema"
 
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""
