@@ -91,6 +91,7 @@ EXTENSION_FLOORS = {
     "spec": 1,
     "destinations": 1,
     "models": 2,
+    "settings": 2,
     "storage": 2,
     "commit_order": 2,
     "queue_fields": 2,
