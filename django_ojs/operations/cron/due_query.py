@@ -3,8 +3,9 @@
 import time
 from datetime import timedelta
 
+from django_ojs.models.cron import CronJob, CronRun, CronRunPhase
 from django_ojs.operations.cron.tick import fire_due
-from django_ojs.storage import database, in_memory_state, raw_queries
+from django_ojs.storage import in_memory_state, raw_queries
 
 #: Seconds between two queries of a process. Shorter than the interval of its maintenance.
 INTERVAL = 0.4
@@ -34,7 +35,9 @@ last_query = in_memory_state.register(LastQuery())
 
 def due_condition(since: timedelta = timedelta(0)) -> str:
     """Whether a cron job is due for so long, or a run of one is held, in SQL."""
-    return database.dialect().condition("cron_is_due", since=since.total_seconds())
+    due = raw_queries.is_older(CronJob, "due_at", "due_at IS NOT NULL", since)
+    held = raw_queries.condition(CronRun, f"phase = '{CronRunPhase.HELD.value}'")
+    return f"({due} OR {held})"
 
 
 def fire_if_due(since: timedelta = timedelta(0)) -> int:

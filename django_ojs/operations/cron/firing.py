@@ -34,7 +34,7 @@ from django_ojs.spec.errors import (
 from django_ojs.spec.full_policy import FullPolicy
 from django_ojs.spec.published import NewEvent
 from django_ojs.spec.times import format_timestamp
-from django_ojs.storage import cron_jobs, database
+from django_ojs.storage import database
 
 #: Held jobs of one cron job from which a warning is logged (ojs-cron §6.1).
 MANY_HELD: Final = 3
@@ -233,8 +233,11 @@ def _rejected(run: Firing, error: Exception) -> SkippedRun:
     return SkippedRun(reason=SkipReason.REJECTED, message=type(error).__name__)
 
 
-def record(runs: Sequence[Firing], now: datetime) -> None:
-    """Store the runs whose jobs were enqueued, and publish what happened."""
+def record(runs: Sequence[Firing], now: datetime) -> list[CronRun]:
+    """Publish what happened, and note on each cron job that it has enqueued a job.
+
+    Return the runs; the caller stores them, and the cron jobs.
+    """
     rows: list[CronRun] = []
     events: list[NewEvent] = []
     for run in runs:
@@ -249,11 +252,13 @@ def record(runs: Sequence[Firing], now: datetime) -> None:
                     phase=CronRunPhase.HELD if run.is_held else CronRunPhase.OPEN,
                 )
             )
+            cron_job.run_count += 1
+            cron_job.last_run_at, cron_job.last_job_id = now, run.result.id
             events.append(
                 event_source(cron_job).triggered(
                     job_id=run.result.id,
                     job_type=run.result.type,
-                    run_count=cron_job.run_count + 1,
+                    run_count=cron_job.run_count,
                     scheduled_at=occurrence.scheduled_at,
                     at=now,
                     by=occurrence.by,
@@ -268,6 +273,5 @@ def record(runs: Sequence[Firing], now: datetime) -> None:
                     message=run.result.message,
                 )
             )
-    if rows:
-        cron_jobs.add_runs(rows)
     publish_all(events)
+    return rows

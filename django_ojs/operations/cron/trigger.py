@@ -6,7 +6,7 @@ from django_ojs.operations.cron.queries import lock
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.spec.cron_events import SkipReason
 from django_ojs.spec.errors import Conflict
-from django_ojs.storage import database
+from django_ojs.storage import cron_jobs, database
 
 
 @database.write_transaction
@@ -18,7 +18,7 @@ def trigger(name: str, *, by: str) -> EnqueuedJob:
     """
     cron_job, now = lock(name)
     (run,) = enqueue([DueRun(cron_job=cron_job, scheduled_at=now, by=by)], wait=True)
-    record([run], now)
+    cron_jobs.store([cron_job], record([run], now))
     result = run.result
     assert result is not None  # It has waited for the key.
     if isinstance(result, EnqueuedJob):
