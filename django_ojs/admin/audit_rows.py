@@ -4,7 +4,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from django.apps import apps
 from django.utils import timezone
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
@@ -14,6 +13,7 @@ from django_ojs.admin.audit_search import AuditSearch
 from django_ojs.conf import settings
 from django_ojs.extensions import audit
 from django_ojs.models.audit_entry import AuditEntry
+from django_ojs.models.base import model_named
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
 
 #: Of one entry, the members that are shown, and the characters of each value.
@@ -117,9 +117,9 @@ def row_of(
 
 
 def _kind(object_type: str) -> str:
-    model = _MODELS.get(object_type)
+    model = model_named(_MODELS.get(object_type, ""))
     if model is not None:
-        return str(apps.get_model("django_ojs", model)._meta.verbose_name)
+        return str(model._meta.verbose_name)
     kinds = {
         "maintenance": _("maintenance"),
         "outbox_entry": _("outbox entry"),

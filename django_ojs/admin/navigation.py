@@ -5,7 +5,6 @@ from collections.abc import Container, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from django.apps import apps
 from django.contrib import admin
 from django.contrib.admin.exceptions import NotRegistered
 from django.db.models import Model
@@ -14,6 +13,7 @@ from django.urls import reverse
 from django.utils.translation import gettext_noop, npgettext
 
 from django_ojs.admin import current_findings
+from django_ojs.admin.operator_views import view_name
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.models import (
     ApiKey,
@@ -30,11 +30,12 @@ from django_ojs.models import (
     Workflow,
 )
 from django_ojs.models.audit_entry import AuditEntry
+from django_ojs.models.base import stored_models
 from django_ojs.models.event import Event
 from django_ojs.reports.findings import Finding
 from django_ojs.storage import in_memory_state
 
-#: Pages of other models of the app follow these.
+#: The pages of other models follow these.
 _ORDER: Final[tuple[type[Model], ...]] = (
     *(Overview, Queue, Job, DeadLetterJob, Worker, Workflow, CronJob),
     *(LimitKey, BulkOperation, AuditEntry, Event, Webhook, OutboxEntry, ApiKey),
@@ -123,14 +124,13 @@ def entries(
 
 
 def _pages(site: admin.AdminSite, request: HttpRequest) -> Iterator[tuple[type[Model], str]]:
-    for model in dict.fromkeys([*_ORDER, *apps.get_app_config("django_ojs").get_models()]):
+    for model in dict.fromkeys([*_ORDER, *stored_models()]):
         try:
             page = site.get_model_admin(model)
         except NotRegistered:
             continue
         if page.has_view_or_change_permission(request):
-            name = f"admin:django_ojs_{model._meta.model_name}_changelist"
-            yield model, reverse(name, current_app=site.name)
+            yield model, reverse(view_name(model, "changelist"), current_app=site.name)
 
 
 def remember_findings(findings: Sequence[Finding], *, are_complete: bool) -> None:

@@ -65,6 +65,11 @@ class FirstRowsPaginator(_Paginator):
         return keyset.count_up_to(rows)[0]
 
 
+def view_name(model: type[Model], view: str) -> str:
+    """Return the name of a page of a model, for `reverse`: each app has pages of its own."""
+    return f"admin:{model._meta.app_label}_{model._meta.model_name}_{view}"
+
+
 def parsed_key(model: type[Model], text: str) -> Any:
     """Return the primary key that a text stands for; None for one that the column cannot hold."""
     try:

@@ -16,8 +16,9 @@ from django.utils.translation import gettext_lazy
 from django_ojs.admin.base import granted_scopes
 from django_ojs.admin.form_fields import NamesField
 from django_ojs.admin.formatting import absolute_time
+from django_ojs.admin.operator_views import view_name
 from django_ojs.admin.secret_page import SecretPageAdmin
-from django_ojs.models import Webhook
+from django_ojs.models import Job, Webhook
 from django_ojs.operations.webhooks import deliveries, subscriptions
 from django_ojs.operations.webhooks.subscriptions import Subscription
 from django_ojs.spec.errors import NotFound, OJSError
@@ -131,9 +132,8 @@ class WebhookAdmin(SecretPageAdmin):
         except OJSError as error:
             # Such as one that was removed since the form was checked.
             self.message_user(request, error.message, messages.ERROR)
-            return HttpResponseRedirect(
-                reverse(f"{self.admin_site.name}:django_ojs_webhook_changelist")
-            )
+            name = view_name(Webhook, "changelist")
+            return HttpResponseRedirect(reverse(name, current_app=self.admin_site.name))
 
     def save_model(self, request: HttpRequest, obj: Webhook, form: Any, change: bool) -> None:
         if change:
@@ -190,8 +190,8 @@ class WebhookAdmin(SecretPageAdmin):
 
     def _job_url(self, delivery: deliveries.DeliveryWithJob) -> str:
         try:
-            name = f"{self.admin_site.name}:django_ojs_job_change"
-            return reverse(name, args=[delivery.row.pk])
+            name = view_name(Job, "change")
+            return reverse(name, args=[delivery.row.pk], current_app=self.admin_site.name)
         except NoReverseMatch:
             return ""
 
