@@ -18,13 +18,11 @@ class RegisteredHandler(Protocol):
 
 
 class HandlerRegistry:
-    """Handlers, each the only one of its type, and their schedules."""
+    """Handlers, each the only one of its type."""
 
     def __init__(self) -> None:
         # The values are `handlers.Handler`.
         self.handlers: dict[str, Any] = {}
-        # By name; the values are `schedules.CronDeclaration`.
-        self.schedules: dict[str, Any] = {}
 
     def add(self, handler: RegisteredHandler) -> None:
         """Add a handler; the same function may be added again, as a reload does.
@@ -44,7 +42,6 @@ class HandlerRegistry:
 
     def reset(self) -> None:
         self.handlers.clear()
-        self.schedules.clear()
 
 
 registry: Final = HandlerRegistry()
