@@ -382,6 +382,13 @@ class Hooks:
     #: raised by it.
     around_admit_again: Around | None = None
 
+    #: Somebody asks which jobs exist although they have no row: called with ids, and whether those
+    #: in databases beside that of the jobs count, in the caller's transaction or in none. It
+    #: returns those that it keeps, and of each whether it will be stored or sent; one that was
+    #: rejected may be yet. An error, such as that of a database which cannot be reached, is raised
+    #: by who asks.
+    kept: Callable[[Collection[UUID], bool], Mapping[UUID, bool]] | None = None
+
     #: Jobs were rejected, by a hook of a ring: called with the QueueFull, to whose details it may
     #: add, and the jobs, before the error is raised or the jobs are stored elsewhere. They are new
     #: ones, or stored ones that were to wait again. The caller's transaction is open and may be

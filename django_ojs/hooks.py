@@ -117,6 +117,7 @@ class Registry:
             for _, hooks in reversed(found)
             for name, stand_in in hooks.stand_ins.items()
         }
+        self.kept = tuple(hooks.kept for _, hooks in found if hooks.kept)
         self.rejected: _Named = _named(found, "rejected")
         self.queue_configured: _Named = _named(found, "queue_configured")
         self.queue_deleted: _Named = _named(found, "queue_deleted")
@@ -241,6 +242,18 @@ def rejected(full: QueueFull, jobs: Sequence[Any], *, is_tried_again: bool = Fal
             hook(full, jobs)
         except Exception:
             logger.exception("The extension %s of django_ojs failed to note rejected jobs.", name)
+
+
+def kept(keys: Collection[UUID], *, everywhere: bool = False) -> dict[UUID, bool]:
+    """Return the jobs that are kept without a row, and whether each will be stored or sent.
+
+    `everywhere`: in databases beside that of the jobs, too.
+    """
+    found: dict[UUID, bool] = {}
+    if keys:
+        for hook in registry.kept:
+            found |= hook(keys, everywhere)
+    return found
 
 
 @contextmanager

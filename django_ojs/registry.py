@@ -40,9 +40,6 @@ class HandlerRegistry:
     def remove(self, type: str) -> None:
         self.handlers.pop(type, None)
 
-    def reset(self) -> None:
-        self.handlers.clear()
-
 
 registry: Final = HandlerRegistry()
 

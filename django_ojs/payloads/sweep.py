@@ -11,8 +11,8 @@ from uuid import UUID
 from django.db import connections
 
 from django_ojs.conf import settings
+from django_ojs.hooks import kept
 from django_ojs.models import Job
-from django_ojs.operations.enqueue import outbox
 from django_ojs.payloads import offload, s3_client
 from django_ojs.spec.payload_config import Offload
 
@@ -49,8 +49,8 @@ def _orphans(page: dict[str, Any], config: Offload) -> list[str]:
     if not old:
         return []
     keys = set(old.values())
-    # The outbox first: a job that leaves it meanwhile is then found among the jobs.
-    known = outbox.waiting(keys)
+    # These first: one that is stored meanwhile is then found among the jobs.
+    known = set(kept(keys, everywhere=True))
     known |= set(Job.primary.filter(pk__in=keys).values_list("pk", flat=True))
     return [key for key, job_id in old.items() if job_id not in known]
 

@@ -3,8 +3,9 @@
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
+from django_ojs.hooks import kept
 from django_ojs.models import CronRun, Job
-from django_ojs.storage import database, outbox, raw_queries
+from django_ojs.storage import database, raw_queries
 from django_ojs.storage.dialects.expressions import OneOf
 
 #: Runs that one step reads.
@@ -40,8 +41,7 @@ class RunPruner:
         jobs = {row.job_id for row in rows}
         if jobs:
             jobs -= set(Job.primary.filter(OneOf("pk", jobs)).values_list("pk", flat=True))
-        if jobs:
-            jobs -= outbox.pending(jobs)
+        jobs -= {key for key, waits in kept(jobs).items() if waits}
         return _delete([row.pk for row in rows if row.job_id in jobs]) if jobs else 0
 
 
