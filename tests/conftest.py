@@ -87,7 +87,7 @@ def process_state_is_new() -> None:
 @pytest.fixture(autouse=True)
 def schedules_are_those_of_the_test() -> Iterator[None]:
     """Begin without schedules in the code, and forget those that the test declares."""
-    from django_ojs import schedules
+    from django_ojs.extensions.cron import schedules
 
     before = dict(schedules.declarations)
     schedules.declarations.clear()
@@ -122,7 +122,7 @@ def _no_rejection_is_left_behind(request: pytest.FixtureRequest) -> Iterator[Non
     """
     yield
     if any(thread.name == "ojs-rejections" for thread in threading.enumerate()):
-        from django_ojs.operations.backpressure import rejections
+        from django_ojs.extensions.backpressure.operations import rejections
 
         rejections.recorder.reset()
         whole = {"transactional_db", "django_db_serialized_rollback", "live_server"}
