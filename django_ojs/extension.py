@@ -494,6 +494,11 @@ class Hooks:
     worker_started: Callable[[str], object] | None = None
     worker_stopping: Callable[[str], object] | None = None
 
+    #: The command `ojs_worker` starts: called before its processes, when the database has answered,
+    #: outside of a transaction. After an error of the database it is called again; a CommandError
+    #: ends the command.
+    workers_start: Callable[[], object] | None = None
+
     #: What works beside a worker in threads of its own, until it is closed: called with the id of
     #: the worker, before its first claim; `close` is called after its last job. A worker with
     #: `--once`, which ends by itself, has none. An error ends the worker.
@@ -509,6 +514,19 @@ class Hooks:
     #: number comes first. An error is logged.
     worker_passes: Callable[[], object] | None = None
     worker_ends: Callable[[], object] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Declared:
+    """A part of the manifest: extensions whose requirements all hold, and a capability.
+
+    An official extension has the URN `urn:ojs:ext:<name>`, an experimental one
+    `urn:ojs:ext:experimental:<name>`.
+    """
+
+    official: str | None = None
+    experimental: str | None = None
+    capability: str | None = None
 
 
 class Extension:
@@ -539,4 +557,29 @@ class Extension:
 
         On a database that has one writer at a time, they do nothing.
         """
+        return ()
+
+    def subcommands(self) -> Sequence[Any]:
+        """Return its subcommands of `manage.py ojs`: `command_line.subcommand.Subcommand`.
+
+        Called by that command, so that what they need is imported nowhere else.
+        """
+        return ()
+
+    def routes(self) -> Sequence[Any]:
+        """Return its routes of the HTTP API, each made by `http.routing.route`.
+
+        Called once, when the URLs of the project are imported, and not by a worker.
+        """
+        return ()
+
+    def openapi(self) -> Sequence[Mapping[str, Any]]:
+        """Return the parts of the OpenAPI document for its routes: `tags`, `paths`, `components`.
+
+        Called when the document is asked for.
+        """
+        return ()
+
+    def manifest(self) -> Sequence[Declared]:
+        """Return what the manifest of the server declares while it is installed."""
         return ()

@@ -104,7 +104,7 @@ class Registry:
                 if number not in self._hooks:
                     raise
                 logger.exception("The hooks of the extension %s stay as they were.", extension.name)
-        found = [(each.name, self._hooks[each.number]) for each in self._in_order()]
+        found = [(each.name, self._hooks[each.number]) for each in self.extensions()]
         self.around_push: Around | None = _ring(hooks.around_push for _, hooks in found)
         self.notes = tuple(hooks.note for _, hooks in found if hooks.note)
         self.admit = tuple(hooks.admit for _, hooks in found if hooks.admit)
@@ -156,6 +156,9 @@ class Registry:
         self.before_fetch: tuple[Callable[[], object], ...] = tuple(
             hooks.before_fetch for _, hooks in found if hooks.before_fetch
         )
+        self.workers_start: tuple[Callable[[], object], ...] = tuple(
+            hooks.workers_start for _, hooks in found if hooks.workers_start
+        )
         self.worker_started: _Named = _named(found, "worker_started")
         self.worker_stopping: _Named = _named(found, "worker_stopping")
         self.worker_threads: tuple[Callable[[str], Closing], ...] = tuple(
@@ -169,13 +172,18 @@ class Registry:
 
     def due_steps(self) -> list[DueStep]:
         """Return the steps of all extensions for the worker that does the maintenance."""
-        return [step for each in self._in_order() for step in each.due_steps()]
+        return [step for each in self.extensions() for step in each.due_steps()]
 
     def helping_steps(self, behind: timedelta) -> list[DueStep]:
         """Return the steps of all extensions for the other workers."""
-        return [step for each in self._in_order() for step in each.helping_steps(behind)]
+        return [step for each in self.extensions() for step in each.helping_steps(behind)]
 
-    def _in_order(self) -> list[Extension]:
+    def brought(self, what: str, *args: Any) -> list[Any]:
+        """Return what all extensions bring to a door: `what` is the method that says it."""
+        return [each for found in self.extensions() for each in getattr(found, what)(*args)]
+
+    def extensions(self) -> list[Extension]:
+        """Return the extensions, in the order of their numbers."""
         return [each for _, each in sorted(self._extensions.items())]
 
 
@@ -407,6 +415,12 @@ def run_task(name: str, run: Callable[[], int]) -> int:
 def before_fetch() -> None:
     """Call the hooks `before_fetch`."""
     for hook in registry.before_fetch:
+        hook()
+
+
+def workers_start() -> None:
+    """Call the hooks `workers_start`."""
+    for hook in registry.workers_start:
         hook()
 
 

@@ -17,6 +17,7 @@ FLOORS = {
     "annotations": 1,
     "async_twins": 1,
     "version": 1,
+    "not_installed": 1,
     "conf": 2,
     "extension": 2,
     "hooks": 2,
@@ -130,7 +131,6 @@ LEFT = frozenset(
         "storage.claims imports extensions.checkpoints.spec",
         "worker.dispatcher imports extensions.checkpoints.worker",
         "worker.progress imports extensions.checkpoints.worker",
-        "worker.queue_selection imports extensions.webhooks.spec",
     }
 )
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from django_ojs import hooks
-from django_ojs.extension import Batch, DueStep, Extension, Hooks
+from django_ojs.extension import Batch, Declared, DueStep, Extension, Hooks
 from django_ojs.extensions.backpressure import storage
 from django_ojs.extensions.backpressure.operations import bounds, pressure_monitor, rejections
 from django_ojs.extensions.backpressure.operations.wait_policy import wait_for_room
@@ -42,6 +42,10 @@ class BackpressureExtension(Extension):
             DueStep(run=pressure_monitor.check_all, interval=1.0, when=storage.any_condition),
             DueStep(run=pressure_monitor.restore_bounds, interval=60.0),
         )
+
+    def manifest(self) -> Sequence[Declared]:
+        """Declare it."""
+        return (Declared(official="backpressure"),)
 
 
 def _store(batch: Batch, store: Callable[[], list[EnqueuedJob]]) -> list[EnqueuedJob]:

@@ -1,8 +1,9 @@
 """Checkpoints (ojs-progress): delete those that their jobs have left."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from django_ojs.extension import DueStep, Extension, Hooks
+from django_ojs.extension import Declared, DueStep, Extension, Hooks
 
 
 class CheckpointsExtension(Extension):
@@ -21,3 +22,21 @@ class CheckpointsExtension(Extension):
 
         pruner = checkpoints.CheckpointPruner()
         return (DueStep(run=pruner.prune, interval=60.0, batch=checkpoints.WALK),)
+
+    def routes(self) -> Sequence[Any]:
+        """Return the routes of checkpoints."""
+        from django_ojs.extensions.checkpoints import views as checkpoint
+        from django_ojs.http.routing import route
+
+        path = "v1/jobs/<str:key>/checkpoint"
+        return (route(path, checkpoint.JobCheckpoint, "ojs-job-checkpoint"),)
+
+    def openapi(self) -> Sequence[Mapping[str, Any]]:
+        """Return the part of its routes."""
+        from django_ojs.http.views.openapi import part_of
+
+        return part_of("checkpoints")
+
+    def manifest(self) -> Sequence[Declared]:
+        """Declare it."""
+        return (Declared(official="durable-execution"),)

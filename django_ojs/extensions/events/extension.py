@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from django_ojs.conf import settings
-from django_ojs.extension import Change, DueStep, Extension, Hooks
+from django_ojs.extension import Change, Declared, DueStep, Extension, Hooks
 from django_ojs.extensions.events import job_events, storage
 from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.spec.states import State, Trigger
@@ -40,6 +40,28 @@ class EventsExtension(Extension):
             DueStep(run=log.settle, interval=2.0, when=log.unsettled_condition),
             DueStep(run=log.prune, interval=10.0, when=log.old_condition),
         )
+
+    def routes(self) -> Sequence[Any]:
+        """Return the routes of recorded events."""
+        from django_ojs.extensions.events import views as events
+        from django_ojs.http.routing import route
+
+        return (
+            route("v1/events", events.Events, "ojs-events"),
+            route("v1/events/stream", events.EventStream, "ojs-event-stream"),
+            route("v1/jobs/<str:key>/events", events.JobEvents, "ojs-job-events"),
+            route("v1/queues/<str:name>/events", events.QueueEvents, "ojs-queue-events"),
+        )
+
+    def openapi(self) -> Sequence[Mapping[str, Any]]:
+        """Return the part of its routes."""
+        from django_ojs.http.views.openapi import part_of
+
+        return part_of("events")
+
+    def manifest(self) -> Sequence[Declared]:
+        """Declare it."""
+        return (Declared(experimental="realtime"),)
 
 
 def _record(events: Iterator[NewEvent]) -> None:

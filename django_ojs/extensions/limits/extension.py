@@ -1,9 +1,10 @@
 """Limits on running and on starting jobs (ojs-rate-limiting): of queues, and by key."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from django_ojs.extension import TICK, ClaimRule, DueStep, Extension, Hooks, RuledClaim
+from django_ojs.extension import TICK, ClaimRule, Declared, DueStep, Extension, Hooks, RuledClaim
 from django_ojs.extensions.limits.models import BY_KEY
 from django_ojs.spec.queue_config import LIMITS
 from django_ojs.storage.dialects.rows import ClaimRequest
@@ -53,6 +54,32 @@ class KeyLimitsExtension(Extension):
             DueStep(run=limit_checks.recheck, interval=600.0, batch=sys.maxsize),
             DueStep(run=limit_checks.prune, interval=60.0, batch=sys.maxsize),
         )
+
+    def subcommands(self) -> Sequence[Any]:
+        """Return `limits`."""
+        from django_ojs.extensions.limits import command_line as limits
+
+        return limits.SUBCOMMANDS
+
+    def routes(self) -> Sequence[Any]:
+        """Return the routes of limit keys."""
+        from django_ojs.extensions.limits import views as rate_limits
+        from django_ojs.http.routing import route
+
+        return (
+            route("v1/rate-limits", rate_limits.RateLimits, "ojs-rate-limits"),
+            route("v1/rate-limits/<str:key>", rate_limits.RateLimitDetail, "ojs-rate-limit"),
+        )
+
+    def openapi(self) -> Sequence[Mapping[str, Any]]:
+        """Return the part of its routes."""
+        from django_ojs.http.views.openapi import part_of
+
+        return part_of("limits")
+
+    def manifest(self) -> Sequence[Declared]:
+        """Declare it."""
+        return (Declared(official="rate-limiting", capability="rate_limiting"),)
 
 
 # What they do is imported by the first claim of a queue that has limits.

@@ -1,4 +1,4 @@
-"""`stats` and `workers`: the numbers and rates of jobs, and the processes that run them."""
+"""`stats`: the numbers and rates of jobs, by queue and state."""
 
 from argparse import ArgumentParser
 from collections.abc import Mapping
@@ -21,8 +21,6 @@ from django_ojs.formatting import grouped
 from django_ojs.operations import queues
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
-from django_ojs.operations.workers import registry
-from django_ojs.operations.workers.registry import WorkerStatus
 from django_ojs.reports import queue_overview
 from django_ojs.reports.queue_overview import Listeners, OverviewRow
 from django_ojs.spec.states import State
@@ -172,42 +170,6 @@ def _queue_columns(figures: _Figures) -> list[ListColumn[OverviewRow]]:
     ]
 
 
-_WORKER_COLUMNS: Final[list[ListColumn[WorkerStatus]]] = [
-    column("id", "id", "worker.pk"),
-    column("state", "state", "condition"),
-    column("queues"),
-    ListColumn(name="pool", value=lambda row: row.worker.pool or None),
-    column("active_jobs", "number"),
-    column("concurrency", "number", "worker.concurrency"),
-    column("hostname", path="worker.hostname"),
-    column("pid", "id", "worker.pid"),
-    column("labels", path="worker.labels"),
-    *members("version started_at", of="worker"),
-    column("seen_at", "duration", "worker.seen_at"),
-]
-
-
-def _workers(console: Console, options: Options) -> int:
-    found = registry.listing(limit=options["limit"])
-    more = found.total - len(found.workers)
-    if (
-        write_list(
-            console,
-            "workers",
-            _WORKER_COLUMNS,
-            found.workers,
-            none="No worker is running. Start one: manage.py ojs_worker --queues default",
-            total=found.total,
-            running=found.running,
-            quiet=found.quiet,
-            stale=found.stale,
-        )
-        and more
-    ):
-        console.line(f"Workers that are not shown: {grouped(more)} (--limit).")
-    return OK
-
-
 def _stats_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--watch",
@@ -246,20 +208,5 @@ SUBCOMMANDS: Final = (
   manage.py ojs stats --queue email --json     for a script""",
         add_arguments=_stats_arguments,
         run=_stats,
-    ),
-    Subcommand(
-        name="workers",
-        help="the registered workers, and what they do",
-        description=(
-            "Show the workers. A stale one has sent no heartbeat in time; "
-            "workers rescue its jobs and remove it."
-        ),
-        examples="""\
-  manage.py ojs workers
-  manage.py ojs workers --json""",
-        add_arguments=lambda parser: add_limit(
-            parser, 100, "the number of workers (default: %(default)d)"
-        ),
-        run=_workers,
     ),
 )

@@ -42,6 +42,28 @@ class StatisticsExtension(Extension):
             DueStep(run=rollup_compaction.coarsen, interval=60.0),
         )
 
+    def subcommands(self) -> Sequence[Any]:
+        """Return `stats`."""
+        from django_ojs.extensions.statistics import command_line as figures
+
+        return figures.SUBCOMMANDS
+
+    def routes(self) -> Sequence[Any]:
+        """Return the routes of figures over time."""
+        from django_ojs.extensions.statistics import views as stats
+        from django_ojs.http.routing import route
+
+        return (
+            route("v1/admin/stats", stats.AdminStats, "ojs-admin-stats"),
+            route("v1/admin/stats/history", stats.AdminHistory, "ojs-admin-history"),
+        )
+
+    def openapi(self) -> Sequence[Mapping[str, Any]]:
+        """Return the part of its routes."""
+        from django_ojs.http.views.openapi import part_of
+
+        return part_of("statistics")
+
 
 def fold() -> int:
     """Fold the rollups of past minutes, and add old ones to the all-time sums.

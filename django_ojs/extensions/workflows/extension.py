@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
-from django_ojs.extension import TICK, Change, DueStep, Extension, Hooks, Reads
+from django_ojs.extension import TICK, Change, Declared, DueStep, Extension, Hooks, Reads
 from django_ojs.extensions.workflows.models import WorkflowState
 from django_ojs.hooks import registry
 from django_ojs.spec.states import State, Trigger
@@ -94,6 +94,35 @@ class WorkflowsExtension(Extension):
             advancer, self._advancer = self._advancer, None
             registry.compile()
             advancer.close()
+
+    def subcommands(self) -> Sequence[Any]:
+        """Return `workflows`."""
+        from django_ojs.extensions.workflows import command_line as workflows
+
+        return workflows.SUBCOMMANDS
+
+    def routes(self) -> Sequence[Any]:
+        """Return the routes of workflows."""
+        from django_ojs.extensions.workflows import views as workflows
+        from django_ojs.http.routing import route
+
+        one = "v1/workflows/<str:key>"
+        return (
+            route("v1/workflows", workflows.Workflows, "ojs-workflows"),
+            route(one, workflows.WorkflowDetail, "ojs-workflow"),
+            route(f"{one}/progress", workflows.WorkflowProgressDetail, "ojs-workflow-progress"),
+            route(f"{one}/history", workflows.WorkflowHistory, "ojs-workflow-history"),
+        )
+
+    def openapi(self) -> Sequence[Mapping[str, Any]]:
+        """Return the part of its routes."""
+        from django_ojs.http.views.openapi import part_of
+
+        return part_of("workflows")
+
+    def manifest(self) -> Sequence[Declared]:
+        """Declare it."""
+        return (Declared(capability="workflows"),)
 
 
 def _advancing(interval: float) -> DueStep:
