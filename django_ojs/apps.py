@@ -20,7 +20,7 @@ _OTHER_MODELS: Final = (
     *(f"models.{name}" for name in ("api_key", "bulk_operation", "dead_letter", "overview")),
     *(
         f"extensions.{name}.models"
-        for name in ("audit", "backpressure", "checkpoints", "cron", "events", "limits")
+        for name in ("audit", "backpressure", "checkpoints", "events", "limits")
     ),
     *(f"extensions.{name}.models" for name in ("outbox", "statistics", "webhooks", "workflows")),
 )
@@ -55,7 +55,6 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs.extensions.backpressure.extension import BackpressureExtension
         from django_ojs.extensions.bulk_operations.extension import BulkOperationsExtension
         from django_ojs.extensions.checkpoints.extension import CheckpointsExtension
-        from django_ojs.extensions.cron.extension import CronExtension
         from django_ojs.extensions.events.extension import EventsExtension
         from django_ojs.extensions.limits.extension import KeyLimitsExtension, QueueLimitsExtension
         from django_ojs.extensions.outbox.extension import OutboxExtension
@@ -82,7 +81,6 @@ class DjangoOJSConfig(AppConfig):
             BackpressureExtension(),
             QueueLimitsExtension(),
             KeyLimitsExtension(),
-            CronExtension(),
             WorkflowsExtension(),
             WebhooksExtension(),
             CheckpointsExtension(),

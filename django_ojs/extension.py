@@ -566,6 +566,13 @@ class Extension:
         """
         return ()
 
+    def doctor_checks(self) -> Sequence[Any]:
+        """Return what `manage.py ojs doctor` checks of it: `command_line.checks.finding.Check`.
+
+        Called by that command, so that what they need is imported nowhere else.
+        """
+        return ()
+
     def routes(self) -> Sequence[Any]:
         """Return its routes of the HTTP API, each made by `http.routing.route`.
 

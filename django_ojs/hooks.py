@@ -182,6 +182,10 @@ class Registry:
         """Return what all extensions bring to a door: `what` is the method that says it."""
         return [each for found in self.extensions() for each in getattr(found, what)(*args)]
 
+    def doctor_checks(self) -> list[Any]:
+        """Return the checks of all extensions."""
+        return [each for extension in self.extensions() for each in extension.doctor_checks()]
+
     def extensions(self) -> list[Extension]:
         """Return the extensions, in the order of their numbers."""
         return [each for _, each in sorted(self._extensions.items())]

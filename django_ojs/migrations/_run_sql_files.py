@@ -83,6 +83,24 @@ class RunSQLFiles(migrations.RunSQL):
             super().database_backwards(app_label, schema_editor, *states)
 
 
+class RunSQLFile(migrations.RunSQL):
+    """Run one file of an extension on databases of a vendor, after its tables were created.
+
+    When they are dropped, what it has added goes with them.
+    """
+
+    def __init__(self, vendor: str, path: Path) -> None:
+        super().__init__(tuple(statements_of(path)), migrations.RunSQL.noop)
+        self.vendor, self.path = vendor, path
+
+    def deconstruct(self) -> Any:
+        return (type(self).__name__, [self.vendor, self.path], {})
+
+    def database_forwards(self, app_label: Any, schema_editor: Any, *states: Any) -> None:
+        if schema_editor.connection.vendor == self.vendor:
+            super().database_forwards(app_label, schema_editor, *states)
+
+
 def create_missing(using: str, **kwargs: Any) -> None:
     """Create functions, procedures and triggers where there are none (post_migrate).
 
@@ -149,8 +167,12 @@ def all_statements(vendor: str) -> list[str]:
 
 
 def statements(vendor: str, name: str) -> list[str]:
+    """Return the statements of a file of the core."""
+    return statements_of(_FOLDER / _FOLDERS.get(vendor, vendor) / f"{name}.sql")
+
+
+def statements_of(path: Path) -> list[str]:
     """Return the statements of a file. A blank line separates two, and none contains one."""
-    folder = _FOLDERS.get(vendor, vendor)
-    text = (_FOLDER / folder / f"{name}.sql").read_text(encoding="utf-8")
+    text = path.read_text(encoding="utf-8")
     parts = [part.strip() for part in text.split("\n\n")]
     return [part for part in parts if not all(line.startswith("--") for line in part.splitlines())]

@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from django.apps import apps
 from django.core.management import call_command
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
@@ -14,6 +13,7 @@ from django.db.migrations.executor import MigrationExecutor
 import django_ojs.migrations
 from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.migrations._run_sql_files import statements
+from django_ojs.models.base import stored_models
 from django_ojs.spec.states import WAITING, State, Trigger, initial, sources
 from tests.cases import together
 
@@ -34,7 +34,7 @@ def test_a_fresh_schema_has_all_migrations_applied() -> None:
 @pytest.mark.django_db
 @together(
     "model",
-    [m for m in apps.get_app_config("django_ojs").get_models() if m._meta.managed],
+    [m for m in stored_models() if m._meta.managed],
     ids=lambda model: model._meta.db_table,
     undo=True,
 )

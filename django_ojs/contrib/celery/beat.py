@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from datetime import timedelta
 from typing import Any, Final
 
+import django_ojs as ojs
 from django_ojs.contrib.celery import call_options, registration
 from django_ojs.contrib.celery.configuration import configuration
 from django_ojs.contrib.celery.exceptions import NoEquivalent
 from django_ojs.contrib.celery.schedules import crontab
 from django_ojs.contrib.celery.values import encode
-from django_ojs.extensions.cron.schedules import cron
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.suggestions import allowed_name
 
@@ -43,7 +43,7 @@ def declare(name: str, entry: Mapping[str, Any]) -> None:
             "of an installed app declares."
         )
     try:
-        declaration = cron(
+        declaration = ojs.cron(
             expression_of(entry["schedule"], name),
             name=allowed_name(name),
             timezone=str(configuration.timezone or "UTC"),
