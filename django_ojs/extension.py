@@ -33,7 +33,7 @@ from enum import Enum, IntEnum, StrEnum
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.models import Model, Q
 
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.failure import Failure
@@ -589,4 +589,12 @@ class Extension:
 
     def manifest(self) -> Sequence[Declared]:
         """Return what the manifest of the server declares while it is installed."""
+        return ()
+
+    def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
+        """Return its models with their ModelAdmin classes, for an admin site.
+
+        Called when the pages of the package are registered on the site, which imports them. A
+        class may be a mixin of ModelAdmin; its `place` orders the navigation.
+        """
         return ()

@@ -65,6 +65,8 @@ class Registry:
         self._extensions: dict[int, Extension] = {}
         #: What an extension had when it was asked last, for settings that are wrong.
         self._hooks: dict[int, Hooks] = {}
+        #: What is called with each extension.
+        self._asking: list[Callable[[Extension], object]] = []
         self.compile()
 
     def register(self, *extensions: Extension) -> None:
@@ -83,6 +85,18 @@ class Registry:
                 )
             self._extensions[each.number] = each
         self.compile()
+        for each in extensions:
+            for ask in self._asking:
+                ask(each)
+
+    def for_each(self, ask: Callable[[Extension], object]) -> None:
+        """Call a function with each extension, and with those that are registered later.
+
+        Django's admin loads the pages before the apps behind it are ready.
+        """
+        self._asking.append(ask)
+        for each in self.extensions():
+            ask(each)
 
     def remove(self, extension: Extension) -> None:
         """Remove an extension, for tests."""

@@ -10,10 +10,14 @@ from typing import Any
 
 import pytest
 from django.conf import settings
+from django.contrib.admin import AdminSite, ModelAdmin
+from django.contrib.auth.models import Group, User
 from django.core.management import CommandError, call_command
-from django.test import Client, override_settings
+from django.test import Client, RequestFactory, override_settings
 from django.urls import clear_url_caches, get_urlconf
 
+from django_ojs.admin import navigation
+from django_ojs.admin.sites import register
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.subcommand import Options, Subcommand
 from django_ojs.extension import Extension, Hooks
@@ -21,6 +25,7 @@ from django_ojs.extensions.cron.extension import CronExtension
 from django_ojs.hooks import registry
 from django_ojs.http import urls
 from django_ojs.http.views.openapi import DOCUMENT
+from django_ojs.models import Job, Overview, Queue
 from django_ojs.not_installed import PATHS
 from tests.command_line.run import ojs
 from tests.http.api import Api, make_key
@@ -147,6 +152,27 @@ def test_each_route_of_an_extension_that_may_be_left_out_has_an_answer() -> None
             answer = re.compile(rf"ojs/v1/(?:{PATHS[extension.name]})")
             for route in extension.routes():
                 assert answer.fullmatch(re.sub("<[^>]+>", "x", str(route.pattern)))
+
+
+def test_an_extension_brings_pages_of_the_admin() -> None:
+    class Colours(Other):
+        def pages(self, site: Any) -> Sequence[Any]:
+            return ((Group, type("ColourAdmin", (), {"place": 15})),)
+
+    site = AdminSite()
+    request = RequestFactory().get("/")
+    request.user = User(is_active=True, is_superuser=True)
+    with installed(Colours(Hooks())):
+        register(site)
+    shown = [model for model, _ in navigation.viewable(site, request)]
+    assert shown[:4] == [Overview, Queue, Group, Job]
+
+
+def test_a_page_of_the_project_stays() -> None:
+    site = AdminSite()
+    site.register(Job, ModelAdmin)
+    register(site)
+    assert type(site.get_model_admin(Job)) is ModelAdmin
 
 
 def test_an_extension_is_told_that_workers_start_and_may_end_the_command() -> None:

@@ -42,6 +42,7 @@ def _stop(request: HttpRequest, operation: BulkOperation, values: Any) -> str:
 class BulkOperationAdmin(OperatorModelAdmin):
     """The list says who did what to which jobs, and the result."""
 
+    place = 80
     view_permission = "view_job"
     object_actions = (
         Action(

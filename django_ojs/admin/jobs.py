@@ -75,6 +75,7 @@ _MAX_CHILDREN: Final = 10
 
 
 class JobAdmin(OperatorModelAdmin):
+    place = 20
     object_actions = JOB_ACTIONS
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Job]:

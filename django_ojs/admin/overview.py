@@ -60,6 +60,7 @@ def _start_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequenc
 class OverviewAdmin(OperatorModelAdmin):
     """One page; its actions are about all queues at once."""
 
+    place = 0
     object_actions = (
         Action(
             name="start-maintenance",

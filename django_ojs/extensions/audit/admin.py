@@ -34,6 +34,8 @@ _LISTS: Final[dict[str, tuple[Any, tuple[ActorKind, ...]]]] = {
 class AuditEntryAdmin(OperatorModelAdmin):
     """Read only: operations store the entries, and maintenance removes old ones."""
 
+    place = 90
+
     def list_page(self, request: HttpRequest) -> HttpResponse:
         text = request.GET.get("q", "").strip()
         # People first: programs leave many more entries. A search is for all of them.

@@ -8,7 +8,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from django.db.models import QuerySet
+from django.db.models import Model, QuerySet
 from django.utils import timezone
 
 from django_ojs.conf import settings
@@ -58,6 +58,13 @@ class AuditExtension(Extension):
     def due_steps(self) -> Sequence[DueStep]:
         """Delete old entries."""
         return (DueStep(run=prune, interval=60.0),)
+
+    def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
+        """Return the pages of its model."""
+        from django_ojs.extensions.audit.admin import AuditEntryAdmin
+        from django_ojs.extensions.audit.models import AuditEntry
+
+        return ((AuditEntry, AuditEntryAdmin),)
 
 
 def _record(act: Act) -> Callable[[Mapping[str, Any]], None]:

@@ -112,6 +112,7 @@ ACTIONS: Final = (
 class CronJobAdmin(OperatorModelAdmin):
     """The cron jobs. Those that are declared in code can be paused and run, and not edited."""
 
+    place = 60
     object_actions = ACTIONS
 
     def get_urls(self) -> list[URLPattern]:

@@ -8,6 +8,7 @@ from functools import partial
 from typing import Any, Final
 
 from django.core.management.base import CommandError
+from django.db.models import Model
 
 from django_ojs.extension import TICK, Declared, DueStep, Extension, Hooks
 from django_ojs.spec.errors import OJSError
@@ -82,6 +83,13 @@ class CronExtension(Extension):
     def manifest(self) -> Sequence[Declared]:
         """Declare it."""
         return (Declared(capability="cron_jobs"),)
+
+    def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
+        """Return the pages of its model."""
+        from django_ojs.extensions.cron.admin import CronJobAdmin
+        from django_ojs.extensions.cron.models import CronJob
+
+        return ((CronJob, CronJobAdmin),)
 
 
 def _store_schedules() -> None:

@@ -41,6 +41,8 @@ _OF_KEYS: Final = "rate_limit."
 class EventAdmin(OperatorModelAdmin):
     """The events that are recorded (`OJS["KEEP_EVENTS"]`)."""
 
+    place = 100
+
     def list_page(self, request: HttpRequest) -> HttpResponse:
         type, subject = request.GET.get("type", ""), request.GET.get("subject", "").strip()
         paging: dict[str, Any] = {}

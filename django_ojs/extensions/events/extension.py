@@ -6,6 +6,8 @@ Those of the types in `KEEP_EVENTS` are recorded. The readers are in `operations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from django.db.models import Model
+
 from django_ojs.conf import settings
 from django_ojs.extension import Change, Declared, DueStep, Extension, Hooks
 from django_ojs.extensions.events import job_events, storage
@@ -62,6 +64,13 @@ class EventsExtension(Extension):
     def manifest(self) -> Sequence[Declared]:
         """Declare it."""
         return (Declared(experimental="realtime"),)
+
+    def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
+        """Return the pages of its model."""
+        from django_ojs.extensions.events.admin import EventAdmin
+        from django_ojs.extensions.events.models import Event
+
+        return ((Event, EventAdmin),)
 
 
 def _record(events: Iterator[NewEvent]) -> None:

@@ -4,6 +4,8 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from django.db.models import Model
+
 from django_ojs.extension import TICK, ClaimRule, Declared, DueStep, Extension, Hooks, RuledClaim
 from django_ojs.extensions.limits.models import BY_KEY
 from django_ojs.spec.queue_config import LIMITS
@@ -80,6 +82,13 @@ class KeyLimitsExtension(Extension):
     def manifest(self) -> Sequence[Declared]:
         """Declare it."""
         return (Declared(official="rate-limiting", capability="rate_limiting"),)
+
+    def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
+        """Return the pages of its model."""
+        from django_ojs.extensions.limits.admin import LimitKeyAdmin
+        from django_ojs.extensions.limits.models import LimitKey
+
+        return ((LimitKey, LimitKeyAdmin),)
 
 
 # What they do is imported by the first claim of a queue that has limits.

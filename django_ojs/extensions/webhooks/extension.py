@@ -3,6 +3,8 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from django.db.models import Model
+
 from django_ojs.extension import Declared, DueStep, Extension, Hooks
 
 
@@ -61,3 +63,10 @@ class WebhooksExtension(Extension):
     def manifest(self) -> Sequence[Declared]:
         """Declare it."""
         return (Declared(official="webhooks"),)
+
+    def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
+        """Return the pages of its model."""
+        from django_ojs.extensions.webhooks.admin import WebhookAdmin
+        from django_ojs.extensions.webhooks.models import Webhook
+
+        return ((Webhook, WebhookAdmin),)

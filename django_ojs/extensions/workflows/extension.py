@@ -6,6 +6,8 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
 
+from django.db.models import Model
+
 from django_ojs.extension import TICK, Change, Declared, DueStep, Extension, Hooks, Reads
 from django_ojs.extensions.workflows.models import WorkflowState
 from django_ojs.hooks import registry
@@ -123,6 +125,13 @@ class WorkflowsExtension(Extension):
     def manifest(self) -> Sequence[Declared]:
         """Declare it."""
         return (Declared(capability="workflows"),)
+
+    def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
+        """Return the pages of its model."""
+        from django_ojs.extensions.workflows.admin import WorkflowAdmin
+        from django_ojs.extensions.workflows.models import Workflow
+
+        return ((Workflow, WorkflowAdmin),)
 
 
 def _advancing(interval: float) -> DueStep:
