@@ -382,7 +382,7 @@ class Hooks:
     #: raised by it.
     around_admit_again: Around | None = None
 
-    #: Somebody asks which jobs exist although they have no row: called with ids, and whether those
+    #: An operation asks which jobs exist although they have no row: called with ids, and whether those
     #: in databases beside that of the jobs count, in the caller's transaction or in none. It
     #: returns those that it keeps, and of each whether it will be stored or sent; one that was
     #: rejected may be yet. An error, such as that of a database which cannot be reached, is raised

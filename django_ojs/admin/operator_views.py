@@ -32,7 +32,7 @@ class OperatorViews(ObjectHistory):
     """Each page of a ModelAdmin runs with its user as the operator."""
 
     # Django looks for templates of the model's own app only.
-    change_form_template: Any = "admin/django_ojs/change_form.html"
+    change_form_template = "admin/django_ojs/change_form.html"
     change_list_template = "admin/django_ojs/change_list.html"
     delete_confirmation_template = "admin/django_ojs/delete_confirmation.html"
     delete_selected_confirmation_template = "admin/django_ojs/delete_selected_confirmation.html"

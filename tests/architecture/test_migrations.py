@@ -49,7 +49,7 @@ def test_a_table_has_exactly_the_columns_of_its_model(model: type) -> None:
 def test_the_migrations_can_be_taken_back_and_applied_again() -> None:
     call_command("migrate", "django_ojs", "zero", verbosity=0)
     assert not [t for t in connection.introspection.table_names() if t.startswith("ojs_")]
-    call_command("migrate", "django_ojs", verbosity=0)
+    call_command("migrate", verbosity=0)
 
 
 @pytest.mark.django_db

@@ -1,12 +1,22 @@
 """The tables of cron jobs."""
 
 from pathlib import Path
+from typing import Any
 
 import django.db.models.functions.datetime
 from django.db import migrations, models
 
 import django_ojs.models.fields
 from django_ojs.migrations._run_sql_files import RunSQLFile
+from django_ojs.storage import database
+
+
+def release_held_jobs(apps: Any, schema_editor: Any) -> None:
+    """Let the jobs run that wait for an earlier one: without this app, they would wait for ever."""
+    from django_ojs.extensions.cron.operations.held_jobs import release_all
+
+    if schema_editor.connection.alias == database.alias():
+        release_all()
 
 
 class Migration(migrations.Migration):
@@ -147,5 +157,6 @@ class Migration(migrations.Migration):
                 ],
             },
         ),
+        migrations.RunPython(migrations.RunPython.noop, release_held_jobs),
         RunSQLFile("mysql", Path(__file__).with_name("mariadb.sql")),
     ]
