@@ -1,10 +1,11 @@
 """The Django app: checks, and discovery of the project's handlers."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import request_finished
@@ -57,6 +58,7 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs.extensions.checkpoints.extension import CheckpointsExtension
         from django_ojs.extensions.events.extension import EventsExtension
         from django_ojs.extensions.limits.extension import KeyLimitsExtension, QueueLimitsExtension
+        from django_ojs.extensions.outbox import checks as outbox_checks  # noqa: F401
         from django_ojs.extensions.outbox.extension import OutboxExtension
         from django_ojs.extensions.payloads.extension import OffloadExtension
         from django_ojs.extensions.signals.extension import SignalsExtension
@@ -85,6 +87,8 @@ class DjangoOJSConfig(AppConfig):
             WebhooksExtension(),
             CheckpointsExtension(),
             BulkOperationsExtension(),
+            # Before the settings are read, some of which are theirs, and before any module `jobs`.
+            *(each for config in apps.get_app_configs() for each in _extensions_of(config)),
         )
         request_finished.connect(rollups.flush_after_request, dispatch_uid="django_ojs.figures")
         post_migrate.connect(create_missing, sender=self, dispatch_uid="django_ojs.create_missing")
@@ -106,6 +110,12 @@ class DjangoOJSConfig(AppConfig):
             from django_ojs.tasks import discovery
 
             discovery.start()
+
+
+def _extensions_of(config: AppConfig) -> Sequence[Any]:
+    """Return the extensions of an app: its config may have a method `ojs_extensions`."""
+    found: Sequence[Any] = getattr(config, "ojs_extensions", tuple)()
+    return found
 
 
 def _instrument() -> None:

@@ -382,8 +382,8 @@ class Hooks:
     #: raised by it.
     around_admit_again: Around | None = None
 
-    #: An operation asks which jobs exist although they have no row: called with ids, and whether those
-    #: in databases beside that of the jobs count, in the caller's transaction or in none. It
+    #: An operation asks which jobs exist although they have no row: called with ids, and whether
+    #: those in databases beside that of the jobs count, in the caller's transaction or in none. It
     #: returns those that it keeps, and of each whether it will be stored or sent; one that was
     #: rejected may be yet. An error, such as that of a database which cannot be reached, is raised
     #: by who asks.
@@ -536,6 +536,9 @@ class Extension:
     name: str
     #: Its place among the others. Those of this package are below 32; 32 to 62 are free.
     number: int
+    #: Its settings in `OJS`: a frozen dataclass, whose fields are declared with `setting.setting`
+    #: and have the names of the keys, in lower case. `conf.of` returns them.
+    settings: type | None = None
 
     def hooks(self) -> Hooks:
         """Return the hooks by the settings as they are now: those that are not needed are absent.

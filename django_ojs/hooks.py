@@ -67,6 +67,8 @@ class Registry:
         self._hooks: dict[int, Hooks] = {}
         #: What is called with each extension.
         self._asking: list[Callable[[Extension], object]] = []
+        #: Called before extensions are asked for their hooks.
+        self.before_compile: list[Callable[[], object]] = []
         self.compile()
 
     def register(self, *extensions: Extension) -> None:
@@ -106,6 +108,10 @@ class Registry:
 
     def compile(self) -> None:
         """Ask all extensions for their hooks."""
+        #: The settings that extensions have declared: dataclasses.
+        self.settings = tuple(each.settings for each in self.extensions() if each.settings)
+        for forget in self.before_compile:
+            forget()
         for number, extension in self._extensions.items():
             try:
                 self._hooks[number] = extension.hooks()

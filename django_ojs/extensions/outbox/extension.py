@@ -12,11 +12,12 @@ from django.db import connections, transaction
 from django.db.backends.signals import connection_created
 from django.db.models import Model
 
-from django_ojs.conf import settings
+from django_ojs.conf import of
 from django_ojs.extension import Batch, Closing, DueStep, Extension, Hooks
 from django_ojs.extensions.outbox import caller_database
 from django_ojs.extensions.outbox import operations as outbox
 from django_ojs.extensions.outbox.destinations import LOCAL
+from django_ojs.extensions.outbox.settings import OutboxSettings
 from django_ojs.hooks import registry, rejected
 from django_ojs.operations.enqueue.admission import admit, fill_in_defaults
 from django_ojs.operations.enqueue.result import EnqueuedJob, in_order
@@ -35,6 +36,7 @@ class OutboxExtension(Extension):
     #: After large arguments are stored elsewhere, which stay there for a job of the outbox; before
     #: the bounds of queues, of which one may be full.
     number = 9
+    settings = OutboxSettings
 
     def __init__(self) -> None:
         self._has_others = False
@@ -44,7 +46,7 @@ class OutboxExtension(Extension):
     def hooks(self) -> Hooks:
         """Return the hooks: those that route are absent where the jobs' is the only database."""
         self._has_others = len(connections.settings) > 1
-        destinations = bool(settings().outbox)
+        destinations = bool(of(OutboxSettings).outbox)
         return Hooks(
             around_push=_push if self._has_others or destinations else None,
             around_store=_store,
@@ -86,7 +88,7 @@ def _push(batch: Batch, store: Store) -> list[EnqueuedJob]:
     foreign = None
     if options.has_transaction:
         foreign = caller_database.alias_for_caller(may_use_outbox=not options.local)
-    if options.local or (foreign is None and not settings().outbox):
+    if options.local or (foreign is None and not of(OutboxSettings).outbox):
         return store()
     jobs = list(batch.jobs)
     destinations = [outbox.route(job) or (foreign and LOCAL) for job in jobs]

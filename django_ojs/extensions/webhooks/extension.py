@@ -6,6 +6,7 @@ from typing import Any
 from django.db.models import Model
 
 from django_ojs.extension import Declared, DueStep, Extension, Hooks
+from django_ojs.extensions.webhooks.settings import WebhookSettings
 
 
 class WebhooksExtension(Extension):
@@ -13,6 +14,7 @@ class WebhooksExtension(Extension):
 
     name = "webhooks"
     number = 17
+    settings = WebhookSettings
 
     def hooks(self) -> Hooks:
         """Return the hooks: events are read from their log."""

@@ -10,6 +10,7 @@ from django.db.models import Model
 
 from django_ojs.extension import TICK, Change, Declared, DueStep, Extension, Hooks, Reads
 from django_ojs.extensions.workflows.models import WorkflowState
+from django_ojs.extensions.workflows.settings import WorkflowSettings
 from django_ojs.hooks import registry
 from django_ojs.spec.states import State, Trigger
 
@@ -31,6 +32,7 @@ class WorkflowsExtension(Extension):
 
     name = "workflows"
     number = 16
+    settings = WorkflowSettings
 
     def __init__(self) -> None:
         #: Where this process has workers: the thread beside them, and how many they are.
