@@ -26,7 +26,7 @@ has a `ClaimRule`, and a bit in the column `rules` of these queues.
 """
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum, IntEnum, StrEnum
@@ -599,5 +599,27 @@ class Extension:
 
         Called when the pages of the package are registered on the site, which imports them. A
         class may be a mixin of ModelAdmin; its `place` orders the navigation.
+        """
+        return ()
+
+    def page_urls(self, page: Any) -> Sequence[Any]:
+        """Return the URLs that it adds to the pages of a model, made by `page.pattern`.
+
+        `page` is a ModelAdmin of the package, which Django asks for its URLs.
+        """
+        return ()
+
+    def panels(self) -> Sequence[Any]:
+        """Return its parts of the pages of jobs, queues and others: `admin.panels.Panel`."""
+        return ()
+
+    def history(self, request: Any, model: str, key: str) -> Sequence[Any]:
+        """Return who did what to an object, newest first: the rows of Django's page *History*."""
+        return ()
+
+    def metrics(self, within: Collection[str] | None) -> Iterable[Any]:
+        """Return what Prometheus is told of these queues, or of all: families of metrics.
+
+        Called whenever the metrics are asked for. An error is logged, unless it is the database's.
         """
         return ()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any
 
 import pytest
@@ -15,6 +15,7 @@ from django.contrib.auth.models import Group, User
 from django.core.management import CommandError, call_command
 from django.test import Client, RequestFactory, override_settings
 from django.urls import clear_url_caches, get_urlconf
+from prometheus_client.core import GaugeMetricFamily
 
 from django_ojs.admin import navigation
 from django_ojs.admin.sites import register
@@ -23,11 +24,13 @@ from django_ojs.command_line.subcommand import Options, Subcommand
 from django_ojs.extension import Extension, Hooks
 from django_ojs.extensions.cron.extension import CronExtension
 from django_ojs.hooks import registry
-from django_ojs.http import urls
+from django_ojs.http import metrics, urls
 from django_ojs.http.views.openapi import DOCUMENT
 from django_ojs.models import Job, Overview, Queue
 from django_ojs.not_installed import PATHS
+from tests.admin.users import root
 from tests.command_line.run import ojs
+from tests.factories import push
 from tests.http.api import Api, make_key
 from tests.test_extension import Other, installed
 
@@ -166,6 +169,39 @@ def test_an_extension_brings_pages_of_the_admin() -> None:
         register(site)
     shown = [model for model, _ in navigation.viewable(site, request)]
     assert shown[:4] == [Overview, Queue, Group, Job]
+
+
+def test_an_extension_brings_parts_of_the_page_of_a_job_and_pages_beside_it(
+    without: Callable[[str], None],
+) -> None:
+    job = push(type="test.job")
+    user = root()
+
+    def page() -> str:
+        return user.get(f"/admin/django_ojs/job/{job.id}/change/").content.decode()
+
+    assert "as recorded" in page()
+    assert user.get("/admin/django_ojs/job/type/?type=test.job").status_code == 200
+    without("events")
+    assert "as recorded" not in page()
+
+
+def test_an_extension_brings_metrics_and_one_that_fails_leaves_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Counting(Other):
+        def metrics(self, within: Collection[str] | None) -> Iterable[Any]:
+            yield GaugeMetricFamily("colours", "Colours of jobs.", value=7)
+
+    class Failing(Other):
+        def metrics(self, within: Collection[str] | None) -> Iterable[Any]:
+            raise ValueError("no colours")
+
+    with installed(Counting(Hooks()), Failing(Hooks(), name="failing", number=41)):
+        shown = metrics.render(None).decode()
+    assert "colours 7.0" in shown
+    assert "ojs_queue_depth" in shown
+    assert "The extension failing of django_ojs has no metrics." in caplog.text
 
 
 def test_a_page_of_the_project_stays() -> None:

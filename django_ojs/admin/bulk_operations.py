@@ -100,7 +100,7 @@ class BulkOperationAdmin(OperatorModelAdmin):
 
     def create_view(self, request: HttpRequest, name: str) -> HttpResponse:
         """Confirm and create a bulk operation. Raises PermissionDenied, Http404."""
-        self._check_view_permission(request)
+        self.check_view_permission(request)
         bulk_action = BULK_ACTIONS.get(name)
         if bulk_action is None:
             raise Http404

@@ -1,6 +1,6 @@
 """Backpressure (ojs-backpressure): the bounds of queues, and what happens where one is full."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
 from django_ojs import hooks
@@ -46,6 +46,12 @@ class BackpressureExtension(Extension):
     def manifest(self) -> Sequence[Declared]:
         """Declare it."""
         return (Declared(official="backpressure"),)
+
+    def metrics(self, within: Collection[str] | None) -> Iterable[Any]:
+        """Return the pressure of bounded queues."""
+        from django_ojs.extensions.backpressure.metrics import metrics
+
+        return metrics(within)
 
 
 def _store(batch: Batch, store: Callable[[], list[EnqueuedJob]]) -> list[EnqueuedJob]:

@@ -74,6 +74,12 @@ class EventsExtension(Extension):
 
         return ((Event, EventAdmin),)
 
+    def panels(self) -> Sequence[Any]:
+        """Return the events of a job."""
+        from django_ojs.extensions.events.admin import JOB_EVENTS
+
+        return (JOB_EVENTS,)
+
 
 def _record(events: Iterator[NewEvent]) -> None:
     kept = of(EventSettings).keep_events

@@ -1,7 +1,7 @@
 """Limits on running and on starting jobs (ojs-rate-limiting): of queues, and by key."""
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from django.db.models import Model
@@ -89,6 +89,12 @@ class KeyLimitsExtension(Extension):
         from django_ojs.extensions.limits.models import LimitKey
 
         return ((LimitKey, LimitKeyAdmin),)
+
+    def metrics(self, within: Collection[str] | None) -> Iterable[Any]:
+        """Return how many keys hold jobs."""
+        from django_ojs.extensions.limits.metrics import metrics
+
+        return metrics(within)
 
 
 # What they do is imported by the first claim of a queue that has limits.

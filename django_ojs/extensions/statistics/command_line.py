@@ -16,7 +16,7 @@ from django_ojs.command_line.console import NONE, Console
 from django_ojs.command_line.lists import ListColumn, column, members, write_list
 from django_ojs.command_line.queues import known_queue
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, add_limit, duration
-from django_ojs.extensions.statistics import rollup_queries, stats
+from django_ojs.extensions.statistics import rollup_queries
 from django_ojs.formatting import grouped
 from django_ojs.operations import queues
 from django_ojs.operations.maintenance import mode
@@ -26,7 +26,7 @@ from django_ojs.reports.queue_overview import Listeners, OverviewRow
 from django_ojs.spec.states import State
 from django_ojs.spec.times import format_timestamp
 from django_ojs.storage import database
-from django_ojs.storage.figures import oldest_available
+from django_ojs.storage.figures import counts, oldest_available
 from django_ojs.storage.figures.counts import ByState
 from django_ojs.worker.signal_handlers import signal_handlers
 from django_ojs.worker.wake_event import WakeEvent
@@ -61,7 +61,7 @@ def _read(names: list[str], limit: int) -> _Figures:
     oldest = oldest_available.oldest(names)
     return _Figures(
         at=timezone.now(),
-        jobs=stats.by_state(),
+        jobs=counts.totals(),
         listeners=listeners,
         maintenance=mode.status(),
         rows=queue_overview.overview(

@@ -4,7 +4,7 @@
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
@@ -12,6 +12,7 @@ from uuid import UUID
 from django_ojs.conf import settings
 from django_ojs.extension import Change, Count, DueStep, Extension, Hooks, Numbers, Reads
 from django_ojs.extensions.statistics import rollups
+from django_ojs.models import Job
 from django_ojs.spec.states import State, Trigger
 from django_ojs.spec.times import elapsed
 
@@ -63,6 +64,20 @@ class StatisticsExtension(Extension):
         from django_ojs.http.views.openapi import part_of
 
         return part_of("statistics")
+
+    def page_urls(self, page: Any) -> Sequence[Any]:
+        """Add the page of a type to those of jobs."""
+        from django_ojs.extensions.statistics import admin_job_type
+
+        if page.model is not Job:
+            return ()
+        return (page.pattern("type/", partial(admin_job_type.type_view, page), "type"),)
+
+    def metrics(self, within: Collection[str] | None) -> Iterable[Any]:
+        """Return counters of jobs and gauges of queues."""
+        from django_ojs.extensions.statistics.metrics import metrics
+
+        return metrics(within)
 
 
 def fold() -> int:
