@@ -385,6 +385,13 @@ class Hooks:
     #: raised by it.
     around_admit_again: Around | None = None
 
+    #: An operation asks which jobs exist although they have no row: called with ids, and whether
+    #: those in databases beside that of the jobs count, in the caller's transaction or in none. It
+    #: returns those that it keeps, and of each whether it will be stored or sent; one that was
+    #: rejected may be yet. An error, such as that of a database which cannot be reached, is raised
+    #: by who asks.
+    kept: Callable[[Collection[UUID], bool], Mapping[UUID, bool]] | None = None
+
     #: Jobs were rejected, by a hook of a ring: called with the QueueFull, to whose details it may
     #: add, and the jobs, before the error is raised or the jobs are stored elsewhere. They are new
     #: ones, or stored ones that were to wait again. The caller's transaction is open and may be
@@ -593,6 +600,13 @@ class Extension:
 
     def subcommands(self) -> Sequence[Any]:
         """Return its subcommands of `manage.py ojs`: `command_line.subcommand.Subcommand`.
+
+        Called by that command, so that what they need is imported nowhere else.
+        """
+        return ()
+
+    def doctor_checks(self) -> Sequence[Any]:
+        """Return what `manage.py ojs doctor` checks of it: `command_line.checks.finding.Check`.
 
         Called by that command, so that what they need is imported nowhere else.
         """

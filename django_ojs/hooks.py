@@ -139,6 +139,7 @@ class Registry:
             for _, hooks in reversed(found)
             for name, stand_in in hooks.stand_ins.items()
         }
+        self.kept = tuple(hooks.kept for _, hooks in found if hooks.kept)
         self.rejected: _Named = _named(found, "rejected")
         self.queue_configured: _Named = _named(found, "queue_configured")
         self.queue_deleted: _Named = _named(found, "queue_deleted")
@@ -231,6 +232,10 @@ class Registry:
         """Return what all extensions bring to a door: `what` is the method that says it."""
         return [each for found in self.extensions() for each in getattr(found, what)(*args)]
 
+    def doctor_checks(self) -> list[Any]:
+        """Return the checks of all extensions."""
+        return [each for extension in self.extensions() for each in extension.doctor_checks()]
+
     def extensions(self) -> list[Extension]:
         """Return the extensions, in the order of their numbers."""
         return [each for _, each in sorted(self._extensions.items())]
@@ -299,6 +304,18 @@ def rejected(full: QueueFull, jobs: Sequence[Any], *, is_tried_again: bool = Fal
             hook(full, jobs)
         except Exception:
             logger.exception("The extension %s of django_ojs failed to note rejected jobs.", name)
+
+
+def kept(keys: Collection[UUID], *, everywhere: bool = False) -> dict[UUID, bool]:
+    """Return the jobs that are kept without a row, and whether each will be stored or sent.
+
+    `everywhere`: in databases beside that of the jobs, too.
+    """
+    found: dict[UUID, bool] = {}
+    if keys:
+        for hook in registry.kept:
+            found |= hook(keys, everywhere)
+    return found
 
 
 @contextmanager

@@ -154,7 +154,7 @@ def _list(
         return []
     if not found.has_view_permission(request):
         return []
-    url = page.url("changelist", model=model._meta.model_name)
+    url = page.url("changelist", model=model)
     return [Button(label=label, url=url + query, destructive=False, is_link=True)]
 
 
@@ -188,7 +188,7 @@ def _key_page(
     return [
         Button(
             label=label,
-            url=page.url(name, key.pk, model="apikey"),
+            url=page.url(name, key.pk, model=ApiKey),
             destructive=False,
             is_link=True,
         )

@@ -68,7 +68,14 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"workers"},
     ),
     "storage": (
-        {"background_writer", "backoff", "dialects", "limit_then_filter", "in_memory_state"},
+        {
+            "background_writer",
+            "backoff",
+            "dialects",
+            "limit_then_filter",
+            "in_memory_state",
+            "last_query",
+        },
         {"database"},
         {
             "connection_watch",
