@@ -1,0 +1,84 @@
+"""Every page works for a reader who types it, in a new project and in nothing else."""
+
+from __future__ import annotations
+
+import fcntl
+import re
+import shutil
+from itertools import chain
+from pathlib import Path
+
+import pytest
+
+from tests.docs.pages import PAGES, ROOT, Block, anchors, blocks, name_of, prose, section
+from tests.docs.reader import Reader, copy
+
+TUTORIAL = ROOT / "docs/tutorial/first-job.md"
+#: The project that all pages begin with, as the index says.
+PROJECT = ("install", "create-a-project")
+#: What each begins with that does not begin with this project: an empty folder, or environment.
+WHOLE = {TUTORIAL: "", ROOT / "README.md": "$ python3 -m venv venv\n"}
+#: Each section works alone.
+RECIPES = ROOT / "docs/how-to/cookbook.md"
+
+_FIRST = re.compile(r"\bBegin with \[[^\]]*\]\(([^)#]*)#([^)]+)\)")
+
+
+def typed() -> dict[str, list[Block]]:
+    """Return what is typed: pages, and of the recipes each section."""
+    found = {}
+    for page in PAGES:
+        if page == RECIPES:
+            parts = {f"{name_of(page)}#{each}": section(page, each) for each in anchors(page)}
+        else:
+            parts = {name_of(page): [*first(page), *blocks(page)]}
+        found |= {name: part for name, part in parts.items() if any(map(is_typed, part))}
+    return found
+
+
+def is_typed(block: Block) -> bool:
+    return not block.untyped and (
+        block.file is not None or block.language in ("console", "python", "pycon")
+    )
+
+
+def first(page: Path) -> list[Block]:
+    """Return the blocks of the sections of other pages that a page says to begin with."""
+    text = re.sub(r"\s+", " ", prose(page))
+    linked = [(page.parent / path, anchor) for path, anchor in _FIRST.findall(text)]
+    return list(chain(*(section(path, anchor) for path, anchor in linked)))
+
+
+@pytest.fixture(scope="session")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a project as the tutorial makes it: one for all processes of the test run."""
+    shared = tmp_path_factory.getbasetemp()
+    if shared.name.startswith("popen-"):
+        shared = shared.parent
+    place = shared / "typed"
+    place.mkdir(exist_ok=True)
+    with (place / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        made = place / "made"
+        if not made.exists():
+            begun = place / "site"
+            begun.mkdir()
+            with Reader(begun) as reader:
+                reader.read(chain(*(section(TUTORIAL, each) for each in PROJECT)))
+            begun.rename(made)
+    return made
+
+
+@pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
+@pytest.mark.parametrize("name", typed())
+def test_a_page_works_as_it_is_typed(name: str, tmp_path: Path, project: Path) -> None:
+    folder = tmp_path / "site"
+    begin = WHOLE.get(ROOT / name)
+    if begin is None:
+        copy(project, folder)
+    else:
+        folder.mkdir()
+    with Reader(folder) as reader:
+        if begin:
+            reader.type(Block(page=ROOT / name, line=1, language="console", text=begin))
+        reader.read(typed()[name])
