@@ -91,6 +91,7 @@ class Reader:
         self._ids = shape.Ids()
         self._ports = {shown: str(free_port()) for shown in ("8000", "8080")}
         self._servers: dict[str, int] = {}
+        self._terminals: list[int] = []
         self._written: list[str] = []
         self._session: subprocess.Popen[str] | None = None
         self._responses = -1
@@ -172,6 +173,8 @@ chmod +x "$3/bin/pip"
         elif block.language == "console":
             for command in commands(block):
                 self._run(command)
+            while self._terminals:
+                self._end(self._terminals.pop())
         elif block.language in ("python", "pycon"):
             is_transcript = block.language == "pycon"
             self._python(block.text, is_transcript=is_transcript, where=block.where)
@@ -242,6 +245,8 @@ chmod +x "$3/bin/pip"
     def _start(self, command: str) -> None:
         """Type a command that does not end into another terminal, and wait until it has started."""
         is_server = bool(SERVERS.search(command))
+        if command in self._servers:
+            self._end(self._servers.pop(command))
         text = re.sub(
             r"manage\.py runserver\S*",
             f"manage.py runserver --noreload {self._ports['8000']}",
@@ -261,7 +266,7 @@ chmod +x "$3/bin/pip"
         if is_server:
             self._servers[command] = pid
         else:
-            self._end(pid)
+            self._terminals.append(pid)
 
     def _end(self, pid: int) -> None:
         self._say(f"kill {pid}; wait {pid} || true")

@@ -5,9 +5,11 @@ from __future__ import annotations
 import fcntl
 import re
 import shutil
+from dataclasses import replace
 from itertools import chain
 from pathlib import Path
 
+import django
 import pytest
 
 from tests.docs.pages import PAGES, ROOT, Block, anchors, blocks, name_of, prose, section
@@ -31,7 +33,7 @@ def typed() -> dict[str, list[Block]]:
         if page == RECIPES:
             parts = {f"{name_of(page)}#{each}": section(page, each) for each in anchors(page)}
         else:
-            parts = {name_of(page): [*first(page), *blocks(page)]}
+            parts = {name_of(page): [*first(page), *map(for_this_django, blocks(page))]}
         found |= {name: part for name, part in parts.items() if any(map(is_typed, part))}
     return found
 
@@ -42,11 +44,25 @@ def is_typed(block: Block) -> bool:
     )
 
 
+def for_this_django(block: Block) -> Block:
+    """Return a block with the backport of django.tasks, as its page says, where Django has none."""
+    if django.VERSION >= (6, 0):
+        return block
+    text = block.text.replace("django.tasks import", "django_tasks import")
+    if block.page.stem == "use-django-tasks":
+        text = text.replace('"django_ojs",', '"django_ojs", "django_tasks",')
+    return replace(block, text=text)
+
+
 def first(page: Path) -> list[Block]:
     """Return the blocks of the sections of other pages that a page says to begin with."""
     text = re.sub(r"\s+", " ", prose(page))
     linked = [(page.parent / path, anchor) for path, anchor in _FIRST.findall(text)]
-    return list(chain(*(section(path, anchor) for path, anchor in linked)))
+    begin = list(chain(*(section(path, anchor) for path, anchor in linked)))
+    if page.stem == "use-django-tasks" and django.VERSION < (6, 0):
+        text = '$ pip install "django-ojs[tasks]"'
+        begin.append(Block(page=page, line=1, language="console", text=text))
+    return begin
 
 
 @pytest.fixture(scope="session")
