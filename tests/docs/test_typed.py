@@ -12,6 +12,7 @@ from pathlib import Path
 import django
 import pytest
 
+from tests.cases import together
 from tests.docs.pages import PAGES, ROOT, Block, anchors, blocks, name_of, prose, section
 from tests.docs.reader import Reader, copy
 
@@ -20,6 +21,8 @@ TUTORIAL = ROOT / "docs/tutorial/first-job.md"
 PROJECT = ("install", "create-a-project")
 #: What each begins with that does not begin with this project: an empty folder, or environment.
 WHOLE = {TUTORIAL: "", ROOT / "README.md": "$ python3 -m venv venv\n"}
+#: What a newcomer reads: the short suite types it, and `make docs` types all.
+FIRST = ("README.md", "docs/tutorial/first-job.md", "docs/how-to/enqueue-in-a-transaction.md")
 #: Each section works alone.
 RECIPES = ROOT / "docs/how-to/cookbook.md"
 
@@ -85,9 +88,14 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return made
 
 
-@pytest.mark.skipif(not shutil.which("curl"), reason="curl is not installed")
-@pytest.mark.parametrize("name", typed())
+@pytest.mark.parametrize(
+    "name",
+    [pytest.param(name, marks=[] if name in FIRST else [pytest.mark.pages]) for name in typed()],
+)
 def test_a_page_works_as_it_is_typed(name: str, tmp_path: Path, project: Path) -> None:
+    part = typed()[name]
+    if not shutil.which("curl") and any("$ curl" in block.text for block in part):
+        pytest.skip("curl is not installed")
     folder = tmp_path / "site"
     begin = WHOLE.get(ROOT / name)
     if begin is None:
@@ -97,4 +105,37 @@ def test_a_page_works_as_it_is_typed(name: str, tmp_path: Path, project: Path) -
     with Reader(folder) as reader:
         if begin:
             reader.type(Block(page=ROOT / name, line=1, language="console", text=begin))
-        reader.read(typed()[name])
+        reader.read(part)
+
+
+def wrong(language: str, text: str) -> Block:
+    return Block(page=ROOT / "README.md", line=1, language=language, text=text)
+
+
+@together(
+    ("block", "said"),
+    [
+        (wrong("python", "import django_ojs as ojs\nojs.no_such_name"), "no_such_name"),
+        (wrong("pycon", ">>> 1 + 1\n3\n"), "Expected"),
+        (wrong("pycon", "1 + 1\n"), "no prompt"),
+        (wrong("console", "$ python manage.py ojs_worker --once --no-such\n"), "unrecognized"),
+        (wrong("console", "$ python manage.py ojs_worker --threads none\n"), "must be a whole"),
+        (wrong("console", "$ python manage.py test shop\n"), "Found 0 test"),
+        (wrong("console", "$ echo one\ntwo\n"), "one"),
+        (wrong("console", "$ pytest\n"), "ended with 127"),
+        (wrong("python", "# shop/more/jobs.py\n"), "no folder more"),
+        (wrong("python", "# venv/jobs.py\n"), "no package"),
+        (wrong("python", "import httpx\n"), "No module named 'httpx'"),
+        (wrong("python", "# shop/tests.py\n"), "does not run it"),
+        (wrong("python", "# shop/views.py\nimport nothing\n"), "nothing"),
+        (wrong("python", '# mysite/settings.py\nOJS = {"POLL_INTERVALL": 1}\n'), "POLL_INTERVALL"),
+    ],
+    ids=lambda block: block.text,
+)
+def test_a_reader_notices_what_is_wrong(
+    block: Block, said: str, tmp_path_factory: pytest.TempPathFactory, project: Path
+) -> None:
+    folder = tmp_path_factory.mktemp("wrong") / "site"
+    copy(project, folder)
+    with Reader(folder) as reader, pytest.raises(AssertionError, match=said):
+        reader.read([block])
