@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
@@ -55,6 +55,13 @@ class JobContext:
         self._cancelled = False
         self._result: Any = _UNSET
         self._args: list[Any] | None = None
+
+    if not TYPE_CHECKING:  # A type checker would take every name for granted.
+
+        def __getattr__(self, name: str) -> Any:
+            from django_ojs.spec.other_queues import no_attribute  # which only an error needs
+
+            raise no_attribute(name, "context", "The context of a job")
 
     # Properties and not attributes, so that `Mock(spec=JobContext)` has them.
     @property

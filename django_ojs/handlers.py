@@ -6,7 +6,17 @@ import typing
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, partialmethod
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from asgiref.sync import sync_to_async
 from django.core.exceptions import ImproperlyConfigured, SynchronousOnlyOperation
@@ -73,6 +83,13 @@ class Enqueuer(Generic[P]):
         See `ojs.enqueue_after_commit`.
         """
         return self.enqueue(*args, **kwargs)
+
+    if not TYPE_CHECKING:  # A type checker would take every name for granted.
+
+        def __getattr__(self, name: str) -> Any:
+            from django_ojs.spec.other_queues import no_attribute  # which only an error needs
+
+            raise no_attribute(name, "handler", "A handler")
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> EnqueuedJob:
         """Store a job for this handler; see `enqueue`."""
