@@ -144,7 +144,7 @@ def check_bounds(databases: Collection[str] | None = None, **kwargs: Any) -> lis
     try:
         names = unbounded()
     except (DatabaseError, ImproperlyConfigured, NotSupportedError):
-        return []  # Before the first migration, or another check reports it.
+        return []  # There is no table yet, or another check reports it.
     return [Warning(message(names), hint=BOUND_HINT, id=CHECK_ID)] if names else []
 
 

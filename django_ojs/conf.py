@@ -157,7 +157,7 @@ KEPT_EVENTS = (
     "cron.*",
     "rate_limit.*",
 )
-#: The times of so many requests are kept of each caller.
+#: For each caller, the times of this many requests are kept.
 MAX_REQUESTS = 10_000
 DURATION = "a number of seconds, a timedelta or an ISO 8601 duration"
 #: Durations whose zero has a meaning: never.

@@ -94,7 +94,7 @@ class JobContext:
         return self.job.args if self._args is None else self._args
 
     def resolved(self, args: list[Any]) -> None:
-        """Set the resolved arguments. The worker calls this; those of the job do not change."""
+        """Set the resolved arguments, as the worker does. Those of the job do not change."""
         self._args = args
 
     @property
@@ -112,7 +112,7 @@ class JobContext:
 
     @property
     def workflow_id(self) -> UUID | None:
-        """The workflow of which the job is a step, or None."""
+        """The workflow that the job is a step of, or None."""
         return self.job.workflow_id
 
     @property

@@ -319,12 +319,12 @@ def _check_function(function: Callable[..., Any], type: str) -> None:
 
 
 def _check_result(function: Callable[..., Any], type: str) -> None:
-    """Reject a function of which no run could end well, whatever it does."""
+    """Reject a function whose runs would all fail, whatever it does."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ImproperlyConfigured(
             f"The handler of {type!r} is a generator, of which a call runs nothing: use no yield."
         )
-    # With a context, `set_result` may replace what it returns.
+    # A handler with a context may replace what it returns by `set_result`.
     if not _takes_context(function) and (found := annotations.result_that_is_not_json(function)):
         raise ImproperlyConfigured(
             f"The handler of {type!r} is annotated to return {found}, which is not JSON and cannot "

@@ -171,7 +171,7 @@ def envelope_of(
         id=(new_id or ids.uuid7()) if options.id is None else ids.parse_id(options.id),
         type=item.type,
         args=list(item.args),
-        # Without one, PUSH applies the default of the queue or of the settings.
+        # If there is none, PUSH applies the default of the queue or of the settings.
         retry=None if options.retry is None else _retry_policy(options.retry),
     )
     if options is not NO_OPTIONS:
@@ -212,7 +212,7 @@ def alike_of(items: Sequence[Request]) -> AlikeJobs | None:
 
 
 def _are_identical(one: Options, other: Options) -> bool:
-    # Not by `==`: 1, 1.0 and True are equal, and different JSON.
+    # They are not compared by `==`: 1, 1.0 and True are equal, but different JSON.
     return type(one) is Options and all(map(is_, _option_values(one), _option_values(other)))
 
 

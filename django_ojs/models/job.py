@@ -116,7 +116,7 @@ class Job(StoredModel):
     #: Bytes of type, queue, args, meta and options as compact JSON, which a queue's bound counts.
     size_bytes = models.BigIntegerField(null=True, blank=True, editable=False)
 
-    #: The workflow of which it is a step.
+    #: The workflow that the job is a step of.
     workflow_id = models.UUIDField(null=True, blank=True, editable=False)
 
     #: The job that enqueued it (ojs-execution-history §5), which may be pruned; in `options` too.
@@ -137,7 +137,7 @@ class Job(StoredModel):
     result = StoredJSONField(null=True, blank=True)
     error = StoredJSONField(null=True, blank=True)
     dead_letter = models.BooleanField(default=False)
-    #: Where it ran, of a dead letter in the `dead_letter_queue` of that queue.
+    #: For a dead letter that was moved to a `dead_letter_queue`: the queue in which it ran.
     original_queue = models.CharField(max_length=255, null=True, blank=True, editable=False)  # noqa: DJ001  # NULL: it is there
     #: What happened before is no longer in its history (`operations.jobs.execution_history`).
     history_deleted_at = models.DateTimeField(null=True, blank=True, editable=False)

@@ -93,7 +93,7 @@ class QueueConfig:
     default_retry: RetryPolicy | None = None
     #: The queue in which its dead letters are.
     dead_letter_queue: str | None = None
-    #: By state, and by whether a job is a dead letter.
+    #: The retention for each state, and for dead letters.
     retention: Mapping[tuple[State, bool], timedelta] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
@@ -408,7 +408,7 @@ class _Rate(_Object):
 
 
 class _Fairness(_Object):
-    """The check of the turns of tenants, of which weights alone switch nothing on."""
+    """The check of the turns of tenants. Weights alone switch nothing on."""
 
     def __call__(self, value: object, path: str) -> None:
         super().__call__(value, path)

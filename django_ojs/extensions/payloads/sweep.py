@@ -49,7 +49,8 @@ def _orphans(page: dict[str, Any], config: Offload) -> list[str]:
     if not old:
         return []
     keys = set(old.values())
-    # The outbox first: a job that leaves it meanwhile is then found among the jobs.
+    # The outbox is read first, so that a job which leaves it during the sweep is found among the
+    # jobs.
     known = outbox.waiting(keys)
     known |= set(Job.primary.filter(pk__in=keys).values_list("pk", flat=True))
     return [key for key, job_id in old.items() if job_id not in known]
@@ -75,7 +76,7 @@ class Sweeper:
             if removed:
                 logger.info("%d offloaded arguments without a job were removed", removed)
         except Exception as error:
-            # Without its message, which may name the object.
+            # The message of the error is left out, because it may name the object.
             logger.warning(
                 "The sweep for offloaded arguments without a job ended early (%s)",
                 type(error).__name__,

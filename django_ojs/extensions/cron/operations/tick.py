@@ -134,7 +134,7 @@ def _fire(due: dict[str, _Due]) -> tuple[int, int]:
     )
     enqueued = {run.occurrence.cron_job.name for run in runs if isinstance(run.result, EnqueuedJob)}
     waiting = {run.occurrence.cron_job.name for run in runs if run.result is None}
-    # Their next times are those of a schedule that they no longer have.
+    # Their next times were computed from a schedule that they no longer have.
     waiting.update(row.name for row in rows if not due[row.name].is_of(row))
     for name in waiting:
         _stay_due(name, due[name])
