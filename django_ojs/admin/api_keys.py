@@ -283,7 +283,7 @@ class ApiKeyAdmin(SecretPageAdmin):
             latest_known=request.POST.get("latest_known"),
         )
         old = api_keys.keys().get(pk=key.pk)
-        if old.expires_at is not None:  # Somebody may have changed it since then.
+        if old.expires_at is not None:  # It may have been changed since then.
             self.message_user(
                 request,
                 _("The old key %(prefix)s is valid until %(time)s.")
