@@ -58,6 +58,7 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs.extensions.cron.extension import CronExtension
         from django_ojs.extensions.events.extension import EventsExtension
         from django_ojs.extensions.limits.extension import KeyLimitsExtension, QueueLimitsExtension
+        from django_ojs.extensions.outbox import checks as outbox_checks  # noqa: F401
         from django_ojs.extensions.outbox.extension import OutboxExtension
         from django_ojs.extensions.payloads.extension import OffloadExtension
         from django_ojs.extensions.signals.extension import SignalsExtension

@@ -511,6 +511,9 @@ class Extension:
     name: str
     #: Its place among the others. Those of this package are below 32; 32 to 62 are free.
     number: int
+    #: Its settings in `OJS`: a frozen dataclass, whose fields are declared with `setting.setting`
+    #: and have the names of the keys, in lower case. `conf.of` returns them.
+    settings: type | None = None
 
     def hooks(self) -> Hooks:
         """Return the hooks by the settings as they are now: those that are not needed are absent.

@@ -65,6 +65,8 @@ class Registry:
         self._extensions: dict[int, Extension] = {}
         #: What an extension had when it was asked last, for settings that are wrong.
         self._hooks: dict[int, Hooks] = {}
+        #: Called before extensions are asked for their hooks.
+        self.before_compile: list[Callable[[], object]] = []
         self.compile()
 
     def register(self, *extensions: Extension) -> None:
@@ -92,6 +94,10 @@ class Registry:
 
     def compile(self) -> None:
         """Ask all extensions for their hooks."""
+        #: The settings that extensions have declared: dataclasses.
+        self.settings = tuple(each.settings for each in self._in_order() if each.settings)
+        for forget in self.before_compile:
+            forget()
         for number, extension in self._extensions.items():
             try:
                 self._hooks[number] = extension.hooks()

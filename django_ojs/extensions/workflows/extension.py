@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Final
 
 from django_ojs.extension import TICK, Change, DueStep, Extension, Hooks, Reads
 from django_ojs.extensions.workflows.models import WorkflowState
+from django_ojs.extensions.workflows.settings import WorkflowSettings
 from django_ojs.hooks import registry
 from django_ojs.spec.states import State, Trigger
 
@@ -29,6 +30,7 @@ class WorkflowsExtension(Extension):
 
     name = "workflows"
     number = 16
+    settings = WorkflowSettings
 
     def __init__(self) -> None:
         #: Where this process has workers: the thread beside them, and how many they are.
