@@ -12,7 +12,7 @@ from django.db import Error as DatabaseError
 from django.db import NotSupportedError, connections
 
 from django_ojs import middleware
-from django_ojs.conf import AUTHENTICATION, settings
+from django_ojs.conf import AUTHENTICATION, forget, settings
 from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, message, unbounded
 from django_ojs.spec.suggestions import one_of
 from django_ojs.storage import database
@@ -31,6 +31,8 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
     """Check OJS, the classes it names, and the time zone support that leases need."""
     problems: list[CheckMessage] = []
     try:
+        # They may have been read before all apps were ready, when no key is unknown.
+        forget()
         settings()
         middleware.enqueue_chain()
         middleware.execution_chain()

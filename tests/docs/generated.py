@@ -32,8 +32,8 @@ COMING_FROM = f"""# Coming from another queue
 
 What you type there, and what it is called here. `f` is a task, and `x` its argument. An unknown
 option or attribute with one of these names is an error that says the same. [Move from another
-queue](../how-to/move-from-another-queue.md) moves the jobs that wait. An enqueue here always belongs
-to the transaction around it, so nothing stands for `on_commit`.
+queue](../how-to/move-from-another-queue.md) moves the jobs that wait. An enqueue here always
+belongs to the transaction around it, so nothing stands for `on_commit`.
 
 {GENERATED}
 """
