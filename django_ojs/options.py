@@ -132,6 +132,7 @@ def read_options(given: OptionArguments) -> Options:
 def _unknown(name: str) -> InvalidRequest:
     from django_ojs.spec import other_queues  # which only an error needs
 
+    hint: str | None
     if name in _TYPE:
         hint = 'The type is the first argument: @ojs.job("email.send").'
     else:

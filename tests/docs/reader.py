@@ -32,7 +32,7 @@ from pathlib import Path
 from socket import socket
 from typing import Any
 
-from tests.docs import pip, shape
+from tests.docs import shape
 from tests.docs.pages import ROOT, Block
 
 SECONDS = 120.0
@@ -84,8 +84,10 @@ def free_port() -> int:
 class Reader:
     """One reading of some blocks, in a folder of its own."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, **variables: str) -> None:
+        """Take the folder of the project, and variables of its environment."""
         self._folder = folder
+        self._variables = variables
         self._ids = shape.Ids()
         self._ports = {shown: str(free_port()) for shown in ("8000", "8080")}
         self._servers: dict[str, int] = {}
@@ -118,6 +120,7 @@ class Reader:
             # For `make serve-open`, which is typed in the checkout.
             "VENV": sys.prefix,
             "OJS_DEMO_DATABASE": "sqlite",
+            **self._variables,
         }
 
     def _make_machine(self) -> None:
@@ -130,7 +133,7 @@ set -e
 {sys._base_executable} "$1" "$2" --without-pip "$3"
 cat > "$3/bin/pip" <<'END'
 #!/bin/sh
-exec {sys.executable} {pip.__file__} "$(dirname "$0")/.." "$@"
+exec {sys.executable} {Path(__file__).with_name("pip.py")} "$(dirname "$0")/.." "$@"
 END
 chmod +x "$3/bin/pip"
 """)
@@ -213,13 +216,18 @@ chmod +x "$3/bin/pip"
             return
         if _TEST_COMMAND.search(text):
             self._untested = ""
+        said = self.say(text)
+        assert "Found 0 test" not in said, said
+        if command.response:
+            check(command.response, said, self._ids)
+
+    def say(self, text: str) -> str:
+        """Type a line into the shell. Return what it prints; one that fails is an error."""
         said, code = self._say(text)
         # It is 1 where the doctor has found something.
         allowed = (0, 1) if "manage.py ojs doctor" in text else (0,)
         assert code in allowed, f"{text}\nended with {code}:\n{said}"
-        assert "Found 0 test" not in said, said
-        if command.response:
-            check(command.response, said, self._ids)
+        return said
 
     def _say(self, text: str) -> tuple[str, int]:
         """Type a line into the shell. Return what it prints, and its exit code."""
