@@ -28,6 +28,7 @@ FLOORS = {
     "migrations": 2,
     "operations": 3,
     "formatting": 1,
+    "not_installed": 1,
     "reports": 4,
     "client": 5,
     "command_line": 5,
@@ -72,6 +73,8 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {
             "connection_watch",
             "raw_queries",
+            "schema",
+            "remains",
             "lock_holders",
             "notify",
             "queue_configs",
@@ -84,7 +87,15 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
     ),
 }
 # The parts of an extension that stand lower than the others.
-EXTENSION_FLOORS = {"spec": 1, "destinations": 1, "models": 2, "storage": 2, "commit_order": 2}
+EXTENSION_FLOORS = {
+    "spec": 1,
+    "destinations": 1,
+    "models": 2,
+    "storage": 2,
+    "commit_order": 2,
+    "queue_fields": 2,
+    "rate_limit": 1,
+}
 # Django calls these, or they only name what others provide: they may see the whole house.
 ROOF = {"", "apps", "checks"}
 
@@ -112,23 +123,13 @@ LEFT = frozenset(
         "django_ojs imports extensions.payloads.parameter_kinds",
         "django_ojs imports extensions.payloads.reference",
         "django_ojs imports extensions.workflows.api",
+        "django_ojs imports extensions.workflows.models",
         "handlers imports extensions.limits.rate_limit_policy",
-        "models.job imports extensions.checkpoints.spec",
-        "operations.enqueue.admission imports extensions.tenants.spec",
         "operations.fail imports extensions.limits.limit_journal",
-        "operations.fetch imports extensions.checkpoints.models",
         "operations.jobs.redaction imports extensions.limits.rate_limit_policy",
-        "operations.progress imports extensions.checkpoints.operations",
         "options imports extensions.limits.rate_limit_policy",
         "spec.envelope.model imports extensions.limits.rate_limit_policy",
         "spec.envelope.optional_checks imports extensions.limits.rate_limit_policy",
-        "spec.envelope.render imports extensions.checkpoints.spec",
-        "spec.queue_config imports extensions.limits.rate_limit",
-        "spec.queue_config imports extensions.tenants.spec",
-        "storage.claims imports extensions.checkpoints.spec",
-        "worker.dispatcher imports extensions.checkpoints.worker",
-        "worker.progress imports extensions.checkpoints.worker",
-        "worker.queue_selection imports extensions.webhooks.spec",
     }
 )
 

@@ -84,8 +84,7 @@ class IndexScan:
     def jobs_of(
         self, which: JobFilter, wanted: PageRequest, scan_limit: int
     ) -> tuple[QuerySet[Job], Cursor | None]:
-        """Return the matching jobs of one scan, and the cursor at its end; None after the last one.
-        """
+        """Return the matching jobs of one scan, and the cursor at its end, or None."""
         rest = keyset.rest_of(self._all(), self.order, wanted)
         if self.retried_by is not None:
             which = replace(which, retried_by=None)
