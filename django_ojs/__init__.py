@@ -178,7 +178,9 @@ if not TYPE_CHECKING:  # A type checker would take every name for granted.
 
     def __getattr__(name: str) -> Any:
         if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            from django_ojs.spec.other_queues import no_attribute
+
+            raise no_attribute(name, "ojs", f"module {__name__!r}")
         home = _MODULES[name]
         check_module(home, name)
         value = globals()[name] = getattr(import_module(home), name)

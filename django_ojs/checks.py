@@ -12,7 +12,7 @@ from django.db import Error as DatabaseError
 from django.db import NotSupportedError, connections
 
 from django_ojs import middleware
-from django_ojs.conf import AUTHENTICATION, settings
+from django_ojs.conf import AUTHENTICATION, forget, settings
 from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, message, unbounded
 from django_ojs.spec.suggestions import one_of
 from django_ojs.storage import database
@@ -31,6 +31,8 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
     """Check OJS, the classes it names, and the time zone support that leases need."""
     problems: list[CheckMessage] = []
     try:
+        # They may have been read before all apps were ready, when no key is unknown.
+        forget()
         settings()
         middleware.enqueue_chain()
         middleware.execution_chain()
@@ -126,7 +128,7 @@ def check_bounds(databases: Collection[str] | None = None, **kwargs: Any) -> lis
     try:
         names = unbounded()
     except (DatabaseError, ImproperlyConfigured, NotSupportedError):
-        return []  # Before the first migration, or another check reports it.
+        return []  # There is no table yet, or another check reports it.
     return [Warning(message(names), hint=BOUND_HINT, id=CHECK_ID)] if names else []
 
 

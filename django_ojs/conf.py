@@ -114,7 +114,7 @@ def _release(value: object) -> str:
 
 
 _ANY_SIZE = 2**53
-#: The times of so many requests are kept of each caller.
+#: For each caller, the times of this many requests are kept.
 MAX_REQUESTS = 10_000
 #: Durations whose zero has a meaning: never.
 _MAY_BE_ZERO = frozenset(("stall_timeout",))

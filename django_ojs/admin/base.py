@@ -347,7 +347,7 @@ class OperatorModelAdmin(ObjectHistory):
         """Return a page from a template in `django_ojs/admin/`."""
         request.current_app = self.admin_site.name
         unread = context.get("unread") or Unread()
-        if "maintenance_mode" in context:  # None: this page has tried to read it.
+        if "maintenance_mode" in context:  # None means that this page has tried to read it.
             maintenance = context["maintenance_mode"]
         else:
             maintenance = current_findings.maintenance(unread)

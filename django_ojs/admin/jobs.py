@@ -114,7 +114,8 @@ class JobAdmin(OperatorModelAdmin):
         if which is None:
             return self._unreadable(request, text, search.errors)
         for_all = bulk_buttons(self, request, which)
-        # Without a script too: the link "Select all" is this page with all its rows selected.
+        # This works without JavaScript too: the link "Select all" leads to this page with all rows
+        # selected.
         all_selected = bool(for_all) and "all" in request.GET
         with timed_queries() as query:
             page = job_list.page(request, query, which, payload=payload)
@@ -236,7 +237,7 @@ def _own_frame(error: Any) -> str | None:
     if not isinstance(frames, list):
         return None
     texts = [frame for frame in frames if isinstance(frame, str)]
-    # Python's innermost frame is the last one, that of other languages the first.
+    # Python prints the innermost frame last; other languages print it first.
     inner = texts[::-1] if any(_PYTHON_FRAME.match(text) for text in texts) else texts
     return next((text for text in inner if not _LIBRARY_FRAME.search(text)), None)
 

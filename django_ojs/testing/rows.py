@@ -152,7 +152,7 @@ class InlineRows(Rows):
     def __init__(self, failures: Failures) -> None:
         super().__init__()
         self._failures = failures
-        # Of each thread: the jobs that are stored and have not run, and whether one is storing.
+        # For each thread: the jobs that are stored and have not run, and whether it is storing one.
         self._local = _Stored()
 
     def push(self, batch: Batch, store: Callable[[], list[EnqueuedJob]]) -> list[EnqueuedJob]:

@@ -39,7 +39,7 @@ def new_run(
 def call(run: Run, complete: Callable[..., object]) -> tuple[Any, bool]:
     """Run the handler; see `executor.run_handler`. Exceptions are raised."""
     run.begin()
-    # As in a worker, what the handler sets there, such as a language, ends with it.
+    # As in a worker, what the handler sets in its context, such as a language, ends with it.
     return copy_context().run(_run_in_context, run, complete)
 
 

@@ -23,7 +23,7 @@ from django_ojs.models import Job
 from django_ojs.models.base import model_named
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
 
-#: Of one entry, the members that are shown, and the characters of each value.
+#: How many members of an entry are shown, and how many characters of each value.
 _MAX_MEMBERS: Final = 30
 _MAX_LENGTH: Final = 200
 

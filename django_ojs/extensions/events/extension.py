@@ -202,7 +202,7 @@ def _of_lapsed(job: Any, change: Change) -> Iterator[NewEvent]:
 _AVAILABLE: Final = (_available, frozenset({EventType.JOB_ENQUEUED}))
 _ENDED: Final = (_discarded, frozenset({EventType.JOB_DISCARDED}))
 
-#: By trigger: what records its events, and their types.
+#: For each trigger, the function that records its events, and the types of these.
 _CHANGED: Final[Mapping[Trigger, tuple[Callable[[Change], None], frozenset[EventType]]]] = {
     Trigger.TIMER: _AVAILABLE,
     Trigger.ACTIVATE: _AVAILABLE,

@@ -71,7 +71,7 @@ def _insert(batch: Batch, insert: Callable[[], Sequence[NewRow] | None]) -> Sequ
         tenant_bounds.admit(added, is_tried_again=batch.options.is_tried_again)
         return insert()
 
-    # Not in that transaction, which may hold the lock of a tenant.
+    # This is not done in that transaction, which may hold the lock of a tenant.
     bounds.apply_settings()
     return database.in_write_transaction(operation)
 
