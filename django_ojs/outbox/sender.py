@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import httpx
 
-from django_ojs.http.compression import zstandard
 from django_ojs.http.responses import MEDIA_TYPE
+from django_ojs.http.zstd import zstd
 from django_ojs.models import OutboxEntry
 from django_ojs.outbox import responses
 from django_ojs.outbox.remote_manifest import MAX_AGE, RemoteManifest
@@ -129,10 +129,10 @@ class Sender:
         return status, headers, body
 
     def _compress(self, content: bytes) -> bytes | None:
-        library = zstandard()
+        library = zstd()
         if len(content) < MIN_COMPRESS_BYTES or library is None or not self.manifest().zstd:
             return None
-        compressed: bytes = library.ZstdCompressor().compress(content)
+        compressed = library.compress(content)
         return compressed if len(compressed) < len(content) else None
 
     def _request(
