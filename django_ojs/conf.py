@@ -361,12 +361,21 @@ def _read(given: Mapping[str, Any]) -> Settings:
     return Settings(**values)
 
 
+#: Django's own setting, without which leases and schedules cannot be trusted.
+NO_TIME_ZONES = (
+    "django_ojs needs USE_TZ = True. With USE_TZ = False the times of jobs would be local times, "
+    "of which an hour comes twice each autumn: a lease or a schedule could be an hour wrong."
+)
+
+
 @lru_cache(maxsize=1)
 def settings() -> Settings:
     """Return the checked settings.
 
     Raises ImproperlyConfigured naming the key and what it must be.
     """
+    if not django_settings.USE_TZ:
+        raise ImproperlyConfigured(NO_TIME_ZONES)
     given = getattr(django_settings, "OJS", {})
     if not isinstance(given, Mapping):
         raise ImproperlyConfigured("The setting OJS must be a dictionary.")
@@ -374,7 +383,7 @@ def settings() -> Settings:
 
 
 def are_wrong_and_reported() -> bool:
-    """Return whether the settings are wrong in a command of Django, whose check E001 says so.
+    """Return whether the settings are wrong in a command of Django, whose checks say so.
 
     Until then what is imported must not need them: an error would end the command before.
     """
@@ -388,7 +397,7 @@ def are_wrong_and_reported() -> bool:
 
 
 def _forget(*, setting: str, **kwargs: object) -> None:
-    if setting == "OJS":
+    if setting in ("OJS", "USE_TZ"):
         settings.cache_clear()
         registry.compile()
 
