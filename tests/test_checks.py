@@ -31,7 +31,7 @@ from django_ojs.storage import database
 from django_ojs.storage.dialects import mariadb_checks
 from django_ojs.storage.dialects.mariadb import MariaDB
 from tests.cases import together
-from tests.databases import KIND
+from tests.databases import ALIASES, KIND
 from tests.factories import connected_to
 from tests.worker.processes import ROOT
 
@@ -69,7 +69,8 @@ class NamesNone:
     db_for_write = db_for_read
 
 
-@pytest.mark.django_db
+# From Django 6.1 on the command `check` asks all databases.
+@pytest.mark.django_db(databases=ALIASES)
 def test_e013_a_router_that_names_a_database_which_there_is_not() -> None:
     assert checks.check_alias() == []
     with override_settings(DATABASE_ROUTERS=[NamesNone()]):
