@@ -23,6 +23,7 @@ INSTALLED_APPS = [
     "django.contrib.messages",
     "drf_spectacular_sidecar",
     "django_ojs",
+    "django_ojs.extensions.steps",
     "example_project.shop",
     "tests.testapp",
 ]

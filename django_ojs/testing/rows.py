@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 
 from django_ojs.conf import settings
 from django_ojs.context import JobContext
-from django_ojs.extension import Batch
+from django_ojs.extension import Batch, Suspended
 from django_ojs.handlers import get_handler, job_types
 from django_ojs.models import EndedWorkflowJob, Job, Workflow, WorkflowStep
 from django_ojs.operations import ack, beat, checkpoint, fail, progress, run_now, workflows
@@ -226,7 +226,10 @@ class InlineRows(Rows):
         # The handler may have cancelled or deleted its own job: as in a worker, the result is
         # ignored.
         with suppress(Conflict, JobNotFound), savepoint():
-            self.complete(run, result, committed=committed)
+            if isinstance(result, Suspended):
+                result.store()
+            else:
+                self.complete(run, result, committed=committed)
 
     def _claim_one(self, stored: EnqueuedJob) -> Claimed | None:
         """Claim this job, whatever its queue and its limits say."""

@@ -1,0 +1,440 @@
+"""The steps that one run of a job takes: replayed from its history, then done and stored."""
+
+import inspect
+import threading
+import time
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from contextvars import ContextVar
+from datetime import datetime, timedelta
+from functools import partial
+from importlib import import_module
+from typing import Any, Final, NoReturn, TypeVar
+
+from asgiref.sync import sync_to_async
+from django.db import connections
+from django.utils import timezone
+
+from django_ojs.conf import settings
+from django_ojs.extension import Suspended
+from django_ojs.extensions.steps import store
+from django_ojs.extensions.steps.errors import (
+    ProgramChanged,
+    StepError,
+    StepFailed,
+    WaitTimedOut,
+)
+from django_ojs.extensions.steps.models import MAX_NAME, Kind, Outcome, Signal, Step, read
+from django_ojs.spec import json
+from django_ojs.spec.envelope import check_bytes
+from django_ojs.spec.errors import ClaimLost, Conflict, InvalidRequest, OJSError, PayloadTooLarge
+from django_ojs.spec.failure import Failure, ResultRejected
+from django_ojs.storage import database
+from django_ojs.worker.in_flight import Run
+
+R = TypeVar("R")
+
+#: The most steps of a job, and bytes of a result as JSON (as those of a checkpoint).
+MAX_STEPS: Final = 10_000
+MAX_RESULT_BYTES: Final = 1024 * 1024
+
+#: How long a step may wait that names no timeout.
+LONGEST_WAIT: Final = timedelta(days=365)
+
+#: The step whose function runs here.
+current_key: Final[ContextVar[str | None]] = ContextVar("ojs_step_key", default=None)
+
+
+class Suspension(BaseException):
+    """Raised through a handler whose job sleeps or waits: no failure, and not for it to catch."""
+
+    def __init__(self, suspended: Suspended) -> None:
+        super().__init__("The job sleeps, or waits: its handler will run again.")
+        self.suspended = suspended
+
+
+class Steps:
+    """The steps of one run, in the order in which its handler takes them."""
+
+    def __init__(self, run: Run) -> None:
+        self._run = run
+        self._job = run.job
+        #: None until it is read. The first run of a job has none to read.
+        self._history: list[Step] | None = [] if run.job.run == 1 else None
+        self._position = 0
+        self._names = Counter[str]()
+        self._busy = threading.Lock()
+        self._taking = ""
+        #: Why this run takes no further step.
+        self._over: BaseException | None = None
+        #: A step that has failed, and is stored if the handler goes on after all.
+        self._failed: Step | None = None
+        self._before = _depths()
+
+    # --- what a handler calls ---------------------------------------------------------------------
+
+    def run(self, name: str, function: Callable[..., R], args: Any, kwargs: Any) -> R:
+        with self._next(Kind.RUN, name) as (step, is_new):
+            if not is_new:
+                return self._known(step)
+            with self._calling(step):
+                result = function(*args, **kwargs)
+                if inspect.iscoroutine(result):
+                    result.close()
+                    raise StepError(
+                        f"The function of the step {step.name!r} is async def: write `await "
+                        "steps.arun(...)`, in an async def handler."
+                    )
+            return self._done(step, result)
+
+    async def arun(
+        self, name: str, function: Callable[..., Awaitable[R]], args: Any, kwargs: Any
+    ) -> R:
+        with self._alone(name):
+            if self._history is None or self._failed is not None:
+                await sync_to_async(self._prepare)()
+            step, is_new = self._meet(Kind.RUN, name, None, None)
+            if not is_new:
+                return self._known(step)
+            with self._calling(step):
+                result = await function(*args, **kwargs)
+            return await sync_to_async(self._done)(step, result)
+
+    @contextmanager
+    def _calling(self, step: Step) -> Iterator[None]:
+        token = current_key.set(f"{self._job.id}:{step.name}")
+        try:
+            yield
+        except Exception as error:
+            self._fail(step, error)
+            raise
+        finally:
+            current_key.reset(token)
+
+    @contextmanager
+    def atomic(self, name: str) -> Iterator["AtomicStep"]:
+        from django_ojs.worker.own_transaction import OwnTransaction
+
+        with self._next(Kind.ATOMIC, name) as (step, is_new):
+            if not is_new:
+                yield AtomicStep(pending=False, result=self._known(step))
+                return
+            link = database.connection()
+            taken = AtomicStep(pending=True, result=None)
+            with database.atomic(), OwnTransaction(link):
+                yield taken
+                text, _ = self._encoded(step, taken.result)
+                self._insert(step, text)
+            self._keep(step)
+
+    def sleep(self, name: str, until: timedelta | datetime) -> None:
+        with self._next(Kind.SLEEP, name) as (step, is_new):
+            if not is_new and step.outcome != Outcome.WAITING:
+                return
+            if is_new:
+                step.until = self._at(until)
+                if step.until <= self._now():
+                    self._insert(step, None)
+                    self._keep(step)
+                    return
+            elif self._is_due(step) or self._was_woken(step):
+                self._end(step, Outcome.DONE)
+                return
+            self._suspend(step, is_new=is_new)
+
+    def wait(self, name: str, key: str, timeout: timedelta | None) -> Any:
+        with self._next(Kind.WAIT, name, signal=name, key=key) as (step, is_new):
+            if not is_new and step.outcome != Outcome.WAITING:
+                return self._known(step)
+            found = store.find_signal(name, key, self._got())
+            if found is not None:
+                return self._receive(step, found, is_new=is_new)
+            if is_new:
+                step.until = self._longest() if timeout is None else self._at(timeout)
+            elif self._is_due(step):
+                self._end(step, Outcome.TIMED_OUT)
+                return self._known(step)
+            return self._suspend(step, is_new=is_new)
+
+    def finish(self) -> None:
+        """See that the handler, which has returned, came to the end of its history."""
+        if self._over is not None:
+            raise self._over
+        if self._history and self._position < len(self._history):
+            left = self._history[self._position]
+            raise ProgramChanged(
+                f"The handler has returned, and the history of its job says that the step "
+                f"{left.name!r} comes next. Its program was changed."
+            )
+
+    # --- the next step ----------------------------------------------------------------------------
+
+    @contextmanager
+    def _next(
+        self, kind: Kind, name: str, signal: str | None = None, key: str | None = None
+    ) -> Iterator[tuple[Step, bool]]:
+        """Give the block the next step, and whether it is new. No other begins meanwhile."""
+        with self._alone(name):
+            self._prepare()
+            yield self._meet(kind, name, signal, key)
+
+    @contextmanager
+    def _alone(self, name: str) -> Iterator[None]:
+        if not self._busy.acquire(blocking=False):
+            raise StepError(
+                f"The step {name!r} begins while {self._taking!r} is not done. The steps of a job "
+                "follow each other: jobs of their own run at the same time."
+            )
+        try:
+            self._taking = name
+            self._check()
+            yield
+        except (ProgramChanged, ClaimLost, Suspension) as error:
+            self._over = error
+            raise
+        finally:
+            self._busy.release()
+
+    def _check(self) -> None:
+        """Raise where no step can be taken here, before anything is done."""
+        if self._over is not None:
+            raise self._over
+        job = self._job
+        if job.worker_id is None:
+            raise StepError("Steps need a job that is stored: enqueue it, and let a worker run it.")
+        if self._run.context.cancelled:
+            raise ClaimLost(
+                "The job is not this run's any more: it takes no further step.",
+                details={"job_id": str(job.id)},
+            )
+        if self._run.handler.atomic:
+            raise StepError(
+                "A handler with atomic=True takes no steps: they would vanish with its "
+                "transaction. Leave atomic out, and write the rows in `steps.atomic`."
+            )
+        for alias, depth in _depths().items():
+            if depth > self._before.get(alias, _NOT_OPEN):
+                raise StepError(
+                    f"The step {self._taking!r} is taken in a transaction of the handler (the "
+                    f"database {alias!r}): a rollback would undo it. Take it outside of atomic(), "
+                    "or write the rows in `steps.atomic`."
+                )
+        if job.has_checkpoint:
+            raise StepError("The job has saved a checkpoint: it takes no steps beside that.")
+
+    def _prepare(self) -> None:
+        """Read the history, once; store a failed step that the handler has gone on after."""
+        if self._history is None:
+            self._history = store.of(self._job)
+        if self._failed is not None:
+            failed, self._failed = self._failed, None
+            store.insert(self._job, failed)
+            self._history.append(failed)
+            self._position += 1
+
+    def _meet(
+        self, kind: Kind, name: str, signal: str | None, key: str | None
+    ) -> tuple[Step, bool]:
+        if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or "#" in name:
+            raise StepError(f"The name of a step is a text of 1 to {MAX_NAME} characters, no '#'.")
+        self._names[name] += 1
+        count = self._names[name]
+        own = name if count == 1 else f"{name}#{count}"
+        assert self._history is not None
+        if self._position < len(self._history):
+            step = self._history[self._position]
+            if (step.name, step.kind, step.signal, step.key) != (own, kind, signal, key):
+                raise ProgramChanged(
+                    f"The handler takes the step {_named(own, kind, key)}, and the history of its "
+                    f"job says {_named(step.name, step.kind, step.key)}. Its program was changed."
+                )
+            self._position += step.outcome != Outcome.WAITING
+            return step, False
+        if self._position >= MAX_STEPS:
+            raise StepError(f"A job takes at most {MAX_STEPS} steps. Let it enqueue others.")
+        return (
+            Step(
+                job_id=self._job.id,
+                number=self._position,
+                name=own,
+                kind=kind,
+                signal=signal,
+                key=key,
+                run=self._job.run,
+                started_at=self._now(),
+            ),
+            True,
+        )
+
+    # --- what becomes of it -----------------------------------------------------------------------
+
+    def _known(self, step: Step) -> Any:
+        """Return the result of a step of the history, or raise what it ended with."""
+        if step.outcome == Outcome.FAILED:
+            raise _failure_of(step)
+        if step.outcome == Outcome.TIMED_OUT:
+            raise WaitTimedOut(f"The signal {step.signal!r} of {step.key!r} did not come in time.")
+        return step.value
+
+    def _done(self, step: Step, result: Any) -> Any:
+        text, value = self._encoded(step, result)
+        self._insert(step, text)
+        self._keep(step)
+        return value
+
+    def _encoded(self, step: Step, result: Any) -> tuple[str | None, Any]:
+        """Return a result as JSON, and what a replay returns of it."""
+        if result is None:
+            return None, None
+        try:
+            exact = settings().exact_integers
+            json.check(result, "result", exact_integers=exact, error=InvalidRequest)
+            check_bytes(result, MAX_RESULT_BYTES, "result", PayloadTooLarge)
+        except OJSError as error:
+            raise ResultRejected(
+                f"{error.message} (the step {step.name!r}, whose effects are there)"
+            ) from None
+        text = json.dumps(result)
+        return text, read(text)
+
+    def _insert(self, step: Step, text: str | None) -> None:
+        step.result = text
+        step.outcome = Outcome.DONE
+        step.attempts += 1
+        step.ended_at = self._now()
+        self._stored(partial(store.insert, self._job, step))
+
+    def _end(self, step: Step, outcome: Outcome) -> None:
+        """Store what has become of a step that waited."""
+        step.outcome = outcome
+        step.run = self._job.run
+        step.ended_at = self._now()
+        self._stored(partial(store.update, self._job, step))
+        self._position += 1
+
+    def _receive(self, step: Step, found: Signal, *, is_new: bool) -> Any:
+        step.signal_id = found.pk
+        if is_new:
+            self._insert(step, found.payload)
+            self._keep(step)
+        else:
+            step.result = found.payload
+            self._end(step, Outcome.DONE)
+        return step.value
+
+    def _keep(self, step: Step) -> None:
+        assert self._history is not None
+        self._history.append(step)
+        self._position += 1
+
+    def _fail(self, step: Step, error: Exception) -> None:
+        step.outcome = Outcome.FAILED
+        step.attempts += 1
+        step.ended_at = self._now()
+        failure = Failure.from_exception(error, backtrace=settings().backtraces, keep_class=True)
+        step.error = failure.render()
+        self._failed = step
+
+    def _stored(self, write: Callable[[], None]) -> None:
+        try:
+            write()
+        except Conflict:
+            self._run.context.cancel()
+            raise
+
+    def _suspend(self, step: Step, *, is_new: bool) -> NoReturn:
+        assert step.until is not None
+        step.outcome = Outcome.WAITING
+        step.run = self._job.run
+        expires_at = self._job.expires_at
+        if expires_at is not None and step.until > expires_at:
+            raise StepError(
+                f"The step {step.name!r} would wait until {step.until:%Y-%m-%d %H:%M:%S} UTC, and "
+                f"its job expires at {expires_at:%Y-%m-%d %H:%M:%S} UTC."
+            )
+        write = partial(store.suspend, self._job, step, self._got(), is_new=is_new)
+        raise Suspension(Suspended(store=write))
+
+    # --- times ------------------------------------------------------------------------------------
+
+    def _now(self) -> datetime:
+        """Return the time by the clock of the database, without asking it."""
+        assert self._job.started_at is not None
+        passed = time.monotonic() - self._run.claimed_at
+        return self._job.started_at + timedelta(seconds=passed)
+
+    def _at(self, until: timedelta | datetime) -> datetime:
+        if isinstance(until, datetime):
+            if timezone.is_naive(until):
+                raise StepError("A step needs a datetime with a time zone.")
+            return until
+        try:
+            return self._now() + until
+        except OverflowError:
+            raise StepError(f"A step cannot wait for {until}.") from None
+
+    def _longest(self) -> datetime:
+        longest = self._now() + LONGEST_WAIT
+        expires_at = self._job.expires_at
+        return longest if expires_at is None else min(longest, expires_at)
+
+    def _is_due(self, step: Step) -> bool:
+        assert self._job.started_at is not None
+        return step.until is None or step.until <= self._job.started_at
+
+    def _was_woken(self, step: Step) -> bool:
+        """Whether somebody let a sleeper run before its time: this is the run after it fell asleep.
+
+        A retry by hand begins with attempt 1 again.
+        """
+        return self._job.run == step.run + 1 and self._job.attempt > 1
+
+    def _got(self) -> list[int]:
+        """Return the signals that the job had."""
+        return [step.signal_id for step in self._history or () if step.signal_id is not None]
+
+
+class AtomicStep:
+    """A step whose rows commit together with it."""
+
+    def __init__(self, *, pending: bool, result: Any) -> None:
+        #: Whether the block is to do it: False where an earlier run has.
+        self.pending = pending
+        #: Its result. The block sets it; a later run finds it there.
+        self.result = result
+
+
+_Depth = tuple[bool, int]
+_NOT_OPEN: Final[_Depth] = (False, 0)
+
+
+def _depths() -> Mapping[str, _Depth]:
+    """Return how many transactions are open on each connection of this thread."""
+    return {
+        link.alias: (True, len(link.atomic_blocks))
+        for link in connections.all(initialized_only=True)
+        if database.is_transaction_open(link)
+    }
+
+
+def _named(name: str, kind: str, key: str | None) -> str:
+    return f"{name!r} ({kind})" if key is None else f"{name!r} ({kind} for {key!r})"
+
+
+def _failure_of(step: Step) -> StepFailed:
+    """Return the error of a step that has failed, of the class that its function raised too."""
+    error = step.error or {}
+    message = f"{error.get('message', '')} (the step {step.name!r})"
+    path = error.get("exception_class")
+    bases: tuple[type, ...] = (StepFailed,)
+    if isinstance(path, str):
+        module, _, name = path.rpartition(".")
+        try:
+            raised = getattr(import_module(module), name)
+            bases = (StepFailed, raised)
+            made = type(f"StepFailed_{name}", bases, {"__init__": Exception.__init__})
+            return made(message)
+        except Exception:
+            pass
+    return StepFailed(message)
