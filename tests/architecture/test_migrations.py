@@ -34,7 +34,12 @@ def test_a_fresh_schema_has_all_migrations_applied() -> None:
 @pytest.mark.django_db
 @together(
     "model",
-    [m for m in apps.get_app_config("django_ojs").get_models() if m._meta.managed],
+    [
+        model
+        for app in ("django_ojs", "ojs_steps")
+        for model in apps.get_app_config(app).get_models()
+        if model._meta.managed
+    ],
     ids=lambda model: model._meta.db_table,
     undo=True,
 )
@@ -47,9 +52,11 @@ def test_a_table_has_exactly_the_columns_of_its_model(model: type) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_the_migrations_can_be_taken_back_and_applied_again() -> None:
-    call_command("migrate", "django_ojs", "zero", verbosity=0)
+    for app in ("ojs_steps", "django_ojs"):
+        call_command("migrate", app, "zero", verbosity=0)
     assert not [t for t in connection.introspection.table_names() if t.startswith("ojs_")]
-    call_command("migrate", "django_ojs", verbosity=0)
+    for app in ("django_ojs", "ojs_steps"):
+        call_command("migrate", app, verbosity=0)
 
 
 @pytest.mark.django_db

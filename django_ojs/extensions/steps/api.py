@@ -22,12 +22,14 @@ def run(name: str, function: Callable[..., R], /, *args: Any, **kwargs: Any) -> 
     of the function and before its result is stored, it is called again: give the service that it
     calls `idempotency_key()`. In an `async def` handler, call `await arun(...)`.
     """
-    return current().run(name, function, args, kwargs)
+    result: R = current().run(name, function, args, kwargs)
+    return result
 
 
 async def arun(name: str, function: Callable[..., Awaitable[R]], /, *args: Any, **kwargs: Any) -> R:
     """Await a function once, and remember its result; see `run`."""
-    return await current().arun(name, function, args, kwargs)
+    result: R = await current().arun(name, function, args, kwargs)
+    return result
 
 
 def atomic(name: str) -> AbstractContextManager[taken.AtomicStep]:

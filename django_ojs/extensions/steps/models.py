@@ -15,16 +15,18 @@ from django_ojs.spec import json
 MAX_NAME = 200
 
 
-class Kind(models.TextChoices):
+class StepKind(models.TextChoices):
     """What a step does."""
 
     RUN = "run", _("Run")
     ATOMIC = "atomic", _("Transaction")
     SLEEP = "sleep", _("Sleep")
-    WAIT = "wait", _("Wait")
+    WAIT = "wait", _("Wait for a signal")
+    GATHER = "gather", _("Wait for jobs")
+    VERSION = "version", _("Version")
 
 
-class Outcome(models.TextChoices):
+class StepOutcome(models.TextChoices):
     """What has become of a step."""
 
     DONE = "done", _("Done")
@@ -46,8 +48,8 @@ class Step(StoredModel):
     job_id = models.UUIDField()
     number = models.PositiveIntegerField()
     name = models.CharField(max_length=MAX_NAME + 10)
-    kind = models.CharField(max_length=8, choices=Kind.choices)
-    outcome = models.CharField(max_length=10, choices=Outcome.choices, default=Outcome.DONE)
+    kind = models.CharField(max_length=8, choices=StepKind.choices)
+    outcome = models.CharField(max_length=10, choices=StepOutcome.choices, default=StepOutcome.DONE)
     #: As JSON. A text, because it is returned as it was stored.
     result = models.TextField(null=True, blank=True)  # noqa: DJ001  # NULL: it has none
     #: Of the last attempt that failed.
@@ -89,7 +91,7 @@ class Step(StoredModel):
         return None if self.result is None else read(self.result)
 
 
-class Signal(StoredModel):
+class StepSignal(StoredModel):
     """Something that jobs may wait for. It comes once to each job that does, now or later."""
 
     name = models.CharField(max_length=MAX_NAME)

@@ -1,11 +1,13 @@
 """Send signals: to the jobs that wait for them, and to those that will."""
 
+from uuid import UUID
+
 from asgiref.sync import sync_to_async
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
 from django_ojs.extensions.steps import store
-from django_ojs.extensions.steps.models import MAX_NAME, Outcome, Signal, Step
+from django_ojs.extensions.steps.models import MAX_NAME, Step, StepOutcome, StepSignal
 from django_ojs.models import Job
 from django_ojs.spec import json
 from django_ojs.spec.envelope import check_bytes
@@ -37,12 +39,12 @@ async def asignal(name: str, key: str, payload: json.JSON = None) -> None:
 @database.write_transaction
 def _send(name: str, key: str, payload: str) -> None:
     store.lock_signal(name, key)
-    Signal.primary.create(name=name, key=key, payload=payload, sent_at=Now())
-    waiting = Step.primary.filter(signal=name, key=key, outcome=Outcome.WAITING)
+    StepSignal.primary.create(name=name, key=key, payload=payload, sent_at=Now())
+    waiting = Step.primary.filter(signal=name, key=key, outcome=StepOutcome.WAITING)
     wake(set(waiting.values_list("job_id", flat=True)))
 
 
-def wake(keys: set[object]) -> None:
+def wake(keys: set[UUID]) -> None:
     """Make those of these jobs available that are scheduled, in the caller's transaction."""
     if not keys:
         return

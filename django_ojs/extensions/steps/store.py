@@ -1,7 +1,7 @@
 """Write steps: each statement and each transaction checks that the job is still the run's own."""
 
 from collections.abc import Collection
-from typing import Final
+from typing import Any, Final
 
 from django.db import IntegrityError
 from django.db.backends.base.base import BaseDatabaseWrapper
@@ -9,7 +9,7 @@ from django.db.models import F
 from django.db.models.functions import Now
 
 from django_ojs.extension import Known
-from django_ojs.extensions.steps.models import Signal, Step
+from django_ojs.extensions.steps.models import Step, StepSignal
 from django_ojs.models import Job
 from django_ojs.spec.errors import ClaimLost
 from django_ojs.spec.states import State, Trigger
@@ -32,13 +32,13 @@ _inserts: Final[dict[str, str]] = {}
 def _insert_sql(link: BaseDatabaseWrapper) -> str:
     if link.vendor in _inserts:
         return _inserts[link.vendor]
-    quote, ops = link.ops.quote_name, link.ops
+    ops: Any = link.ops
     lock = ""
     if link.features.has_select_for_update:
         # Until the commit, nothing takes the job back: a step is not stored for a run that another
         # one has followed. A commit is short, and the heartbeats pass by.
         lock = ops.for_update_sql(no_key=link.features.has_select_for_no_key_update)
-    columns = ", ".join(quote(field.column) for field in _FIELDS)
+    columns = ", ".join(ops.quote_name(field.column) for field in _FIELDS)
     values = ", ".join(["%s"] * len(_FIELDS))
     _inserts[link.vendor] = (
         f"INSERT INTO {Step._meta.db_table} ({columns}) SELECT {values} FROM ojs_job AS j "
@@ -51,7 +51,8 @@ def insert(job: Claimed, step: Step) -> None:
     """Store a new step, in the caller's transaction or by itself. Raises ClaimLost."""
     link = database.connection()
     values = [
-        field.get_db_prep_save(getattr(step, field.attname), connection=link) for field in _FIELDS
+        field.get_db_prep_save(getattr(step, str(field.attname)), connection=link)
+        for field in _FIELDS
     ]
     key = Job._meta.pk.get_db_prep_value(job.id, link)
     try:
@@ -83,7 +84,7 @@ def suspend(job: Claimed, step: Step, got: Collection[int], *, is_new: bool) -> 
     """
     assert step.until is not None
     if step.signal is not None:
-        # Whoever sends it has the same lock: it is found here, or its sender finds the step.
+        # Its sender has the same lock: the signal is found here, or the sender finds the step.
         lock_signal(step.signal, str(step.key))
     _lock(job)
     if is_new:
@@ -114,9 +115,9 @@ def lock_signal(name: str, key: str) -> None:
     database.dialect().lock_subject(database.connection(), subject)
 
 
-def find_signal(name: str, key: str, got: Collection[int]) -> Signal | None:
+def find_signal(name: str, key: str, got: Collection[int]) -> StepSignal | None:
     """Return the earliest signal that is none of `got`."""
-    return Signal.primary.filter(name=name, key=key).exclude(pk__in=got).order_by("pk").first()
+    return StepSignal.primary.filter(name=name, key=key).exclude(pk__in=got).order_by("pk").first()
 
 
 def _lock(job: Claimed) -> None:

@@ -10,7 +10,7 @@ from contextvars import ContextVar
 from datetime import datetime, timedelta
 from functools import partial
 from importlib import import_module
-from typing import Any, Final, NoReturn, TypeVar
+from typing import Any, Final, NoReturn
 
 from asgiref.sync import sync_to_async
 from django.db import connections
@@ -25,15 +25,20 @@ from django_ojs.extensions.steps.errors import (
     StepFailed,
     WaitTimedOut,
 )
-from django_ojs.extensions.steps.models import MAX_NAME, Kind, Outcome, Signal, Step, read
+from django_ojs.extensions.steps.models import (
+    MAX_NAME,
+    Step,
+    StepKind,
+    StepOutcome,
+    StepSignal,
+    read,
+)
 from django_ojs.spec import json
 from django_ojs.spec.envelope import check_bytes
 from django_ojs.spec.errors import ClaimLost, Conflict, InvalidRequest, OJSError, PayloadTooLarge
 from django_ojs.spec.failure import Failure, ResultRejected
 from django_ojs.storage import database
 from django_ojs.worker.in_flight import Run
-
-R = TypeVar("R")
 
 #: The most steps of a job, and bytes of a result as JSON (as those of a checkpoint).
 MAX_STEPS: Final = 10_000
@@ -70,12 +75,13 @@ class Steps:
         self._over: BaseException | None = None
         #: A step that has failed, and is stored if the handler goes on after all.
         self._failed: Step | None = None
-        self._before = _depths()
+        #: The transactions that were open before, on each thread: those of a test.
+        self._before = {threading.get_ident(): _depths()}
 
     # --- what a handler calls ---------------------------------------------------------------------
 
-    def run(self, name: str, function: Callable[..., R], args: Any, kwargs: Any) -> R:
-        with self._next(Kind.RUN, name) as (step, is_new):
+    def run(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        with self._next(StepKind.RUN, name) as (step, is_new):
             if not is_new:
                 return self._known(step)
             with self._calling(step):
@@ -89,12 +95,12 @@ class Steps:
             return self._done(step, result)
 
     async def arun(
-        self, name: str, function: Callable[..., Awaitable[R]], args: Any, kwargs: Any
-    ) -> R:
+        self, name: str, function: Callable[..., Awaitable[Any]], args: Any, kwargs: Any
+    ) -> Any:
         with self._alone(name):
             if self._history is None or self._failed is not None:
                 await sync_to_async(self._prepare)()
-            step, is_new = self._meet(Kind.RUN, name, None, None)
+            step, is_new = self._meet(StepKind.RUN, name, None, None)
             if not is_new:
                 return self._known(step)
             with self._calling(step):
@@ -116,7 +122,7 @@ class Steps:
     def atomic(self, name: str) -> Iterator["AtomicStep"]:
         from django_ojs.worker.own_transaction import OwnTransaction
 
-        with self._next(Kind.ATOMIC, name) as (step, is_new):
+        with self._next(StepKind.ATOMIC, name) as (step, is_new):
             if not is_new:
                 yield AtomicStep(pending=False, result=self._known(step))
                 return
@@ -129,8 +135,8 @@ class Steps:
             self._keep(step)
 
     def sleep(self, name: str, until: timedelta | datetime) -> None:
-        with self._next(Kind.SLEEP, name) as (step, is_new):
-            if not is_new and step.outcome != Outcome.WAITING:
+        with self._next(StepKind.SLEEP, name) as (step, is_new):
+            if not is_new and step.outcome != StepOutcome.WAITING:
                 return
             if is_new:
                 step.until = self._at(until)
@@ -139,13 +145,13 @@ class Steps:
                     self._keep(step)
                     return
             elif self._is_due(step) or self._was_woken(step):
-                self._end(step, Outcome.DONE)
+                self._end(step, StepOutcome.DONE)
                 return
             self._suspend(step, is_new=is_new)
 
     def wait(self, name: str, key: str, timeout: timedelta | None) -> Any:
-        with self._next(Kind.WAIT, name, signal=name, key=key) as (step, is_new):
-            if not is_new and step.outcome != Outcome.WAITING:
+        with self._next(StepKind.WAIT, name, signal=name, key=key) as (step, is_new):
+            if not is_new and step.outcome != StepOutcome.WAITING:
                 return self._known(step)
             found = store.find_signal(name, key, self._got())
             if found is not None:
@@ -153,7 +159,7 @@ class Steps:
             if is_new:
                 step.until = self._longest() if timeout is None else self._at(timeout)
             elif self._is_due(step):
-                self._end(step, Outcome.TIMED_OUT)
+                self._end(step, StepOutcome.TIMED_OUT)
                 return self._known(step)
             return self._suspend(step, is_new=is_new)
 
@@ -172,7 +178,7 @@ class Steps:
 
     @contextmanager
     def _next(
-        self, kind: Kind, name: str, signal: str | None = None, key: str | None = None
+        self, kind: StepKind, name: str, signal: str | None = None, key: str | None = None
     ) -> Iterator[tuple[Step, bool]]:
         """Give the block the next step, and whether it is new. No other begins meanwhile."""
         with self._alone(name):
@@ -213,8 +219,9 @@ class Steps:
                 "A handler with atomic=True takes no steps: they would vanish with its "
                 "transaction. Leave atomic out, and write the rows in `steps.atomic`."
             )
+        before = self._before.setdefault(threading.get_ident(), _open_in_a_test())
         for alias, depth in _depths().items():
-            if depth > self._before.get(alias, _NOT_OPEN):
+            if depth > before.get(alias, _NOT_OPEN):
                 raise StepError(
                     f"The step {self._taking!r} is taken in a transaction of the handler (the "
                     f"database {alias!r}): a rollback would undo it. Take it outside of atomic(), "
@@ -234,7 +241,7 @@ class Steps:
             self._position += 1
 
     def _meet(
-        self, kind: Kind, name: str, signal: str | None, key: str | None
+        self, kind: StepKind, name: str, signal: str | None, key: str | None
     ) -> tuple[Step, bool]:
         if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or "#" in name:
             raise StepError(f"The name of a step is a text of 1 to {MAX_NAME} characters, no '#'.")
@@ -249,7 +256,7 @@ class Steps:
                     f"The handler takes the step {_named(own, kind, key)}, and the history of its "
                     f"job says {_named(step.name, step.kind, step.key)}. Its program was changed."
                 )
-            self._position += step.outcome != Outcome.WAITING
+            self._position += step.outcome != StepOutcome.WAITING
             return step, False
         if self._position >= MAX_STEPS:
             raise StepError(f"A job takes at most {MAX_STEPS} steps. Let it enqueue others.")
@@ -271,9 +278,9 @@ class Steps:
 
     def _known(self, step: Step) -> Any:
         """Return the result of a step of the history, or raise what it ended with."""
-        if step.outcome == Outcome.FAILED:
+        if step.outcome == StepOutcome.FAILED:
             raise _failure_of(step)
-        if step.outcome == Outcome.TIMED_OUT:
+        if step.outcome == StepOutcome.TIMED_OUT:
             raise WaitTimedOut(f"The signal {step.signal!r} of {step.key!r} did not come in time.")
         return step.value
 
@@ -300,12 +307,12 @@ class Steps:
 
     def _insert(self, step: Step, text: str | None) -> None:
         step.result = text
-        step.outcome = Outcome.DONE
+        step.outcome = StepOutcome.DONE
         step.attempts += 1
         step.ended_at = self._now()
         self._stored(partial(store.insert, self._job, step))
 
-    def _end(self, step: Step, outcome: Outcome) -> None:
+    def _end(self, step: Step, outcome: StepOutcome) -> None:
         """Store what has become of a step that waited."""
         step.outcome = outcome
         step.run = self._job.run
@@ -313,14 +320,14 @@ class Steps:
         self._stored(partial(store.update, self._job, step))
         self._position += 1
 
-    def _receive(self, step: Step, found: Signal, *, is_new: bool) -> Any:
+    def _receive(self, step: Step, found: StepSignal, *, is_new: bool) -> Any:
         step.signal_id = found.pk
         if is_new:
             self._insert(step, found.payload)
             self._keep(step)
         else:
             step.result = found.payload
-            self._end(step, Outcome.DONE)
+            self._end(step, StepOutcome.DONE)
         return step.value
 
     def _keep(self, step: Step) -> None:
@@ -329,7 +336,7 @@ class Steps:
         self._position += 1
 
     def _fail(self, step: Step, error: Exception) -> None:
-        step.outcome = Outcome.FAILED
+        step.outcome = StepOutcome.FAILED
         step.attempts += 1
         step.ended_at = self._now()
         failure = Failure.from_exception(error, backtrace=settings().backtraces, keep_class=True)
@@ -345,7 +352,7 @@ class Steps:
 
     def _suspend(self, step: Step, *, is_new: bool) -> NoReturn:
         assert step.until is not None
-        step.outcome = Outcome.WAITING
+        step.outcome = StepOutcome.WAITING
         step.run = self._job.run
         expires_at = self._job.expires_at
         if expires_at is not None and step.until > expires_at:
@@ -384,9 +391,9 @@ class Steps:
         return step.until is None or step.until <= self._job.started_at
 
     def _was_woken(self, step: Step) -> bool:
-        """Whether somebody let a sleeper run before its time: this is the run after it fell asleep.
+        """Whether an operator let a sleeper run before its time.
 
-        A retry by hand begins with attempt 1 again.
+        Then this is the run after the one that fell asleep. A retry by hand begins with attempt 1.
         """
         return self._job.run == step.run + 1 and self._job.attempt > 1
 
@@ -418,6 +425,11 @@ def _depths() -> Mapping[str, _Depth]:
     }
 
 
+def _open_in_a_test() -> Mapping[str, _Depth]:
+    """Return what was open on this thread before a coroutine came to use it: none in a worker."""
+    return {} if threading.current_thread().name.startswith("ojs-") else _depths()
+
+
 def _named(name: str, kind: str, key: str | None) -> str:
     return f"{name!r} ({kind})" if key is None else f"{name!r} ({kind} for {key!r})"
 
@@ -427,14 +439,15 @@ def _failure_of(step: Step) -> StepFailed:
     error = step.error or {}
     message = f"{error.get('message', '')} (the step {step.name!r})"
     path = error.get("exception_class")
-    bases: tuple[type, ...] = (StepFailed,)
     if isinstance(path, str):
         module, _, name = path.rpartition(".")
         try:
             raised = getattr(import_module(module), name)
-            bases = (StepFailed, raised)
-            made = type(f"StepFailed_{name}", bases, {"__init__": Exception.__init__})
-            return made(message)
+            made: Any = type(
+                f"StepFailed_{name}", (StepFailed, raised), {"__init__": Exception.__init__}
+            )
+            both: StepFailed = made(message)
         except Exception:
-            pass
+            return StepFailed(message)
+        return both
     return StepFailed(message)
