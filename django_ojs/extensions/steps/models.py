@@ -26,7 +26,7 @@ class StepKind(models.TextChoices):
     VERSION = "version", _("Version")
 
 
-class StepOutcome(models.TextChoices):
+class StepStatus(models.TextChoices):
     """What has become of a step."""
 
     DONE = "done", _("Done")
@@ -49,7 +49,7 @@ class Step(StoredModel):
     number = models.PositiveIntegerField()
     name = models.CharField(max_length=MAX_NAME + 10)
     kind = models.CharField(max_length=8, choices=StepKind.choices)
-    outcome = models.CharField(max_length=10, choices=StepOutcome.choices, default=StepOutcome.DONE)
+    outcome = models.CharField(max_length=10, choices=StepStatus.choices, default=StepStatus.DONE)
     #: As JSON. A text, because it is returned as it was stored.
     result = models.TextField(null=True, blank=True)  # noqa: DJ001  # NULL: it has none
     #: Of the last attempt that failed.

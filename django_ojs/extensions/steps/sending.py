@@ -7,7 +7,7 @@ from django.db.models.functions import Now
 
 from django_ojs.conf import settings
 from django_ojs.extensions.steps import store
-from django_ojs.extensions.steps.models import MAX_NAME, Step, StepOutcome, StepSignal
+from django_ojs.extensions.steps.models import MAX_NAME, Step, StepSignal, StepStatus
 from django_ojs.models import Job
 from django_ojs.spec import json
 from django_ojs.spec.envelope import check_bytes
@@ -40,7 +40,7 @@ async def asignal(name: str, key: str, payload: json.JSON = None) -> None:
 def _send(name: str, key: str, payload: str) -> None:
     store.lock_signal(name, key)
     StepSignal.primary.create(name=name, key=key, payload=payload, sent_at=Now())
-    waiting = Step.primary.filter(signal=name, key=key, outcome=StepOutcome.WAITING)
+    waiting = Step.primary.filter(signal=name, key=key, outcome=StepStatus.WAITING)
     wake(set(waiting.values_list("job_id", flat=True)))
 
 

@@ -29,8 +29,8 @@ from django_ojs.extensions.steps.models import (
     MAX_NAME,
     Step,
     StepKind,
-    StepOutcome,
     StepSignal,
+    StepStatus,
     read,
 )
 from django_ojs.spec import json
@@ -136,7 +136,7 @@ class Steps:
 
     def sleep(self, name: str, until: timedelta | datetime) -> None:
         with self._next(StepKind.SLEEP, name) as (step, is_new):
-            if not is_new and step.outcome != StepOutcome.WAITING:
+            if not is_new and step.outcome != StepStatus.WAITING:
                 return
             if is_new:
                 step.until = self._at(until)
@@ -145,13 +145,13 @@ class Steps:
                     self._keep(step)
                     return
             elif self._is_due(step) or self._was_woken(step):
-                self._end(step, StepOutcome.DONE)
+                self._end(step, StepStatus.DONE)
                 return
             self._suspend(step, is_new=is_new)
 
     def wait(self, name: str, key: str, timeout: timedelta | None) -> Any:
         with self._next(StepKind.WAIT, name, signal=name, key=key) as (step, is_new):
-            if not is_new and step.outcome != StepOutcome.WAITING:
+            if not is_new and step.outcome != StepStatus.WAITING:
                 return self._known(step)
             found = store.find_signal(name, key, self._got())
             if found is not None:
@@ -159,7 +159,7 @@ class Steps:
             if is_new:
                 step.until = self._longest() if timeout is None else self._at(timeout)
             elif self._is_due(step):
-                self._end(step, StepOutcome.TIMED_OUT)
+                self._end(step, StepStatus.TIMED_OUT)
                 return self._known(step)
             return self._suspend(step, is_new=is_new)
 
@@ -256,7 +256,7 @@ class Steps:
                     f"The handler takes the step {_named(own, kind, key)}, and the history of its "
                     f"job says {_named(step.name, step.kind, step.key)}. Its program was changed."
                 )
-            self._position += step.outcome != StepOutcome.WAITING
+            self._position += step.outcome != StepStatus.WAITING
             return step, False
         if self._position >= MAX_STEPS:
             raise StepError(f"A job takes at most {MAX_STEPS} steps. Let it enqueue others.")
@@ -278,9 +278,9 @@ class Steps:
 
     def _known(self, step: Step) -> Any:
         """Return the result of a step of the history, or raise what it ended with."""
-        if step.outcome == StepOutcome.FAILED:
+        if step.outcome == StepStatus.FAILED:
             raise _failure_of(step)
-        if step.outcome == StepOutcome.TIMED_OUT:
+        if step.outcome == StepStatus.TIMED_OUT:
             raise WaitTimedOut(f"The signal {step.signal!r} of {step.key!r} did not come in time.")
         return step.value
 
@@ -307,12 +307,12 @@ class Steps:
 
     def _insert(self, step: Step, text: str | None) -> None:
         step.result = text
-        step.outcome = StepOutcome.DONE
+        step.outcome = StepStatus.DONE
         step.attempts += 1
         step.ended_at = self._now()
         self._stored(partial(store.insert, self._job, step))
 
-    def _end(self, step: Step, outcome: StepOutcome) -> None:
+    def _end(self, step: Step, outcome: StepStatus) -> None:
         """Store what has become of a step that waited."""
         step.outcome = outcome
         step.run = self._job.run
@@ -327,7 +327,7 @@ class Steps:
             self._keep(step)
         else:
             step.result = found.payload
-            self._end(step, StepOutcome.DONE)
+            self._end(step, StepStatus.DONE)
         return step.value
 
     def _keep(self, step: Step) -> None:
@@ -336,7 +336,7 @@ class Steps:
         self._position += 1
 
     def _fail(self, step: Step, error: Exception) -> None:
-        step.outcome = StepOutcome.FAILED
+        step.outcome = StepStatus.FAILED
         step.attempts += 1
         step.ended_at = self._now()
         failure = Failure.from_exception(error, backtrace=settings().backtraces, keep_class=True)
@@ -352,7 +352,7 @@ class Steps:
 
     def _suspend(self, step: Step, *, is_new: bool) -> NoReturn:
         assert step.until is not None
-        step.outcome = StepOutcome.WAITING
+        step.outcome = StepStatus.WAITING
         step.run = self._job.run
         expires_at = self._job.expires_at
         if expires_at is not None and step.until > expires_at:
