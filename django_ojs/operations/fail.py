@@ -288,7 +288,7 @@ def _lock_active(job_id: UUID, trigger: Trigger, target: State, claim: Claim) ->
 
 def _pause_key(job: Job, failure: Failure) -> None:
     if job.limit_key is not None and (pause := failure.pause):
-        from django_ojs.storage import limit_journal
+        from django_ojs.extensions.limits import limit_journal
 
         is_new = limit_journal.pause(job.limit_key, pause)
         if is_new:

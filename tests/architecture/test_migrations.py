@@ -12,9 +12,9 @@ from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
 import django_ojs.migrations
+from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.migrations._run_sql_files import statements
 from django_ojs.spec.states import WAITING, State, Trigger, initial, sources
-from django_ojs.storage import bounds
 from tests.cases import together
 
 SQL = Path(django_ojs.migrations.__path__[0]) / "sql"

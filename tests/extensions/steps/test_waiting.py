@@ -14,8 +14,9 @@ from django.utils import timezone
 import django_ojs
 from django_ojs import testing
 from django_ojs.extensions import steps
+from django_ojs.extensions.events.models import Event
 from django_ojs.extensions.steps.models import StepSignal
-from django_ojs.models import Attempt, Event
+from django_ojs.models import Attempt
 from django_ojs.operations import run_now
 from django_ojs.operations.cancel import cancel
 from django_ojs.spec.errors import InvalidRequest, PayloadTooLarge
