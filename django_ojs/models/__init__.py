@@ -1,7 +1,7 @@
 """The models: jobs, unsuccessful runs, queues, workers and their figures.
 
-Those that only extensions, HTTP or the admin need are named by `apps.py`, which loads them, and are
-found here once it has.
+Those that only HTTP or the admin need are named by `apps.py`, which loads them, and are found here
+once it has. An extension has its own, in `extensions/<subject>/models.py`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -36,31 +36,15 @@ __all__ = [
     "ActorKind",
     "ApiKey",
     "Attempt",
-    "AuditEntry",
-    "Bound",
     "BulkOperation",
     "BulkOperationJob",
-    "Checkpoint",
-    "CronJob",
-    "CronRun",
     "DeadLetterJob",
-    "EndedWorkflowJob",
-    "Event",
     "Job",
     "KnownName",
     "Lease",
-    "LimitCheck",
-    "LimitKey",
-    "LimitedQueue",
-    "OutboxEntry",
     "Overview",
     "Queue",
-    "Rollup",
-    "Webhook",
-    "WebhookDelivery",
     "Worker",
-    "Workflow",
-    "WorkflowStep",
 ]
 
 

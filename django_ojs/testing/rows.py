@@ -229,10 +229,7 @@ class InlineRows(Rows):
         # The handler may have cancelled or deleted its own job: as in a worker, the result is
         # ignored.
         with suppress(Conflict, JobNotFound), savepoint():
-            if isinstance(result, Suspended):
-                result.store()
-            else:
-                self.complete(run, result, committed=committed)
+            self.complete(run, result, committed=committed)
 
     def _claim_one(self, stored: EnqueuedJob) -> Claimed | None:
         """Claim this job, whatever its queue and its limits say."""
