@@ -20,13 +20,17 @@ from django.core.exceptions import ImproperlyConfigured
 
 if TYPE_CHECKING:
     from django_ojs.extensions.steps.api import (
+        agather,
         arun,
         asleep,
         atomic,
+        aversion,
         await_signal,
+        gather,
         idempotency_key,
         run,
         sleep,
+        version,
         wait,
     )
     from django_ojs.extensions.steps.errors import (
@@ -39,7 +43,9 @@ if TYPE_CHECKING:
 
 # Imported when first used: Django imports this package before models can be.
 _HOME = {
-    "api": "arun asleep atomic await_signal idempotency_key run sleep wait",
+    "api": """
+        agather arun asleep atomic aversion await_signal gather idempotency_key run sleep version
+        wait""",
     "errors": "ProgramChanged StepError StepFailed WaitTimedOut",
     "sending": "asignal signal",
 }
@@ -50,15 +56,19 @@ __all__ = [
     "StepError",
     "StepFailed",
     "WaitTimedOut",
+    "agather",
     "arun",
     "asignal",
     "asleep",
     "atomic",
+    "aversion",
     "await_signal",
+    "gather",
     "idempotency_key",
     "run",
     "signal",
     "sleep",
+    "version",
     "wait",
 ]
 

@@ -6,9 +6,11 @@ from typing import Any, Final
 from uuid import UUID
 
 from django_ojs.extension import Extension, Hooks
+from django_ojs.extensions.steps import gathering
 from django_ojs.extensions.steps.errors import StepError
 from django_ojs.extensions.steps.models import Step
 from django_ojs.extensions.steps.taken import Steps, Suspension
+from django_ojs.spec.states import Trigger
 from django_ojs.storage.dialects.expressions import OneOf
 from django_ojs.worker.in_flight import Run
 
@@ -23,7 +25,15 @@ class StepsExtension(Extension):
 
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""
-        return Hooks(around_run=_around_run, erased=_erased)
+        return Hooks(
+            around_run=_around_run,
+            published=gathering.ended,
+            published_types=gathering.ENDS,
+            changed_and_committed=dict.fromkeys(
+                (Trigger.CANCEL, Trigger.EXPIRE), gathering.parents_ended
+            ),
+            erased=_erased,
+        )
 
 
 def current() -> Steps:

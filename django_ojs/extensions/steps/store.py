@@ -1,6 +1,6 @@
 """Write steps: each statement and each transaction checks that the job is still the run's own."""
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from django.db import IntegrityError
@@ -68,7 +68,7 @@ def insert(job: Claimed, step: Step) -> None:
 @database.write_transaction
 def update(job: Claimed, step: Step) -> None:
     """Store what has become of a step that waited. Raises as `insert` does."""
-    _lock(job)
+    lock(job)
     values = {f.attname: getattr(step, f.attname) for f in _FIELDS if not f.primary_key}
     waiting = Step.primary.filter(job_id=step.job_id, number=step.number)
     if not waiting.update(**{k: v for k, v in values.items() if k not in ("job_id", "number")}):
@@ -76,17 +76,19 @@ def update(job: Claimed, step: Step) -> None:
 
 
 @database.write_transaction
-def suspend(job: Claimed, step: Step, got: Collection[int], *, is_new: bool) -> None:
+def suspend(
+    job: Claimed, step: Step, *, is_new: bool, has_come: Callable[[], bool] | None = None
+) -> None:
     """Store a step that waits, and give its job back until then.
 
-    `got` are the signals that the job had from earlier steps. If there is another one already, the
-    job is available at once. Raises Conflict, ClaimLost, JobNotFound and RowLocked as an ACK does.
+    `has_come` says whether there is already what the step waits for: then the job is available at
+    once. Raises Conflict, ClaimLost, JobNotFound and RowLocked as an ACK does.
     """
     assert step.until is not None
     if step.signal is not None:
         # Its sender has the same lock: the signal is found here, or the sender finds the step.
         lock_signal(step.signal, str(step.key))
-    _lock(job)
+    lock(job)
     if is_new:
         insert(job, step)
     else:
@@ -102,7 +104,7 @@ def suspend(job: Claimed, step: Step, got: Collection[int], *, is_new: bool) -> 
         lease_until=None,
         worker_id=None,
     )
-    if step.signal is not None and find_signal(step.signal, str(step.key), got):
+    if has_come is not None and has_come():
         notify.workers_of([job.queue])
     else:
         transitions.reschedule({job.id: step.until})
@@ -120,7 +122,8 @@ def find_signal(name: str, key: str, got: Collection[int]) -> StepSignal | None:
     return StepSignal.primary.filter(name=name, key=key).exclude(pk__in=got).order_by("pk").first()
 
 
-def _lock(job: Claimed) -> None:
+def lock(job: Claimed) -> None:
+    """Lock a job that is still the run's. Raises as `suspend` does."""
     claim = Claim(worker_id=job.worker_id, run=job.run)
     row = transitions.lock(job.id)
     if row.state != State.ACTIVE or not claim.holds(row):

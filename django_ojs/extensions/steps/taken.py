@@ -1,10 +1,11 @@
 """The steps that one run of a job takes: replayed from its history, then done and stored."""
 
 import inspect
+import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from datetime import datetime, timedelta
@@ -18,7 +19,7 @@ from django.utils import timezone
 
 from django_ojs.conf import settings
 from django_ojs.extension import Suspended
-from django_ojs.extensions.steps import store
+from django_ojs.extensions.steps import gathering, store
 from django_ojs.extensions.steps.errors import (
     ProgramChanged,
     StepError,
@@ -33,10 +34,12 @@ from django_ojs.extensions.steps.models import (
     StepStatus,
     read,
 )
+from django_ojs.options import Request
 from django_ojs.spec import json
 from django_ojs.spec.envelope import check_bytes
 from django_ojs.spec.errors import ClaimLost, Conflict, InvalidRequest, OJSError, PayloadTooLarge
-from django_ojs.spec.failure import Failure, ResultRejected
+from django_ojs.spec.failure import Failure, HandlerResponse, ResultRejected
+from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.storage import database
 from django_ojs.worker.in_flight import Run
 
@@ -69,22 +72,30 @@ class Steps:
         self._history: list[Step] | None = [] if run.job.run == 1 else None
         self._position = 0
         self._names = Counter[str]()
+        self._versions: dict[str, int] = {}
         self._busy = threading.Lock()
         self._taking = ""
         #: Why this run takes no further step.
         self._over: BaseException | None = None
         #: A step that has failed, and is stored if the handler goes on after all.
-        self._failed: Step | None = None
+        self._failed: tuple[Step, bool] | None = None
         #: The transactions that were open before, on each thread: those of a test.
         self._before = {threading.get_ident(): _depths()}
 
     # --- what a handler calls ---------------------------------------------------------------------
 
-    def run(self, name: str, function: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+    def run(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        args: Any,
+        kwargs: Any,
+        retry: RetryPolicy | None = None,
+    ) -> Any:
         with self._next(StepKind.RUN, name) as (step, is_new):
-            if not is_new:
+            if step.outcome != StepStatus.WAITING and not is_new:
                 return self._known(step)
-            with self._calling(step):
+            with self._calling(step, retry, is_new=is_new):
                 result = function(*args, **kwargs)
                 if inspect.iscoroutine(result):
                     result.close()
@@ -92,28 +103,33 @@ class Steps:
                         f"The function of the step {step.name!r} is async def: write `await "
                         "steps.arun(...)`, in an async def handler."
                     )
-            return self._done(step, result)
+            return self._done(step, result, is_new=is_new)
 
     async def arun(
-        self, name: str, function: Callable[..., Awaitable[Any]], args: Any, kwargs: Any
+        self,
+        name: str,
+        function: Callable[..., Awaitable[Any]],
+        args: Any,
+        kwargs: Any,
+        retry: RetryPolicy | None = None,
     ) -> Any:
         with self._alone(name):
             if self._history is None or self._failed is not None:
                 await sync_to_async(self._prepare)()
             step, is_new = self._meet(StepKind.RUN, name, None, None)
-            if not is_new:
+            if step.outcome != StepStatus.WAITING and not is_new:
                 return self._known(step)
-            with self._calling(step):
+            with self._calling(step, retry, is_new=is_new):
                 result = await function(*args, **kwargs)
-            return await sync_to_async(self._done)(step, result)
+            return await sync_to_async(self._done)(step, result, is_new=is_new)
 
     @contextmanager
-    def _calling(self, step: Step) -> Iterator[None]:
+    def _calling(self, step: Step, retry: RetryPolicy | None, *, is_new: bool) -> Iterator[None]:
         token = current_key.set(f"{self._job.id}:{step.name}")
         try:
             yield
         except Exception as error:
-            self._fail(step, error)
+            self._fail(step, error, retry, is_new=is_new)
             raise
         finally:
             current_key.reset(token)
@@ -153,7 +169,8 @@ class Steps:
         with self._next(StepKind.WAIT, name, signal=name, key=key) as (step, is_new):
             if not is_new and step.outcome != StepStatus.WAITING:
                 return self._known(step)
-            found = store.find_signal(name, key, self._got())
+            find = partial(store.find_signal, name, key, self._got())
+            found = find()
             if found is not None:
                 return self._receive(step, found, is_new=is_new)
             if is_new:
@@ -161,7 +178,59 @@ class Steps:
             elif self._is_due(step):
                 self._end(step, StepStatus.TIMED_OUT)
                 return self._known(step)
-            return self._suspend(step, is_new=is_new)
+            return self._suspend(step, is_new=is_new, has_come=lambda: find() is not None)
+
+    def gather(self, name: str, requests: Sequence[Request]) -> list[Any]:
+        with self._next(StepKind.GATHER, name) as (step, is_new):
+            if is_new and not requests:
+                self._insert(step, "[]")
+                self._keep(step)
+                return []
+            if is_new:
+                step.until, step.outcome = self._longest(), StepStatus.WAITING
+                self._stored(partial(gathering.begin, self._job, step, requests))
+            elif step.outcome != StepStatus.WAITING:
+                return list(self._known(step))
+            if gathering.is_over(step):
+                return self._gathered(step)
+            if self._is_due(step) and not is_new:
+                self._end(step, StepStatus.TIMED_OUT)
+                return list(self._known(step))
+            return self._suspend(step, is_new=False, has_come=partial(gathering.is_over, step))
+
+    def _gathered(self, step: Step) -> list[Any]:
+        results, failed = gathering.results(step)
+        if failed:
+            first = "; ".join(failed[:3])
+            message = f"{len(failed)} of {len(results)} jobs did not complete ({first})"
+            step.error = Failure(type="StepFailed", message=message).render()
+            self._end(step, StepStatus.FAILED)
+        else:
+            step.result, results = self._encoded(step, results)
+            self._end(step, StepStatus.DONE)
+        return list(self._known(step))
+
+    def version(self, name: str, latest: int) -> int:
+        if name in self._versions:
+            return self._versions[name]
+        with self._alone(name):
+            self._prepare()
+            _check_name(name)
+            assert self._history is not None
+            version = latest
+            if self._position == len(self._history):
+                step = self._new(StepKind.VERSION, name)
+                self._insert(step, json.dumps(latest))
+                self._keep(step)
+            else:
+                step = self._history[self._position]
+                if (step.name, step.kind) == (name, StepKind.VERSION):
+                    self._position += 1
+                    version = step.value
+                else:
+                    version = 0
+            self._versions[name] = version
+            return version
 
     def finish(self) -> None:
         """See that the handler, which has returned, came to the end of its history."""
@@ -196,7 +265,7 @@ class Steps:
             self._taking = name
             self._check()
             yield
-        except (ProgramChanged, ClaimLost, Suspension) as error:
+        except (ProgramChanged, Suspension) as error:
             self._over = error
             raise
         finally:
@@ -235,43 +304,47 @@ class Steps:
         if self._history is None:
             self._history = store.of(self._job)
         if self._failed is not None:
-            failed, self._failed = self._failed, None
-            store.insert(self._job, failed)
-            self._history.append(failed)
+            (failed, is_new), self._failed = self._failed, None
+            write = store.insert if is_new else store.update
+            self._stored(partial(write, self._job, failed))
+            if is_new:
+                self._history.append(failed)
             self._position += 1
 
     def _meet(
         self, kind: StepKind, name: str, signal: str | None, key: str | None
     ) -> tuple[Step, bool]:
-        if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or "#" in name:
-            raise StepError(f"The name of a step is a text of 1 to {MAX_NAME} characters, no '#'.")
+        _check_name(name)
         self._names[name] += 1
         count = self._names[name]
         own = name if count == 1 else f"{name}#{count}"
         assert self._history is not None
         if self._position < len(self._history):
             step = self._history[self._position]
-            if (step.name, step.kind, step.signal, step.key) != (own, kind, signal, key):
+            taken = (step.name, step.kind)
+            if taken != (own, kind) or (key is not None and step.key != key):
                 raise ProgramChanged(
                     f"The handler takes the step {_named(own, kind, key)}, and the history of its "
                     f"job says {_named(step.name, step.kind, step.key)}. Its program was changed."
                 )
             self._position += step.outcome != StepStatus.WAITING
             return step, False
+        return self._new(kind, own, signal, key), True
+
+    def _new(
+        self, kind: StepKind, name: str, signal: str | None = None, key: str | None = None
+    ) -> Step:
         if self._position >= MAX_STEPS:
             raise StepError(f"A job takes at most {MAX_STEPS} steps. Let it enqueue others.")
-        return (
-            Step(
-                job_id=self._job.id,
-                number=self._position,
-                name=own,
-                kind=kind,
-                signal=signal,
-                key=key,
-                run=self._job.run,
-                started_at=self._now(),
-            ),
-            True,
+        return Step(
+            job_id=self._job.id,
+            number=self._position,
+            name=name,
+            kind=kind,
+            signal=signal,
+            key=key,
+            run=self._job.run,
+            started_at=self._now(),
         )
 
     # --- what becomes of it -----------------------------------------------------------------------
@@ -281,13 +354,20 @@ class Steps:
         if step.outcome == StepStatus.FAILED:
             raise _failure_of(step)
         if step.outcome == StepStatus.TIMED_OUT:
+            if step.kind == StepKind.GATHER:
+                raise WaitTimedOut(f"The jobs of the step {step.name!r} did not end in time.")
             raise WaitTimedOut(f"The signal {step.signal!r} of {step.key!r} did not come in time.")
         return step.value
 
-    def _done(self, step: Step, result: Any) -> Any:
+    def _done(self, step: Step, result: Any, *, is_new: bool) -> Any:
         text, value = self._encoded(step, result)
-        self._insert(step, text)
-        self._keep(step)
+        if is_new:
+            self._insert(step, text)
+            self._keep(step)
+        else:
+            step.result = text
+            step.attempts += 1
+            self._end(step, StepStatus.DONE)
         return value
 
     def _encoded(self, step: Step, result: Any) -> tuple[str | None, Any]:
@@ -335,22 +415,45 @@ class Steps:
         self._history.append(step)
         self._position += 1
 
-    def _fail(self, step: Step, error: Exception) -> None:
-        step.outcome = StepStatus.FAILED
+    def _fail(
+        self, step: Step, error: Exception, retry: RetryPolicy | None, *, is_new: bool
+    ) -> None:
+        """Decide what follows an error of the function of a step, and raise it, if not that one."""
+        if not is_new and self._job.attempt == 1:
+            # After a retry by hand, it has all its attempts again.
+            step.attempts = 0
         step.attempts += 1
         step.ended_at = self._now()
         failure = Failure.from_exception(error, backtrace=settings().backtraces, keep_class=True)
         step.error = failure.render()
-        self._failed = step
+        if retry is not None:
+            decision = retry.decide(
+                attempt=step.attempts,
+                error_type=failure.type,
+                code=failure.code,
+                retryable=failure.retryable,
+                random=random.random,
+                delay=failure.delay,
+            )
+            if decision.action == "retry":
+                step.until = self._now() + decision.delay
+                self._suspend(step, is_new=is_new)
+        step.outcome = StepStatus.FAILED
+        self._failed = (step, is_new)
+        if retry is not None and not isinstance(error, HandlerResponse):
+            raise _failure_of(step) from error
 
     def _stored(self, write: Callable[[], None]) -> None:
         try:
             write()
-        except Conflict:
+        except Conflict as error:
+            self._over = error
             self._run.context.cancel()
             raise
 
-    def _suspend(self, step: Step, *, is_new: bool) -> NoReturn:
+    def _suspend(
+        self, step: Step, *, is_new: bool, has_come: Callable[[], bool] | None = None
+    ) -> NoReturn:
         assert step.until is not None
         step.outcome = StepStatus.WAITING
         step.run = self._job.run
@@ -360,7 +463,7 @@ class Steps:
                 f"The step {step.name!r} would wait until {step.until:%Y-%m-%d %H:%M:%S} UTC, and "
                 f"its job expires at {expires_at:%Y-%m-%d %H:%M:%S} UTC."
             )
-        write = partial(store.suspend, self._job, step, self._got(), is_new=is_new)
+        write = partial(store.suspend, self._job, step, is_new=is_new, has_come=has_come)
         raise Suspension(Suspended(store=write))
 
     # --- times ------------------------------------------------------------------------------------
@@ -428,6 +531,11 @@ def _depths() -> Mapping[str, _Depth]:
 def _open_in_a_test() -> Mapping[str, _Depth]:
     """Return what was open on this thread before a coroutine came to use it: none in a worker."""
     return {} if threading.current_thread().name.startswith("ojs-") else _depths()
+
+
+def _check_name(name: object) -> None:
+    if not isinstance(name, str) or not 0 < len(name) <= MAX_NAME or "#" in name:
+        raise StepError(f"The name of a step is a text of 1 to {MAX_NAME} characters, no '#'.")
 
 
 def _named(name: str, kind: str, key: str | None) -> str:
