@@ -1,11 +1,11 @@
 """Durable steps: a ring round each run, and what becomes of steps whose jobs are deleted."""
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextvars import ContextVar
 from typing import Any, Final
 from uuid import UUID
 
-from django_ojs.extension import Extension, Hooks
+from django_ojs.extension import DueStep, Extension, Hooks
 from django_ojs.extensions.steps import gathering
 from django_ojs.extensions.steps.errors import StepError
 from django_ojs.extensions.steps.models import Step
@@ -34,6 +34,12 @@ class StepsExtension(Extension):
             ),
             erased=_erased,
         )
+
+    def due_steps(self) -> Sequence[DueStep]:
+        """Delete old signals."""
+        from django_ojs.extensions.steps import pruning
+
+        return (DueStep(run=pruning.prune_signals, interval=60.0),)
 
 
 def current() -> Steps:
