@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -10,7 +11,9 @@ import pytest
 from tests.databases import ALIASES
 from tests.faults import ledger
 from tests.faults.checker import Fault
-from tests.faults.site import Site
+from tests.faults.conftest import FULL, Report
+from tests.faults.site import DRAIN, Site, until
+from tests.faults.test_kill_storm import Crew
 from tests.testapp import fault_jobs as handlers
 from tests.testapp.models import Thing
 from tests.worker.acceptance.ledger import stored
@@ -20,6 +23,9 @@ pytestmark = [
     pytest.mark.django_db(transaction=True, databases=ALIASES),
     pytest.mark.slow,
 ]
+
+JOBS = int(os.environ.get("OJS_FAULTS_JOBS") or (1_000 if FULL else 60))
+KILLS = int(os.environ.get("OJS_FAULTS_KILLS") or (30 if FULL else 3))
 
 #: The steps of `faults.steps`, by their numbers. Those of `steps.run` have their effects at once.
 STEPS = ("charge", "reserve", "nap", "reserved", "ship")
@@ -52,3 +58,29 @@ def test_killed_at_a_step_only_that_one_is_done_again(
     charged, reserved, signalled, shipped = job.result
     assert charged <= reserved == signalled <= shipped
     assert job.attempts.filter(outcome="lost").count() == 1
+
+
+@pytest.mark.storm
+def test_a_storm_of_kills_over_jobs_with_steps(site: Site, report: Report, seed: int) -> None:
+    report(f"seed {seed}, {JOBS} jobs with steps, {KILLS} kills")
+    crew = Crew(site)
+    jobs = [stored(handlers.stepped.enqueue(30)) for _ in range(JOBS)]
+    for number in range(1, KILLS + 1):
+        due = JOBS * (number - site.dice.random()) / (KILLS + 1)
+        until(lambda due=due: ledger.count("done") >= due, within=60)  # type: ignore[misc]  # mypy has no inference for a default
+        crew.kill_one()
+    site.drained(DRAIN + KILLS * 2)
+    lost = sum(job.attempts.filter(outcome="lost").count() for job in jobs)
+    twice = 0
+    for job in jobs:
+        job.refresh_from_db()
+        assert job.state == "completed"
+        called = effects(str(job.pk))
+        again = sum(called.values()) - len(RUN)
+        # A function is called again only where a kill fell between its effect and its commit.
+        assert set(called) == set(RUN)
+        assert again <= job.attempts.filter(outcome="lost").count()
+        twice += again
+    things = Counter(Thing.objects.values_list("name", flat=True))
+    assert things == Counter({f"effect {job.pk}": 1 for job in jobs})
+    report(f"{lost} runs were lost, {twice} effects of run steps were repeated, 0 of atomic ones")
