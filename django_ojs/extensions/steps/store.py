@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 from django_ojs.extension import Known
 from django_ojs.extensions.steps.models import Step, StepSignal
 from django_ojs.models import Job
-from django_ojs.spec.errors import ClaimLost
+from django_ojs.spec.errors import ClaimLost, RowLocked
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import database, notify, transitions
 from django_ojs.storage.claims import Claimed
@@ -60,9 +60,17 @@ def insert(job: Claimed, step: Step) -> None:
             cursor.execute(_insert_sql(link), [*values, key, job.worker_id, job.run])
             stored = cursor.rowcount
     except IntegrityError as error:
-        raise _lost(job) from error
+        stored = not link.in_atomic_block and _is_stored(job, step)
+        if not stored:
+            raise _lost(job) from error
     if stored != 1:
         raise _lost(job)
+
+
+def _is_stored(job: Claimed, step: Step) -> bool:
+    """Whether this run has stored a step whose INSERT was committed, and its answer lost."""
+    same = Step.primary.filter(job_id=job.id, number=step.number, name=step.name, run=job.run)
+    return same.exists()
 
 
 @database.write_transaction
@@ -85,6 +93,8 @@ def suspend(
     once. Raises Conflict, ClaimLost, JobNotFound and RowLocked as an ACK does.
     """
     assert step.until is not None
+    # A snapshot from before the lock would not have what its last holder has committed.
+    database.dialect().read_committed(database.connection())
     if step.signal is not None:
         # Its sender has the same lock: the signal is found here, or the sender finds the step.
         lock_signal(step.signal, str(step.key))
@@ -111,10 +121,17 @@ def suspend(
 
 
 def lock_signal(name: str, key: str) -> None:
-    """Lock the signals of a name and key until the transaction ends."""
+    """Lock the signals of a name and key until the transaction ends.
+
+    Raises RowLocked within `database.passing_by`, where another transaction has the lock.
+    """
     # The length separates the two: "a b" and "c" are not "a" and "b c".
     subject = f"steps signal {len(name)} {name} {key}"
-    database.dialect().lock_subject(database.connection(), subject)
+    link, dialect = database.connection(), database.dialect()
+    if not database.passes_by():
+        dialect.lock_subject(link, subject)
+    elif not dialect.try_lock_subject(link, subject):
+        raise RowLocked("Another session sends this signal, or waits for it; try again.")
 
 
 def find_signal(name: str, key: str, got: Collection[int]) -> StepSignal | None:

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Any, Final, NoReturn
 
 from asgiref.sync import sync_to_async
-from django.db import connections
+from django.db import Error, connections
 from django.utils import timezone
 
 from django_ojs.conf import settings
@@ -41,6 +41,7 @@ from django_ojs.spec.errors import ClaimLost, Conflict, InvalidRequest, OJSError
 from django_ojs.spec.failure import Failure, HandlerResponse, ResultRejected
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.storage import database
+from django_ojs.storage.backoff import Backoff
 from django_ojs.worker.in_flight import Run
 
 #: The most steps of a job, and bytes of a result as JSON (as those of a checkpoint).
@@ -444,12 +445,21 @@ class Steps:
             raise _failure_of(step) from error
 
     def _stored(self, write: Callable[[], None]) -> None:
-        try:
-            write()
-        except Conflict as error:
-            self._over = error
-            self._run.context.cancel()
-            raise
+        """Write; again while the database is away: the effect of the step is there already."""
+        link, backoff = database.connection(), Backoff()
+        while True:
+            try:
+                return write()
+            except Conflict as error:
+                self._over = error
+                self._run.context.cancel()
+                raise
+            except Error as error:
+                is_lost = self._run.context.cancelled
+                if link.in_atomic_block or is_lost or not database.is_unavailable(error):
+                    raise
+            link.close()
+            time.sleep(backoff.pause())
 
     def _suspend(
         self, step: Step, *, is_new: bool, has_come: Callable[[], bool] | None = None

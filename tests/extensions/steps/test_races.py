@@ -17,7 +17,8 @@ from django_ojs.extensions.steps.models import Step, StepKind, StepSignal, StepS
 from django_ojs.models import Job
 from django_ojs.operations.fetch import fetch
 from django_ojs.operations.workers import rescue
-from django_ojs.spec.errors import ClaimLost, Conflict
+from django_ojs.spec.errors import ClaimLost, Conflict, RowLocked
+from django_ojs.storage import database
 from django_ojs.storage.claims import Claimed
 from tests import factories as make
 from tests.other_session import Other, open_transaction, until_one_waits
@@ -182,12 +183,36 @@ def test_a_step_is_not_stored_when_the_job_was_taken_back_meanwhile() -> None:
     assert not Step.objects.exists()
 
 
+def test_a_step_whose_answer_was_lost_is_stored_once() -> None:
+    make.push(queue=QUEUE)
+    job = claimed()
+    store.insert(job, of(job))
+    store.insert(job, of(job))
+    assert Step.objects.filter(job_id=job.id).count() == 1
+
+
 def test_two_runs_cannot_store_the_same_step() -> None:
     make.push(queue=QUEUE)
     job = claimed()
     store.insert(job, of(job))
+    later = of(job)
+    later.run += 1
+    Step.objects.update(run=later.run)
     with pytest.raises(ClaimLost):
         store.insert(job, of(job))
+
+
+@pytest.mark.postgresql
+def test_a_worker_passes_by_a_signal_that_is_being_sent() -> None:
+    make.push(queue=QUEUE)
+    job = claimed()
+    with open_transaction(lambda: steps.signal(*KEY)):
+        with database.passing_by(), pytest.raises(RowLocked):
+            suspends(job)()
+        assert state(job.id) == "active"
+    with database.passing_by():
+        suspends(job)()
+    assert state(job.id) == "scheduled"
 
 
 def test_a_step_commits_with_the_transaction_that_has_it() -> None:
