@@ -465,6 +465,15 @@ class Hooks:
     #: Jobs are about to be deleted, with all that is kept of them: called with their ids, in the
     #: transaction that deletes them. An error undoes it.
     erased: Callable[[Collection[UUID]], object] | None = None
+    #: Jobs are exported: called with some hundred of them. It returns by their ids what is to be
+    #: written beside the envelope of a job, as JSON, under the name of the extension. An error ends
+    #: the export.
+    exported: Callable[[Sequence[Any]], Mapping[UUID, Any]] | None = None
+
+    #: Jobs are imported: called with what was written, by the ids of the new jobs, in the
+    #: transaction that has stored them. An error rejects them.
+    imported: Callable[[Mapping[UUID, Any]], object] | None = None
+
     #: The counts of jobs by queue and state were wrong: called in the transaction that corrects
     #: them. An error undoes it.
     counts_repaired: Callable[[], object] | None = None

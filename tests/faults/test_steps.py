@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from pathlib import Path
 
 import pytest
 
+from django_ojs.extensions import steps
+from django_ojs.models import Job
+from django_ojs.operations import queues
 from tests.databases import ALIASES
 from tests.faults import ledger
 from tests.faults.checker import Fault
@@ -16,7 +20,7 @@ from tests.faults.site import DRAIN, Site, until
 from tests.faults.test_kill_storm import Crew
 from tests.testapp import fault_jobs as handlers
 from tests.testapp.models import Thing
-from tests.worker.acceptance.ledger import stored
+from tests.worker.acceptance.ledger import becomes, stored
 
 pytestmark = [
     pytest.mark.smoke,
@@ -58,6 +62,24 @@ def test_killed_at_a_step_only_that_one_is_done_again(
     charged, reserved, signalled, shipped = job.result
     assert charged <= reserved == signalled <= shipped
     assert job.attempts.filter(outcome="lost").count() == 1
+
+
+def test_jobs_that_wait_hold_no_slot_and_no_place_of_a_limit(site: Site, report: Report) -> None:
+    queues.configure("default", {"concurrency": 1})
+    waiting = [stored(handlers.waits.enqueue("all")) for _ in range(20)]
+    other = stored(handlers.effect.enqueue())
+    site.start("--threads", "1")
+    becomes(other, "completed")
+    for job in waiting:
+        becomes(job, "scheduled")
+        assert (job.worker_id, job.attempt, job.spent) == (None, 1, 0)
+    steps.signal("go", "all", time.monotonic())
+    site.drained()
+    seconds = sorted(Job.objects.get(pk=job.pk).result for job in waiting)
+    report(
+        f"from a signal to its waiter: {seconds[0] * 1000:.0f} ms, to the 20th {seconds[-1]:.2f} s"
+    )
+    assert len(ledger.starts()) == 2 * len(waiting) + 1
 
 
 @pytest.mark.storm

@@ -60,6 +60,14 @@ def stepped(ctx: ojs.JobContext, milliseconds: float = 0) -> list[int]:
     return [charged, reserve.result, signalled, shipped]
 
 
+@ojs.job("faults.waits", retry=PATIENT)
+def waits(ctx: ojs.JobContext, key: str) -> float:
+    """Wait for a signal, and return how many seconds before it came here it was sent."""
+    ledger.note(ctx, "start")
+    sent: float = steps.wait("go", key)
+    return time.monotonic() - sent
+
+
 @ojs.job("faults.poison", retry=ojs.RetryPolicy(max_attempts=3))
 def poison(ctx: ojs.JobContext) -> None:
     """End the process."""

@@ -6,7 +6,7 @@ from typing import Any, Final
 from uuid import UUID
 
 from django_ojs.extension import DueStep, Extension, Hooks
-from django_ojs.extensions.steps import gathering
+from django_ojs.extensions.steps import gathering, transfer
 from django_ojs.extensions.steps.errors import StepError
 from django_ojs.extensions.steps.models import Step
 from django_ojs.extensions.steps.taken import Steps, Suspension
@@ -33,6 +33,8 @@ class StepsExtension(Extension):
                 (Trigger.CANCEL, Trigger.EXPIRE), gathering.parents_ended
             ),
             erased=_erased,
+            exported=transfer.exported,
+            imported=transfer.imported,
         )
 
     def due_steps(self) -> Sequence[DueStep]:
