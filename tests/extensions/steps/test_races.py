@@ -206,12 +206,20 @@ def test_two_runs_cannot_store_the_same_step() -> None:
 def test_a_worker_passes_by_a_signal_that_is_being_sent() -> None:
     make.push(queue=QUEUE)
     job = claimed()
-    with open_transaction(lambda: steps.signal(*KEY)):
-        with database.passing_by(), pytest.raises(RowLocked):
+
+    def pass_by() -> None:
+        with database.passing_by():
             suspends(job)()
-        assert state(job.id) == "active"
-    with database.passing_by():
-        suspends(job)()
+
+    with Other() as other:
+        with open_transaction(lambda: steps.signal(*KEY)):
+            passed = other.do(pass_by)
+            until_one_waits(passed)
+            assert passed.done()
+        with pytest.raises(RowLocked):
+            passed.result(10)
+    assert state(job.id) == "active"
+    pass_by()
     assert state(job.id) == "scheduled"
 
 
