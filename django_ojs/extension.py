@@ -218,6 +218,16 @@ class Readmission:
         ]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Suspended:
+    """What a hook of `around_run` returns as the result of a run that is to go on later."""
+
+    #: Gives the job back, in a transaction. The worker calls it when the handler has ended and its
+    #: slot is free; again, where it raised what passes: RowLocked, or an error of a database that
+    #: is away. Conflict and JobNotFound say that the job is not the worker's any more.
+    store: Callable[[], object]
+
+
 class MayStart(Enum):
     """Whether a job may start, as a rule says."""
 
@@ -452,7 +462,8 @@ class Hooks:
     #: transaction. It is outside of the middleware, and of the transaction of an atomic handler.
     #: What it goes on to may be awaited where `context.is_async`, and so must be what it returns.
     #: It may set `run.finish`, which is called when the handler has returned, in the transaction of
-    #: an atomic one. An error fails the run.
+    #: an atomic one. It may return `Suspended` in place of the result: the run neither completes
+    #: nor fails, and spends no attempt. An error fails the run.
     around_run: Around | None = None
 
     #: Functions that are asked in place of operations, for tests that keep jobs in memory: by the
@@ -464,6 +475,15 @@ class Hooks:
     #: Jobs are about to be deleted, with all that is kept of them: called with their ids, in the
     #: transaction that deletes them. An error undoes it.
     erased: Callable[[Collection[UUID]], object] | None = None
+    #: Jobs are exported: called with some hundred of them. It returns by their ids what is to be
+    #: written beside the envelope of a job, as JSON, under the name of the extension. An error ends
+    #: the export.
+    exported: Callable[[Sequence[Any]], Mapping[UUID, Any]] | None = None
+
+    #: Jobs are imported: called with what was written, by the ids of the new jobs, in the
+    #: transaction that has stored them. An error rejects them.
+    imported: Callable[[Mapping[UUID, Any]], object] | None = None
+
     #: The counts of jobs by queue and state were wrong: called in the transaction that corrects
     #: them. An error undoes it.
     counts_repaired: Callable[[], object] | None = None

@@ -53,7 +53,7 @@ class ChangeHooks:
 
 
 _Publisher: TypeAlias = tuple[frozenset[EventType], Callable[[Sequence[NewEvent]], object]]
-_Named: TypeAlias = tuple[tuple[str, Callable[..., object]], ...]
+_Named: TypeAlias = tuple[tuple[str, Callable[..., Any]], ...]
 
 
 class Registry:
@@ -161,6 +161,8 @@ class Registry:
         self.published_types = frozenset[EventType]().union(*(each for each, _ in self.published))
         self.counted: _Named = _named(found, "counted")
         self.erased = tuple(hooks.erased for _, hooks in found if hooks.erased)
+        self.exported: _Named = _named(found, "exported")
+        self.imported: _Named = _named(found, "imported")
         self.acted: tuple[Callable[[Act], Callable[[Mapping[str, Any]], object] | None], ...]
         self.acted = tuple(hooks.acted for _, hooks in found if hooks.acted)
         #: The rules of claims by their bits in `ojs_queue.rules`, in the order of their numbers.
@@ -446,6 +448,22 @@ def count(what: Count, numbers: Numbers) -> None:
     """Call the hooks `counted`, after the commit."""
     for name, hook in registry.counted:
         call(name, hook, what, numbers)
+
+
+def exported(jobs: Sequence[Any]) -> dict[UUID, dict[str, Any]]:
+    """Call the hooks `exported`. Return what each extension has of a job, by its id."""
+    found: dict[UUID, dict[str, Any]] = {}
+    for name, hook in registry.exported:
+        for key, value in hook(jobs).items():
+            found.setdefault(key, {})[name] = value
+    return found
+
+
+def imported(found: Mapping[UUID, Mapping[str, Any]]) -> None:
+    """Call the hooks `imported`, in the transaction that has stored the jobs."""
+    for name, hook in registry.imported:
+        if own := {key: values[name] for key, values in found.items() if name in values}:
+            hook(own)
 
 
 def is_unneeded() -> str:
