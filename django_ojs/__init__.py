@@ -69,8 +69,9 @@ if TYPE_CHECKING:
         group,
         step,
     )
+    from django_ojs.extensions.workflows.models import Workflow
     from django_ojs.handlers import Handler, job
-    from django_ojs.models import Job, Workflow
+    from django_ojs.models import Job
     from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
     from django_ojs.options import Request
     from django_ojs.spec.errors import OJSError

@@ -67,8 +67,7 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs.extensions.tenants.extension import TenantsExtension
         from django_ojs.extensions.workflows.extension import WorkflowsExtension
         from django_ojs.hooks import registry
-        from django_ojs.migrations._run_sql_files import create_missing
-        from django_ojs.storage import database
+        from django_ojs.storage import database, schema
         from django_ojs.storage.dialects import broken_triggers, message_size
 
         registry.register(
@@ -89,7 +88,7 @@ class DjangoOJSConfig(AppConfig):
             *(each for config in apps.get_app_configs() for each in _extensions_of(config)),
         )
         request_finished.connect(rollups.flush_after_request, dispatch_uid="django_ojs.figures")
-        post_migrate.connect(create_missing, sender=self, dispatch_uid="django_ojs.create_missing")
+        post_migrate.connect(schema.create_missing, sender=self, dispatch_uid="django_ojs.schema")
         connection_created.connect(
             broken_triggers.install, dispatch_uid="django_ojs.broken_triggers"
         )

@@ -30,14 +30,17 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from enum import Enum, IntEnum, StrEnum
+from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model, Q
 
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.published import EventType, NewEvent
+from django_ojs.spec.queue_config import QueueFields
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
 
@@ -498,6 +501,25 @@ class Hooks:
     #: outside of a transaction. After an error of the database it is called again; a CommandError
     #: ends the command.
     workers_start: Callable[[], object] | None = None
+    #: FETCH has claimed jobs that have the extension's bit in `marks`: called with these, after the
+    #: claim. What it reads for them goes into the `more` of each, which is shown with the job and
+    #: which the methods of its context find there. An error gives all jobs of the call back, and is
+    #: raised by FETCH.
+    fetched: Callable[[Sequence[Any]], object] | None = None
+
+    #: A response shows all of a stored job: called with its row. It returns members of the JSON
+    #: object that the core does not know.
+    shown: Callable[[Any], Mapping[str, Any]] | None = None
+
+    #: A worker reports the progress of a run: called with the row of the job, which is locked, and
+    #: the report, in the transaction that stores it. An error undoes that, and is raised.
+    reported: Callable[[Any, Any], object] | None = None
+
+    #: What methods of a handler's context do, by their names: each is called with the claimed job,
+    #: and what the method got. `context_in_tests` takes its place for handlers that run in a test:
+    #: in its transaction, or without a stored job, which then has no `worker_id`.
+    context: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    context_in_tests: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
     #: What works beside a worker in threads of its own, until it is closed: called with the id of
     #: the worker, before its first claim; `close` is called after its last job. A worker with
@@ -555,6 +577,20 @@ class Extension:
     #: Its settings in `OJS`: a frozen dataclass, whose fields are declared with `setting.setting`
     #: and have the names of the keys, in lower case. `conf.of` returns them.
     settings: type | None = None
+    #: Its fields in the configuration of a queue.
+    queue_fields: QueueFields | None = None
+    #: A folder with what it adds to the table of jobs: triggers, functions and indexes, in
+    #: `postgresql.sql`, `sqlite.sql` and `mariadb.sql`. Their names begin with `ojs_`, a statement
+    #: can be executed again, a blank line separates two, and `{mark}` is its bit in
+    #: `ojs_job.marks`. What is missing is created after each `migrate`.
+    schema: Path | None = None
+
+    def catch_up(self, connection: BaseDatabaseWrapper) -> None:
+        """Note what has changed while something of the schema was missing, which exists now.
+
+        Called by `migrate`, in the transaction that has created it: when the extension is added to
+        a site, and when it was taken out and is added again.
+        """
 
     def hooks(self) -> Hooks:
         """Return the hooks by the settings as they are now: those that are not needed are absent.

@@ -30,6 +30,7 @@ from django_ojs.extension import (
     Readmission,
     Reads,
 )
+from django_ojs.spec import queue_config
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.spec.states import Trigger
@@ -65,10 +66,10 @@ class Registry:
         self._extensions: dict[int, Extension] = {}
         #: What an extension had when it was asked last, for settings that are wrong.
         self._hooks: dict[int, Hooks] = {}
-        #: What is called with each extension.
-        self._asking: list[Callable[[Extension], object]] = []
         #: Called before extensions are asked for their hooks.
         self.before_compile: list[Callable[[], object]] = []
+        #: What is called with each extension.
+        self._asking: list[Callable[[Extension], object]] = []
         self.compile()
 
     def register(self, *extensions: Extension) -> None:
@@ -110,6 +111,7 @@ class Registry:
         """Ask all extensions for their hooks."""
         #: The settings that extensions have declared: dataclasses.
         self.settings = tuple(each.settings for each in self.extensions() if each.settings)
+        queue_config.declare(each.queue_fields for each in self.extensions() if each.queue_fields)
         for forget in self.before_compile:
             forget()
         for number, extension in self._extensions.items():
@@ -179,6 +181,26 @@ class Registry:
         self.workers_start: tuple[Callable[[], object], ...] = tuple(
             hooks.workers_start for _, hooks in found if hooks.workers_start
         )
+        #: By the bits in `Job.marks`.
+        self.fetched: tuple[tuple[int, Callable[[Sequence[Any]], object]], ...] = tuple(
+            (1 << number, hook)
+            for number in sorted(self._extensions)
+            if (hook := self._hooks[number].fetched) is not None
+        )
+        self.shown: tuple[Callable[[Any], Mapping[str, Any]], ...] = tuple(
+            hooks.shown for _, hooks in found if hooks.shown
+        )
+        self.reported: tuple[Callable[[Any, Any], object], ...] = tuple(
+            hooks.reported for _, hooks in found if hooks.reported
+        )
+        self.context: Mapping[str, Callable[..., Any]] = {
+            name: function for _, hooks in found for name, function in hooks.context.items()
+        }
+        self.context_in_tests: Mapping[str, Callable[..., Any]] = self.context | {
+            name: function
+            for _, hooks in found
+            for name, function in hooks.context_in_tests.items()
+        }
         self.worker_started: _Named = _named(found, "worker_started")
         self.worker_stopping: _Named = _named(found, "worker_stopping")
         self.worker_threads: tuple[Callable[[str], Closing], ...] = tuple(
@@ -189,6 +211,14 @@ class Registry:
         )
         self.worker_passes: _Named = _named(found, "worker_passes")
         self.worker_ends: _Named = _named(reversed(found), "worker_ends")
+
+    def numbers(self) -> Collection[int]:
+        """Return the numbers of all extensions."""
+        return self._extensions.keys()
+
+    def with_schema(self) -> list[Extension]:
+        """Return the extensions that add something to the table of jobs."""
+        return [each for each in self.extensions() if each.schema is not None]
 
     def due_steps(self) -> list[DueStep]:
         """Return the steps of all extensions for the worker that does the maintenance."""
@@ -446,6 +476,11 @@ def workers_start() -> None:
     """Call the hooks `workers_start`."""
     for hook in registry.workers_start:
         hook()
+
+
+def shown(job: Any) -> dict[str, Any]:
+    """Return the members of the JSON object of a stored job that extensions have: see `shown`."""
+    return {name: value for hook in registry.shown for name, value in hook(job).items()}
 
 
 def worker_started(worker_id: str) -> None:

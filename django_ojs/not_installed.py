@@ -38,3 +38,18 @@ def line_to_add(extension: str) -> str:
     """Return what a project does to install an extension."""
     app = f"django_ojs.extensions.{_APPS.get(extension, extension)}"
     return f'Add "{app}" to INSTALLED_APPS, and run migrate.'
+
+
+#: Those that may leave something in the tables of the core behind, by number.
+NUMBERS: Final = {
+    10: "tenants",
+    12: "limits of queues",
+    13: "limits by key",
+    16: "workflows",
+    18: "checkpoints",
+}
+
+
+def name_of(number: int) -> str:
+    """Return the name of the extension that has this number, or had it, or else the number."""
+    return NUMBERS.get(number, f"number {number}")

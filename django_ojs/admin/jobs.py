@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from django.db.models import QuerySet
 from django.http import (
@@ -27,6 +27,7 @@ from django_ojs.admin.not_running_remedies import remedies
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.admin.state_strip import state_strip
 from django_ojs.admin.timeline import timeline
+from django_ojs.extensions.checkpoints.operations import latest
 from django_ojs.extensions.checkpoints.spec import SavedCheckpoint
 from django_ojs.extensions.limits import admin_text as limit_key_text
 from django_ojs.handlers import job_types
@@ -41,6 +42,9 @@ from django_ojs.reports import search_suggestions
 from django_ojs.reports.not_running import why_not_running
 from django_ojs.spec import json, progress
 from django_ojs.spec.states import TERMINAL, State
+
+if TYPE_CHECKING:
+    from django_ojs.extensions.checkpoints.spec import SavedCheckpoint
 
 #: Characters of a JSON value on a page; a shorter value than the second is unfolded.
 _MAX_JSON: Final = 200_000
@@ -165,7 +169,7 @@ class JobAdmin(OperatorModelAdmin):
         payload = payloads.has_permission(request)
         with timed_queries() as query:
             attempts = query(gettext_noop("attempts"), lambda: _attempts(job)) or []
-            checkpoint = query(gettext_noop("checkpoint"), lambda: job.checkpoint)
+            checkpoint = query(gettext_noop("checkpoint"), lambda: latest(job))
             family = query(gettext_noop("lineage"), lambda: _family(job)) or {}
             limit = job.limit_key and limit_key_text.shown(request, job.limit_key)
             limits = limit_key_text.policy(request, job.options.get("rate_limit"))
@@ -238,7 +242,7 @@ def _own_frame(error: Any) -> str | None:
 
 
 def _values(
-    job: Job, progress_data: Any, checkpoint: SavedCheckpoint | None
+    job: Job, progress_data: Any, checkpoint: "SavedCheckpoint | None"
 ) -> list[tuple[str, str, bool]]:
     """Return what a job carries: a title, the JSON, and whether it is unfolded."""
     values = [(_("Arguments"), _pretty(redacted(job.args)))]
