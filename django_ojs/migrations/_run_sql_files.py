@@ -42,8 +42,9 @@ class RunSQLFile(migrations.RunSQL):
     """
 
     def __init__(self, vendor: str, path: Path) -> None:
-        statements = schema.split(path.read_text(encoding="utf-8"))
-        super().__init__(tuple(statements), migrations.RunSQL.noop)
+        super().__init__(
+            tuple(schema.split(path.read_text(encoding="utf-8"))), migrations.RunSQL.noop
+        )
         self.vendor, self.path = vendor, path
 
     def deconstruct(self) -> Any:

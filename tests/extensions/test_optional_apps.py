@@ -76,7 +76,7 @@ subscriptions.create(
 )
 ojs.enqueue("site.note", [1])
 call_command("ojs_worker", "--once", "--queues", "default")
-assert dispatch.WebhookDispatcher().dispatch() == 1
+assert dispatch.WebhookDispatcher().dispatch() >= 1
 """,
         left=1,
     ),
