@@ -23,7 +23,7 @@ _OTHER_MODELS: Final = (
         f"extensions.{name}.models"
         for name in ("audit", "backpressure", "checkpoints", "events", "limits")
     ),
-    *(f"extensions.{name}.models" for name in ("outbox", "statistics", "webhooks", "workflows")),
+    *(f"extensions.{name}.models" for name in ("outbox", "statistics", "workflows")),
 )
 
 
@@ -65,7 +65,6 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs.extensions.statistics import rollups
         from django_ojs.extensions.statistics.extension import StatisticsExtension
         from django_ojs.extensions.tenants.extension import TenantsExtension
-        from django_ojs.extensions.webhooks.extension import WebhooksExtension
         from django_ojs.extensions.workflows.extension import WorkflowsExtension
         from django_ojs.hooks import registry
         from django_ojs.storage import database, schema
@@ -83,7 +82,6 @@ class DjangoOJSConfig(AppConfig):
             QueueLimitsExtension(),
             KeyLimitsExtension(),
             WorkflowsExtension(),
-            WebhooksExtension(),
             CheckpointsExtension(),
             BulkOperationsExtension(),
             # Before the settings are read, some of which are theirs, and before any module `jobs`.

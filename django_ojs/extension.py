@@ -28,7 +28,7 @@ has a `ClaimRule`, and a bit in the column `rules` of these queues.
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum, IntEnum, StrEnum
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
@@ -571,6 +571,22 @@ class Declared:
     capability: str | None = None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Problem:
+    """Something that needs attention: what was found, why it matters, and what to do.
+
+    The overview of the admin, with a link to the list of a model, and `doctor` show it.
+    """
+
+    found: str
+    why: str
+    cure: str
+    since: datetime | None = None
+    model: type[Model] | None = None
+    #: Of the address of that list, such as `?state=rejected`.
+    query: str = ""
+
+
 class Extension:
     """A subject that the core does not know. Register an object of a subclass in `ready()`."""
 
@@ -622,6 +638,14 @@ class Extension:
         """Return its subcommands of `manage.py ojs`: `command_line.subcommand.Subcommand`.
 
         Called by that command, so that what they need is imported nowhere else.
+        """
+        return ()
+
+    def problems(self) -> Sequence[Problem]:
+        """Return what needs attention now, by a few bounded ranges of indexes.
+
+        Called when the overview is shown, at times by its other pages, and by `doctor`. An error
+        is that of all findings of failures.
         """
         return ()
 

@@ -9,7 +9,7 @@ from django.apps import apps
 from django.core.exceptions import ImproperlyConfigured
 
 #: Those that are apps of their own.
-APPS: Final = ("cron",)
+APPS: Final = ("cron", "webhooks")
 
 #: Paths below `ojs/v1/`, by the name of the extension.
 PATHS: Final = {

@@ -31,6 +31,7 @@ INSTALLED_APPS = [
     "drf_spectacular_sidecar",
     "django_ojs",
     "django_ojs.extensions.cron",
+    "django_ojs.extensions.webhooks",
     "example_project.shop",
 ]
 if django.VERSION < (6, 0):

@@ -55,7 +55,10 @@ TEMPLATES = [
 ]
 ROOT_URLCONF = "site_urls"
 STATIC_URL = "static/"
-OJS = {{"HTTP_AUTHENTICATION": ["django_ojs.http.authentication.AllowAny"]}}
+OJS = {{
+    "HTTP_AUTHENTICATION": ["django_ojs.http.authentication.AllowAny"],
+    "KEEP_EVENTS": ["job.completed"],
+}}
 """
 _URLS = """
 from django.contrib import admin

@@ -61,6 +61,25 @@ for policy in ("allow", "enqueue"):
 """,
         left=4,
     ),
+    Optional(
+        name="webhooks",
+        tables=frozenset({"ojs_webhook", "ojs_webhook_delivery"}),
+        page="/admin/ojs_webhooks/webhook/",
+        path="/ojs/v1/webhooks/subscriptions",
+        subcommand="webhooks",
+        # The delivery, for which there is no handler any more, is cancelled.
+        use="""
+import django_ojs as ojs
+from django_ojs.extensions.webhooks.operations import dispatch, subscriptions
+subscriptions.create(
+    subscriptions.Subscription(url="https://receiver.example/", events=["job.completed"])
+)
+ojs.enqueue("site.note", [1])
+call_command("ojs_worker", "--once", "--queues", "default")
+assert dispatch.WebhookDispatcher().dispatch() >= 1
+""",
+        left=1,
+    ),
 )
 
 #: One job that is done, and one that waits.
@@ -103,7 +122,7 @@ FORGET = """
 from django_ojs.models import Job
 print(Job.primary.filter(state="completed").count())
 first = min(Job.primary.filter(state="completed").values_list("pk", flat=True))
-Job.primary.filter(state="completed").exclude(pk=first).delete()
+Job.primary.filter(state__in=["completed", "cancelled"]).exclude(pk=first).delete()
 """
 WORK = 'call_command("ojs_worker", once=True)\n'
 

@@ -13,7 +13,7 @@ from django.db.backends.signals import connection_created
 from django.db.models import Model
 
 from django_ojs.conf import of
-from django_ojs.extension import Batch, Closing, DueStep, Extension, Hooks
+from django_ojs.extension import Batch, Closing, DueStep, Extension, Hooks, Problem
 from django_ojs.extensions.outbox import caller_database
 from django_ojs.extensions.outbox import operations as outbox
 from django_ojs.extensions.outbox.destinations import LOCAL
@@ -66,6 +66,12 @@ class OutboxExtension(Extension):
     def _connected(self, **signal: object) -> None:
         if (len(connections.settings) > 1) is not self._has_others:
             registry.compile()
+
+    def problems(self) -> Sequence[Problem]:
+        """Return what needs attention."""
+        from django_ojs.extensions.outbox import findings
+
+        return findings.found()
 
     def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
         """Return the pages of its model."""

@@ -82,8 +82,8 @@ class WebhookAdmin(SecretPageAdmin):
     place = 110
     form = WebhookForm
     secret_title = gettext_lazy("The secret of the webhook")
-    secret_template = "admin/django_ojs/webhook/secret.html"
-    change_form_template = "admin/django_ojs/webhook/change_form.html"
+    secret_template = "admin/ojs_webhooks/webhook/secret.html"
+    change_form_template = "admin/ojs_webhooks/webhook/change_form.html"
     fields = (*_FIELDS, "failures", "disabled_at", "created_at", "latest")
     readonly_fields = ("failures", "disabled_at", "created_at", "latest")
     list_display = ("url", "event_names", "active", "failures", "disabled_at")

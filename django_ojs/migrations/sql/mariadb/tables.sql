@@ -73,12 +73,6 @@ ALTER TABLE ojs_rollup CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bi
     ADD INDEX IF NOT EXISTS ojs_rollup_key (minute, queue, type),
     ADD INDEX IF NOT EXISTS ojs_rollup_type (type, minute);
 
-ALTER TABLE ojs_webhook CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
-    ADD INDEX IF NOT EXISTS ojs_webhook_active (active, `cursor`);
-
-ALTER TABLE ojs_webhook_delivery CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
-    ADD INDEX IF NOT EXISTS ojs_webhook_delivery_time (created_at);
-
 ALTER TABLE ojs_worker CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 
 ALTER TABLE ojs_workflow CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
