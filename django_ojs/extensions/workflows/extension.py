@@ -47,6 +47,7 @@ class WorkflowsExtension(Extension):
             before_fetch=_advance_if_due,
             next_jobs=_advance_due,
             worker_started=self._worker_started,
+            request_ended=_request_ended,
             worker_ends=self._worker_ends,
         )
 
@@ -145,6 +146,12 @@ def _advancing(interval: float) -> DueStep:
         when=due.due_condition,
         task=TASK,
     )
+
+
+def _request_ended(job: Any) -> None:
+    from django_ojs.extensions.workflows.operations import advance_after_commit
+
+    advance_after_commit(job.workflow_id)
 
 
 def _advance_if_due() -> int:
