@@ -624,3 +624,7 @@ class Extension:
         Called whenever the metrics are asked for. An error is logged, unless it is the database's.
         """
         return ()
+
+    def what_is(self, key: UUID) -> Sequence[str]:
+        """Return what to say to somebody who looks for a job by this id, if it is its own."""
+        return ()

@@ -7,14 +7,13 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from django_ojs.admin import payloads
+from django_ojs.admin import limit_key_text, payloads
 from django_ojs.admin.base import OperatorModelAdmin, read_page
 from django_ojs.admin.panels import Panel
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
 from django_ojs.conf import settings
 from django_ojs.extensions.events import storage as events
 from django_ojs.extensions.events.models import Event
-from django_ojs.extensions.limits import admin_text as limit_key_text
 from django_ojs.models import Job
 from django_ojs.operations import keyset
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted

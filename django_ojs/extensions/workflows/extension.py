@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from django.db.models import Model
 
@@ -133,6 +134,16 @@ class WorkflowsExtension(Extension):
         from django_ojs.extensions.workflows.models import Workflow
 
         return ((Workflow, WorkflowAdmin),)
+
+    def what_is(self, key: UUID) -> Sequence[str]:
+        """Return where the workflow with this id is shown."""
+        from django_ojs.extensions.workflows.models import Workflow
+
+        if not Workflow.primary.filter(pk=key).exists():
+            return ()
+        return (
+            f"This is the id of a workflow: `manage.py ojs workflows show {key}` shows its steps.",
+        )
 
 
 def _advancing(interval: float) -> DueStep:
