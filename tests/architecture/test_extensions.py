@@ -37,14 +37,12 @@ LEFT = frozenset(
         "admin.overview imports extensions.statistics.history",
         "admin.overview imports extensions.statistics.rollup_queries",
         "admin.overview imports extensions.statistics.rollups",
-        "admin.queues imports extensions.events.admin",
         "admin.queues imports extensions.events.storage",
         "admin.queues imports extensions.limits.rate_limit",
         "admin.queues imports extensions.statistics.admin_charts",
         "admin.queues imports extensions.statistics.admin_queue_figures",
         "admin.queues imports extensions.statistics.history",
         "admin.queues imports extensions.statistics.rollups",
-        "admin.queues imports extensions.tenants.operations",
         "command_line.checks.jobs imports extensions.cron.models",
         "command_line.checks.queues imports extensions.limits.command_line",
         "command_line.checks.queues imports extensions.statistics.rollup_queries",
@@ -91,8 +89,9 @@ LEFT_STRINGS = frozenset(
 OWNED = {
     "audit": ("audit_changes", "audit_trail", "job_history"),
     "cron": ("cron_form", "cron_job", "cron_jobs", "cron_state"),
-    "events": ("event_data", "events", "job_events"),
+    "events": ("event_data", "events", "job_events", "queue_events"),
     "statistics": ("chart", "job_type", "sparkline"),
+    "tenants": ("queue_tenants",),
     "workflows": ("workflow", "workflow_diagram", "workflow_progress", "workflows"),
 }
 LEFT_TEMPLATES = frozenset(
@@ -100,7 +99,6 @@ LEFT_TEMPLATES = frozenset(
         "admin/django_ojs/object_history.html includes audit_changes of audit",
         "overview includes chart of statistics",
         "queue includes chart of statistics",
-        "queue includes event_data of events",
         "queues includes sparkline of statistics",
     }
 )

@@ -165,4 +165,6 @@ def _of_job(
     return {"rows": rows}
 
 
-JOB_HISTORY: Final = Panel(model=Job, read=_of_job, template="django_ojs/admin/job_history.html")
+JOB_HISTORY: Final = Panel(
+    kind=Job, read=_of_job, template="django_ojs/admin/job_history.html", place=100
+)

@@ -75,10 +75,10 @@ class EventsExtension(Extension):
         return ((Event, EventAdmin),)
 
     def panels(self) -> Sequence[Any]:
-        """Return the events of a job."""
-        from django_ojs.extensions.events.admin import JOB_EVENTS
+        """Return the events of a job, and of a queue."""
+        from django_ojs.extensions.events.admin import PANELS
 
-        return (JOB_EVENTS,)
+        return PANELS
 
 
 def _record(events: Iterator[NewEvent]) -> None:
