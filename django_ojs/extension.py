@@ -517,6 +517,24 @@ class Hooks:
     worker_started: Callable[[str], object] | None = None
     worker_stopping: Callable[[str], object] | None = None
 
+    #: A request over HTTP pushes jobs: called with the request and their types, before they are
+    #: stored. It returns a note for the hooks of the enqueue, or None. An OJSError is the response.
+    request_note: Callable[[Any, Collection[str]], object] | None = None
+
+    #: A request has stored jobs: called with their queues. It returns headers of the response. An
+    #: error is the response, although the jobs are stored.
+    push_headers: Callable[[Collection[str]], Mapping[str, str]] | None = None
+
+    #: A request ends with an error: called with the OJSError. It returns headers of the response.
+    error_headers: Callable[[Any], Mapping[str, str]] | None = None
+
+    #: A request over HTTP has ended a run: called with the job, after the operation.
+    request_ended: Callable[[Any], object] | None = None
+
+    #: A request over HTTP that may have changed something has succeeded: called before its
+    #: response is sent.
+    request_served: Callable[[], object] | None = None
+
     #: The command `ojs_worker` starts: called before its processes, when the database has answered,
     #: outside of a transaction. After an error of the database it is called again; a CommandError
     #: ends the command.
@@ -702,4 +720,8 @@ class Extension:
 
         Called whenever the metrics are asked for. An error is logged, unless it is the database's.
         """
+        return ()
+
+    def what_is(self, key: UUID) -> Sequence[str]:
+        """Return what to say to somebody who looks for a job by this id, if it is its own."""
         return ()

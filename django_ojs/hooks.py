@@ -180,6 +180,11 @@ class Registry:
         self.before_fetch: tuple[Callable[[], object], ...] = tuple(
             hooks.before_fetch for _, hooks in found if hooks.before_fetch
         )
+        self.request_note = tuple(hooks.request_note for _, hooks in found if hooks.request_note)
+        self.push_headers = tuple(hooks.push_headers for _, hooks in found if hooks.push_headers)
+        self.error_headers = tuple(h.error_headers for _, h in found if h.error_headers)
+        self.request_ended = tuple(h.request_ended for _, h in found if h.request_ended)
+        self.request_served = tuple(h.request_served for _, h in found if h.request_served)
         self.workers_start: tuple[Callable[[], object], ...] = tuple(
             hooks.workers_start for _, hooks in found if hooks.workers_start
         )
