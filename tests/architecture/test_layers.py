@@ -115,6 +115,7 @@ LEFT = frozenset(
         "django_ojs imports extensions.payloads.parameter_kinds",
         "django_ojs imports extensions.payloads.reference",
         "django_ojs imports extensions.workflows.api",
+        "django_ojs imports extensions.workflows.models",
         "handlers imports extensions.limits.rate_limit_policy",
         "operations.enqueue.admission imports extensions.tenants.spec",
         "operations.fail imports extensions.limits.limit_journal",
