@@ -80,7 +80,9 @@ def _queues(value: object) -> QueueConfigs:
             path=f"QUEUES.{name}",
             default_policy=is_default,
         )
-        queue_config.check_names(checked, f"QUEUES.{name}")
+        if apps.ready:
+            # Until then, an extension that is still to come may know a name.
+            queue_config.check_names(checked, f"QUEUES.{name}")
         read[name] = queue_config.merge({}, checked)
     return QueueConfigs(read)
 

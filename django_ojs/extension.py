@@ -26,7 +26,7 @@ has a `ClaimRule`, and a bit in the column `rules` of these queues.
 """
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum, IntEnum, StrEnum
@@ -35,11 +35,12 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Q
+from django.db.models import Model, Q
 
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.published import EventType, NewEvent
+from django_ojs.spec.queue_config import QueueFields
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
 
@@ -489,6 +490,10 @@ class Hooks:
     worker_started: Callable[[str], object] | None = None
     worker_stopping: Callable[[str], object] | None = None
 
+    #: The command `ojs_worker` starts: called before its processes, when the database has answered,
+    #: outside of a transaction. After an error of the database it is called again; a CommandError
+    #: ends the command.
+    workers_start: Callable[[], object] | None = None
     #: FETCH has claimed jobs that have the extension's bit in `marks`: called with these, after the
     #: claim. What it reads for them goes into the `more` of each, which is shown with the job and
     #: which the methods of its context find there. An error gives all jobs of the call back, and is
@@ -539,6 +544,19 @@ class ForTests:
     cleared: Callable[[Collection[UUID]], object] | None = None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Declared:
+    """A part of the manifest: extensions whose requirements all hold, and a capability.
+
+    An official extension has the URN `urn:ojs:ext:<name>`, an experimental one
+    `urn:ojs:ext:experimental:<name>`.
+    """
+
+    official: str | None = None
+    experimental: str | None = None
+    capability: str | None = None
+
+
 class Extension:
     """A subject that the core does not know. Register an object of a subclass in `ready()`."""
 
@@ -549,6 +567,8 @@ class Extension:
     #: Its settings in `OJS`: a frozen dataclass, whose fields are declared with `setting.setting`
     #: and have the names of the keys, in lower case. `conf.of` returns them.
     settings: type | None = None
+    #: Its fields in the configuration of a queue.
+    queue_fields: QueueFields | None = None
     #: A folder with what it adds to the table of jobs: triggers, functions and indexes, in
     #: `postgresql.sql`, `sqlite.sql` and `mariadb.sql`. Their names begin with `ojs_`, a statement
     #: can be executed again, a blank line separates two, and `{mark}` is its bit in
@@ -585,5 +605,60 @@ class Extension:
         """Return what the other workers do, where that one leaves work undone for so long.
 
         On a database that has one writer at a time, they do nothing.
+        """
+        return ()
+
+    def subcommands(self) -> Sequence[Any]:
+        """Return its subcommands of `manage.py ojs`: `command_line.subcommand.Subcommand`.
+
+        Called by that command, so that what they need is imported nowhere else.
+        """
+        return ()
+
+    def routes(self) -> Sequence[Any]:
+        """Return its routes of the HTTP API, each made by `http.routing.route`.
+
+        Called once, when the URLs of the project are imported, and not by a worker.
+        """
+        return ()
+
+    def openapi(self) -> Sequence[Mapping[str, Any]]:
+        """Return the parts of the OpenAPI document for its routes: `tags`, `paths`, `components`.
+
+        Called when the document is asked for.
+        """
+        return ()
+
+    def manifest(self) -> Sequence[Declared]:
+        """Return what the manifest of the server declares while it is installed."""
+        return ()
+
+    def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
+        """Return its models with their ModelAdmin classes, for an admin site.
+
+        Called when the pages of the package are registered on the site, which imports them. A
+        class may be a mixin of ModelAdmin; its `place` orders the navigation.
+        """
+        return ()
+
+    def page_urls(self, page: Any) -> Sequence[Any]:
+        """Return the URLs that it adds to the pages of a model, made by `page.pattern`.
+
+        `page` is a ModelAdmin of the package, which Django asks for its URLs.
+        """
+        return ()
+
+    def panels(self) -> Sequence[Any]:
+        """Return its parts of the pages of jobs, queues and others: `admin.panels.Panel`."""
+        return ()
+
+    def history(self, request: Any, model: str, key: str) -> Sequence[Any]:
+        """Return who did what to an object, newest first: the rows of Django's page *History*."""
+        return ()
+
+    def metrics(self, within: Collection[str] | None) -> Iterable[Any]:
+        """Return what Prometheus is told of these queues, or of all: families of metrics.
+
+        Called whenever the metrics are asked for. An error is logged, unless it is the database's.
         """
         return ()

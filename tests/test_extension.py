@@ -27,9 +27,12 @@ from django_ojs.operations import ack, beat, fail, fetch, progress, promotion, q
 from django_ojs.operations.access import operator
 from django_ojs.operations.maintenance import pruning
 from django_ojs.setting import setting, strings
+from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.progress import Report
 from django_ojs.spec.published import EventType, NewEvent, of_queue
+from django_ojs.spec.queue_config import QueueFields
 from django_ojs.spec.states import State, Trigger
+from django_ojs.storage import queue_configs
 from tests import factories as make
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -456,3 +459,44 @@ def test_a_setting_of_an_app_that_is_not_ready_yet_is_not_unknown(
         conf._reject_unknown_keys()
         with pytest.raises(ImproperlyConfigured, match=r"OJS\['COLOURS'\]"):
             conf.settings()
+
+
+class Colour(str):
+    """What the field of a queue means."""
+
+
+def colour(value: object, path: str) -> None:
+    if value not in ("red", "blue"):
+        raise InvalidRequest.of(path, "must be red or blue")
+
+
+def not_green(envelope: Any) -> None:
+    if envelope.meta.get("colour") == "green":
+        raise InvalidRequest.of("meta.colour", "must not be green")
+
+
+class WithQueueFields(Other):
+    """An extension with a field of the configuration of queues."""
+
+    queue_fields = QueueFields(
+        checks={"colour": colour},
+        read={Colour: lambda values: Colour(values["colour"]) if "colour" in values else None},
+        check_job=not_green,
+    )
+
+
+def test_a_field_of_a_queue_is_checked_and_read_by_its_extension() -> None:
+    with installed(WithQueueFields(Hooks())):
+        with pytest.raises(InvalidRequest, match="must be red or blue"):
+            queues.configure("email", {"colour": 7})
+        queues.configure("email", {"colour": "red"})
+        assert queue_configs.config_of("email").part(Colour) == "red"
+        with pytest.raises(InvalidRequest, match="must not be green"):
+            ojs.enqueue("email.send", [], queue="email", meta={"colour": "green"})
+        ojs.enqueue("email.send", [], queue="other", meta={"colour": "green"})
+
+
+def test_a_field_of_a_queue_that_no_extension_knows_is_kept_and_asks_for_nothing() -> None:
+    queues.configure("email", {"colour": 7})
+    config = queue_configs.config_of("email")
+    assert (config.values["colour"], config.part(Colour)) == (7, None)

@@ -87,7 +87,16 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
     ),
 }
 # The parts of an extension that stand lower than the others.
-EXTENSION_FLOORS = {"spec": 1, "destinations": 1, "models": 2, "storage": 2, "commit_order": 2}
+EXTENSION_FLOORS = {
+    "spec": 1,
+    "destinations": 1,
+    "models": 2,
+    "settings": 2,
+    "storage": 2,
+    "commit_order": 2,
+    "queue_fields": 2,
+    "rate_limit": 1,
+}
 # Django calls these, or they only name what others provide: they may see the whole house.
 ROOF = {"", "apps", "checks"}
 
@@ -117,15 +126,11 @@ LEFT = frozenset(
         "django_ojs imports extensions.workflows.api",
         "django_ojs imports extensions.workflows.models",
         "handlers imports extensions.limits.rate_limit_policy",
-        "operations.enqueue.admission imports extensions.tenants.spec",
         "operations.fail imports extensions.limits.limit_journal",
         "operations.jobs.redaction imports extensions.limits.rate_limit_policy",
         "options imports extensions.limits.rate_limit_policy",
         "spec.envelope.model imports extensions.limits.rate_limit_policy",
         "spec.envelope.optional_checks imports extensions.limits.rate_limit_policy",
-        "spec.queue_config imports extensions.limits.rate_limit",
-        "spec.queue_config imports extensions.tenants.spec",
-        "worker.queue_selection imports extensions.webhooks.spec",
     }
 )
 

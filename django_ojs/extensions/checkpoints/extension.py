@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_ojs.extension import DueStep, Extension, ForTests, Hooks
+from django_ojs.extension import Declared, DueStep, Extension, ForTests, Hooks
 from django_ojs.extensions.checkpoints.models import MARK, NUMBER, Checkpoint
 from django_ojs.extensions.checkpoints.spec import SavedCheckpoint
 from django_ojs.spec import json
@@ -51,6 +51,24 @@ class CheckpointsExtension(Extension):
 
         pruner = checkpoints.CheckpointPruner()
         return (DueStep(run=pruner.prune, interval=60.0, batch=checkpoints.WALK),)
+
+    def routes(self) -> Sequence[Any]:
+        """Return the routes of checkpoints."""
+        from django_ojs.extensions.checkpoints import views as checkpoint
+        from django_ojs.http.routing import route
+
+        path = "v1/jobs/<str:key>/checkpoint"
+        return (route(path, checkpoint.JobCheckpoint, "ojs-job-checkpoint"),)
+
+    def openapi(self) -> Sequence[Mapping[str, Any]]:
+        """Return the part of its routes."""
+        from django_ojs.http.views.openapi import part_of
+
+        return part_of("checkpoints")
+
+    def manifest(self) -> Sequence[Declared]:
+        """Declare it."""
+        return (Declared(official="durable-execution"),)
 
 
 def _fetched(jobs: Sequence[Claimed]) -> None:

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Model
 
-from django_ojs.extension import TICK, Change, DueStep, Extension, ForTests, Hooks, Reads
+from django_ojs.extension import (
+    TICK,
+    Change,
+    Declared,
+    DueStep,
+    Extension,
+    ForTests,
+    Hooks,
+    Reads,
+)
 from django_ojs.extensions.workflows.models import MARK, NUMBER, StepState, WorkflowState
 from django_ojs.extensions.workflows.settings import WorkflowSettings
 from django_ojs.hooks import registry
@@ -125,6 +135,42 @@ class WorkflowsExtension(Extension):
             advancer, self._advancer = self._advancer, None
             registry.compile()
             advancer.close()
+
+    def subcommands(self) -> Sequence[Any]:
+        """Return `workflows`."""
+        from django_ojs.extensions.workflows import command_line as workflows
+
+        return workflows.SUBCOMMANDS
+
+    def routes(self) -> Sequence[Any]:
+        """Return the routes of workflows."""
+        from django_ojs.extensions.workflows import views as workflows
+        from django_ojs.http.routing import route
+
+        one = "v1/workflows/<str:key>"
+        return (
+            route("v1/workflows", workflows.Workflows, "ojs-workflows"),
+            route(one, workflows.WorkflowDetail, "ojs-workflow"),
+            route(f"{one}/progress", workflows.WorkflowProgressDetail, "ojs-workflow-progress"),
+            route(f"{one}/history", workflows.WorkflowHistory, "ojs-workflow-history"),
+        )
+
+    def openapi(self) -> Sequence[Mapping[str, Any]]:
+        """Return the part of its routes."""
+        from django_ojs.http.views.openapi import part_of
+
+        return part_of("workflows")
+
+    def manifest(self) -> Sequence[Declared]:
+        """Declare it."""
+        return (Declared(capability="workflows"),)
+
+    def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
+        """Return the pages of its model."""
+        from django_ojs.extensions.workflows.admin import WorkflowAdmin
+        from django_ojs.extensions.workflows.models import Workflow
+
+        return ((Workflow, WorkflowAdmin),)
 
 
 def _advancing(interval: float) -> DueStep:
