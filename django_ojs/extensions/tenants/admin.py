@@ -19,7 +19,7 @@ MAX_TENANTS: Final = 10
 def _of_queue(
     page: OperatorModelAdmin, request: HttpRequest, query: TimedQueries, queue: QueueStatus
 ) -> dict[str, Any] | None:
-    if not queue.config.has_tenants:
+    if not has_tenants(queue.config):
         return None
     visible = _may_see(request)
     found: list[TenantStatus] | None = []
@@ -29,7 +29,7 @@ def _of_queue(
         "visible": visible,
         "tenants": found,
         "most": MAX_TENANTS,
-        "has_turns": queue.config.tenant_fairness is not None,
+        "has_turns": queue.config.part(TenantFairness) is not None,
     }
 
 
