@@ -10,6 +10,8 @@ from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.panels import Panel
 from django_ojs.admin.query_timeout import TimedQueries
 from django_ojs.extensions.tenants.operations import TenantStatus, busiest
+from django_ojs.extensions.tenants.queue_fields import has_tenants
+from django_ojs.extensions.tenants.spec import TenantFairness
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
 from django_ojs.operations.queues import QueueStatus
 
