@@ -15,6 +15,7 @@ from django.test.utils import CaptureQueriesContext
 from django_ojs.extension import ClaimRule, Extension, Hooks, MayStart, RuledClaim, SetAside
 from django_ojs.hooks import registry
 from django_ojs.models import Job, Queue
+from django_ojs.models.limit import OPEN
 from django_ojs.operations import ack, fetch, queues
 from django_ojs.storage import queue_configs, ruled_claims
 from django_ojs.storage.claims import Claimed
@@ -254,10 +255,10 @@ def test_what_two_rules_reject_is_neither_held_nor_moved_nor_dropped(
     rule.rejects, rule.set_aside = (lambda job: job.priority == -1), SetAside.YES
     assert [each.id for each in claim(1)] == [behind.pk]
     after = jobs().get(pk=job.pk)
-    assert (after.state, after.queue, after.limit_hold, after.due_at) == (
+    assert (after.state, after.queue, after.hold, after.due_at) == (
         before.state,
         before.queue,
-        before.limit_hold,
+        before.hold,
         before.due_at,
     )
     assert "reject" not in rule.calls
@@ -265,7 +266,7 @@ def test_what_two_rules_reject_is_neither_held_nor_moved_nor_dropped(
     rule.rejects = lambda job: False
     assert claim() == []
     ended = jobs().get(pk=job.pk)
-    held = ended.limit_hold != after.limit_hold
+    held = ended.hold != after.hold
     assert (ended.state, held) == {
         "wait": ("available", True),
         "reschedule": ("scheduled", False),
@@ -282,11 +283,11 @@ def test_a_queue_at_its_limit_lets_no_key_hold_move_or_drop_a_job(on_limit: str)
     (running,) = claim()
     assert claim() == []
     waiting = jobs().get(pk=job.pk)
-    assert (waiting.state, waiting.limit_hold) == ("available", job.limit_hold)
+    assert (waiting.state, waiting.hold) == ("available", OPEN)
     ack.ack(running.id)
     assert claim() == []
     ended = jobs().get(pk=job.pk)
-    assert (ended.state, ended.limit_hold) != ("available", job.limit_hold)
+    assert (ended.state, ended.hold) != ("available", OPEN)
 
 
 def test_a_job_that_another_rule_rejects_takes_no_place_of_its_key(rule: Rule) -> None:

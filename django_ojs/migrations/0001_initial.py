@@ -5,7 +5,6 @@ import django.db.models.functions.datetime
 from django.db import migrations, models
 
 import django_ojs.models.fields
-import django_ojs.spec.hold
 import django_ojs.spec.ids
 import django_ojs.spec.states
 from django_ojs.migrations._run_sql_files import RunSQLFiles
@@ -390,7 +389,7 @@ class Migration(migrations.Migration):
                     models.CharField(blank=True, editable=False, max_length=255, null=True),
                 ),
                 (
-                    "limit_hold",
+                    "hold",
                     models.PositiveSmallIntegerField(db_default=0, default=0, editable=False),
                 ),
                 (
@@ -406,7 +405,7 @@ class Migration(migrations.Migration):
                 "indexes": [
                     models.Index(
                         models.F("queue"),
-                        models.F("limit_hold"),
+                        models.F("hold"),
                         models.OrderBy(models.F("priority"), descending=True),
                         models.F("enqueued_at"),
                         models.F("id"),
@@ -415,7 +414,7 @@ class Migration(migrations.Migration):
                     ),
                     models.Index(
                         models.F("queue"),
-                        models.F("limit_hold"),
+                        models.F("hold"),
                         models.OrderBy(models.F("priority"), descending=True),
                         models.F("enqueued_at"),
                         models.F("id"),
@@ -524,7 +523,7 @@ class Migration(migrations.Migration):
                     models.Index(
                         models.F("limit_key"),
                         models.F("queue"),
-                        models.F("limit_hold"),
+                        models.F("hold"),
                         models.OrderBy(models.F("priority"), descending=True),
                         models.F("enqueued_at"),
                         models.F("id"),
@@ -553,7 +552,7 @@ class Migration(migrations.Migration):
                         models.F("enqueued_at"),
                         models.F("id"),
                         condition=models.Q(
-                            ("limit_hold__lt", django_ojs.spec.hold.Hold["HELD"]),
+                            ("hold__lt", 64),
                             ("state", "available"),
                             ("tenant_id__isnull", False),
                         ),

@@ -12,7 +12,7 @@ from django_ojs.models.base import StoredModel
 from django_ojs.models.checkpoint import Checkpoint
 from django_ojs.models.fields import StoredJSONField
 from django_ojs.spec import checkpoint, envelope, ids, retry_policy
-from django_ojs.spec.hold import Hold
+from django_ojs.spec.hold import FIRST_HELD
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import TERMINAL, WAITING, State
@@ -121,11 +121,11 @@ class Job(StoredModel):
     #: The job that enqueued it (ojs-execution-history §5), which may be pruned; in `options` too.
     parent_id = models.UUIDField(null=True, blank=True, editable=False)
 
-    #: The key of its rate limit policy, and whether a claim considers it (`spec.hold.Hold`).
+    #: Which claims consider it while it is available (`spec.hold`).
+    hold = models.PositiveSmallIntegerField(default=0, db_default=0, editable=False)
+
+    #: The key of its rate limit policy.
     limit_key = models.CharField(max_length=255, null=True, blank=True, editable=False)  # noqa: DJ001  # NULL: no policy
-    limit_hold = models.PositiveSmallIntegerField(
-        default=Hold.NONE, db_default=Hold.NONE, editable=False
-    )
 
     #: Its tenant, where the configuration of the queue names tenants (`spec.tenants`).
     tenant_id = models.CharField(max_length=255, null=True, blank=True, editable=False)  # noqa: DJ001  # NULL: another queue
@@ -157,11 +157,11 @@ class Job(StoredModel):
             ("view_payload_job", "Can see arguments, results and backtraces in the admin"),
         ]
         indexes = [
-            # FETCH: the next job of a queue is the first entry of its range of the index. Jobs with
-            # a limit by key have ranges of their own.
+            # FETCH: the next job of a queue is the first entry of its range of the index. Jobs that
+            # an extension keeps from some claims have ranges of their own.
             models.Index(
                 "queue",
-                "limit_hold",
+                "hold",
                 F("priority").desc(),
                 "enqueued_at",
                 "id",
@@ -171,7 +171,7 @@ class Job(StoredModel):
             # FETCH of the jobs that run alone: few among many others.
             models.Index(
                 "queue",
-                "limit_hold",
+                "hold",
                 F("priority").desc(),
                 "enqueued_at",
                 "id",
@@ -231,7 +231,7 @@ class Job(StoredModel):
             models.Index(
                 "limit_key",
                 "queue",
-                "limit_hold",
+                "hold",
                 F("priority").desc(),
                 "enqueued_at",
                 "id",
@@ -245,8 +245,8 @@ class Job(StoredModel):
                 name="ojs_job_limit_due",
                 condition=Q(limit_key__isnull=False, state__in=_DUE),
             ),
-            # FETCH by turns: the tenants of a priority, and the jobs of each. Jobs that are held at
-            # a limit by key are left out.
+            # FETCH by turns: the tenants of a priority, and the jobs of each. Jobs that no claim
+            # considers are left out.
             models.Index(
                 "queue",
                 F("priority").desc(),
@@ -254,7 +254,7 @@ class Job(StoredModel):
                 "enqueued_at",
                 "id",
                 name="ojs_job_tenant_turn",
-                condition=Q(tenant_id__isnull=False, state="available", limit_hold__lt=Hold.HELD),
+                condition=Q(tenant_id__isnull=False, state="available", hold__lt=FIRST_HELD),
             ),
             # Tenants of a queue: the number of waiting jobs of each.
             models.Index(

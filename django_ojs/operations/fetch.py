@@ -18,7 +18,7 @@ from django_ojs.operations.liveness import Principal
 from django_ojs.operations.operator_texts import check_text
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict, InvalidRequest, JobNotFound
-from django_ojs.spec.hold import Hold
+from django_ojs.spec.hold import FIRST_HELD
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
 from django_ojs.spec.scheduling import STRICT_ORDER, Pool, QueueOrder
 from django_ojs.spec.states import State
@@ -171,8 +171,8 @@ def may_find(queues: Sequence[str]) -> bool:
     keeps an old snapshot open: it has no floor (see `storage.claim_floors`).
     """
     # The least value, not EXISTS: that can only be read from the end of the index of claims.
-    least = f"SELECT min(limit_hold) FROM ojs_job WHERE queue = %s AND state = '{_AVAILABLE}'"
-    each = [f"({least}) < {Hold.HELD.value}"] * len(queues)
+    least = f"SELECT min(hold) FROM ojs_job WHERE queue = %s AND state = '{_AVAILABLE}'"
+    each = [f"({least}) < {FIRST_HELD}"] * len(queues)
     rules = hooks.registry.claim_rules.values()
     opened = [condition for rule in rules if (condition := rule.may_open()) is not None]
     return raw_queries.holds(" OR ".join([*each, *opened]), queues)

@@ -12,8 +12,7 @@ from django.db.models.functions import Now
 
 from django_ojs.hooks import publish_all
 from django_ojs.models import Job, LimitCheck, LimitKey
-from django_ojs.models.limit import BY_KEY
-from django_ojs.spec.hold import Hold
+from django_ojs.models.limit import BY_KEY, HELD, OPEN
 from django_ojs.spec.published import EventType, of_limit_key
 from django_ojs.spec.states import State
 from django_ojs.storage import database, notify, raw_queries
@@ -93,7 +92,7 @@ def open_due() -> int:
         if rejected or len(may_start) == OPENED_AT_ONCE:
             unsettled.discard(key)
     if opened:
-        Job.primary.filter(OneOf("pk", opened)).update(limit_hold=Hold.OPEN)
+        Job.primary.filter(OneOf("pk", opened)).update(hold=OPEN)
         notify.workers_of(queues)
     check_at(room_at)
     checks = [LimitCheck(limit_key=key, due_at=Now()) for key in again]
@@ -107,9 +106,7 @@ def open_due() -> int:
 
 
 def _with_held(keys: Collection[str]) -> set[str]:
-    held = Job.primary.filter(
-        limit_key__in=keys, state=State.AVAILABLE, limit_hold=Hold.HELD
-    ).order_by()
+    held = Job.primary.filter(limit_key__in=keys, state=State.AVAILABLE, hold=HELD).order_by()
     return {key for key in held.values_list("limit_key", flat=True).distinct() if key is not None}
 
 

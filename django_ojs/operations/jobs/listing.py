@@ -17,7 +17,7 @@ from django_ojs.models import Job
 from django_ojs.operations import keyset
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.keyset import FIRST_PAGE, Count, Cursor, Order, Page, PageRequest
-from django_ojs.spec.hold import Hold
+from django_ojs.spec import hold
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.storage import database, queue_configs
 from django_ojs.storage.dialects.expressions import InWorkflow, Moment, RetriedBy
@@ -150,23 +150,21 @@ def index_scans(which: JobFilter, *, in_steps: bool = False) -> list[IndexScan]:
         due = {"state__in": _DUE}
         return [IndexScan(rows=due, order=_NEXT_DUE_FIRST, limit=SCATTERED_LIMIT)]
     # Without the rules of its configuration, whose jobs lie together.
-    by_jobs = (
-        state is State.AVAILABLE
-        and which.queue is not None
-        and hooks.rules_with(queue_configs.rules_of(which.queue), {}) != 0
-    )
-    if state is State.AVAILABLE and which.queue is not None and not (by_jobs and in_steps):
+    rules = 0
+    if state is State.AVAILABLE and which.queue is not None:
+        rules = hooks.rules_with(queue_configs.rules_of(which.queue), {})
+    if state is State.AVAILABLE and which.queue is not None and not (rules and in_steps):
         whose = {"state": state, "queue": which.queue}
         whole = _only(which, "states", "queue")
-        # Jobs with a limit by key have ranges of the index of their own, and change between them.
-        holds = Hold if by_jobs else (Hold.NONE,)
+        # What extensions hold has ranges of the index of its own, and changes between them.
+        holds = hold.values(rules)
         return [
             IndexScan(
-                rows={**whose, "limit_hold": hold},
+                rows={**whose, "hold": value},
                 order=_NEXT_CLAIMED_FIRST,
                 whole=whole,
             )
-            for hold in holds
+            for value in holds
         ]
     if state in (State.ACTIVE, State.PENDING):
         return [IndexScan(rows={"state": state}, order=_NEWEST_FIRST, whole=whole)]

@@ -14,7 +14,6 @@ from uuid import UUID
 
 from django_ojs.spec import json, json_text, retry_policy, times
 from django_ojs.spec.envelope import AlikeJobs, Envelope, StoredJob, options_of, render
-from django_ojs.spec.hold import Hold
 from django_ojs.spec.states import State
 
 #: JSON as Python values; `due_in` and `expires_in` in seconds from now.
@@ -180,7 +179,7 @@ class NewRow(NamedTuple):
             "workflow_id": envelope.workflow_id,
             "parent_id": envelope.parent_id,
             "limit_key": envelope.limit_key,
-            "limit_hold": Hold.of(envelope.limit_key),
+            "hold": 0,
             "tenant_id": envelope.tenant_id,
         }
 

@@ -173,7 +173,7 @@ def _new_job(row: JobRow, n: int) -> tuple[str, list[Any]]:
         *(*now_values, *queued_values, *due_values, *waits_values),
         *(row.get("unique_key"), row.get("workflow_id"), row.get("parent_id")),
         size_of(row),
-        *(row.get("limit_key"), 0 if row.get("limit_key") is None else 1, row.get("tenant_id")),
+        *(row.get("limit_key"), 0 if row.get("limit_key") is None else 14, row.get("tenant_id")),
     ]
 
 

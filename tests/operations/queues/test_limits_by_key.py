@@ -13,9 +13,9 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from django_ojs.models import LimitCheck, LimitKey, Queue
+from django_ojs.models.limit import HELD
 from django_ojs.operations import ack, expiry, fetch, limit_checks, queues, retry
 from django_ojs.spec.errors import OJSError
-from django_ojs.spec.hold import Hold
 from django_ojs.storage import in_memory_state, key_limits, queue_configs
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.next_starts import next_starts
@@ -77,7 +77,7 @@ def test_held_jobs_are_not_read_again_and_are_opened_best_first() -> None:
     add(number=3)
     urgent = add(priority=5)[0]
     assert [job.id for job in claim()] == [urgent.pk]
-    assert jobs().filter(limit_hold=Hold.HELD, state="available").count() == 3
+    assert jobs().filter(hold=HELD, state="available").count() == 3
     best = add(priority=9)[0]
     ack.ack(urgent.pk)
     assert [job.id for job in claim()] == [best.pk]
@@ -89,7 +89,7 @@ def test_held_jobs_are_not_read_again_and_are_opened_best_first() -> None:
 def test_a_job_that_was_held_when_it_ended_is_claimed_after_a_retry() -> None:
     add(number=2)
     (running,) = claim()
-    held = jobs().get(limit_hold=Hold.HELD)
+    held = jobs().get(hold=HELD)
     jobs().filter(pk=held.pk).update(expires_at=timezone.now() - MINUTE)
     assert expiry.expire() == 1
     ack.ack(running.id)
@@ -256,7 +256,7 @@ def test_the_maintenance_opens_held_jobs_too() -> None:
     assert limit_checks.open_due() == 0
     ack.ack(running.id)
     assert limit_checks.open_due() == 1
-    assert not jobs().filter(limit_hold=Hold.HELD).exists()
+    assert not jobs().filter(hold=HELD).exists()
     assert not LimitCheck.primary.filter(due_at__lte=timezone.now()).exists()
 
 

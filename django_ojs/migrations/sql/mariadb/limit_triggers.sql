@@ -8,7 +8,7 @@
 CREATE OR REPLACE TRIGGER ojs_job_limit_update AFTER UPDATE ON ojs_job FOR EACH ROW
 BEGIN
     IF OLD.limit_key IS NOT NULL AND NEW.state <> OLD.state AND NEW.state <> 'active'
-       AND (OLD.state = 'active' OR NEW.limit_hold = 2
+       AND (OLD.state = 'active' OR NEW.hold = 78
             OR (OLD.state = 'available' AND NEW.state <> 'scheduled'
                 AND NOT (NEW.discard_reason <=> 'rate_limited'))) THEN
         INSERT INTO ojs_limit_check (limit_key, due_at) VALUES (OLD.limit_key, UTC_TIMESTAMP(6));

@@ -20,7 +20,7 @@ END $$;
 
 CREATE OR REPLACE TRIGGER ojs_job_limit_update AFTER UPDATE OF state ON ojs_job FOR EACH ROW
     WHEN (OLD.limit_key IS NOT NULL AND NEW.state <> 'active'
-          AND (OLD.state = 'active' OR NEW.limit_hold = 2
+          AND (OLD.state = 'active' OR NEW.hold = 78
                OR (OLD.state = 'available' AND NEW.state <> 'scheduled'
                    AND NEW.discard_reason IS DISTINCT FROM 'rate_limited')))
     EXECUTE FUNCTION ojs_job_limit_check();

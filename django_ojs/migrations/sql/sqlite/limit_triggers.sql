@@ -6,7 +6,7 @@
 
 CREATE TRIGGER IF NOT EXISTS ojs_job_limit_update AFTER UPDATE OF state ON ojs_job
 WHEN OLD.limit_key IS NOT NULL AND NEW.state <> 'active'
-    AND (OLD.state = 'active' OR NEW.limit_hold = 2
+    AND (OLD.state = 'active' OR NEW.hold = 78
          OR (OLD.state = 'available' AND NEW.state <> 'scheduled'
              AND NEW.discard_reason IS NOT 'rate_limited')) BEGIN
     INSERT INTO ojs_limit_check (limit_key, due_at)

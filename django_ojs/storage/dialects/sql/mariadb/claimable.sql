@@ -6,7 +6,7 @@
 -- From a queue with rules that the caller does not apply there are none, and a row without an id
 -- says so.
 (SELECT id, coalesce(size_bytes, 0) FROM ojs_job FORCE INDEX (ojs_job_claim)
-WHERE queue = %(queue)s AND state {before_fetch} AND limit_hold = 0 {{isolation}}
+WHERE queue = %(queue)s AND state {before_fetch} AND hold = 0 {{isolation}}
   AND (expires_at IS NULL OR expires_at > {now})
   AND NOT EXISTS (SELECT 1 FROM ojs_queue
                   WHERE name IN (%(queue)s, {all_queues}, {default_policy})

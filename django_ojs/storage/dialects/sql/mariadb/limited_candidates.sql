@@ -4,7 +4,7 @@
 SELECT id, priority, enqueued_at, coalesce(size_bytes, 0), limit_key,
        {rate_limit}, false
 FROM ojs_job FORCE INDEX (ojs_job_claim)
-WHERE queue = %(queue)s AND state {before_fetch} AND limit_hold = 1 {{isolation}}
+WHERE queue = %(queue)s AND state {before_fetch} AND hold = 14 {{isolation}}
   AND (expires_at IS NULL OR expires_at > {now})
   AND limit_key NOT IN %(busy)s AND @@tx_isolation LIKE 'READ-%%'
   AND NOT EXISTS (SELECT 1 FROM ojs_queue WHERE name IN (%(queue)s, {all_queues}, {default_policy})

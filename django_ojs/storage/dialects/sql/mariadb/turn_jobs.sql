@@ -2,7 +2,7 @@
 SELECT id, priority, tenant_id, enqueued_at, coalesce(size_bytes, 0), limit_key,
        {rate_limit}, false
 FROM ojs_job FORCE INDEX (ojs_job_tenant_turn)
-WHERE queue = %(queue)s AND state {before_fetch} AND limit_hold < 2 {{isolation}}
+WHERE queue = %(queue)s AND state {before_fetch} AND hold < 64 {{isolation}}
   AND priority = %(priority)s AND tenant_id = %(tenant)s
   AND (expires_at IS NULL OR expires_at > {now})
   AND (limit_key IS NULL OR (limit_key NOT IN %(busy)s AND @@tx_isolation LIKE 'READ-%%'))

@@ -31,7 +31,7 @@ WHERE id = ANY(ARRAY(
         ) AS total
         FROM ({{first}}
             SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size FROM ojs_job
-            WHERE queue = %(queue)s AND state {before_fetch} AND limit_hold = 0 {{isolation}}
+            WHERE queue = %(queue)s AND state {before_fetch} AND hold = 0 {{isolation}}
               AND (expires_at IS NULL OR expires_at > statement_timestamp())
               AND (SELECT NOT is_paused AND NOT has_more_rules FROM queue)
             ORDER BY priority DESC, enqueued_at, id

@@ -26,7 +26,7 @@ WHERE id = ANY(ARRAY(
             SELECT * FROM (
                 SELECT * FROM (
                     SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size FROM ojs_job
-                    WHERE queue = %(queue)s AND state {before_fetch} AND limit_hold = 0 {{isolation}}
+                    WHERE queue = %(queue)s AND state {before_fetch} AND hold = 0 {{isolation}}
                       AND priority > %(floor_priority)s AND enqueued_at >= %(floor_since)s
                       AND (expires_at IS NULL OR expires_at > statement_timestamp())
                     ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
@@ -34,7 +34,7 @@ WHERE id = ANY(ARRAY(
                 UNION ALL
                 SELECT * FROM (
                     SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size FROM ojs_job
-                    WHERE queue = %(queue)s AND state {before_fetch} AND limit_hold = 0 {{isolation}}
+                    WHERE queue = %(queue)s AND state {before_fetch} AND hold = 0 {{isolation}}
                       AND priority = %(floor_priority)s AND enqueued_at >= %(floor_enqueued_at)s
                       AND (expires_at IS NULL OR expires_at > statement_timestamp())
                     ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
@@ -42,7 +42,7 @@ WHERE id = ANY(ARRAY(
                 UNION ALL
                 SELECT * FROM (
                     SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size FROM ojs_job
-                    WHERE queue = %(queue)s AND state {before_fetch} AND limit_hold = 0 {{isolation}}
+                    WHERE queue = %(queue)s AND state {before_fetch} AND hold = 0 {{isolation}}
                       AND priority < %(floor_priority)s
                       AND (expires_at IS NULL OR expires_at > statement_timestamp())
                     ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED

@@ -13,7 +13,7 @@ FROM (
         SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size, limit_key,
                NULL AS policy
         FROM ojs_job
-        WHERE queue = %(queue)s AND state {before_fetch} AND limit_hold = 0 {{isolation}}
+        WHERE queue = %(queue)s AND state {before_fetch} AND hold = 0 {{isolation}}
           AND (expires_at IS NULL OR expires_at > statement_timestamp())
         ORDER BY priority DESC, enqueued_at, id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
     ) AS unlimited
@@ -22,7 +22,7 @@ FROM (
         SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size, limit_key,
                (options -> 'rate_limit')::text AS policy
         FROM ojs_job
-        WHERE queue = %(queue)s AND state {before_fetch} AND limit_hold = 1 {{isolation}}
+        WHERE queue = %(queue)s AND state {before_fetch} AND hold = 14 {{isolation}}
           AND (expires_at IS NULL OR expires_at > statement_timestamp())
           AND limit_key <> ALL(%(busy)s::text[])
           AND current_setting('transaction_isolation') LIKE 'read %%'

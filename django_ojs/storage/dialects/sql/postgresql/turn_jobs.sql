@@ -14,7 +14,7 @@ FROM (
         SELECT j.id, j.priority, j.tenant_id, j.enqueued_at, coalesce(j.size_bytes, 0) AS size,
                j.limit_key, (j.options -> 'rate_limit')::text AS policy
         FROM ojs_job AS j
-        WHERE j.queue = %(queue)s AND j.state {before_fetch} AND j.limit_hold < 2 {{isolation}}
+        WHERE j.queue = %(queue)s AND j.state {before_fetch} AND j.hold < 64 {{isolation}}
           AND j.priority = turn.priority AND j.tenant_id = turn.tenant_id
           AND (j.expires_at IS NULL OR j.expires_at > statement_timestamp())
           AND (j.limit_key IS NULL OR (

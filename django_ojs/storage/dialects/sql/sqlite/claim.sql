@@ -14,7 +14,7 @@ WHERE id IN (
         ) AS total
         FROM (
             SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size FROM ojs_job
-            WHERE queue = %(queue)s AND state {before_fetch} AND limit_hold = 0 {{isolation}}
+            WHERE queue = %(queue)s AND state {before_fetch} AND hold = 0 {{isolation}}
               AND (expires_at IS NULL OR expires_at > {now})
               AND NOT EXISTS (SELECT 1 FROM ojs_queue
                               WHERE name IN (%(queue)s, {all_queues}, {default_policy})

@@ -6,6 +6,6 @@ SELECT limit_key, queue, id, options -> '$.rate_limit' FROM (
     FROM ojs_job
     WHERE limit_key IN (SELECT value FROM json_each(%(keys)s))
       AND queue IN (SELECT name FROM ojs_queue WHERE rules & %(rule)s)
-      AND state {before_fetch} AND limit_hold = 2
+      AND state {before_fetch} AND hold = 78
 )
 WHERE n <= %(limit)s ORDER BY limit_key, queue, n
