@@ -62,8 +62,7 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs.extensions.webhooks import WebhooksExtension
         from django_ojs.extensions.workflows import WorkflowsExtension
         from django_ojs.hooks import registry
-        from django_ojs.migrations._run_sql_files import create_missing
-        from django_ojs.storage import database
+        from django_ojs.storage import database, schema
         from django_ojs.storage.dialects import broken_triggers, message_size
         from django_ojs.storage.figures import rollups
 
@@ -85,7 +84,7 @@ class DjangoOJSConfig(AppConfig):
             BulkOperationsExtension(),
         )
         request_finished.connect(rollups.flush_after_request, dispatch_uid="django_ojs.figures")
-        post_migrate.connect(create_missing, sender=self, dispatch_uid="django_ojs.create_missing")
+        post_migrate.connect(schema.create_missing, sender=self, dispatch_uid="django_ojs.schema")
         connection_created.connect(
             broken_triggers.install, dispatch_uid="django_ojs.broken_triggers"
         )

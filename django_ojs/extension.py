@@ -30,9 +30,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum, IntEnum, StrEnum
+from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Q
 
 from django_ojs.spec.errors import QueueFull
@@ -511,6 +513,18 @@ class Extension:
     name: str
     #: Its place among the others. Those of this package are below 32; 32 to 62 are free.
     number: int
+    #: A folder with what it adds to the table of jobs: triggers, functions and indexes, in
+    #: `postgresql.sql`, `sqlite.sql` and `mariadb.sql`. Their names begin with `ojs_`, a statement
+    #: can be executed again, a blank line separates two, and `{mark}` is its bit in
+    #: `ojs_job.marks`. What is missing is created after each `migrate`.
+    schema: Path | None = None
+
+    def catch_up(self, connection: BaseDatabaseWrapper) -> None:
+        """Note what has changed while something of the schema was missing, which exists now.
+
+        Called by `migrate`, in the transaction that has created it: when the extension is added to
+        a site, and when it was taken out and is added again.
+        """
 
     def hooks(self) -> Hooks:
         """Return the hooks by the settings as they are now: those that are not needed are absent.

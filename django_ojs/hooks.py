@@ -166,6 +166,10 @@ class Registry:
         self.worker_passes: _Named = _named(found, "worker_passes")
         self.worker_ends: _Named = _named(reversed(found), "worker_ends")
 
+    def with_schema(self) -> list[Extension]:
+        """Return the extensions that add something to the table of jobs."""
+        return [each for each in self._in_order() if each.schema is not None]
+
     def due_steps(self) -> list[DueStep]:
         """Return the steps of all extensions for the worker that does the maintenance."""
         return [step for each in self._in_order() for step in each.due_steps()]

@@ -12,7 +12,7 @@ from django.db.migrations.executor import MigrationExecutor
 from django.utils.connection import ConnectionDoesNotExist
 
 from django_ojs.spec.errors import OJSError
-from django_ojs.storage import database
+from django_ojs.storage import database, schema
 from django_ojs.storage.backoff import Backoff
 
 logger = logging.getLogger("django_ojs")
@@ -59,6 +59,11 @@ def schema_problem() -> str | None:
         return (
             f"The tables of django_ojs are missing or old in {database.alias()!r}: run `manage.py "
             "migrate` first."
+        )
+    if names := schema.missing_of_extensions(database.connection()):
+        return (
+            f"Triggers, functions or indexes of these extensions are missing in "
+            f"{database.alias()!r}: {', '.join(names)}. Run `manage.py migrate` first."
         )
     return None
 

@@ -1,7 +1,9 @@
 """Checkpoints (ojs-progress): delete those that their jobs have left."""
 
 from collections.abc import Sequence
+from pathlib import Path
 
+from django_ojs import extensions
 from django_ojs.extension import DueStep, Extension, Hooks
 
 
@@ -10,6 +12,7 @@ class CheckpointsExtension(Extension):
 
     name = "checkpoints"
     number = 18
+    schema = Path(extensions.__path__[0]) / "checkpoints/schema"
 
     def hooks(self) -> Hooks:
         """Return the hooks: claims and handlers still know checkpoints by name."""

@@ -2,7 +2,9 @@
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
+from django_ojs import extensions
 from django_ojs.extension import TICK, ClaimRule, DueStep, Extension, Hooks, RuledClaim
 from django_ojs.models.limit import BY_KEY
 from django_ojs.spec.queue_config import LIMITS
@@ -33,6 +35,7 @@ class KeyLimitsExtension(Extension):
 
     name = "limits by key"
     number = BY_KEY
+    schema = Path(extensions.__path__[0]) / "limits/schema"
 
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""

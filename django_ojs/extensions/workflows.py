@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from django_ojs import extensions
 from django_ojs.extension import TICK, Change, DueStep, Extension, Hooks, Reads
 from django_ojs.hooks import registry
 from django_ojs.models.workflow import WorkflowState
@@ -29,6 +31,7 @@ class WorkflowsExtension(Extension):
 
     name = "workflows"
     number = 16
+    schema = Path(extensions.__path__[0]) / "workflows/schema"
 
     def __init__(self) -> None:
         #: Where this process has workers: the thread beside them, and how many they are.

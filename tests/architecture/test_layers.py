@@ -81,6 +81,7 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {
             "connection_watch",
             "raw_queries",
+            "schema",
             "lock_holders",
             "notify",
             "queue_configs",

@@ -178,7 +178,7 @@ def test_a_missing_trigger_is_created_again() -> None:
 @pytest.mark.postgresql
 def test_a_missing_procedure_is_created_again() -> None:
     execute("DROP ROUTINE ojs_push")
-    assert finding("triggers")["found"] == "The function or procedure ojs_push is missing."
+    assert finding("triggers")["found"] == "The procedure ojs_push is missing."
     assert doctor("triggers", "--repair").code == 0
     push(queue="mail")
 

@@ -17,7 +17,6 @@ from django.apps import apps
 from django.db import OperationalError, ProgrammingError, connection, connections, transaction
 
 from django_ojs import checks
-from django_ojs.migrations import _run_sql_files as schema_files
 from django_ojs.models import Attempt, Job, LimitKey
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import ack, fail, fetch, queues
@@ -26,7 +25,7 @@ from django_ojs.operations.cancel import cancel
 from django_ojs.spec.errors import PayloadTooLarge, QueueFull
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import State
-from django_ojs.storage import database, transitions
+from django_ojs.storage import database, schema, transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.rows import ClaimRequest
 from django_ojs.storage.figures import counts
@@ -516,5 +515,5 @@ def test_a_broken_trigger_of_the_site_itself_raises_its_own_error() -> None:
 
 def test_the_schema_can_be_created_twice() -> None:
     push(queue="kept")
-    schema_files.create(connection)
+    schema.create(connection)
     assert counts.by_queue(["kept"])["kept"][State.AVAILABLE] == 1
