@@ -411,8 +411,13 @@ class Hooks:
     #: and is raised by the operation.
     changed: Mapping[Trigger, Callable[[Change], object]] = field(default_factory=dict)
 
-    #: The same after the commit, without a transaction. `reads` names by trigger what it needs of
-    #: the jobs, because they may have changed again. An error is logged.
+    #: A handler has asked that no job with the limit of its own starts for `Failure.pause`: called
+    #: with the job, which is locked and active, and the failure, in the transaction of FAIL and
+    #: before the job waits as long. An error undoes FAIL and is raised by it.
+    pause_asked: Callable[[Any, Failure], object] | None = None
+
+    #: As `changed`, after the commit and without a transaction. `reads` names by trigger what it
+    #: needs of the jobs, because they may have changed again. An error is logged.
     changed_and_committed: Mapping[Trigger, Callable[[Change], object]] = field(
         default_factory=dict
     )

@@ -132,6 +132,7 @@ class Registry:
             for trigger in Trigger
             if (compiled := _change_hooks(trigger, found)) is not None
         }
+        self.pause_asked = tuple(hooks.pause_asked for _, hooks in found if hooks.pause_asked)
         self.published: tuple[_Publisher, ...] = tuple(
             (hooks.published_types, hooks.published) for _, hooks in found if hooks.published
         )

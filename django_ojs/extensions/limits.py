@@ -3,11 +3,18 @@
 import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+from django.utils import timezone
 
 from django_ojs import extensions
 from django_ojs.extension import TICK, ClaimRule, DueStep, Extension, Hooks, RuledClaim
+from django_ojs.hooks import publish
 from django_ojs.models.limit import BY_KEY
+from django_ojs.spec.failure import Failure
+from django_ojs.spec.published import EventType, of_limit_key
 from django_ojs.spec.queue_config import LIMITS
+from django_ojs.spec.times import format_timestamp
 from django_ojs.storage.dialects.rows import ClaimRequest
 
 
@@ -39,7 +46,7 @@ class KeyLimitsExtension(Extension):
 
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""
-        return Hooks(claim_rule=KeyLimits())
+        return Hooks(claim_rule=KeyLimits(), pause_asked=_pause)
 
     def due_steps(self) -> Sequence[DueStep]:
         """Open held jobs, and delete what is known of keys that need it no more."""
@@ -55,6 +62,23 @@ class KeyLimitsExtension(Extension):
             # It reads all jobs that wait with a limit by key, for what normally does not happen.
             DueStep(run=limit_checks.recheck, interval=600.0, batch=sys.maxsize),
             DueStep(run=limit_checks.prune, interval=60.0, batch=sys.maxsize),
+        )
+
+
+def _pause(job: Any, failure: Failure) -> None:
+    """Pause the key of a job."""
+    if job.limit_key is None:
+        return
+    from django_ojs.storage import limit_journal
+
+    pause = failure.pause
+    if limit_journal.pause(job.limit_key, pause):
+        publish(
+            EventType.RATE_LIMIT_DYNAMIC_ADJUSTED,
+            of_limit_key,
+            job.limit_key,
+            until=format_timestamp(timezone.now() + pause),
+            reason=failure.type,
         )
 
 

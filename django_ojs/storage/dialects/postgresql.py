@@ -17,7 +17,6 @@ from django_ojs.spec import json
 from django_ojs.spec.errors import BackendUnavailable
 from django_ojs.spec.isolation import Isolation
 from django_ojs.storage.dialects.base import ISOLATION
-from django_ojs.storage.dialects.expressions import as_array
 from django_ojs.storage.dialects.postgresql_inserts import Inserts
 from django_ojs.storage.dialects.rows import Difference, Turn, TurnJob
 from django_ojs.storage.dialects.server import (
@@ -356,7 +355,8 @@ class PostgreSQL(Inserts):
         return f"{_NOW} - {seconds:f} * interval '1 second'"
 
     def ids(self, keys: Collection[UUID]) -> str:
-        return as_array(keys)
+        # As text: the driver takes longer for a list of UUIDs.
+        return "{" + ",".join([key.hex for key in keys]) + "}"
 
     def texts(self, values: Collection[str]) -> list[str]:
         return sorted(values)
