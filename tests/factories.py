@@ -29,6 +29,7 @@ from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import State
 from django_ojs.storage import database, queue_configs
 from django_ojs.storage.claims import Claimed
+from django_ojs.storage.limit_key_use import KeyOfJob
 from django_ojs.storage.transitions import Claim
 
 WORKER = "worker-a"
@@ -47,6 +48,11 @@ _queues = count()
 def jobs() -> QuerySet[Job]:
     """Return all stored jobs."""
     return Job.primary.all()
+
+
+def jobs_of_key(key: str) -> QuerySet[Job]:
+    """Return the stored jobs with a limit key."""
+    return Job.primary.alias(key=KeyOfJob()).filter(key=key)
 
 
 def hourly(max_attempts: int = 3, **values: Any) -> RetryPolicy:

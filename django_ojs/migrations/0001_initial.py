@@ -385,10 +385,6 @@ class Migration(migrations.Migration):
                 ),
                 ("size_bytes", models.BigIntegerField(blank=True, editable=False, null=True)),
                 (
-                    "limit_key",
-                    models.CharField(blank=True, editable=False, max_length=255, null=True),
-                ),
-                (
                     "hold",
                     models.PositiveSmallIntegerField(db_default=0, default=0, editable=False),
                 ),
@@ -514,36 +510,6 @@ class Migration(migrations.Migration):
                         models.F("id"),
                         condition=models.Q(("state", "pending")),
                         name="ojs_job_pending",
-                    ),
-                    models.Index(
-                        models.F("limit_key"),
-                        condition=models.Q(("limit_key__isnull", False), ("state", "active")),
-                        name="ojs_job_limit_active",
-                    ),
-                    models.Index(
-                        models.F("limit_key"),
-                        models.F("queue"),
-                        models.F("hold"),
-                        models.OrderBy(models.F("priority"), descending=True),
-                        models.F("enqueued_at"),
-                        models.F("id"),
-                        condition=models.Q(("limit_key__isnull", False), ("state", "available")),
-                        name="ojs_job_limit_waiting",
-                    ),
-                    models.Index(
-                        models.F("limit_key"),
-                        models.F("due_at"),
-                        condition=models.Q(
-                            ("limit_key__isnull", False),
-                            (
-                                "state__in",
-                                [
-                                    django_ojs.spec.states.State["SCHEDULED"],
-                                    django_ojs.spec.states.State["RETRYABLE"],
-                                ],
-                            ),
-                        ),
-                        name="ojs_job_limit_due",
                     ),
                     models.Index(
                         models.F("queue"),

@@ -124,9 +124,6 @@ class Job(StoredModel):
     #: Which claims consider it while it is available (`spec.hold`).
     hold = models.PositiveSmallIntegerField(default=0, db_default=0, editable=False)
 
-    #: The key of its rate limit policy.
-    limit_key = models.CharField(max_length=255, null=True, blank=True, editable=False)  # noqa: DJ001  # NULL: no policy
-
     #: Its tenant, where the configuration of the queue names tenants (`spec.tenants`).
     tenant_id = models.CharField(max_length=255, null=True, blank=True, editable=False)  # noqa: DJ001  # NULL: another queue
 
@@ -222,29 +219,6 @@ class Job(StoredModel):
             models.Index(
                 "parent_id", "id", name="ojs_job_parent", condition=Q(parent_id__isnull=False)
             ),
-            # Limits by key: the running and the waiting jobs of a key.
-            models.Index(
-                "limit_key",
-                name="ojs_job_limit_active",
-                condition=Q(limit_key__isnull=False, state="active"),
-            ),
-            models.Index(
-                "limit_key",
-                "queue",
-                "hold",
-                F("priority").desc(),
-                "enqueued_at",
-                "id",
-                name="ojs_job_limit_waiting",
-                condition=Q(limit_key__isnull=False, state="available"),
-            ),
-            # The jobs of a key that it has rescheduled, or that are retried after its pause.
-            models.Index(
-                "limit_key",
-                "due_at",
-                name="ojs_job_limit_due",
-                condition=Q(limit_key__isnull=False, state__in=_DUE),
-            ),
             # FETCH by turns: the tenants of a priority, and the jobs of each. Jobs that no claim
             # considers are left out.
             models.Index(
@@ -320,6 +294,12 @@ class Job(StoredModel):
     def tags(self) -> list[str]:
         """The job's tags, in the order they were given."""
         return list(self.options.get("tags", ()))
+
+    @property
+    def limit_key(self) -> str | None:
+        """The key of its rate limit policy; None without one."""
+        key: str | None = self.options.get("limit_key")
+        return key
 
     @property
     def waited(self) -> timedelta | None:

@@ -52,7 +52,7 @@ from django_ojs.storage.limit_journal import (
     note_room,
     open_due,
 )
-from django_ojs.storage.limit_key_use import KeyUse, parsed, uses_of
+from django_ojs.storage.limit_key_use import KeyOfJob, KeyUse, parsed, uses_of
 from django_ojs.storage.next_starts import next_starts
 
 #: For how long starts are kept that no rate needs.
@@ -336,7 +336,7 @@ def recheck() -> int:
     """
     known = Queue.primary.exclude(rules=0).values_list("pk", "rules")
     marked = [name for name, rules in known if rules & RULE]
-    waiting = Job.primary.filter(limit_key__isnull=False, state=State.AVAILABLE)
+    waiting = Job.primary.alias(key=KeyOfJob()).filter(key__isnull=False, state=State.AVAILABLE)
     unmarked = waiting.exclude(queue__in=marked).order_by()
     queue_configs.add_rules(unmarked.values_list("queue", flat=True).distinct(), RULE)
     connection = database.connection()

@@ -17,7 +17,7 @@ from django_ojs.spec.published import EventType, of_limit_key
 from django_ojs.spec.states import State
 from django_ojs.storage import database, notify, raw_queries
 from django_ojs.storage.dialects.expressions import OneOf
-from django_ojs.storage.limit_key_use import KeyUse, parsed, uses_of
+from django_ojs.storage.limit_key_use import KeyOfJob, KeyUse, parsed, uses_of
 
 #: The bit of the rule that queues have which have had a job with a key.
 RULE: Final = 1 << BY_KEY
@@ -106,8 +106,10 @@ def open_due() -> int:
 
 
 def _with_held(keys: Collection[str]) -> set[str]:
-    held = Job.primary.filter(limit_key__in=keys, state=State.AVAILABLE, hold=HELD).order_by()
-    return {key for key in held.values_list("limit_key", flat=True).distinct() if key is not None}
+    held = Job.primary.annotate(key=KeyOfJob()).filter(
+        key__in=keys, state=State.AVAILABLE, hold=HELD
+    )
+    return set(held.order_by().values_list("key", flat=True).distinct())
 
 
 def _split(

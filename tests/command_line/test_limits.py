@@ -9,7 +9,6 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from django_ojs.models import Job
 from django_ojs.models.audit_entry import AuditEntry
 from django_ojs.models.event import Event
 from django_ojs.operations import fail, fetch, limit_keys
@@ -17,7 +16,7 @@ from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.times import format_timestamp, parse_timestamp
 from tests.command_line.run import ojs as run
-from tests.factories import WORKER, push, push_many, worker
+from tests.factories import WORKER, jobs_of_key, push, push_many, worker
 
 pytestmark = pytest.mark.django_db
 
@@ -84,7 +83,7 @@ def test_an_operator_finds_what_a_key_holds_back_pauses_it_and_lets_it_go() -> N
 
     # The job that says that its service rejects calls waits for the end of the pause as well.
     until = format_timestamp(timezone.now() + timedelta(hours=2))
-    running = Job.objects.filter(limit_key="carrier:7", state="active").first()
+    running = jobs_of_key("carrier:7").filter(state="active").first()
     assert running is not None
     fail.fail(running.pk, Failure.parse({"type": "Busy", "rate_limit_until": until}))
     (shown,) = run("limits", "show", "carrier:7", "--json").json["limits"]

@@ -92,7 +92,7 @@ def row_of(envelope: Envelope) -> JobRow:
     if envelope.parent_id is not None:
         row["parent_id"] = str(envelope.parent_id)
     if envelope.rate_limit:
-        row["limit_key"] = envelope.limit_key
+        row["options"]["limit_key"] = envelope.limit_key
     if envelope.tenant_id is not None:
         row["tenant_id"] = envelope.tenant_id
     if envelope.pending:
@@ -144,6 +144,8 @@ class NewRow(NamedTuple):
         """Return the columns; those are left out that no enqueue sets."""
         envelope = self.envelope
         options = options_of(envelope)
+        if envelope.rate_limit:
+            options["limit_key"] = envelope.limit_key
         # A relative time was made absolute when the job was stored.
         for name, given, absolute in (
             ("scheduled_at", envelope.scheduled_at, self.due_at),
@@ -178,7 +180,6 @@ class NewRow(NamedTuple):
             "has_checkpoint": False,
             "workflow_id": envelope.workflow_id,
             "parent_id": envelope.parent_id,
-            "limit_key": envelope.limit_key,
             "hold": 0,
             "tenant_id": envelope.tenant_id,
         }

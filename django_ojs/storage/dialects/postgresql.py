@@ -34,6 +34,7 @@ _POSITIONS = {
     "greatest": "GREATEST",
     "microseconds": "(EXTRACT(EPOCH FROM clock_timestamp()) * 1000000)::bigint",
 }
+_LIMIT_KEY = "(options ->> 'limit_key')"
 _SQL = load_all(
     "postgresql",
     count_differences=load("postgresql", "count_differences"),
@@ -48,8 +49,8 @@ _SQL = load_all(
     },
 ) | {
     "due_queues": load("common", "due_queues", now=_NOW),
-    "limit_keys": load("common", "limit_keys"),
-    "recheck_limit_keys": load("common", "recheck_limit_keys", now=_NOW),
+    "limit_keys": load("common", "limit_keys", limit_key=_LIMIT_KEY),
+    "recheck_limit_keys": load("common", "recheck_limit_keys", now=_NOW, limit_key=_LIMIT_KEY),
     "busiest_tenants": load("common", "busiest_tenants"),
     "tenant_depth": load("common", "tenant_depth"),
     "assign_positions": load("common", "assign_positions", **_POSITIONS),

@@ -5,7 +5,7 @@ SELECT id, policy FROM (
     WHERE id IN (
         SELECT id FROM (
             SELECT id, priority, enqueued_at, (options -> 'rate_limit')::text AS policy FROM ojs_job
-            WHERE limit_key = %(key)s AND queue = %(queue)s AND state {before_fetch}
+            WHERE options ->> 'limit_key' = %(key)s AND queue = %(queue)s AND state {before_fetch}
               AND hold = 78
             ORDER BY priority DESC, enqueued_at, id LIMIT %(behind)s
         ) AS best

@@ -3,7 +3,7 @@
 SELECT id, priority, enqueued_at, size, limit_key, policy, limit_key IS NOT NULL
 FROM (
     SELECT * FROM (
-        SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size, limit_key,
+        SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size, NULL AS limit_key,
                NULL AS policy
         FROM ojs_job
         WHERE queue = %(queue)s AND state {before_fetch} AND hold = 0 {{isolation}}
@@ -12,8 +12,8 @@ FROM (
     ) AS unlimited
     UNION ALL
     SELECT * FROM (
-        SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size, limit_key,
-               options -> '$.rate_limit' AS policy
+        SELECT id, priority, enqueued_at, coalesce(size_bytes, 0) AS size,
+               options ->> '$.limit_key' AS limit_key, options -> '$.rate_limit' AS policy
         FROM ojs_job
         WHERE queue = %(queue)s AND state {before_fetch} AND hold = 14 {{isolation}}
           AND (expires_at IS NULL OR expires_at > {now})
