@@ -47,24 +47,15 @@ if TYPE_CHECKING:
         retry,
     )
     from django_ojs.context import JobContext, current_context
-    from django_ojs.handlers import Handler, job
-    from django_ojs.models import Job, Workflow
-    from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
-    from django_ojs.options import Request
-    from django_ojs.payloads.parameter_kinds import (
+    from django_ojs.extensions.cron.schedules import cron
+    from django_ojs.extensions.limits.rate_limit_policy import RateLimitPolicy
+    from django_ojs.extensions.payloads.parameter_kinds import (
         PayloadFile,
         PayloadStream,
         UnverifiedPayloadStream,
     )
-    from django_ojs.payloads.reference import payload_reference
-    from django_ojs.schedules import cron
-    from django_ojs.spec.errors import OJSError
-    from django_ojs.spec.failure import DeadLetter, Discard, RateLimitExceeded, Retry
-    from django_ojs.spec.rate_limit_policy import RateLimitPolicy
-    from django_ojs.spec.retry_policy import RetryPolicy
-    from django_ojs.spec.states import State
-    from django_ojs.spec.unique_policy import UniquePolicy
-    from django_ojs.workflows import (
+    from django_ojs.extensions.payloads.reference import payload_reference
+    from django_ojs.extensions.workflows.api import (
         EnqueuedWorkflow,
         WorkflowRequest,
         acancel_workflow,
@@ -77,6 +68,16 @@ if TYPE_CHECKING:
         group,
         step,
     )
+    from django_ojs.extensions.workflows.models import Workflow
+    from django_ojs.handlers import Handler, job
+    from django_ojs.models import Job
+    from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
+    from django_ojs.options import Request
+    from django_ojs.spec.errors import OJSError
+    from django_ojs.spec.failure import DeadLetter, Discard, RateLimitExceeded, Retry
+    from django_ojs.spec.retry_policy import RetryPolicy
+    from django_ojs.spec.states import State
+    from django_ojs.spec.unique_policy import UniquePolicy
 
 # Where each public name lives. They are imported when first used, because models cannot be before
 # Django is set up, and Django imports this package to set itself up.
@@ -91,16 +92,16 @@ _HOME = {
     "django_ojs.models": "Job Workflow",
     "django_ojs.operations.enqueue.result": "EnqueuedJob Outcome",
     "django_ojs.options": "Request",
-    "django_ojs.payloads.reference": "payload_reference",
-    "django_ojs.schedules": "cron",
-    "django_ojs.payloads.parameter_kinds": "PayloadFile PayloadStream UnverifiedPayloadStream",
+    "django_ojs.extensions.payloads.reference": "payload_reference",
+    "django_ojs.extensions.cron.schedules": "cron",
+    "django_ojs.extensions.payloads.parameter_kinds": "PayloadFile PayloadStream UnverifiedPayloadStream",
     "django_ojs.spec.errors": "OJSError",
     "django_ojs.spec.failure": "DeadLetter Discard RateLimitExceeded Retry",
-    "django_ojs.spec.rate_limit_policy": "RateLimitPolicy",
+    "django_ojs.extensions.limits.rate_limit_policy": "RateLimitPolicy",
     "django_ojs.spec.retry_policy": "RetryPolicy",
     "django_ojs.spec.states": "State",
     "django_ojs.spec.unique_policy": "UniquePolicy",
-    "django_ojs.workflows": """
+    "django_ojs.extensions.workflows.api": """
         EnqueuedWorkflow WorkflowRequest chain group batch graph step
         get_workflow cancel_workflow aget_workflow acancel_workflow""",
 }

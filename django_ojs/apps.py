@@ -47,24 +47,24 @@ class DjangoOJSConfig(AppConfig):
         """
         # They register on import, which needs the apps loaded.
         from django_ojs import checks  # noqa: F401
-        from django_ojs.extensions.audit import AuditExtension
-        from django_ojs.extensions.backpressure import BackpressureExtension
-        from django_ojs.extensions.bulk_operations import BulkOperationsExtension
-        from django_ojs.extensions.checkpoints import CheckpointsExtension
-        from django_ojs.extensions.cron import CronExtension
-        from django_ojs.extensions.events import EventsExtension
-        from django_ojs.extensions.limits import KeyLimitsExtension, QueueLimitsExtension
-        from django_ojs.extensions.offload import OffloadExtension
-        from django_ojs.extensions.outbox import OutboxExtension
-        from django_ojs.extensions.signals import SignalsExtension
-        from django_ojs.extensions.statistics import StatisticsExtension
-        from django_ojs.extensions.tenants import TenantsExtension
-        from django_ojs.extensions.webhooks import WebhooksExtension
-        from django_ojs.extensions.workflows import WorkflowsExtension
+        from django_ojs.extensions.audit.extension import AuditExtension
+        from django_ojs.extensions.backpressure.extension import BackpressureExtension
+        from django_ojs.extensions.bulk_operations.extension import BulkOperationsExtension
+        from django_ojs.extensions.checkpoints.extension import CheckpointsExtension
+        from django_ojs.extensions.cron.extension import CronExtension
+        from django_ojs.extensions.events.extension import EventsExtension
+        from django_ojs.extensions.limits.extension import KeyLimitsExtension, QueueLimitsExtension
+        from django_ojs.extensions.outbox.extension import OutboxExtension
+        from django_ojs.extensions.payloads.extension import OffloadExtension
+        from django_ojs.extensions.signals.extension import SignalsExtension
+        from django_ojs.extensions.statistics import rollups
+        from django_ojs.extensions.statistics.extension import StatisticsExtension
+        from django_ojs.extensions.tenants.extension import TenantsExtension
+        from django_ojs.extensions.webhooks.extension import WebhooksExtension
+        from django_ojs.extensions.workflows.extension import WorkflowsExtension
         from django_ojs.hooks import registry
         from django_ojs.storage import database, schema
         from django_ojs.storage.dialects import broken_triggers, message_size
-        from django_ojs.storage.figures import rollups
 
         registry.register(
             EventsExtension(),
@@ -95,7 +95,7 @@ class DjangoOJSConfig(AppConfig):
         if settings().opentelemetry:
             _instrument()
         if settings().log_transitions:
-            from django_ojs.extensions import transition_log
+            from django_ojs.extensions.signals import transition_log
 
             transition_log.connect()
         autodiscover_modules("jobs")

@@ -19,16 +19,10 @@ from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
 
+from django_ojs.extensions.outbox import destinations
+from django_ojs.extensions.payloads import spec as payload_config
 from django_ojs.hooks import registry
-from django_ojs.spec import (
-    destinations,
-    payload_config,
-    published,
-    queue_config,
-    retry_policy,
-    scheduling,
-    times,
-)
+from django_ojs.spec import published, queue_config, retry_policy, scheduling, times
 from django_ojs.spec.envelope import Limits, check_queue
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.retry_policy import RetryPolicy

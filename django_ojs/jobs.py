@@ -5,9 +5,9 @@ from typing import Any
 from uuid import UUID
 
 from django_ojs.context import JobContext
+from django_ojs.extensions.webhooks import spec as webhooks
+from django_ojs.extensions.webhooks.models import Webhook, WebhookDelivery
 from django_ojs.handlers import job
-from django_ojs.models import Webhook, WebhookDelivery
-from django_ojs.spec import webhooks
 from django_ojs.spec.failure import DeadLetter, Discard, Retry
 
 
@@ -15,8 +15,8 @@ from django_ojs.spec.failure import DeadLetter, Discard, Retry
 def deliver_webhook(context: JobContext, subscription: str, event: dict[str, Any]) -> Any:
     """Deliver an event to a webhook (ojs-webhooks §7)."""
     # Every process imports this module, and only a worker runs this.
-    from django_ojs.operations.webhooks import deliveries
-    from django_ojs.webhooks import sending
+    from django_ojs.extensions.webhooks import sending
+    from django_ojs.extensions.webhooks.operations import deliveries
 
     webhook = _webhook_of(context.job.id, subscription, event)
     if webhook is None or not webhook.active:

@@ -10,15 +10,16 @@ from uuid import UUID
 
 from django_ojs import hooks
 from django_ojs.conf import settings
+from django_ojs.extensions.limits import rate_limit_policy
+from django_ojs.extensions.limits.rate_limit_policy import RateLimitPolicy
 from django_ojs.operations.enqueue.result import as_stored
 from django_ojs.operations.push import PLAIN, PushOptions
 from django_ojs.registry import registry
-from django_ojs.spec import ids, rate_limit_policy, retry_policy, times, unique_policy
+from django_ojs.spec import ids, retry_policy, times, unique_policy
 from django_ojs.spec.envelope import MAX_TIMEOUT_MS, AlikeJobs, Envelope, when_text
 from django_ojs.spec.errors import InvalidArgs, InvalidMetadata, InvalidRequest, OJSError
 from django_ojs.spec.full_policy import FullPolicy, WaitPolicy
 from django_ojs.spec.json import JSON
-from django_ojs.spec.rate_limit_policy import RateLimitPolicy
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.suggestions import did_you_mean
 from django_ojs.spec.unique_policy import UniquePolicy

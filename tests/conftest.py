@@ -120,7 +120,7 @@ def _no_rejection_is_left_behind(request: pytest.FixtureRequest) -> Iterator[Non
     """
     yield
     if any(thread.name == "ojs-rejections" for thread in threading.enumerate()):
-        from django_ojs.operations.backpressure import rejections
+        from django_ojs.extensions.backpressure.operations import rejections
 
         rejections.recorder.reset()
         whole = {"transactional_db", "django_db_serialized_rollback", "live_server"}

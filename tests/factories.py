@@ -13,23 +13,23 @@ from django.db import connection, connections
 from django.db.models import F, QuerySet
 from django.db.models.functions import Now
 
+from django_ojs.extensions.limits.limit_key_use import KeyOfJob
+from django_ojs.extensions.outbox import operations as outbox
+from django_ojs.extensions.outbox.destinations import LOCAL
 from django_ojs.models import Attempt, Job, Lease, Worker
 from django_ojs.operations import ack, beat, cancel, fail, fetch
 from django_ojs.operations import push as pushing
-from django_ojs.operations.enqueue import outbox
 from django_ojs.operations.enqueue.admission import admit
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.push import PushOptions
 from django_ojs.operations.workers.rescue import DeadWorkers
 from django_ojs.spec import ids
-from django_ojs.spec.destinations import LOCAL
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import State
 from django_ojs.storage import database, queue_configs
 from django_ojs.storage.claims import Claimed
-from django_ojs.storage.limit_key_use import KeyOfJob
 from django_ojs.storage.transitions import Claim
 
 WORKER = "worker-a"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django_ojs.storage.figures import rollups
+from django_ojs.extensions.statistics import rollups
 
 
 def note(

@@ -61,7 +61,7 @@ IMPORTED_LATER = (
     "django_ojs.checks",
     "django_ojs.management.commands.ojs_worker",
     "django_ojs.storage.schema",
-    "django_ojs.storage.figures.rollups",
+    "django_ojs.extensions.statistics.rollups",
     "django_ojs.worker.supervisor",
     "gunicorn.app.wsgiapp",
     "gunicorn.workers.gthread",

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from django_ojs.models import BulkOperation, WebhookDelivery
-from django_ojs.operations import cron
-from django_ojs.operations.cron import Definition
-from django_ojs.operations.webhooks import subscriptions
-from django_ojs.operations.webhooks.subscriptions import Subscription
+from django_ojs.extensions.cron import operations as cron
+from django_ojs.extensions.cron.operations import Definition
+from django_ojs.extensions.webhooks.models import WebhookDelivery
+from django_ojs.extensions.webhooks.operations import subscriptions
+from django_ojs.extensions.webhooks.operations.subscriptions import Subscription
+from django_ojs.models import BulkOperation
 from django_ojs.spec import ids
 from tests.factories import in_state, push
 

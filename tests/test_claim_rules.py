@@ -13,14 +13,14 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.extension import ClaimRule, Extension, Hooks, MayStart, RuledClaim, SetAside
+from django_ojs.extensions.limits.limit_journal import RULE as LIMITS_BY_KEY
+from django_ojs.extensions.limits.models import OPEN
 from django_ojs.hooks import registry
 from django_ojs.models import Job, Queue
-from django_ojs.models.limit import OPEN
 from django_ojs.operations import ack, fetch, queues
 from django_ojs.storage import queue_configs, ruled_claims
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
-from django_ojs.storage.limit_journal import RULE as LIMITS_BY_KEY
 from tests.cases import together
 from tests.factories import WORKER, jobs, jobs_of_key, push, push_many
 from tests.test_extension import installed

@@ -17,7 +17,7 @@ from django.urls import resolve
 
 from django_ojs.conf import Settings
 from django_ojs.examples.__main__ import FOLDER, main
-from django_ojs.spec.destinations import Destination
+from django_ojs.extensions.outbox.destinations import Destination
 from django_ojs.worker import health
 from tests.docs.runner import parse
 from tests.worker.processes import ROOT

@@ -17,18 +17,18 @@ import django_ojs as ojs
 from django_ojs import hooks
 from django_ojs.conf import settings
 from django_ojs.extension import Around, Batch, Extension, Hooks, Readmission
-from django_ojs.extensions import outbox
-from django_ojs.extensions.backpressure import BackpressureExtension
-from django_ojs.extensions.outbox import OutboxExtension
-from django_ojs.extensions.statistics import StatisticsExtension
-from django_ojs.extensions.tenants import TenantsExtension
+from django_ojs.extensions.backpressure.extension import BackpressureExtension
+from django_ojs.extensions.backpressure.operations import rejections
+from django_ojs.extensions.events.models import Event
+from django_ojs.extensions.outbox import extension as outbox
+from django_ojs.extensions.outbox.extension import OutboxExtension
+from django_ojs.extensions.statistics.extension import StatisticsExtension
+from django_ojs.extensions.tenants.extension import TenantsExtension
 from django_ojs.hooks import Registry
 from django_ojs.models import Queue
-from django_ojs.models.event import Event
 from django_ojs.operations import push as pushing
 from django_ojs.operations import queues
 from django_ojs.operations.activate import activate
-from django_ojs.operations.backpressure import rejections
 from django_ojs.operations.delete import delete
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.push import PushOptions

@@ -10,10 +10,13 @@ from uuid import UUID
 
 import pytest
 
-from django_ojs.admin import audit, base, events
+from django_ojs.admin import base
+from django_ojs.extensions.audit import admin as audit
+from django_ojs.extensions.audit.models import AuditEntry
+from django_ojs.extensions.events import admin as events
+from django_ojs.extensions.events.models import Event
+from django_ojs.extensions.workflows import operations as workflows
 from django_ojs.hooks import publish
-from django_ojs.models import AuditEntry, Event
-from django_ojs.operations import workflows
 from django_ojs.spec import ids
 from django_ojs.spec.published import EventType, of_queue
 from tests import listed

@@ -20,7 +20,7 @@ from django.utils.module_loading import import_string
 import django_ojs as ojs
 from django_ojs import context as contexts
 from django_ojs import signals
-from django_ojs.extensions import transition_log
+from django_ojs.extensions.signals import transition_log
 from django_ojs.logging import (
     JobContextFilter,
     JSONFormatter,

@@ -16,11 +16,11 @@ import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from django_ojs.examples.__main__ import FOLDER
+from django_ojs.extensions.statistics import all_time
+from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.http import metrics
-from django_ojs.models.rollup import Rollup
 from django_ojs.operations import queues
 from django_ojs.operations.beat import Registration
-from django_ojs.storage.figures import all_time
 from tests.cases import together
 from tests.docs.pages import table
 from tests.factories import push, worker

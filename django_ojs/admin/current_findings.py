@@ -8,7 +8,7 @@ from typing import Final
 from django.utils.translation import gettext_noop
 
 from django_ojs.admin.query_timeout import TimedQueries, Unread, timed_queries
-from django_ojs.admin.queue_figures import QueueRows, queue_rows
+from django_ojs.extensions.statistics.admin_queue_figures import QueueRows, queue_rows
 from django_ojs.operations import queues
 from django_ojs.operations.access import key_expiry
 from django_ojs.operations.keyset import Page

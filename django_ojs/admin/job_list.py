@@ -14,11 +14,11 @@ from django.utils.translation import gettext_noop, pgettext, pgettext_lazy
 from django_ojs.admin.base import read_page
 from django_ojs.admin.formatting import StrOrPromise
 from django_ojs.admin.query_timeout import TimedQueries
+from django_ojs.extensions.statistics import stats
 from django_ojs.models import Job
 from django_ojs.operations.jobs import listing, search_query
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.redaction import redacted
-from django_ojs.reports import stats
 from django_ojs.spec import json
 from django_ojs.spec.states import State
 

@@ -19,14 +19,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from django_ojs.admin import (
-    enqueue,
-    job_list,
-    job_type_page,
-    limit_key_text,
-    payloads,
-)
-from django_ojs.admin.audit_rows import rows_about
+from django_ojs.admin import enqueue, job_list, payloads
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.bulk_actions import bulk_buttons
 from django_ojs.admin.formatting import grouped
@@ -35,6 +28,12 @@ from django_ojs.admin.not_running_remedies import remedies
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.admin.state_strip import state_strip
 from django_ojs.admin.timeline import timeline
+from django_ojs.extensions.audit.admin_rows import rows_about
+from django_ojs.extensions.checkpoints.spec import SavedCheckpoint
+from django_ojs.extensions.events import storage as events
+from django_ojs.extensions.limits import admin_text as limit_key_text
+from django_ojs.extensions.statistics import admin_job_type as job_type_page
+from django_ojs.extensions.statistics import rollups
 from django_ojs.handlers import job_types
 from django_ojs.models import Attempt, Job
 from django_ojs.operations.jobs import lineage, search_query
@@ -46,10 +45,7 @@ from django_ojs.operations.maintenance import job_retention
 from django_ojs.reports import search_suggestions
 from django_ojs.reports.not_running import why_not_running
 from django_ojs.spec import json, progress
-from django_ojs.spec.checkpoint import SavedCheckpoint
 from django_ojs.spec.states import TERMINAL, State
-from django_ojs.storage import events
-from django_ojs.storage.figures import rollups
 
 #: Characters of a JSON value on a page; a shorter value than the second is unfolded.
 _MAX_JSON: Final = 200_000

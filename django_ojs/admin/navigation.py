@@ -15,22 +15,14 @@ from django.utils.translation import gettext_noop, npgettext
 
 from django_ojs.admin import current_findings
 from django_ojs.admin.query_timeout import timed_queries
-from django_ojs.models import (
-    ApiKey,
-    BulkOperation,
-    CronJob,
-    DeadLetterJob,
-    Job,
-    LimitKey,
-    OutboxEntry,
-    Overview,
-    Queue,
-    Webhook,
-    Worker,
-    Workflow,
-)
-from django_ojs.models.audit_entry import AuditEntry
-from django_ojs.models.event import Event
+from django_ojs.extensions.audit.models import AuditEntry
+from django_ojs.extensions.cron.models import CronJob
+from django_ojs.extensions.events.models import Event
+from django_ojs.extensions.limits.models import LimitKey
+from django_ojs.extensions.outbox.models import OutboxEntry
+from django_ojs.extensions.webhooks.models import Webhook
+from django_ojs.extensions.workflows.models import Workflow
+from django_ojs.models import ApiKey, BulkOperation, DeadLetterJob, Job, Overview, Queue, Worker
 from django_ojs.reports.findings import Finding
 from django_ojs.storage import in_memory_state
 

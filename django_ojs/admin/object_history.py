@@ -8,8 +8,8 @@ from django.contrib.admin.utils import unquote
 from django.http import HttpRequest, HttpResponse
 from django.template.response import TemplateResponse
 
-from django_ojs.admin import limit_key_text
-from django_ojs.admin.audit_rows import rows_about
+from django_ojs.extensions.audit.admin_rows import rows_about
+from django_ojs.extensions.limits import admin_text as limit_key_text
 
 if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[Any]

@@ -14,15 +14,14 @@ from django_ojs.admin.actions import Action, Skipped
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.finding_remedies import remedies
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
-from django_ojs.admin.queue_figures import history_charts, release_markers
+from django_ojs.extensions.statistics import rollup_queries, rollups, stats
+from django_ojs.extensions.statistics.admin_queue_figures import history_charts, release_markers
+from django_ojs.extensions.statistics.history import history
 from django_ojs.models import Overview
 from django_ojs.operations.maintenance import mode
-from django_ojs.reports import stats
 from django_ojs.reports.findings import some_of_each_kind
-from django_ojs.reports.history import history
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import WAITING, State
-from django_ojs.storage.figures import rollup_queries, rollups
 
 #: Queues and failing types of the overview; the list of queues has all of them.
 MAX_ROWS: Final = 12

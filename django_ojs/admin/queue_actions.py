@@ -14,10 +14,10 @@ from django_ojs.admin.formatting import StrOrPromise, number
 from django_ojs.admin.job_list import STATE_WORDS
 from django_ojs.admin.values_in_force import values_in_force
 from django_ojs.conf import settings
+from django_ojs.extensions.statistics import stats
 from django_ojs.models import Queue
 from django_ojs.operations import queues
 from django_ojs.operations.jobs import bulk
-from django_ojs.reports import stats
 from django_ojs.spec.queue_config import Backpressure
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State

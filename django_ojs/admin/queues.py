@@ -11,32 +11,38 @@ from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, pgettext_lazy
 
-from django_ojs.admin import charts, formatting, job_list, payloads
+from django_ojs.admin import formatting, job_list, payloads
 from django_ojs.admin.base import OperatorModelAdmin, page_of
-from django_ojs.admin.events import data_of
 from django_ojs.admin.finding_remedies import remedies
 from django_ojs.admin.formatting import StrOrPromise
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
 from django_ojs.admin.queue_actions import ACTIONS
-from django_ojs.admin.queue_figures import history_charts, queue_rows, release_markers
 from django_ojs.admin.workers import labels_of
+from django_ojs.extensions.events import storage as events
+from django_ojs.extensions.events.admin import data_of
+from django_ojs.extensions.limits.rate_limit import Rate, RateLimit
+from django_ojs.extensions.statistics import admin_charts as charts
+from django_ojs.extensions.statistics import rollups
+from django_ojs.extensions.statistics.admin_queue_figures import (
+    history_charts,
+    queue_rows,
+    release_markers,
+)
+from django_ojs.extensions.statistics.history import Period, history
+from django_ojs.extensions.tenants.operations import TenantStatus, busiest
 from django_ojs.models import Job, Queue
 from django_ojs.operations import queues
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.queues.rows import RESERVED
-from django_ojs.operations.queues.tenants import TenantStatus, busiest
 from django_ojs.operations.workers import registry
 from django_ojs.operations.workers.registry import Listening, WorkerStatus
 from django_ojs.reports import findings, latest_runs
 from django_ojs.reports.findings import Finding
-from django_ojs.reports.history import Period, history
 from django_ojs.reports.queue_overview import OverviewRow
 from django_ojs.spec.errors import OJSError
-from django_ojs.spec.rate_limit import Rate, RateLimit
 from django_ojs.spec.states import State
-from django_ojs.storage import events
-from django_ojs.storage.figures import oldest_available, rollups
+from django_ojs.storage.figures import oldest_available
 
 PER_PAGE: Final = 50
 #: Of queues without a configuration, this many are listed: those with the most waiting jobs.

@@ -6,36 +6,28 @@ from django.contrib import admin
 from django.db import models
 
 from django_ojs.admin.api_keys import ApiKeyAdmin
-from django_ojs.admin.audit import AuditEntryAdmin
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.bulk_operations import BulkOperationAdmin
-from django_ojs.admin.cron_jobs import CronJobAdmin
 from django_ojs.admin.dead_letters import DeadLetterAdmin
-from django_ojs.admin.events import EventAdmin
 from django_ojs.admin.jobs import JobAdmin
-from django_ojs.admin.limit_keys import LimitKeyAdmin
-from django_ojs.admin.outbox import OutboxEntryAdmin
 from django_ojs.admin.overview import OverviewAdmin
 from django_ojs.admin.queues import QueueAdmin
-from django_ojs.admin.webhooks import WebhookAdmin
 from django_ojs.admin.workers import WorkerAdmin
-from django_ojs.admin.workflows import WorkflowAdmin
-from django_ojs.models import (
-    ApiKey,
-    BulkOperation,
-    CronJob,
-    DeadLetterJob,
-    Job,
-    LimitKey,
-    OutboxEntry,
-    Overview,
-    Queue,
-    Webhook,
-    Worker,
-    Workflow,
-)
-from django_ojs.models.audit_entry import AuditEntry
-from django_ojs.models.event import Event
+from django_ojs.extensions.audit.admin import AuditEntryAdmin
+from django_ojs.extensions.audit.models import AuditEntry
+from django_ojs.extensions.cron.admin import CronJobAdmin
+from django_ojs.extensions.cron.models import CronJob
+from django_ojs.extensions.events.admin import EventAdmin
+from django_ojs.extensions.events.models import Event
+from django_ojs.extensions.limits.admin import LimitKeyAdmin
+from django_ojs.extensions.limits.models import LimitKey
+from django_ojs.extensions.outbox.admin import OutboxEntryAdmin
+from django_ojs.extensions.outbox.models import OutboxEntry
+from django_ojs.extensions.webhooks.admin import WebhookAdmin
+from django_ojs.extensions.webhooks.models import Webhook
+from django_ojs.extensions.workflows.admin import WorkflowAdmin
+from django_ojs.extensions.workflows.models import Workflow
+from django_ojs.models import ApiKey, BulkOperation, DeadLetterJob, Job, Overview, Queue, Worker
 
 if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[Any]

@@ -8,7 +8,6 @@ from django.utils import timezone
 
 from django_ojs.command_line.console import NONE, Console
 from django_ojs.command_line.job_ids import whole_id
-from django_ojs.command_line.limits import shown_key
 from django_ojs.command_line.lists import (
     ListColumn,
     age,
@@ -22,9 +21,11 @@ from django_ojs.command_line.lists import (
 )
 from django_ojs.command_line.searching import add_search, filter_of, with_search_help
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, add_limit, usage_error
+from django_ojs.extensions.limits.command_line import shown_key
+from django_ojs.extensions.workflows.models import Workflow
 from django_ojs.formatting import absolute_time, grouped
 from django_ojs.handlers import limit_key_templates
-from django_ojs.models import Attempt, Job, Workflow
+from django_ojs.models import Attempt, Job
 from django_ojs.operations.info import info
 from django_ojs.operations.jobs import lineage, listing
 from django_ojs.operations.jobs.job_filter import JobFilter

@@ -21,17 +21,17 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from django_ojs.conf import NAME_BYTES, settings
 from django_ojs.context import JobContext
 from django_ojs.extension import Batch, Extension, Hooks
+from django_ojs.extensions.checkpoints import operations as checkpoint
+from django_ojs.extensions.outbox import caller_database
+from django_ojs.extensions.statistics import rollups
+from django_ojs.extensions.workflows.operations import creation
 from django_ojs.hooks import registry
-from django_ojs.operations import checkpoint
-from django_ojs.operations.enqueue import caller_database
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.enqueue.unique import UniqueKeyLocked
-from django_ojs.operations.workflows import creation
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import State
 from django_ojs.storage import database
-from django_ojs.storage.figures import rollups
 from django_ojs.version import VERSION
 from django_ojs.worker import process_end
 from django_ojs.worker.handler_call import has_timed_out, was_stopped

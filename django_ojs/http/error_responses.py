@@ -12,7 +12,7 @@ from django.db import DatabaseError, InterfaceError
 from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from rest_framework import exceptions as drf
 
-from django_ojs.http import backpressure
+from django_ojs.extensions.backpressure import http as backpressure
 from django_ojs.http.access import access_of, unauthenticated
 from django_ojs.http.authentication import CHALLENGE
 from django_ojs.http.headers import request_id

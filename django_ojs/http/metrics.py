@@ -19,14 +19,15 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from django_ojs.conf import settings
-from django_ojs.operations import limit_keys
+from django_ojs.extensions.backpressure import storage as bounds
+from django_ojs.extensions.limits import limit_keys
+from django_ojs.extensions.statistics import all_time, rollup_queries, rollups, stats
+from django_ojs.extensions.statistics.all_time import Total
 from django_ojs.operations.maintenance import stalled
 from django_ojs.operations.workers import registry as workers
-from django_ojs.reports import scheduling, stats
+from django_ojs.reports import scheduling
 from django_ojs.spec.states import State
-from django_ojs.storage import bounds
-from django_ojs.storage.figures import all_time, known_queues, rollup_queries, rollups
-from django_ojs.storage.figures.all_time import Total
+from django_ojs.storage.figures import known_queues
 from django_ojs.storage.figures.known_queues import OTHERS
 from django_ojs.storage.queue_configs import config_of
 

@@ -8,11 +8,11 @@ from uuid import UUID
 
 from django.db import DatabaseError, InterfaceError
 
-from django_ojs.http import event_messages
-from django_ojs.http.event_messages import Message, finished_ms
-from django_ojs.http.event_stream import HEARTBEAT, RETRY, Steps, Wait, render, wait
+from django_ojs.extensions.events import event_messages
+from django_ojs.extensions.events.event_messages import Message, finished_ms
+from django_ojs.extensions.events.event_stream import HEARTBEAT, RETRY, Steps, Wait, render, wait
+from django_ojs.extensions.events.operations.feed import feed
 from django_ojs.models import Job
-from django_ojs.operations.events.feed import feed
 from django_ojs.spec.progress import shown
 from django_ojs.spec.states import TERMINAL, State
 from django_ojs.spec.times import format_timestamp

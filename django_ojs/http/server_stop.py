@@ -7,7 +7,7 @@ from queue import SimpleQueue
 from types import FrameType
 from typing import Any, Final
 
-from django_ojs.operations.events.feed import feed
+from django_ojs.extensions.events.operations.feed import feed
 
 SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 

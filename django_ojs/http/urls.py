@@ -4,25 +4,25 @@ from django.core.exceptions import ImproperlyConfigured
 from django.urls import URLPattern, re_path
 
 try:
+    from django_ojs.extensions.checkpoints import views as checkpoint
+    from django_ojs.extensions.cron import views as cron
+    from django_ojs.extensions.events import views as events
+    from django_ojs.extensions.limits import views as rate_limits
+    from django_ojs.extensions.webhooks import views as webhooks
+    from django_ojs.extensions.workflows import views as workflows
     from django_ojs.http import urls_admin
     from django_ojs.http.routing import route
     from django_ojs.http.unsupported_routes import unsupported
     from django_ojs.http.views import (
-        checkpoint,
-        cron,
         dead_letter,
-        events,
         history,
         jobs,
         metrics,
         openapi,
         progress,
         queues,
-        rate_limits,
         system,
-        webhooks,
         workers,
-        workflows,
     )
     from django_ojs.http.views.base import UnknownPath
 except ModuleNotFoundError as error:

@@ -5,17 +5,9 @@ So a proxy can have rules for the control plane alone, by the path.
 
 from typing import Final
 
+from django_ojs.extensions.statistics import views as stats
 from django_ojs.http.routing import route
-from django_ojs.http.views.admin import (
-    bulk,
-    dead_letter,
-    jobs,
-    queues,
-    scheduling,
-    stats,
-    system,
-    workers,
-)
+from django_ojs.http.views.admin import bulk, dead_letter, jobs, queues, scheduling, system, workers
 
 _ADMIN: Final = "v1/admin"
 _QUEUE: Final = f"{_ADMIN}/queues/<str:name>"

@@ -17,20 +17,20 @@ from django_ojs.models.queue import Queue
 from django_ojs.models.worker import Worker
 
 if TYPE_CHECKING:
+    from django_ojs.extensions.audit.models import AuditEntry
+    from django_ojs.extensions.backpressure.models import Bound
+    from django_ojs.extensions.checkpoints.models import Checkpoint
+    from django_ojs.extensions.cron.models import CronJob, CronRun
+    from django_ojs.extensions.events.models import Event
+    from django_ojs.extensions.limits.models import LimitCheck, LimitedQueue, LimitKey
+    from django_ojs.extensions.outbox.models import OutboxEntry
+    from django_ojs.extensions.statistics.models import Rollup
+    from django_ojs.extensions.webhooks.models import Webhook, WebhookDelivery
+    from django_ojs.extensions.workflows.models import EndedWorkflowJob, Workflow, WorkflowStep
     from django_ojs.models.api_key import ApiKey
-    from django_ojs.models.audit_entry import AuditEntry
-    from django_ojs.models.bound import Bound
     from django_ojs.models.bulk_operation import BulkOperation, BulkOperationJob
-    from django_ojs.models.checkpoint import Checkpoint
-    from django_ojs.models.cron import CronJob, CronRun
     from django_ojs.models.dead_letter import DeadLetterJob
-    from django_ojs.models.event import Event
-    from django_ojs.models.limit import LimitCheck, LimitedQueue, LimitKey
-    from django_ojs.models.outbox import OutboxEntry
     from django_ojs.models.overview import Overview
-    from django_ojs.models.rollup import Rollup
-    from django_ojs.models.webhook import Webhook, WebhookDelivery
-    from django_ojs.models.workflow import EndedWorkflowJob, Workflow, WorkflowStep
 
 __all__ = [
     "ActorKind",

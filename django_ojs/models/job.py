@@ -8,10 +8,11 @@ from django.db import models
 from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
 
+from django_ojs.extensions.checkpoints import spec as checkpoint
+from django_ojs.extensions.checkpoints.models import Checkpoint
 from django_ojs.models.base import StoredModel
-from django_ojs.models.checkpoint import Checkpoint
 from django_ojs.models.fields import StoredJSONField
-from django_ojs.spec import checkpoint, envelope, ids, retry_policy
+from django_ojs.spec import envelope, ids, retry_policy
 from django_ojs.spec.hold import FIRST_HELD
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.retry_policy import RetryPolicy

@@ -10,7 +10,8 @@ from django.db import DatabaseError, InterfaceError
 
 from django_ojs import hooks
 from django_ojs.conf import settings
-from django_ojs.models import Checkpoint, Job, Worker
+from django_ojs.extensions.checkpoints.models import Checkpoint
+from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import fail, liveness
 from django_ojs.operations.due_check import DueCheck

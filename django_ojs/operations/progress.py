@@ -7,9 +7,10 @@ from uuid import UUID
 from django.utils import timezone
 
 from django_ojs.extension import Count
+from django_ojs.extensions.checkpoints import operations as checkpoint
 from django_ojs.hooks import count, is_published, publish
 from django_ojs.models import Job
-from django_ojs.operations import checkpoint, liveness
+from django_ojs.operations import liveness
 from django_ojs.operations.liveness import Principal
 from django_ojs.spec import times
 from django_ojs.spec.errors import ClaimLost

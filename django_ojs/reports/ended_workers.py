@@ -12,11 +12,11 @@ from django.db.models import Max, QuerySet, Subquery
 from django.db.models.functions import Now
 
 from django_ojs import formatting
+from django_ojs.extensions.events import storage as events
+from django_ojs.extensions.events.models import Event
 from django_ojs.models import Attempt, Worker
 from django_ojs.models.attempt import AttemptOutcome
-from django_ojs.models.event import Event
 from django_ojs.spec.published import EventType
-from django_ojs.storage import events
 
 #: How long a worker that died is listed, and among how many of the latest events it is found.
 LISTED_FOR: Final = timedelta(days=1)

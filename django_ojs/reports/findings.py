@@ -14,15 +14,15 @@ from uuid import UUID
 from django.utils import timezone
 
 from django_ojs.conf import settings
+from django_ojs.extensions.backpressure.storage import Load
+from django_ojs.extensions.statistics import rollup_queries
 from django_ojs.operations.access import key_expiry
 from django_ojs.operations.access.key_expiry import KeyProblem
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.reports import health_queries
 from django_ojs.reports.health_queries import Observations, RestrictedKeys
 from django_ojs.reports.queue_overview import Level, OverviewRow
-from django_ojs.storage.bounds import Load
 from django_ojs.storage.dialects.server import LockHolder
-from django_ojs.storage.figures import rollup_queries
 
 #: A transaction that is open this long keeps dead rows, which claims must skip, from vacuum.
 OLD: Final = timedelta(minutes=15)

@@ -16,18 +16,21 @@ from django.db.models import Count, F, Min, Q, Sum
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
-from django_ojs.models import Job, LimitKey, Webhook
+from django_ojs.extensions.limits import key_limits, limit_key_use
+from django_ojs.extensions.limits.limit_key_use import KeyStatus
+from django_ojs.extensions.limits.models import LimitKey
+from django_ojs.extensions.outbox import operations as outbox
+from django_ojs.extensions.outbox import storage as stored_outbox
+from django_ojs.extensions.outbox.models import Delivery
+from django_ojs.extensions.statistics import rollup_queries
+from django_ojs.extensions.statistics.rollup_queries import TypeFigures
+from django_ojs.extensions.webhooks.models import Webhook
+from django_ojs.models import Job
 from django_ojs.models.attempt import AttemptOutcome
-from django_ojs.models.outbox import Delivery
-from django_ojs.operations.enqueue import outbox
 from django_ojs.reports import ended_workers
 from django_ojs.spec.failure import UNKNOWN_JOB_TYPE
 from django_ojs.spec.states import State
-from django_ojs.storage import database, key_limits, limit_key_use
-from django_ojs.storage import outbox as stored_outbox
-from django_ojs.storage.figures import rollup_queries
-from django_ojs.storage.figures.rollup_queries import TypeFigures
-from django_ojs.storage.limit_key_use import KeyStatus
+from django_ojs.storage import database
 
 #: Dead letters and others are counted up to this.
 MOST: Final = 10_000

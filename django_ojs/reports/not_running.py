@@ -12,6 +12,9 @@ from django.utils import timezone
 
 from django_ojs import formatting
 from django_ojs.conf import settings
+from django_ojs.extensions.events import storage as events
+from django_ojs.extensions.limits import limit_key_use, queue_limits
+from django_ojs.extensions.statistics import rollup_queries
 from django_ojs.models import Job, Queue
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
@@ -21,8 +24,6 @@ from django_ojs.spec.hold import FIRST_HELD
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.published import EventType
 from django_ojs.spec.states import TERMINAL, State
-from django_ojs.storage import events, limit_key_use, queue_limits
-from django_ojs.storage.figures import rollup_queries
 
 #: Jobs before it in its queue that are counted.
 MOST_BEFORE: Final = 10_000

@@ -11,19 +11,19 @@ from enum import StrEnum
 
 from django.db.models.functions import Now
 
+from django_ojs.extensions.backpressure import storage as bounds
+from django_ojs.extensions.backpressure.operations import episodes
+from django_ojs.extensions.backpressure.operations.episodes import NONE as NO_EPISODE
+from django_ojs.extensions.backpressure.operations.episodes import Episode
+from django_ojs.extensions.backpressure.storage import Load
+from django_ojs.extensions.statistics import rollup_queries
+from django_ojs.extensions.statistics.rollup_queries import Flow
 from django_ojs.models import Job
-from django_ojs.operations.backpressure import episodes
-from django_ojs.operations.backpressure.episodes import NONE as NO_EPISODE
-from django_ojs.operations.backpressure.episodes import Episode
 from django_ojs.operations.queues.status import QueueStatus
 from django_ojs.operations.workers import registry as workers_known
 from django_ojs.spec.queue_config import Backpressure
 from django_ojs.spec.scheduling import ALL
 from django_ojs.spec.states import State
-from django_ojs.storage import bounds
-from django_ojs.storage.bounds import Load
-from django_ojs.storage.figures import rollup_queries
-from django_ojs.storage.figures.rollup_queries import Flow
 
 #: Workers that are read to count the listeners of each queue.
 MOST_WORKERS = 10_000

@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from django.db.models import Subquery
 
+from django_ojs.extensions.events import storage as events
 from django_ojs.reports import ended_workers
 from django_ojs.spec.published import EventType
-from django_ojs.storage import events
 
 #: Starts of workers that are read, the latest ones.
 MOST_STARTS: Final = 1_000

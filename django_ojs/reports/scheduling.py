@@ -10,9 +10,10 @@ from datetime import timedelta
 from typing import Final
 
 from django_ojs.conf import settings
+from django_ojs.extensions.statistics import rollup_queries
 from django_ojs.spec.scheduling import ALL, Pool
 from django_ojs.spec.states import State
-from django_ojs.storage.figures import counts, rollup_queries
+from django_ojs.storage.figures import counts
 
 #: The time of the figures, which ends now.
 WINDOW: Final = timedelta(minutes=1)

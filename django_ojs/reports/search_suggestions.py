@@ -5,8 +5,8 @@ from typing import Final
 
 from django.db.models.functions import Now
 
+from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.models import Worker
-from django_ojs.models.rollup import Rollup
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import known_queues
 

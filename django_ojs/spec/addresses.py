@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Final
 
-from django_ojs.spec.payload_config import Network
+from django_ojs.extensions.payloads.spec import Network
 
 Address = IPv4Address | IPv6Address
 

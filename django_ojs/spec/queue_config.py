@@ -9,21 +9,21 @@ from datetime import timedelta
 from fnmatch import fnmatchcase
 from typing import Any, Final, Literal, Self
 
-from django_ojs.spec import json, retry_policy
-from django_ojs.spec.envelope import MAX_TIMEOUT_MS, check_queue
-from django_ojs.spec.errors import InvalidRequest, OJSError, UnsupportedFeature
-from django_ojs.spec.rate_limit import RateLimit, check_number, check_on_limit
-from django_ojs.spec.retry_policy import RetryPolicy
-from django_ojs.spec.states import State
-from django_ojs.spec.suggestions import did_you_mean, is_misspelt, one_of
-from django_ojs.spec.tenants import (
+from django_ojs.extensions.limits.rate_limit import RateLimit, check_number, check_on_limit
+from django_ojs.extensions.tenants.spec import (
     DEFAULT_TENANT,
     MAX_WEIGHT,
     TenantFairness,
     TenantLimits,
     is_tenant_id,
 )
-from django_ojs.spec.tenants import STRATEGIES as FAIRNESS_STRATEGIES
+from django_ojs.extensions.tenants.spec import STRATEGIES as FAIRNESS_STRATEGIES
+from django_ojs.spec import json, retry_policy
+from django_ojs.spec.envelope import MAX_TIMEOUT_MS, check_queue
+from django_ojs.spec.errors import InvalidRequest, OJSError, UnsupportedFeature
+from django_ojs.spec.retry_policy import RetryPolicy
+from django_ojs.spec.states import State
+from django_ojs.spec.suggestions import did_you_mean, is_misspelt, one_of
 from django_ojs.spec.times import parse_duration
 
 Strategy = Literal["reject", "block", "drop_oldest"]

@@ -13,8 +13,8 @@ from uuid import UUID
 from django.utils.functional import cached_property
 
 from django_ojs.conf import settings
+from django_ojs.extensions.checkpoints.spec import SavedCheckpoint
 from django_ojs.spec import envelope, json, json_text, retry_policy
-from django_ojs.spec.checkpoint import SavedCheckpoint
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import State
 from django_ojs.spec.times import elapsed, format_timestamp

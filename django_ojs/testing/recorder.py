@@ -9,18 +9,18 @@ from django.utils import timezone
 
 from django_ojs import hooks
 from django_ojs.extension import Batch
-from django_ojs.models import Job, Workflow
-from django_ojs.models.workflow import WorkflowState
+from django_ojs.extensions.workflows.models import Workflow, WorkflowState
+from django_ojs.extensions.workflows.operations.cancellation import check_running
+from django_ojs.extensions.workflows.operations.queries import not_found
+from django_ojs.extensions.workflows.operations.starting import envelope_of
+from django_ojs.extensions.workflows.spec import Graph
+from django_ojs.models import Job
 from django_ojs.operations.enqueue.admission import admit, fill_in_defaults
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, of_dropped, of_new
-from django_ojs.operations.workflows.cancellation import check_running
-from django_ojs.operations.workflows.queries import not_found
-from django_ojs.operations.workflows.starting import envelope_of
 from django_ojs.spec import ids
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import DuplicateJob, JobNotFound
 from django_ojs.spec.states import State
-from django_ojs.spec.workflow import Graph
 from django_ojs.storage import queue_configs
 from django_ojs.storage.dialects.job_row import NewRow
 

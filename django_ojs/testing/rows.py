@@ -12,9 +12,13 @@ from django.db.models.functions import Now
 from django_ojs.conf import settings
 from django_ojs.context import JobContext
 from django_ojs.extension import Batch
+from django_ojs.extensions.checkpoints import operations as checkpoint
+from django_ojs.extensions.workflows import operations as workflows
+from django_ojs.extensions.workflows.models import EndedWorkflowJob, Workflow, WorkflowStep
+from django_ojs.extensions.workflows.spec import Graph
 from django_ojs.handlers import get_handler, job_types
-from django_ojs.models import EndedWorkflowJob, Job, Workflow, WorkflowStep
-from django_ojs.operations import ack, beat, checkpoint, fail, progress, run_now, workflows
+from django_ojs.models import Job
+from django_ojs.operations import ack, beat, fail, progress, run_now
 from django_ojs.operations.due_check import DueCheck
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.fetch import fetch
@@ -25,7 +29,6 @@ from django_ojs.spec.failure import UNKNOWN_JOB_TYPE, Failure
 from django_ojs.spec.progress import Report
 from django_ojs.spec.states import WAITING, State
 from django_ojs.spec.suggestions import did_you_mean
-from django_ojs.spec.workflow import Graph
 from django_ojs.storage import database, transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.rows import ALL_RULES, ClaimRequest

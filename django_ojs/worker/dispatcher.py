@@ -5,12 +5,13 @@ from datetime import timedelta
 
 from django_ojs.conf import settings
 from django_ojs.context import JobContext
+from django_ojs.extensions.checkpoints import worker as checkpoint
 from django_ojs.handlers import get_handler
 from django_ojs.operations import beat
 from django_ojs.spec.failure import UNKNOWN_JOB_TYPE, Failure
 from django_ojs.spec.timeouts import limit_of
 from django_ojs.storage.claims import Claimed
-from django_ojs.worker import checkpoint, progress
+from django_ojs.worker import progress
 from django_ojs.worker.completer import Completer
 from django_ojs.worker.executor import Executor
 from django_ojs.worker.in_flight import JobsInFlight, Phase, Run

@@ -7,6 +7,7 @@ from typing import Any
 
 from django.db import OperationalError
 
+from django_ojs.extensions.checkpoints import worker as checkpoint
 from django_ojs.operations import progress
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.progress import Report
@@ -14,7 +15,7 @@ from django_ojs.spec.states import State
 from django_ojs.storage import database
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.transitions import Claim
-from django_ojs.worker import checkpoint, outside_transaction
+from django_ojs.worker import outside_transaction
 
 #: Seconds after which a handler no longer waits for its report to be stored.
 WRITE_TIMEOUT = 5.0

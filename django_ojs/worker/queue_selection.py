@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from django_ojs.conf import settings
+from django_ojs.extensions.webhooks import spec as webhooks
 from django_ojs.registry import registry
-from django_ojs.spec import webhooks
 from django_ojs.spec.scheduling import ALL
 from django_ojs.spec.states import WAITING
 from django_ojs.storage.figures import counts

@@ -5,7 +5,8 @@ from pathlib import Path
 
 from django.conf import settings
 
-from django_ojs.models import EndedWorkflowJob, Job, Workflow, WorkflowStep
+from django_ojs.extensions.workflows.models import EndedWorkflowJob, Workflow, WorkflowStep
+from django_ojs.models import Job
 from example_project.shop.jobs import STOCK_IMPORT
 from example_project.shop.models import Order, Source, Stock, StockAlert
 

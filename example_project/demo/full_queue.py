@@ -11,12 +11,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from django_ojs.extensions.backpressure.operations import pressure_monitor, rejections
+from django_ojs.extensions.events.models import Event
 from django_ojs.models import Job, Queue
-from django_ojs.models.event import Event
 from django_ojs.operations import queues
 from django_ojs.operations.access import api_keys
 from django_ojs.operations.ack import ack
-from django_ojs.operations.backpressure import pressure_monitor, rejections
 from django_ojs.operations.fetch import fetch
 from django_ojs.spec.scopes import Scope
 from example_project.site_server import Site

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from django.db.models import Count
 
-from django_ojs.models import Attempt, Job, WorkflowStep
-from django_ojs.models.workflow import StepState
+from django_ojs.extensions.workflows.models import StepState, WorkflowStep
+from django_ojs.models import Attempt, Job
 from django_ojs.spec.states import State
 from example_project.demo.cleanup import JOB_TYPES
 from example_project.demo.kill import Killed, kill_one

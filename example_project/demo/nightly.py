@@ -3,9 +3,9 @@
 import time
 from collections.abc import Callable
 
+from django_ojs.extensions.cron import operations as cron
+from django_ojs.extensions.cron.operations.schedule import describe
 from django_ojs.models import Job
-from django_ojs.operations import cron
-from django_ojs.operations.cron.schedule import describe
 from example_project.shop.jobs import REPORT
 from example_project.shop.models import Order, Status
 

@@ -12,7 +12,8 @@ from uuid import UUID
 from django.conf import settings
 from django.db.models import F, Sum
 
-from django_ojs.models import Attempt, Job, Workflow
+from django_ojs.extensions.workflows.models import Workflow
+from django_ojs.models import Attempt, Job
 from django_ojs.spec.states import State
 from example_project.demo.cleanup import JOB_TYPES, STOCK_ALERT_JOB
 from example_project.shop import labels

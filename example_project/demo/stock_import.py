@@ -8,7 +8,8 @@ from typing import Self
 
 from django.core.management.base import CommandError
 
-from django_ojs.models import Checkpoint, Job
+from django_ojs.extensions.checkpoints.models import Checkpoint
+from django_ojs.models import Job
 from example_project.demo.kill import kill_one
 from example_project.demo.workers import Workers
 from example_project.shop import stock

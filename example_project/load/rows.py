@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
-from django_ojs.storage.figures.rollups import BUCKETS
+from django_ojs.extensions.statistics.rollups import BUCKETS
 
 Row = tuple[object, ...]
 

@@ -15,7 +15,8 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_POST
 
-from django_ojs.models import Job, WorkflowStep
+from django_ojs.extensions.workflows.models import WorkflowStep
+from django_ojs.models import Job
 from django_ojs.spec import ids
 from example_project.shop.catalogue import baskets
 from example_project.shop.models import Order

@@ -20,16 +20,19 @@ from django.test import Client, TestCase, override_settings
 
 import django_ojs
 from django_ojs.extension import Actor
-from django_ojs.extensions import audit
-from django_ojs.models import ActorKind, OutboxEntry
-from django_ojs.models.audit_entry import AuditEntry
+from django_ojs.extensions.audit import extension as audit
+from django_ojs.extensions.audit.models import AuditEntry
+from django_ojs.extensions.cron import operations as cron
+from django_ojs.extensions.limits import limit_keys
+from django_ojs.extensions.outbox.models import OutboxEntry
+from django_ojs.extensions.webhooks.operations import subscriptions
+from django_ojs.models import ActorKind
 from django_ojs.models.bulk_operation import BulkActionName
-from django_ojs.operations import beat, cron, limit_keys, queues
+from django_ojs.operations import beat, queues
 from django_ojs.operations.access import api_keys, operator
 from django_ojs.operations.jobs import bulk_operations
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.maintenance import mode
-from django_ojs.operations.webhooks import subscriptions
 from django_ojs.storage import database
 from django_ojs.storage.figures import counts
 from tests import factories

@@ -16,8 +16,8 @@ from django.contrib.sessions.models import Session
 from django.test import Client
 from django.utils import translation
 
+from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.models import ApiKey
-from django_ojs.models.audit_entry import AuditEntry
 from django_ojs.operations.access import api_keys
 from django_ojs.spec.errors import TokenExpired
 from tests.admin.users import root, staff

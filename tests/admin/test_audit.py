@@ -16,10 +16,11 @@ from django.utils import timezone
 from django.utils.http import urlencode
 
 from django_ojs.extension import Actor
-from django_ojs.extensions import audit
+from django_ojs.extensions.audit import extension as audit
+from django_ojs.extensions.audit.models import AuditEntry
+from django_ojs.extensions.cron import operations as cron
 from django_ojs.models import Job, Queue
-from django_ojs.models.audit_entry import AuditEntry
-from django_ojs.operations import cron, keyset, queues
+from django_ojs.operations import keyset, queues
 from django_ojs.operations.access import api_keys, operator
 from django_ojs.operations.cancel import cancel
 from django_ojs.operations.jobs.bulk_step import CANCEL, BulkStep

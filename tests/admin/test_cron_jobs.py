@@ -9,10 +9,9 @@ import pytest
 from django.contrib.messages import get_messages
 from django.test import Client
 
-from django_ojs.models import CronJob
-from django_ojs.models.audit_entry import AuditEntry
-from django_ojs.models.cron import CronOwner
-from django_ojs.operations import cron
+from django_ojs.extensions.audit.models import AuditEntry
+from django_ojs.extensions.cron import operations as cron
+from django_ojs.extensions.cron.models import CronJob, CronOwner
 from tests.admin.test_pages import BASE
 from tests.admin.users import root, staff
 from tests.cases import together

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from django.db.models.functions import Now
 
+from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.models import BulkOperation
-from django_ojs.models.audit_entry import AuditEntry
 from django_ojs.operations import fail, queues
 from django_ojs.operations.jobs import bulk_execution, dead_letter_groups
 from django_ojs.spec.failure import Failure

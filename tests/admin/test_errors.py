@@ -11,8 +11,8 @@ from django.http import HttpResponse
 from django.test import Client
 
 import django_ojs as ojs
+from django_ojs.extensions.workflows.operations import cancellation as workflow_cancellation
 from django_ojs.operations import queues
-from django_ojs.operations.workflows import cancellation as workflow_cancellation
 from tests import factories
 from tests.admin import test_cron_jobs
 from tests.admin.test_pages import BASE

@@ -6,8 +6,8 @@ import re
 
 import pytest
 
-from django_ojs.admin import events as page
-from django_ojs.models.event import Event
+from django_ojs.extensions.events import admin as page
+from django_ojs.extensions.events.models import Event
 from django_ojs.spec import ids
 from tests.admin.test_pages import BASE
 from tests.admin.users import root

@@ -15,19 +15,19 @@ from django.db.models import F
 from django.test import Client, override_settings
 from django.urls import reverse
 
+from django_ojs.extensions.backpressure.operations import episodes, pressure_monitor, rejections
+from django_ojs.extensions.backpressure.operations.episodes import Episode
+from django_ojs.extensions.statistics import rollups
+from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.models import ApiKey, Queue
-from django_ojs.models.rollup import Rollup
 from django_ojs.operations import ack, beat, fail, queues
 from django_ojs.operations.access import api_keys
-from django_ojs.operations.backpressure import episodes, pressure_monitor, rejections
-from django_ojs.operations.backpressure.episodes import Episode
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.workers import removal, rescue
 from django_ojs.reports.findings import Finding, some_of_each_kind
 from django_ojs.reports.queue_overview import Level
 from django_ojs.spec.errors import QueueFull, TokenExpired
 from django_ojs.spec.failure import Failure
-from django_ojs.storage.figures import rollups
 from tests import factories
 from tests.admin.users import VIEW, root, staff
 from tests.cases import together

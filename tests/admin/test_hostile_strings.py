@@ -12,9 +12,11 @@ from django.contrib.admin.utils import quote
 from django.test import Client
 from django.utils import timezone
 
-from django_ojs.models import ApiKey, OutboxEntry, Queue, Workflow, WorkflowStep
-from django_ojs.models.event import Event
-from django_ojs.models.rollup import Rollup
+from django_ojs.extensions.events.models import Event
+from django_ojs.extensions.outbox.models import OutboxEntry
+from django_ojs.extensions.statistics.models import Rollup
+from django_ojs.extensions.workflows.models import Workflow, WorkflowStep
+from django_ojs.models import ApiKey, Queue
 from django_ojs.operations import ack, beat, fail, keyset
 from django_ojs.spec import ids, json
 from django_ojs.spec.failure import Failure

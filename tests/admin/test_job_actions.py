@@ -8,8 +8,8 @@ from django.test import Client
 from django.utils import timezone
 
 import django_ojs as ojs
+from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.models import BulkOperation
-from django_ojs.models.audit_entry import AuditEntry
 from django_ojs.operations.jobs import bulk_execution, bulk_operations
 from tests.admin.markup import form_data
 from tests.admin.test_pages import BASE

@@ -13,12 +13,12 @@ from django.test import Client, override_settings
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from django_ojs.extensions.statistics import rollups
+from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.handlers import job_types
-from django_ojs.models.rollup import Rollup
 from django_ojs.operations import beat, fail
 from django_ojs.spec.failure import Failure
 from django_ojs.storage import database
-from django_ojs.storage.figures import rollups
 from tests.admin.markup import HOSTILE, structure
 from tests.admin.test_findings import plain
 from tests.admin.users import VIEW, root, staff

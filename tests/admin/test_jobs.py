@@ -12,9 +12,10 @@ from django.test import Client, override_settings
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.admin.state_strip import state_strip
+from django_ojs.extensions.audit.models import AuditEntry
+from django_ojs.extensions.checkpoints import operations as checkpoint
 from django_ojs.models import Attempt
-from django_ojs.models.audit_entry import AuditEntry
-from django_ojs.operations import checkpoint, fail, fetch, progress, retry
+from django_ojs.operations import fail, fetch, progress, retry
 from django_ojs.operations.jobs import listing
 from django_ojs.spec import ids
 from django_ojs.spec.failure import Failure

@@ -11,7 +11,7 @@ from django.utils import translation
 
 from django_ojs import formatting as plain
 from django_ojs.admin import formatting
-from django_ojs.models.audit_entry import AuditEntry
+from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.operations import fail
 from django_ojs.spec.failure import Failure
 from tests.admin.test_pages import BASE

@@ -15,9 +15,10 @@ from django.utils import timezone
 
 import django_ojs as ojs
 from django_ojs.admin import formatting
-from django_ojs.models import LimitKey
-from django_ojs.models.audit_entry import AuditEntry
-from django_ojs.operations import fail, fetch, limit_checks, limit_keys
+from django_ojs.extensions.audit.models import AuditEntry
+from django_ojs.extensions.limits import limit_checks, limit_keys
+from django_ojs.extensions.limits.models import LimitKey
+from django_ojs.operations import fail, fetch
 from django_ojs.operations.beat import Registration
 from django_ojs.registry import registry
 from django_ojs.spec.failure import Failure

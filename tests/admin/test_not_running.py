@@ -11,13 +11,13 @@ import pytest
 from django.db.models import F
 from django.test import Client
 
+from django_ojs.extensions.statistics import rollups
+from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.models import Job
-from django_ojs.models.rollup import Rollup
 from django_ojs.operations import ack, beat, cancel, fail, fetch, queues
 from django_ojs.operations.maintenance import mode
 from django_ojs.reports import not_running
 from django_ojs.spec.failure import Failure
-from django_ojs.storage.figures import rollups
 from tests.admin.users import VIEW, root, staff
 from tests.command_line.run import ojs
 from tests.factories import active, age, in_state, push, push_many, read, worker

@@ -12,7 +12,7 @@ from django.db import transaction
 from django.test import Client, override_settings
 
 import django_ojs as ojs
-from django_ojs.models import OutboxEntry
+from django_ojs.extensions.outbox.models import OutboxEntry
 from django_ojs.operations.access import api_keys
 from django_ojs.spec import ids
 from django_ojs.spec.scopes import Scope
@@ -114,7 +114,7 @@ def test_the_list_counts_and_turns_to_the_newest_rows_alone(
     rejected: OutboxEntry, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("django_ojs.operations.keyset.COUNT_LIMIT", 3)
-    monkeypatch.setattr("django_ojs.admin.outbox.SCAN_LIMIT", 2)
+    monkeypatch.setattr("django_ojs.extensions.outbox.admin.SCAN_LIMIT", 2)
     rows = [
         OutboxEntry(job_id=ids.uuid7(), type=f"more.{n}", queue="q", destination="far")
         for n in range(5)

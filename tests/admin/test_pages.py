@@ -10,10 +10,10 @@ from django.contrib.auth.models import User
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from django_ojs.models.rollup import Rollup
+from django_ojs.extensions.statistics import rollups
+from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.operations import beat, queues
 from django_ojs.storage import database
-from django_ojs.storage.figures import rollups
 from tests import factories
 from tests.admin.users import root
 from tests.browser.test_accessibility import incident

@@ -16,10 +16,13 @@ from django.test import override_settings
 
 import django_ojs as ojs
 from django_ojs.command_line.checks import queues
-from django_ojs.models import Job, OutboxEntry
-from django_ojs.operations import cron, fetch, limit_keys
+from django_ojs.extensions.cron import operations as cron
+from django_ojs.extensions.cron.operations.registration import Definition
+from django_ojs.extensions.limits import limit_keys
+from django_ojs.extensions.outbox.models import OutboxEntry
+from django_ojs.models import Job
+from django_ojs.operations import fetch
 from django_ojs.operations.beat import Registration
-from django_ojs.operations.cron.registration import Definition
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted_key
 from django_ojs.registry import registry
 from django_ojs.reports.findings import Finding, Level

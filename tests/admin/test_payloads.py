@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from django.test import override_settings
 
-from django_ojs.models.event import Event
+from django_ojs.extensions.events.models import Event
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
 from django_ojs.spec import ids
 from tests.admin.test_pages import BASE

@@ -17,11 +17,12 @@ from django.urls import NoReverseMatch, URLPattern, reverse
 import django_ojs as ojs
 from django_ojs.admin.actions import Action
 from django_ojs.admin.base import OperatorModelAdmin
+from django_ojs.extensions.limits import limit_keys
+from django_ojs.extensions.limits.models import LimitKey
+from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.http.access import PERMISSIONS
-from django_ojs.models import LimitKey
 from django_ojs.models.bulk_operation import BulkActionName
-from django_ojs.models.rollup import Rollup
-from django_ojs.operations import beat, limit_keys, queues
+from django_ojs.operations import beat, queues
 from django_ojs.operations.jobs import bulk_operations
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.scopes import Scope

@@ -10,10 +10,11 @@ from django.db import transaction
 from django_ojs.admin import overview, query_timeout
 from django_ojs.admin import queues as queue_pages
 from django_ojs.admin.query_timeout import timed_queries
+from django_ojs.extensions.statistics import rollup_queries
 from django_ojs.operations.maintenance import mode
 from django_ojs.reports import queue_overview
 from django_ojs.storage import database
-from django_ojs.storage.figures import known_queues, rollup_queries
+from django_ojs.storage.figures import known_queues
 from tests.admin.test_pages import BASE, fill
 from tests.admin.users import root
 

@@ -9,9 +9,9 @@ from django.contrib.messages import get_messages
 from django.test import override_settings
 
 from django_ojs.admin import queue_actions
+from django_ojs.extensions.audit.models import AuditEntry
+from django_ojs.extensions.events.models import Event
 from django_ojs.models import Queue
-from django_ojs.models.audit_entry import AuditEntry
-from django_ojs.models.event import Event
 from django_ojs.operations import queues
 from django_ojs.operations.maintenance import mode
 from tests import factories

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
+from django_ojs.extensions.statistics import rollups
 from django_ojs.operations import beat
 from django_ojs.operations.jobs.search_query import QUALIFIERS, parse
 from django_ojs.reports import search_suggestions
 from django_ojs.spec.states import State
-from django_ojs.storage.figures import rollups
 from tests.admin.test_jobs import LIST, text
 from tests.admin.users import VIEW, root, staff
 from tests.factories import push, worker

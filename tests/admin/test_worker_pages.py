@@ -12,9 +12,9 @@ from django.db.models import F
 from django.test import Client, override_settings
 from django.utils import timezone
 
+from django_ojs.extensions.events.models import Event
+from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.models import Worker
-from django_ojs.models.event import Event
-from django_ojs.models.rollup import Rollup
 from django_ojs.operations import ack, beat, cancel, fail, progress
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.workers import removal, rescue

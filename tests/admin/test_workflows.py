@@ -9,11 +9,17 @@ import pytest
 from django.test import Client
 
 import django_ojs as ojs
-from django_ojs.admin.workflow_diagram import MAX_ROWS, MAX_WIDTH, Diagram, StepRow, diagram
-from django_ojs.models import Job, Workflow
-from django_ojs.models.audit_entry import AuditEntry
-from django_ojs.models.workflow import StepState
-from django_ojs.spec.workflow.parse import parse
+from django_ojs.extensions.audit.models import AuditEntry
+from django_ojs.extensions.workflows.admin_diagram import (
+    MAX_ROWS,
+    MAX_WIDTH,
+    Diagram,
+    StepRow,
+    diagram,
+)
+from django_ojs.extensions.workflows.models import StepState, Workflow
+from django_ojs.extensions.workflows.spec.parse import parse
+from django_ojs.models import Job
 from django_ojs.testing import TestContext
 from tests.admin.test_pages import BASE, BUDGET, budget
 from tests.admin.users import root, staff
@@ -120,7 +126,7 @@ def test_a_pruned_workflow_is_not_found() -> None:
 
 
 def test_a_large_workflow_has_no_picture(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("django_ojs.admin.workflows.MAX_DRAWN", 3)
+    monkeypatch.setattr("django_ojs.extensions.workflows.admin.MAX_DRAWN", 3)
     page = text(root(), page_of(order()))
     assert "too many jobs for a picture" in page
     assert "<svg" in page  # The progress.

@@ -13,8 +13,9 @@ from django.db.migrations.executor import MigrationExecutor
 
 import django_ojs.extensions
 import django_ojs.migrations
+from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.spec.states import WAITING, State, Trigger, initial, sources
-from django_ojs.storage import bounds, schema
+from django_ojs.storage import schema
 from tests.cases import together
 
 SQL = Path(django_ojs.migrations.__path__[0]) / "sql"

@@ -155,7 +155,7 @@ def prepare(rows: int, dead: float) -> Server:
     set_up(server, name)
     from django.core.management import call_command
 
-    from django_ojs.reports import stats
+    from django_ojs.extensions.statistics import stats
 
     there = sum(number for counts in stats.by_queue().values() for number in counts.values())
     if there < rows:

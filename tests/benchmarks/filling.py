@@ -67,7 +67,7 @@ def fill(*, finished: int = 0, waiting: int = 0) -> None:
 
 
 def _check(rows: int) -> None:
-    from django_ojs.reports import stats
+    from django_ojs.extensions.statistics import stats
 
     counted = sum(number for queue in stats.by_queue().values() for number in queue.values())
     if counted != rows:

@@ -113,7 +113,7 @@ def measure_size(rows: int, rounds: int) -> dict[str, float]:
         set_up(server, name)
         from django.db import connection
 
-        from django_ojs.storage.figures import rollups
+        from django_ojs.extensions.statistics import rollups
         from tests.benchmarks import filling
 
         filling.fill(finished=rows, waiting=WAITING)

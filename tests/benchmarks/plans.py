@@ -74,10 +74,10 @@ def measure(rows: int, waiting: int) -> Iterator[str]:
 
 def _steps() -> list[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:
     import django_ojs as ojs
+    from django_ojs.extensions.statistics import stats
     from django_ojs.operations import expiry, promotion
     from django_ojs.operations.maintenance import pruning
     from django_ojs.operations.workers import rescue
-    from django_ojs.reports import stats
     from django_ojs.storage import transitions
     from django_ojs.storage.dialects.rows import ClaimRequest
     from django_ojs.storage.figures import counts

@@ -9,9 +9,10 @@ import pytest
 
 import django_ojs as ojs
 from django_ojs.extension import Actor
+from django_ojs.extensions.limits import limit_keys
 from django_ojs.models import ActorKind
 from django_ojs.models.bulk_operation import BulkActionName
-from django_ojs.operations import ack, beat, fail, limit_keys, queues
+from django_ojs.operations import ack, beat, fail, queues
 from django_ojs.operations.access import api_keys, operator
 from django_ojs.operations.jobs import bulk_execution, bulk_operations
 from django_ojs.operations.jobs.job_filter import JobFilter

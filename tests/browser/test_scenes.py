@@ -14,17 +14,17 @@ import pytest
 from django.db.models import F
 from django.utils import timezone
 
+from django_ojs.extensions.backpressure.operations import pressure_monitor, rejections
+from django_ojs.extensions.statistics import rollups
+from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.models import ApiKey, Job, Queue, Worker
-from django_ojs.models.rollup import Rollup
 from django_ojs.operations import ack, beat, fail, fetch, progress, queues
 from django_ojs.operations.access import api_keys
-from django_ojs.operations.backpressure import pressure_monitor, rejections
 from django_ojs.operations.jobs import bulk_execution
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.workers import removal, rescue
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.progress import Report
-from django_ojs.storage.figures import rollups
 from tests import factories
 from tests.browser.conftest import TIMEOUT_MS
 from tests.browser.test_journeys import ADMIN, REFRESH, act, body, confirm, counts, follow, shows

@@ -17,9 +17,10 @@ from django.test.utils import CaptureQueriesContext
 
 import django_ojs as ojs
 from django_ojs import signals
+from django_ojs.extensions.events.models import Event
+from django_ojs.extensions.outbox.models import OutboxEntry
 from django_ojs.middleware import enqueue_chain
-from django_ojs.models import Job, OutboxEntry
-from django_ojs.models.event import Event
+from django_ojs.models import Job
 from django_ojs.operations import queues
 from django_ojs.spec import ids
 from django_ojs.spec.errors import DuplicateJob, OJSError, QueueFull, QueuePaused

@@ -13,10 +13,11 @@ from django.db import transaction
 
 import django_ojs as ojs
 from django_ojs import handlers
-from django_ojs.models import Job, OutboxEntry, Queue
+from django_ojs.extensions.outbox import local
+from django_ojs.extensions.outbox.models import OutboxEntry
+from django_ojs.models import Job, Queue
 from django_ojs.operations import queues
 from django_ojs.operations.fetch import fetch
-from django_ojs.outbox import local
 from django_ojs.spec.errors import InvalidRequest, QueueFull
 from tests.threads import beside
 from tests.worker.waiting import BOUND

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from django.db import connection, models
 
-from django_ojs.models import CronJob
+from django_ojs.extensions.cron.models import CronJob
 from tests.command_line.run import ojs
 from tests.operations.cron.scenes import register
 

@@ -8,10 +8,10 @@ import pytest
 from django.db import connection
 
 from django_ojs.command_line.operator import operator
+from django_ojs.extensions.audit.models import AuditEntry
+from django_ojs.extensions.events.models import Event
 from django_ojs.models import BulkOperation, Job, Queue
-from django_ojs.models.audit_entry import AuditEntry
 from django_ojs.models.bulk_operation import BulkActionName
-from django_ojs.models.event import Event
 from django_ojs.operations import queues
 from django_ojs.operations.jobs import bulk_operations
 from django_ojs.operations.jobs.job_filter import JobFilter

@@ -5,9 +5,11 @@ from __future__ import annotations
 import pytest
 
 import django_ojs as ojs
-from django_ojs.command_line import cron as command
-from django_ojs.models import CronJob, Job
-from django_ojs.operations import cron, fail, fetch
+from django_ojs.extensions.cron import command_line as command
+from django_ojs.extensions.cron import operations as cron
+from django_ojs.extensions.cron.models import CronJob
+from django_ojs.models import Job
+from django_ojs.operations import fail, fetch
 from django_ojs.operations.keyset import PageRequest
 from django_ojs.spec.failure import Failure
 from tests.admin.users import root

@@ -17,8 +17,9 @@ from django.utils import timezone
 
 from django_ojs.command_line.checks import server
 from django_ojs.command_line.doctor import CHECKS
+from django_ojs.extensions.cron import operations as cron
 from django_ojs.models import Attempt, Job, Worker
-from django_ojs.operations import cron, promotion, queues
+from django_ojs.operations import promotion, queues
 from django_ojs.operations.access import operator
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.maintenance import lease, mode, pruning

@@ -12,13 +12,14 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.command_line.job_ids import whole_id
+from django_ojs.extensions.checkpoints import operations as checkpoint
+from django_ojs.extensions.workflows.api import group
 from django_ojs.models import Job
-from django_ojs.operations import checkpoint, fail, progress
+from django_ojs.operations import fail, progress
 from django_ojs.operations.jobs import listing
 from django_ojs.operations.jobs.redaction import HIDDEN
 from django_ojs.spec import ids
 from django_ojs.spec.failure import Failure
-from django_ojs.workflows import group
 from tests.cases import together
 from tests.command_line.run import Terminal, ojs
 from tests.factories import HOUR, active, hourly, in_state, push, push_many

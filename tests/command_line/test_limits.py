@@ -9,9 +9,10 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from django_ojs.models.audit_entry import AuditEntry
-from django_ojs.models.event import Event
-from django_ojs.operations import fail, fetch, limit_keys
+from django_ojs.extensions.audit.models import AuditEntry
+from django_ojs.extensions.events.models import Event
+from django_ojs.extensions.limits import limit_keys
+from django_ojs.operations import fail, fetch
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.times import format_timestamp, parse_timestamp

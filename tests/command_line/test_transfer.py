@@ -16,8 +16,8 @@ from django.test import override_settings
 
 from django_ojs.command_line import transfer
 from django_ojs.command_line.console import Console
+from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.models import Job
-from django_ojs.models.audit_entry import AuditEntry
 from django_ojs.operations import queues
 from django_ojs.operations.jobs import bulk, export
 from django_ojs.operations.jobs.job_filter import JobFilter

@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 import django_ojs as ojs
-from django_ojs.models.audit_entry import AuditEntry
-from django_ojs.operations import ack, fail, fetch, workflows
+from django_ojs.extensions.audit.models import AuditEntry
+from django_ojs.extensions.workflows import operations as workflows
+from django_ojs.operations import ack, fail, fetch
 from django_ojs.spec import ids
 from tests.command_line.run import ojs as run
 from tests.factories import BOOM, read

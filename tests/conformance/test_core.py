@@ -12,6 +12,7 @@ import pytest
 from django.db import connection
 
 import django_ojs as ojs
+from django_ojs.extensions.events import storage as events
 from django_ojs.models.worker import Directive
 from django_ojs.operations import ack, activate, beat, expiry, fail, fetch, promotion, retry
 from django_ojs.operations.maintenance import timeouts
@@ -19,7 +20,7 @@ from django_ojs.operations.workers import rescue
 from django_ojs.spec.errors import Conflict, InvalidArgs
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import State
-from django_ojs.storage import events, transitions
+from django_ojs.storage import transitions
 from django_ojs.worker.process import WorkerProcess
 from tests.factories import (
     BOOM,

@@ -14,7 +14,7 @@ import pytest
 from django.conf import settings
 from django.test import override_settings
 
-from django_ojs.operations import cron
+from django_ojs.extensions.cron import operations as cron
 from tests.factories import HOUR, age
 from tests.http.api import NOBODY, Api
 from tests.operations.cron.scenes import make_due

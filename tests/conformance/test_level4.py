@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 import django_ojs as ojs
+from django_ojs.extensions.statistics import rollups
 from django_ojs.storage import queue_configs
-from django_ojs.storage.figures import rollups
 from tests.http.api import Api, stored
 
 pytestmark = pytest.mark.django_db

@@ -26,13 +26,14 @@ from opentelemetry.trace import SpanKind, StatusCode
 import django_ojs as ojs
 from django_ojs import JobContext, cancel, chain, handlers, job
 from django_ojs.contrib import opentelemetry as tracing
+from django_ojs.extensions.checkpoints import operations as checkpoint
+from django_ojs.extensions.checkpoints.spec import MAX_BYTES
+from django_ojs.extensions.statistics import rollups
 from django_ojs.hooks import registry
 from django_ojs.models import Job
-from django_ojs.operations import ack, checkpoint, progress
-from django_ojs.spec.checkpoint import MAX_BYTES
+from django_ojs.operations import ack, progress
 from django_ojs.spec.errors import DuplicateJob
 from django_ojs.spec.progress import Report
-from django_ojs.storage.figures import rollups
 from django_ojs.testing import TestContext
 from django_ojs.worker.handler_call import Interrupted
 from django_ojs.worker.job_log import JobLog

@@ -15,9 +15,11 @@ from django.test.utils import override_settings
 from django.utils import timezone
 
 import django_ojs as ojs
-from django_ojs.models import Attempt, EndedWorkflowJob, Job, Worker, Workflow, WorkflowStep
-from django_ojs.operations import cron, fail, fetch
-from django_ojs.operations.cron import Definition
+from django_ojs.extensions.cron import operations as cron
+from django_ojs.extensions.cron.operations import Definition
+from django_ojs.extensions.workflows.models import EndedWorkflowJob, Workflow, WorkflowStep
+from django_ojs.models import Attempt, Job, Worker
+from django_ojs.operations import fail, fetch
 from django_ojs.operations.workers import rescue
 from django_ojs.storage.transitions import Claim
 from example_project.demo import cleanup, nightly, snapshot

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from django_ojs.extensions.events.models import Event
 from django_ojs.models import Job
-from django_ojs.models.event import Event
 from example_project.demo import full_queue
 from tests.databases import ALIASES
 

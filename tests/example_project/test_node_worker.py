@@ -15,7 +15,8 @@ from django.test import override_settings
 from pytest_django.live_server_helper import LiveServer
 
 import django_ojs as ojs
-from django_ojs.models import Attempt, Checkpoint, Job, Worker
+from django_ojs.extensions.checkpoints.models import Checkpoint
+from django_ojs.models import Attempt, Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat, cancel, liveness
 from django_ojs.operations.access import api_keys

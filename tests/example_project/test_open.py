@@ -7,9 +7,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpResponse
 from django.test import RequestFactory, override_settings
 
+from django_ojs.extensions.statistics import stats
 from django_ojs.models import Job, Lease, Queue, Worker
 from django_ojs.operations.maintenance import lease
-from django_ojs.reports import stats
 from example_project.open.middleware import loopback_only
 from example_project.open.reset import reset
 from tests.factories import push

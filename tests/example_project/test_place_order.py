@@ -10,7 +10,8 @@ from django.conf import LazySettings
 from django.db import transaction
 
 from django_ojs import get_workflow
-from django_ojs.models import Job, Workflow, WorkflowStep
+from django_ojs.extensions.workflows.models import Workflow, WorkflowStep
+from django_ojs.models import Job
 from django_ojs.testing import Drained, TestContext
 from example_project.shop import cards, jobs
 from example_project.shop.labels import collection, tracking

@@ -7,7 +7,8 @@ import random
 import pytest
 from django.test import Client
 
-from django_ojs.models import Job, WorkflowStep
+from django_ojs.extensions.workflows.models import WorkflowStep
+from django_ojs.models import Job
 from example_project.shop.management.commands.serve import create_login
 from example_project.shop.models import Order, Payment
 from example_project.shop.services import place_order

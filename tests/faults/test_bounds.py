@@ -15,13 +15,13 @@ from functools import partial
 import pytest
 from django.db import connection, transaction
 
+from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.operations import queues
 from django_ojs.operations.ack import ack
 from django_ojs.operations.fetch import fetch
 from django_ojs.operations.maintenance.count_keeper import CountKeeper
 from django_ojs.operations.push import push_batch
 from django_ojs.spec.errors import QueueFull
-from django_ojs.storage import bounds
 from django_ojs.storage.figures import counts
 from tests import fork_server
 from tests.databases import ALIASES

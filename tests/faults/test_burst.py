@@ -10,9 +10,9 @@ import pytest
 from django.db.models import F, Max, Min
 from django.db.models.functions import Now
 
+from django_ojs.extensions.statistics import stats
 from django_ojs.models import Job
 from django_ojs.operations import fetch
-from django_ojs.reports import stats
 from django_ojs.spec.states import State
 from tests.databases import ALIASES
 from tests.factories import HOUR, push, push_many

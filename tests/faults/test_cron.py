@@ -11,8 +11,8 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from django_ojs.models import CronJob, CronRun
-from django_ojs.operations import cron
+from django_ojs.extensions.cron import operations as cron
+from django_ojs.extensions.cron.models import CronJob, CronRun
 from tests import fork_server
 from tests.factories import jobs
 from tests.faults.conftest import FULL, Report

@@ -15,7 +15,8 @@ from django.db import Error, connection, connections
 from django.test import override_settings
 
 import django_ojs as ojs
-from django_ojs.models import OutboxEntry, Worker
+from django_ojs.extensions.outbox.models import OutboxEntry
+from django_ojs.models import Worker
 from django_ojs.spec import ids
 from tests.databases import ALIASES
 from tests.factories import own_connections

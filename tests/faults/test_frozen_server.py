@@ -11,8 +11,8 @@ import pytest
 from django.db import connection
 
 import django_ojs as ojs
+from django_ojs.extensions.statistics import rollups
 from django_ojs.spec import ids
-from django_ojs.storage.figures import rollups
 from django_ojs.worker import health
 from tests.databases import ALIASES
 from tests.faults import ledger

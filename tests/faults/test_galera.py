@@ -20,12 +20,15 @@ import pytest
 from django.db import OperationalError, connection, transaction
 from django.test import override_settings
 
+from django_ojs.extensions.cron import operations as cron
+from django_ojs.extensions.cron.models import CronJob, CronRun
+from django_ojs.extensions.events.models import Event
+from django_ojs.extensions.events.operations import log
+from django_ojs.extensions.workflows.models import Workflow, WorkflowStep
 from django_ojs.management.commands import ojs_worker
-from django_ojs.models import CronJob, CronRun, Job, Workflow, WorkflowStep
-from django_ojs.models.event import Event
-from django_ojs.operations import ack, beat, cron, fetch, queues
+from django_ojs.models import Job
+from django_ojs.operations import ack, beat, fetch, queues
 from django_ojs.operations import push as pushing
-from django_ojs.operations.events import log
 from django_ojs.spec.states import State
 from django_ojs.spec.unique_policy import UniquePolicy
 from django_ojs.storage import database

@@ -15,7 +15,7 @@ from django.db import transaction
 from django.test import override_settings
 
 import django_ojs as ojs
-from django_ojs.models import OutboxEntry
+from django_ojs.extensions.outbox.models import OutboxEntry
 from django_ojs.operations import queues
 from tests import fork_server
 from tests.factories import own_connections

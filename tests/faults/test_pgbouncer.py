@@ -11,8 +11,8 @@ import pytest
 from django.db import connection
 
 import django_ojs as ojs
+from django_ojs.extensions.events.operations import feed
 from django_ojs.models import Worker
-from django_ojs.operations.events import feed
 from django_ojs.storage import database
 from django_ojs.storage.dialects import kept_plans
 from django_ojs.worker.listener import Listener

@@ -6,7 +6,8 @@ import os
 
 import pytest
 
-from django_ojs.models import EndedWorkflowJob, Job, Workflow, WorkflowStep
+from django_ojs.extensions.workflows.models import EndedWorkflowJob, Workflow, WorkflowStep
+from django_ojs.models import Job
 from tests.databases import ALIASES
 from tests.faults import ledger
 from tests.faults.conftest import FULL, Report

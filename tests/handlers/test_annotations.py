@@ -13,7 +13,7 @@ from django.contrib.auth.models import User
 from django.core.exceptions import ImproperlyConfigured
 
 import django_ojs as ojs
-from django_ojs.payloads.parameter_kinds import ParameterKind, ParameterKinds
+from django_ojs.extensions.payloads.parameter_kinds import ParameterKind, ParameterKinds
 from tests.cases import together
 
 

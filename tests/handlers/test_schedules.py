@@ -12,10 +12,10 @@ from django.core.management import CommandError, call_command
 from django.test import override_settings
 
 import django_ojs as ojs
-from django_ojs import schedules
-from django_ojs.models import CronJob
-from django_ojs.operations import cron
-from django_ojs.operations.cron import registration
+from django_ojs.extensions.cron import operations as cron
+from django_ojs.extensions.cron import schedules
+from django_ojs.extensions.cron.models import CronJob
+from django_ojs.extensions.cron.operations import registration
 from django_ojs.registry import registry
 from django_ojs.spec.errors import InvalidArgs, InvalidCronExpression, InvalidRequest
 from tests.cases import together

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from django_ojs.http import backpressure, long_poll
+from django_ojs.extensions.backpressure import http as backpressure
+from django_ojs.http import long_poll
 from django_ojs.operations import queues
 from django_ojs.spec.full_policy import WaitPolicy
 from django_ojs.storage import queue_configs

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from django_ojs.spec.checkpoint import MAX_BYTES
+from django_ojs.extensions.checkpoints.spec import MAX_BYTES
 from tests.factories import in_state
 from tests.http.api import NOBODY, Api, make_key
 

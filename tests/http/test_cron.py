@@ -6,9 +6,8 @@ from typing import Any
 
 import pytest
 
-from django_ojs.models import CronJob
-from django_ojs.models.cron import CronOwner
-from django_ojs.operations import cron
+from django_ojs.extensions.cron import operations as cron
+from django_ojs.extensions.cron.models import CronJob, CronOwner
 from tests.factories import jobs
 from tests.http.api import Api, make_key
 

@@ -20,12 +20,13 @@ from django.core.asgi import get_asgi_application
 from django.db import transaction
 from django.test import Client
 
+from django_ojs.extensions.events import event_messages, event_stream
+from django_ojs.extensions.events.models import Event
+from django_ojs.extensions.events.operations import feed as feeds
+from django_ojs.extensions.events.operations import log
 from django_ojs.hooks import publish
-from django_ojs.http import event_messages, event_stream, long_poll, progress_stream
-from django_ojs.models.event import Event
+from django_ojs.http import long_poll, progress_stream
 from django_ojs.operations.access import api_keys
-from django_ojs.operations.events import feed as feeds
-from django_ojs.operations.events import log
 from django_ojs.spec import times
 from django_ojs.spec.published import EventType, of_queue
 from django_ojs.spec.scopes import Scope

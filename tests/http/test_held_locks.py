@@ -16,12 +16,14 @@ import pytest
 from django.apps import apps
 from django.db import connection, transaction
 
-from django_ojs.operations import cron, queues, workflows
-from django_ojs.operations.webhooks import subscriptions
-from django_ojs.operations.webhooks.subscriptions import Subscription
+from django_ojs.extensions.backpressure import storage as bounds
+from django_ojs.extensions.cron import operations as cron
+from django_ojs.extensions.webhooks.operations import subscriptions
+from django_ojs.extensions.webhooks.operations.subscriptions import Subscription
+from django_ojs.extensions.workflows import operations as workflows
+from django_ojs.extensions.workflows.spec.parse import parse
+from django_ojs.operations import queues
 from django_ojs.spec.unique_policy import UniquePolicy
-from django_ojs.spec.workflow.parse import parse
-from django_ojs.storage import bounds
 from tests.cases import case
 from tests.factories import in_state, jobs, push, worker
 from tests.http.api import Api, ApiResponse, make_key

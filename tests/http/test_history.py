@@ -7,9 +7,10 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from django_ojs.models import WorkflowStep
-from django_ojs.models.audit_entry import AuditEntry
-from django_ojs.operations import ack, cancel, fail, fetch, keyset, retry, workflows
+from django_ojs.extensions.audit.models import AuditEntry
+from django_ojs.extensions.workflows import operations as workflows
+from django_ojs.extensions.workflows.models import WorkflowStep
+from django_ojs.operations import ack, cancel, fail, fetch, keyset, retry
 from django_ojs.spec.failure import Failure
 from tests.cases import together
 from tests.factories import BOOM, HOUR, active, age, hourly, in_state, push, read

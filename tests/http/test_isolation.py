@@ -13,16 +13,18 @@ from urllib.parse import urlencode
 import pytest
 from django.urls import reverse
 
-from django_ojs.models import WebhookDelivery
-from django_ojs.operations import checkpoint, queues, workflows
+from django_ojs.extensions.checkpoints import operations as checkpoint
+from django_ojs.extensions.events.operations import log
+from django_ojs.extensions.statistics import all_time, rollups
+from django_ojs.extensions.webhooks import spec as webhooks
+from django_ojs.extensions.webhooks.models import WebhookDelivery
+from django_ojs.extensions.webhooks.operations import dispatch, subscriptions
+from django_ojs.extensions.webhooks.operations.subscriptions import Subscription
+from django_ojs.extensions.workflows import operations as workflows
+from django_ojs.extensions.workflows.spec.parse import parse
+from django_ojs.operations import queues
 from django_ojs.operations.ack import ack
 from django_ojs.operations.beat import Registration
-from django_ojs.operations.events import log
-from django_ojs.operations.webhooks import dispatch, subscriptions
-from django_ojs.operations.webhooks.subscriptions import Subscription
-from django_ojs.spec import webhooks
-from django_ojs.spec.workflow.parse import parse
-from django_ojs.storage.figures import all_time, rollups
 from tests.factories import hourly, in_state, push, worker
 from tests.figures import note
 from tests.http.api import Api, make_key

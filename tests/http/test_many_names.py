@@ -12,10 +12,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from django_ojs.admin import query_timeout
 from django_ojs.admin.formatting import number
+from django_ojs.extensions.statistics import all_time, rollups
 from django_ojs.http import metrics
 from django_ojs.models import Queue
 from django_ojs.operations import queues
-from django_ojs.storage.figures import all_time, counts, known_queues, rollups
+from django_ojs.storage.figures import counts, known_queues
 from tests import figures
 from tests.factories import in_state, push, push_many
 from tests.http.api import Api

@@ -12,14 +12,14 @@ from django.db import connections
 from django.test.utils import CaptureQueriesContext
 from prometheus_client.parser import text_string_to_metric_families
 
+from django_ojs.extensions.backpressure.operations import rejections
+from django_ojs.extensions.statistics import all_time, rollup_compaction, rollups
+from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.http import metrics
-from django_ojs.models.rollup import Rollup
 from django_ojs.operations import fetch, queues
 from django_ojs.operations.ack import ack
-from django_ojs.operations.backpressure import rejections
 from django_ojs.spec.errors import QueueFull
 from django_ojs.storage import database
-from django_ojs.storage.figures import all_time, rollup_compaction, rollups
 from tests.factories import active, in_state, jobs, push, read, worker
 from tests.figures import note
 from tests.http.api import TEXT_TYPE, Api, make_key

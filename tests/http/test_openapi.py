@@ -14,19 +14,20 @@ from drf_spectacular.drainage import GENERATOR_STATS
 from drf_spectacular.generators import SchemaGenerator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
-from django_ojs.http import backpressure, headers, pagination, urls
+from django_ojs.extensions.backpressure import http as backpressure
+from django_ojs.extensions.events.operations import log
+from django_ojs.extensions.events.spec import SPECVERSION
+from django_ojs.extensions.statistics import history
+from django_ojs.http import headers, pagination, urls
 from django_ojs.http.views.base import UnknownPath
 from django_ojs.http.views.openapi import DOCUMENT
 from django_ojs.http.views.workers import LONGEST_WAIT_MS
 from django_ojs.models.worker import Directive
 from django_ojs.operations import fetch
-from django_ojs.operations.events import log
 from django_ojs.operations.jobs import bulk, numbered_pages
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.queues import QueueState
-from django_ojs.reports import history
 from django_ojs.spec import envelope, json
-from django_ojs.spec.events import SPECVERSION
 from django_ojs.spec.published import EventType
 from django_ojs.spec.queue_config import STRATEGIES
 from django_ojs.spec.retry_policy import MAX_ATTEMPTS_LIMIT

@@ -11,9 +11,9 @@ from django.conf import settings
 from django.test import override_settings
 from django.utils import timezone
 
+from django_ojs.extensions.statistics import rollups
+from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.models import Worker
-from django_ojs.models.rollup import Rollup
-from django_ojs.storage.figures import rollups
 from tests.cases import together
 from tests.factories import push, push_many
 from tests.figures import note

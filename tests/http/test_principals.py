@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 
-from django_ojs.models import Workflow
-from django_ojs.operations import cron, workflows
+from django_ojs.extensions.cron import operations as cron
+from django_ojs.extensions.workflows import operations as workflows
+from django_ojs.extensions.workflows.models import Workflow
+from django_ojs.extensions.workflows.spec.parse import parse
 from django_ojs.operations.queues import create
-from django_ojs.spec.workflow.parse import parse
 from tests.cases import case
 from tests.factories import hourly, in_state, snapshot, worker
 from tests.factories import jobs as all_jobs

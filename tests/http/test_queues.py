@@ -8,9 +8,9 @@ from urllib.parse import quote
 import pytest
 from django.test import override_settings
 
+from django_ojs.extensions.statistics import stats
 from django_ojs.operations import queues
 from django_ojs.operations.maintenance import mode
-from django_ojs.reports import stats
 from tests.cases import together
 from tests.factories import active, in_state, push
 from tests.http.api import Api, make_key

@@ -10,8 +10,9 @@ from django.db.models import F
 from django.test import override_settings
 from django.utils import timezone
 
-from django_ojs.models import LimitCheck, LimitKey
-from django_ojs.operations import fail, keyset, limit_checks
+from django_ojs.extensions.limits import limit_checks
+from django_ojs.extensions.limits.models import LimitCheck, LimitKey
+from django_ojs.operations import fail, keyset
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.times import format_timestamp
 from tests.cases import together

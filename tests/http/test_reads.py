@@ -10,9 +10,11 @@ from uuid import UUID
 
 import pytest
 
-from django_ojs.models import Checkpoint, Webhook, WebhookDelivery
-from django_ojs.operations import limit_keys, queues
-from django_ojs.operations.webhooks import subscriptions
+from django_ojs.extensions.checkpoints.models import Checkpoint
+from django_ojs.extensions.limits import limit_keys
+from django_ojs.extensions.webhooks.models import Webhook, WebhookDelivery
+from django_ojs.extensions.webhooks.operations import subscriptions
+from django_ojs.operations import queues
 from tests.cases import case
 from tests.factories import active, in_state, jobs, push
 from tests.http.api import Api

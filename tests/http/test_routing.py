@@ -12,10 +12,11 @@ from django.test import override_settings
 
 import django_ojs as ojs
 from django_ojs import handlers
-from django_ojs.models import Job, OutboxEntry
+from django_ojs.extensions.outbox import local
+from django_ojs.extensions.outbox.models import OutboxEntry
+from django_ojs.models import Job
 from django_ojs.operations import queues
 from django_ojs.operations.fetch import fetch
-from django_ojs.outbox import local
 from django_ojs.spec import ids, json
 from tests.factories import own_connections
 from tests.http.api import Api, ApiResponse, stored

@@ -19,12 +19,12 @@ from pathlib import Path
 
 import pytest
 
+from django_ojs.extensions.backpressure.storage import LOCK_TIMEOUT
 from django_ojs.models import Job, Worker
 from django_ojs.operations import queues
 from django_ojs.operations.access import api_keys
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
-from django_ojs.storage.bounds import LOCK_TIMEOUT
 from example_project.gunicorn_conf import threads, workers
 from example_project.site_server import Site
 from tests import factories

@@ -6,10 +6,11 @@ from typing import Any
 
 import pytest
 
+from django_ojs.extensions.workflows import operations as workflows
+from django_ojs.extensions.workflows.operations import progress
 from django_ojs.models import Job
-from django_ojs.operations import ack, fail, fetch, workflows
+from django_ojs.operations import ack, fail, fetch
 from django_ojs.operations.progress import report
-from django_ojs.operations.workflows import progress
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.progress import Report
 from tests.http.api import NOBODY, Api

@@ -9,9 +9,9 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from django_ojs.models import Workflow
-from django_ojs.operations import workflows
-from django_ojs.operations.workflows import StepDetail, due
+from django_ojs.extensions.workflows import operations as workflows
+from django_ojs.extensions.workflows.models import Workflow
+from django_ojs.extensions.workflows.operations import StepDetail, due
 from tests.factories import jobs
 from tests.http.api import Api, make_key
 from tests.operations.workflows.scenes import batch, chain, group, job, step
@@ -321,7 +321,7 @@ def test_results_that_are_too_large_together_are_references(
 ) -> None:
     key = api.post("workflows", group(job("a"), job("b"), job("c"))).ok(201)["id"]
     fetched = [run(api, "x" * 8), run(api, "y" * 8), run(api, "z" * 3)]
-    monkeypatch.setattr("django_ojs.operations.workflows.queries.MAX_RESULTS", 15)
+    monkeypatch.setattr("django_ojs.extensions.workflows.operations.queries.MAX_RESULTS", 15)
     shown = api.get(f"workflows/{key}").ok()["workflow"]["jobs"]
     assert [shown[0]["result"], shown[2]["result"]] == ["x" * 8, "z" * 3]
     assert shown[1]["result"] == {

@@ -14,8 +14,8 @@ from django.db import ProgrammingError
 from django.db.migrations.recorder import MigrationRecorder
 from django.test import override_settings
 
-from django_ojs.models import OutboxEntry
-from django_ojs.outbox import local
+from django_ojs.extensions.outbox import local
+from django_ojs.extensions.outbox.models import OutboxEntry
 from tests.docs.runner import command
 from tests.factories import envelope, put
 
@@ -53,7 +53,7 @@ def test_what_is_missing_is_named_where_httpx_is_not_installed(
     real = builtins.__import__
 
     def without(name: str, *args: Any) -> Any:
-        if name == "django_ojs.outbox.sender":
+        if name == "django_ojs.extensions.outbox.sender":
             raise ImportError
         return real(name, *args)
 

@@ -20,8 +20,8 @@ from django.test import TestCase, override_settings
 
 from django_ojs import handlers
 from django_ojs.command_line import database_check
+from django_ojs.extensions.webhooks import spec as webhooks
 from django_ojs.management.commands import ojs_worker
-from django_ojs.spec import webhooks
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.supervisor import SIGNALS
 from tests import factories

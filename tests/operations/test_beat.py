@@ -9,8 +9,8 @@ import pytest
 from django.db import InternalError, connection
 from django.db.models.functions import Now
 
+from django_ojs.extensions.events.models import Event
 from django_ojs.models import Job, Worker
-from django_ojs.models.event import Event
 from django_ojs.models.worker import Directive
 from django_ojs.operations import beat, cancel
 from django_ojs.operations.beat import Registration

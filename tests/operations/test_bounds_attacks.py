@@ -12,15 +12,15 @@ from typing import Any
 import pytest
 from django.db import connection, connections, transaction
 
+from django_ojs.extensions.backpressure import storage as bounds
+from django_ojs.extensions.backpressure.models import Bound
 from django_ojs.models import Job
-from django_ojs.models.bound import Bound
 from django_ojs.operations import push as pushing
 from django_ojs.operations import queues
 from django_ojs.operations.fail import requeue
 from django_ojs.operations.fetch import fetch
 from django_ojs.operations.push import PushOptions
 from django_ojs.spec.errors import QueueFull
-from django_ojs.storage import bounds
 from django_ojs.storage.dialects.postgresql import PostgreSQL
 from django_ojs.storage.figures import counts
 from tests.factories import GENERATED, envelope

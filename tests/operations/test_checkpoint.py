@@ -10,14 +10,17 @@ from django.db import OperationalError, connection
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
-from django_ojs.models import Checkpoint, Job
-from django_ojs.models.event import Event
-from django_ojs.operations import ack, cancel, checkpoint, delete, fail, fetch, progress, retry
+from django_ojs.extensions.checkpoints import operations as checkpoint
+from django_ojs.extensions.checkpoints import storage as checkpoints
+from django_ojs.extensions.checkpoints.models import Checkpoint
+from django_ojs.extensions.events.models import Event
+from django_ojs.models import Job
+from django_ojs.operations import ack, cancel, delete, fail, fetch, progress, retry
 from django_ojs.spec.errors import ClaimLost, Conflict, JobNotFound, NotFound
 from django_ojs.spec.ids import uuid7
 from django_ojs.spec.progress import Report
 from django_ojs.spec.retry_policy import RetryPolicy
-from django_ojs.storage import checkpoints, database
+from django_ojs.storage import database
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.transitions import Claim
 from tests.cases import together

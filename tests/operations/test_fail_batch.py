@@ -14,11 +14,13 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from django_ojs import signals
+from django_ojs.extensions.events.models import Event
+from django_ojs.extensions.statistics import rollups
+from django_ojs.extensions.statistics.models import Rollup
+from django_ojs.extensions.workflows import operations as workflows
 from django_ojs.models import Attempt, Job
 from django_ojs.models.attempt import AttemptOutcome
-from django_ojs.models.event import Event
-from django_ojs.models.rollup import Rollup
-from django_ojs.operations import cancel, fail, fetch, promotion, queues, workflows
+from django_ojs.operations import cancel, fail, fetch, promotion, queues
 from django_ojs.operations import push as pushing
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.operations.workers import rescue
@@ -26,7 +28,6 @@ from django_ojs.spec.failure import DeadLetter, Discard, Failure, Retry
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.unique_policy import UniquePolicy
 from django_ojs.storage.claims import Claimed
-from django_ojs.storage.figures import rollups
 from tests.factories import (
     BOOM,
     HOUR,

@@ -10,8 +10,7 @@ import pytest
 from django.db.models import F
 from django.db.models.functions import Now
 
-from django_ojs.models import LimitCheck
-from django_ojs.models.limit import HELD
+from django_ojs.extensions.limits.models import HELD, LimitCheck
 from django_ojs.models.worker import Directive
 from django_ojs.operations import ack, beat, fail, fetch, queues
 from django_ojs.operations.workers import rescue

@@ -12,11 +12,11 @@ from django.db import connection, transaction
 from django.db.models import F
 
 from django_ojs import signals
+from django_ojs.extensions.statistics import rollups
 from django_ojs.models import Attempt, Job
 from django_ojs.operations import ack, cancel, fail, fetch
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.failure import Failure
-from django_ojs.storage.figures import rollups
 from tests.factories import (
     BOOM,
     HOUR,

@@ -10,16 +10,21 @@ from uuid import UUID
 
 import pytest
 
-from django_ojs.models import BulkOperation, Event, Workflow
-from django_ojs.operations import cron, keyset, limit_keys, queues, workflows
+from django_ojs.extensions.cron import operations as cron
+from django_ojs.extensions.events.models import Event
+from django_ojs.extensions.limits import limit_keys
+from django_ojs.extensions.limits.limit_key_use import KeyStatus
+from django_ojs.extensions.webhooks.operations import deliveries, subscriptions
+from django_ojs.extensions.workflows import operations as workflows
+from django_ojs.extensions.workflows.models import Workflow
+from django_ojs.models import BulkOperation
+from django_ojs.operations import keyset, queues
 from django_ojs.operations.jobs import dead_letters, listing
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.keyset import Order, Page, PageRequest
-from django_ojs.operations.webhooks import deliveries, subscriptions
 from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.states import State
-from django_ojs.storage.limit_key_use import KeyStatus
 from tests import listed
 from tests.cases import together
 from tests.factories import MINUTE, age, in_state

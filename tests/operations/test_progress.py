@@ -9,8 +9,8 @@ import pytest
 from django.db.models import F
 from django.test import override_settings
 
+from django_ojs.extensions.events.models import Event
 from django_ojs.models import Job
-from django_ojs.models.event import Event
 from django_ojs.operations import ack, cancel, fail, fetch, progress, retry
 from django_ojs.spec.errors import ClaimLost, JobNotFound
 from django_ojs.spec.ids import uuid7

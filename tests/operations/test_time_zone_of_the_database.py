@@ -14,9 +14,9 @@ from django.db import connections
 from django.test import override_settings
 from django.utils import timezone
 
+from django_ojs.extensions.cron import operations as cron
+from django_ojs.extensions.cron.operations import schedule
 from django_ojs.models import Attempt, Job
-from django_ojs.operations import cron
-from django_ojs.operations.cron import schedule
 from django_ojs.operations.maintenance import mode
 from django_ojs.reports import latest_runs
 from tests.admin.users import root

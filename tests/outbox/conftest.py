@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 from django.test import override_settings
 
-from django_ojs.outbox.relay import Relay
-from django_ojs.outbox.relay_threads import relays
+from django_ojs.extensions.outbox.relay import Relay
+from django_ojs.extensions.outbox.relay_threads import relays
 from tests.outbox.remote import Remote
 from tests.outbox.server import Server
 

@@ -51,7 +51,7 @@ def _child(run: Any) -> int:
 
 
 def _die() -> None:
-    from django_ojs.storage import outbox
+    from django_ojs.extensions.outbox import storage as outbox
 
     def killed(*args: Any, **kwargs: Any) -> int:
         os.kill(os.getpid(), signal.SIGKILL)
@@ -62,7 +62,7 @@ def _die() -> None:
 
 
 def _send() -> None:
-    from django_ojs.outbox.relay_threads import relays
+    from django_ojs.extensions.outbox.relay_threads import relays
     from tests.outbox.waits import run
 
     (relay,) = relays(f"relay {os.getpid()}")

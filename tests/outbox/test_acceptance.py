@@ -12,11 +12,12 @@ from django.core.management import call_command
 from django.test import override_settings
 
 import django_ojs as ojs
-from django_ojs.models import Job, Lease, OutboxEntry
+from django_ojs.extensions.outbox import storage as stored
+from django_ojs.extensions.outbox.models import OutboxEntry
+from django_ojs.extensions.outbox.relay import Relay
+from django_ojs.extensions.outbox.relay_threads import Relays, relays
+from django_ojs.models import Job, Lease
 from django_ojs.operations import queues
-from django_ojs.outbox.relay import Relay
-from django_ojs.outbox.relay_threads import Relays, relays
-from django_ojs.storage import outbox as stored
 from tests.operations.routers import PATH
 from tests.outbox.remote import Remote
 from tests.outbox.waits import let_time_pass, run

@@ -11,7 +11,8 @@ from django.db import connection, transaction
 from django.test import override_settings
 
 import django_ojs as ojs
-from django_ojs.models import Job, OutboxEntry
+from django_ojs.extensions.outbox.models import OutboxEntry
+from django_ojs.models import Job
 from django_ojs.spec import ids, json, retry_policy
 from django_ojs.spec.envelope import parse
 from django_ojs.spec.envelope.wire import wire

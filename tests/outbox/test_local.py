@@ -10,9 +10,10 @@ from django.db import connections, transaction
 from django.test import override_settings
 
 import django_ojs as ojs
-from django_ojs.models import Job, OutboxEntry
+from django_ojs.extensions.outbox import local
+from django_ojs.extensions.outbox.models import OutboxEntry
+from django_ojs.models import Job
 from django_ojs.operations import queues
-from django_ojs.outbox import local
 from django_ojs.spec.errors import QueueFull, WrongDatabase
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.unique_policy import UniquePolicy

@@ -9,13 +9,13 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 from django_ojs import conf
-from django_ojs.outbox import responses
-from django_ojs.outbox.breaker import COOLDOWN, THRESHOLD, Breaker, BreakerState
-from django_ojs.outbox.relay import lease_name
-from django_ojs.outbox.remote_manifest import RemoteManifest
-from django_ojs.outbox.responses import DeliveryOutcome
+from django_ojs.extensions.outbox import responses
+from django_ojs.extensions.outbox import storage as outbox
+from django_ojs.extensions.outbox.breaker import COOLDOWN, THRESHOLD, Breaker, BreakerState
+from django_ojs.extensions.outbox.relay import lease_name
+from django_ojs.extensions.outbox.remote_manifest import RemoteManifest
+from django_ojs.extensions.outbox.responses import DeliveryOutcome
 from django_ojs.spec import ids
-from django_ojs.storage import outbox
 from tests.cases import together
 
 

@@ -16,14 +16,14 @@ from django.db.models.functions import Now
 from django.test import override_settings
 
 import django_ojs as ojs
-from django_ojs.models import Lease, OutboxEntry
-from django_ojs.operations.enqueue import outbox as operations
+from django_ojs.extensions.events import commit_order
+from django_ojs.extensions.outbox import local, operations, relay_threads
+from django_ojs.extensions.outbox import storage as stored
+from django_ojs.extensions.outbox.models import OutboxEntry
+from django_ojs.extensions.outbox.relay import Relay, lease_name
+from django_ojs.extensions.outbox.relay_threads import Relays, relays
+from django_ojs.models import Lease
 from django_ojs.operations.maintenance import lease
-from django_ojs.outbox import local, relay_threads
-from django_ojs.outbox.relay import Relay, lease_name
-from django_ojs.outbox.relay_threads import Relays, relays
-from django_ojs.storage import commit_order
-from django_ojs.storage import outbox as stored
 from tests.factories import age_lease, envelope, put
 from tests.other_session import open_transaction
 from tests.outbox.conftest import destination

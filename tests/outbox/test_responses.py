@@ -14,13 +14,13 @@ from django.test import override_settings
 
 import django_ojs as ojs
 from django_ojs.conf import settings
-from django_ojs.models import OutboxEntry
-from django_ojs.operations.enqueue import outbox as operations
-from django_ojs.outbox.breaker import COOLDOWN, BreakerState
-from django_ojs.outbox.relay import Relay
-from django_ojs.outbox.relay_threads import relays
-from django_ojs.outbox.responses import Unreachable
-from django_ojs.outbox.sender import Sender
+from django_ojs.extensions.outbox import operations
+from django_ojs.extensions.outbox.breaker import COOLDOWN, BreakerState
+from django_ojs.extensions.outbox.models import OutboxEntry
+from django_ojs.extensions.outbox.relay import Relay
+from django_ojs.extensions.outbox.relay_threads import relays
+from django_ojs.extensions.outbox.responses import Unreachable
+from django_ojs.extensions.outbox.sender import Sender
 from django_ojs.spec import ids
 from tests.outbox.conftest import destination
 from tests.outbox.server import Server, error

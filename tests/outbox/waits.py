@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import django_ojs as ojs
-from django_ojs.models import OutboxEntry
-from django_ojs.outbox.relay import Relay
+from django_ojs.extensions.outbox.models import OutboxEntry
+from django_ojs.extensions.outbox.relay import Relay
 from django_ojs.spec import ids
 
 

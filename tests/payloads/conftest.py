@@ -11,7 +11,7 @@ import boto3
 import pytest
 from moto.server import ThreadedMotoServer
 
-from django_ojs.payloads.schemes import https
+from django_ojs.extensions.payloads.schemes import https
 from tests.payloads.servers import Authority, HttpsServer, authority, https_server
 
 NAME = "payloads.test"

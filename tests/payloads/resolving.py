@@ -6,9 +6,9 @@ import hashlib
 import inspect
 from typing import Any
 
-from django_ojs.payloads.parameter_kinds import ParameterKinds
-from django_ojs.payloads.reference import KEY
-from django_ojs.payloads.resolver import Resolved
+from django_ojs.extensions.payloads.parameter_kinds import ParameterKinds
+from django_ojs.extensions.payloads.reference import KEY
+from django_ojs.extensions.payloads.resolver import Resolved
 from django_ojs.spec import ids
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from django_ojs.payloads import s3_client
+from django_ojs.extensions.payloads import s3_client
 from django_ojs.spec.errors import ChecksumMismatch, PayloadRejected, PayloadUnavailable
 from tests.payloads.conftest import Bucket
 from tests.payloads.resolving import checksum, value

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from django_ojs.payloads.reference import SCHEMES
+from django_ojs.extensions.payloads.reference import SCHEMES
 from django_ojs.spec.errors import PayloadRejected, PayloadUnavailable
 from tests.payloads.resolving import value
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from django_ojs.payloads.schemes import https
+from django_ojs.extensions.payloads.schemes import https
 from django_ojs.spec.errors import ChecksumMismatch, PayloadRejected, PayloadUnavailable
 from tests.payloads.resolving import checksum, value
 from tests.payloads.servers import HttpsServer, authority, response

@@ -11,14 +11,15 @@ import pytest
 from django.db import transaction
 
 import django_ojs as ojs
-from django_ojs.models import Job, OutboxEntry
+from django_ojs.extensions.outbox import local
+from django_ojs.extensions.outbox import operations as ojs_outbox
+from django_ojs.extensions.outbox.models import OutboxEntry
+from django_ojs.extensions.payloads import offload, s3_client, sweep
+from django_ojs.extensions.payloads.reference import KEY
+from django_ojs.extensions.payloads.resolver import Resolved
+from django_ojs.models import Job
 from django_ojs.operations import cancel, delete, queues, run_again
-from django_ojs.operations.enqueue import outbox as ojs_outbox
 from django_ojs.operations.maintenance import pruning
-from django_ojs.outbox import local
-from django_ojs.payloads import offload, s3_client, sweep
-from django_ojs.payloads.reference import KEY
-from django_ojs.payloads.resolver import Resolved
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import (
     Conflict,

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from django_ojs.payloads.reference import KEY, Reference, is_reference, payload_reference
+from django_ojs.extensions.payloads.reference import KEY, Reference, is_reference, payload_reference
 from django_ojs.spec.errors import PayloadRejected
 from tests.cases import together
 

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 import django_ojs as ojs
-from django_ojs.payloads.parameter_kinds import ParameterKind, ParameterKinds
-from django_ojs.payloads.reader import Budget, Reader
-from django_ojs.payloads.reference import KEY, Reference
+from django_ojs.extensions.payloads.parameter_kinds import ParameterKind, ParameterKinds
+from django_ojs.extensions.payloads.reader import Budget, Reader
+from django_ojs.extensions.payloads.reference import KEY, Reference
 from django_ojs.spec.errors import ChecksumMismatch, PayloadRejected, PayloadUnavailable
 from tests.payloads.resolving import checksum, resolved
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from django_ojs.payloads import ssrf
+from django_ojs.extensions.payloads import ssrf
 from django_ojs.spec.addresses import is_public
 from django_ojs.spec.errors import PayloadRejected, PayloadUnavailable
 from tests.cases import together

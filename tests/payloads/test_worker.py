@@ -15,10 +15,10 @@ from django.test import override_settings
 
 import django_ojs as ojs
 from django_ojs import handlers
+from django_ojs.extensions.payloads import resolver
+from django_ojs.extensions.payloads.reference import KEY
 from django_ojs.models import Job
 from django_ojs.operations import queues
-from django_ojs.payloads import resolver
-from django_ojs.payloads.reference import KEY
 from django_ojs.worker.executor import Executor
 from tests import factories
 from tests.payloads.conftest import Bucket

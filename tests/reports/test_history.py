@@ -10,13 +10,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from django_ojs.models.rollup import Rollup
-from django_ojs.reports import history as history_module
-from django_ojs.reports.history import Point, history
-from django_ojs.reports.stats import percentiles
+from django_ojs.extensions.statistics import history as history_module
+from django_ojs.extensions.statistics import rollup_compaction, rollups
+from django_ojs.extensions.statistics.history import Point, history
+from django_ojs.extensions.statistics.models import Rollup
+from django_ojs.extensions.statistics.rollups import BUCKETS, bucket
+from django_ojs.extensions.statistics.stats import percentiles
 from django_ojs.spec.errors import InvalidRequest
-from django_ojs.storage.figures import rollup_compaction, rollups
-from django_ojs.storage.figures.rollups import BUCKETS, bucket
 from tests.figures import note
 
 pytestmark = [pytest.mark.django_db, pytest.mark.requirement("ADM-R002")]

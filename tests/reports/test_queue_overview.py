@@ -8,8 +8,10 @@ from typing import Any
 
 import pytest
 
+from django_ojs.extensions.backpressure.operations.episodes import NONE, Episode
+from django_ojs.extensions.statistics import rollup_queries
+from django_ojs.extensions.statistics.rollup_queries import Flow
 from django_ojs.operations import beat, queues
-from django_ojs.operations.backpressure.episodes import NONE, Episode
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
 from django_ojs.operations.queues import QueueState, QueueStatus
 from django_ojs.reports import findings, health_queries, queue_overview
@@ -17,8 +19,7 @@ from django_ojs.reports.health_queries import Observations
 from django_ojs.reports.queue_overview import Level, OverviewRow
 from django_ojs.spec.queue_config import Backpressure, QueueConfig
 from django_ojs.spec.states import State
-from django_ojs.storage.figures import oldest_available, rollup_queries
-from django_ojs.storage.figures.rollup_queries import Flow
+from django_ojs.storage.figures import oldest_available
 from tests import factories
 from tests.cases import together
 

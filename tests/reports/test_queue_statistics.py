@@ -12,11 +12,11 @@ from django.db import connection
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
-from django_ojs.models.rollup import Rollup
+from django_ojs.extensions.statistics import rollup_queries, rollups
+from django_ojs.extensions.statistics.models import Rollup
+from django_ojs.extensions.statistics.queue_statistics import statistics
 from django_ojs.operations import ack, fail, queues
-from django_ojs.reports.queue_statistics import statistics
 from django_ojs.spec.states import State
-from django_ojs.storage.figures import rollup_queries, rollups
 from django_ojs.storage.figures.oldest_available import oldest
 from tests.factories import BOOM, active, age, in_state, push, read
 

@@ -7,10 +7,9 @@ from django.db import connection
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
-from django_ojs.models.rollup import Rollup
-from django_ojs.reports import stats
+from django_ojs.extensions.statistics import rollups, stats
+from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.spec.states import State
-from django_ojs.storage.figures import rollups
 from tests.factories import HOUR, in_state, push, worker
 from tests.figures import note
 

@@ -17,26 +17,20 @@ from django.db.models.functions import Now
 from django.test import Client, override_settings
 
 import django_ojs as ojs
-from django_ojs.models import (
-    ApiKey,
-    Attempt,
-    BulkOperation,
-    BulkOperationJob,
-    CronRun,
-    Job,
-    OutboxEntry,
-    Queue,
-    Worker,
-)
-from django_ojs.models.audit_entry import AuditEntry
-from django_ojs.models.rollup import Rollup
-from django_ojs.operations import beat, cron, queues
-from django_ojs.operations.backpressure import pressure_monitor
+from django_ojs.extensions.audit.models import AuditEntry
+from django_ojs.extensions.backpressure.operations import pressure_monitor
+from django_ojs.extensions.cron import operations as cron
+from django_ojs.extensions.cron.models import CronRun
+from django_ojs.extensions.outbox.models import OutboxEntry
+from django_ojs.extensions.statistics import rollups
+from django_ojs.extensions.statistics.models import Rollup
+from django_ojs.models import ApiKey, Attempt, BulkOperation, BulkOperationJob, Job, Queue, Worker
+from django_ojs.operations import beat, queues
 from django_ojs.operations.workers.rescue import DeadWorkers
 from django_ojs.spec import ids
 from django_ojs.spec.errors import QueueFull
 from django_ojs.storage import database, in_memory_state
-from django_ojs.storage.figures import counts, rollups
+from django_ojs.storage.figures import counts
 from tests import factories
 from tests.admin.users import root
 from tests.http.api import Api, make_key

@@ -112,7 +112,7 @@ def test_the_nearest_come_first() -> None:
 
 
 def test_a_name_that_a_package_offers_is_that_of_the_module_which_defines_it() -> None:
-    users = {path.as_posix() for path in tree().users["django_ojs.models.cron"]}
+    users = {path.as_posix() for path in tree().users["django_ojs.extensions.cron.models"]}
     assert "tests/operations/cron/test_tick.py" in users
 
 

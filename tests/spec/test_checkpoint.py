@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from django_ojs.spec.checkpoint import MAX_BYTES, encode
+from django_ojs.extensions.checkpoints.spec import MAX_BYTES, encode
 from django_ojs.spec.errors import InvalidRequest, PayloadTooLarge
 from tests.cases import together
 

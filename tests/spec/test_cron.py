@@ -13,8 +13,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from django_ojs.operations.cron.description import describe
-from django_ojs.spec.cron import CronExpression, CronExpressionError, check_timezone, timezone_names
+from django_ojs.extensions.cron.operations.description import describe
+from django_ojs.extensions.cron.spec import (
+    CronExpression,
+    CronExpressionError,
+    check_timezone,
+    timezone_names,
+)
 from tests.cases import together
 
 PARIS = ZoneInfo("Europe/Paris")

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from django_ojs.spec.cron import CronExpression
+from django_ojs.extensions.cron.spec import CronExpression
 from tests.cases import together
 
 # Half hours (Lord Howe), quarters (Chatham), no daylight saving time (Kolkata), both hemispheres,

@@ -7,7 +7,7 @@ from itertools import pairwise
 
 import pytest
 
-from django_ojs.spec.rate_limit import PARTS, Rate, RateLimit, Starts
+from django_ojs.extensions.limits.rate_limit import PARTS, Rate, RateLimit, Starts
 from tests.cases import together
 
 NOW = 1_800_000_000_000

@@ -11,16 +11,16 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 import django_ojs as ojs
-from django_ojs.handlers import Handler
-from django_ojs.options import Options, Request, envelope_of
-from django_ojs.registry import registry
-from django_ojs.spec.errors import InvalidRequest
-from django_ojs.spec.rate_limit_policy import (
+from django_ojs.extensions.limits.rate_limit_policy import (
     RateLimitPolicy,
     hide_arguments,
     key_of,
     parse_python,
 )
+from django_ojs.handlers import Handler
+from django_ojs.options import Options, Request, envelope_of
+from django_ojs.registry import registry
+from django_ojs.spec.errors import InvalidRequest
 from tests.cases import together
 
 

@@ -9,10 +9,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from django_ojs.extensions.workflows.spec import Condition, Graph, StepOutcome, evaluate
+from django_ojs.extensions.workflows.spec.builder import (
+    MAX_CHAIN_STEPS,
+    MAX_DEPTH,
+    MAX_EDGES,
+    MAX_JOBS,
+)
+from django_ojs.extensions.workflows.spec.parse import parse
 from django_ojs.spec.errors import CyclicDependency, InvalidRequest, OJSError
-from django_ojs.spec.workflow import Condition, Graph, StepOutcome, evaluate
-from django_ojs.spec.workflow.builder import MAX_CHAIN_STEPS, MAX_DEPTH, MAX_EDGES, MAX_JOBS
-from django_ojs.spec.workflow.parse import parse
 from tests.cases import together
 
 JSON = dict[str, Any]
@@ -328,7 +333,7 @@ def test_at_the_limits() -> None:
 
 
 def test_over_the_limit_of_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("django_ojs.spec.workflow.builder.MAX_JOBS", 3)
+    monkeypatch.setattr("django_ojs.extensions.workflows.spec.builder.MAX_JOBS", 3)
     parse(chain(group(job(), job()), job()))
     with pytest.raises(InvalidRequest, match=r"steps\[1\]\.jobs\[1\] is over the limit of 3 jobs"):
         parse(chain(group(job(), job()), group(job(), job())))
@@ -336,7 +341,7 @@ def test_over_the_limit_of_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_over_the_limit_of_dependencies(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("django_ojs.spec.workflow.dependencies.MAX_DEPENDENCIES", 2)
+    monkeypatch.setattr("django_ojs.extensions.workflows.spec.dependencies.MAX_DEPENDENCIES", 2)
     parse(graph(node("a"), node("b", "a"), node("c", "b")))
     with pytest.raises(InvalidRequest, match=r"steps\[2\]\.depends_on is over the limit of 2"):
         parse(graph(node("a"), node("b", "a"), node("c", "a", "b")))
@@ -359,9 +364,9 @@ WIDE = graph(node("a"), node("b"), {"id": "c", "depends_on": ["a", "b"], **group
 def test_over_the_limit_of_edges(
     definition: JSON, path: str, edges: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("django_ojs.spec.workflow.builder.MAX_EDGES", edges)
+    monkeypatch.setattr("django_ojs.extensions.workflows.spec.builder.MAX_EDGES", edges)
     parse(definition)
-    monkeypatch.setattr("django_ojs.spec.workflow.builder.MAX_EDGES", edges - 1)
+    monkeypatch.setattr("django_ojs.extensions.workflows.spec.builder.MAX_EDGES", edges - 1)
     match = rf"{path} is over the limit of {edges - 1} dependencies and parent results"
     with pytest.raises(InvalidRequest, match=match):
         parse(definition)
@@ -370,7 +375,7 @@ def test_over_the_limit_of_edges(
 def test_the_join_of_the_workflow_itself_is_named_by_its_callbacks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("django_ojs.spec.workflow.builder.MAX_EDGES", 3)
+    monkeypatch.setattr("django_ojs.extensions.workflows.spec.builder.MAX_EDGES", 3)
     with pytest.raises(InvalidRequest, match=r"^callbacks is over the limit of 3 "):
         parse(batch(job(), job(), on_success=job()))
 

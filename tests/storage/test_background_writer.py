@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from django_ojs.extensions.statistics import rollups
 from django_ojs.storage import background_writer
 from django_ojs.storage.background_writer import BackgroundWriter
-from django_ojs.storage.figures import rollups
 from tests.figures import note
 from tests.worker.waiting import BOUND, eventually
 

@@ -17,7 +17,8 @@ from django.apps import apps
 from django.db import OperationalError, ProgrammingError, connection, connections, transaction
 
 from django_ojs import checks
-from django_ojs.models import Attempt, Job, LimitKey
+from django_ojs.extensions.limits.models import LimitKey
+from django_ojs.models import Attempt, Job
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import ack, fail, fetch, queues
 from django_ojs.operations import push as pushing

@@ -6,15 +6,16 @@ from typing import Any
 
 import pytest
 
+from django_ojs.extensions.audit.models import AuditEntry
+from django_ojs.extensions.webhooks.models import Webhook
+from django_ojs.extensions.webhooks.operations import dispatch, subscriptions
+from django_ojs.extensions.webhooks.operations.deliveries import died
+from django_ojs.extensions.webhooks.operations.subscriptions import Subscription
+from django_ojs.extensions.webhooks.spec import DISABLED_AFTER
 from django_ojs.hooks import publish
-from django_ojs.models import Job, Webhook
-from django_ojs.models.audit_entry import AuditEntry
-from django_ojs.operations.webhooks import dispatch, subscriptions
-from django_ojs.operations.webhooks.deliveries import died
-from django_ojs.operations.webhooks.subscriptions import Subscription
+from django_ojs.models import Job
 from django_ojs.spec.ids import uuid7
 from django_ojs.spec.published import EventType, of_queue
-from django_ojs.spec.webhooks import DISABLED_AFTER
 from tests.admin.users import root
 from tests.command_line.run import ojs as run
 from tests.webhooks.conftest import LOOPBACK, Receiver

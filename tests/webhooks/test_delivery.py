@@ -16,17 +16,18 @@ from django.db.models import F
 from django.db.models.functions import Now
 from django.utils import timezone
 
+from django_ojs.extensions.events.models import Event
+from django_ojs.extensions.events.operations import log
+from django_ojs.extensions.payloads.schemes import https
+from django_ojs.extensions.webhooks import spec as webhooks
+from django_ojs.extensions.webhooks.models import Webhook, WebhookDelivery
+from django_ojs.extensions.webhooks.operations import deliveries, dispatch, subscriptions
+from django_ojs.extensions.webhooks.operations.deliveries import DeliveryStatus
+from django_ojs.extensions.webhooks.operations.subscriptions import Subscription
 from django_ojs.hooks import publish
-from django_ojs.models import Job, Webhook, WebhookDelivery
-from django_ojs.models.event import Event
+from django_ojs.models import Job
 from django_ojs.operations import promotion, queues
-from django_ojs.operations.events import log
 from django_ojs.operations.push import push_batch
-from django_ojs.operations.webhooks import deliveries, dispatch, subscriptions
-from django_ojs.operations.webhooks.deliveries import DeliveryStatus
-from django_ojs.operations.webhooks.subscriptions import Subscription
-from django_ojs.payloads.schemes import https
-from django_ojs.spec import webhooks
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import (
     InvalidRequest,

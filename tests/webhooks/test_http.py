@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
+from django_ojs.extensions.webhooks.models import Webhook
+from django_ojs.extensions.webhooks.operations import dispatch
 from django_ojs.hooks import publish
-from django_ojs.models import Webhook
-from django_ojs.operations.webhooks import dispatch
 from django_ojs.spec.published import EventType, of_queue
 from django_ojs.testing import TestContext
 from tests.cases import together

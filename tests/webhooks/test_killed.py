@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from django_ojs.extensions.webhooks import spec as webhooks
+from django_ojs.extensions.webhooks.operations import subscriptions
+from django_ojs.extensions.webhooks.operations.subscriptions import Subscription
 from django_ojs.hooks import publish
-from django_ojs.operations.webhooks import subscriptions
-from django_ojs.operations.webhooks.subscriptions import Subscription
-from django_ojs.spec import webhooks
 from django_ojs.spec.published import EventType, of_queue
 from tests.webhooks.conftest import LOOPBACK, Receiver
 from tests.worker.processes import Tree

@@ -10,11 +10,11 @@ import pytest
 from django.db import connection, transaction
 
 from django_ojs.context import JobContext
-from django_ojs.models import Checkpoint
+from django_ojs.extensions.checkpoints import worker as checkpoint
+from django_ojs.extensions.checkpoints.models import Checkpoint
 from django_ojs.operations import cancel, fail, fetch
 from django_ojs.spec.errors import Conflict
 from django_ojs.storage.claims import Claimed
-from django_ojs.worker import checkpoint
 from django_ojs.worker.executor import Executor
 from django_ojs.worker.in_flight import Run
 from tests.factories import active, read

@@ -10,7 +10,8 @@ import pytest
 from django.db import connection, transaction
 
 from django_ojs.context import JobContext
-from django_ojs.operations import cancel, checkpoint
+from django_ojs.extensions.checkpoints import operations as checkpoint
+from django_ojs.operations import cancel
 from django_ojs.spec.progress import Report
 from django_ojs.storage import database
 from django_ojs.storage.claims import Claimed

@@ -8,9 +8,10 @@ from django.db.models import Count
 from django.db.models.functions import Now
 
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
+from django_ojs.extensions.cron.models import CronJob
 from django_ojs.formatting import grouped
 from django_ojs.handlers import job_types
-from django_ojs.models import CronJob, Job, Lease, Worker
+from django_ojs.models import Job, Lease, Worker
 from django_ojs.operations import expiry, promotion
 from django_ojs.operations.maintenance import job_retention, lease, pruning
 from django_ojs.operations.workers import registry

@@ -7,8 +7,9 @@ from django.conf import settings as django_settings
 from django.utils import timezone
 
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
-from django_ojs.command_line.limits import shown_key
 from django_ojs.command_line.lists import age
+from django_ojs.extensions.limits.command_line import shown_key
+from django_ojs.extensions.statistics import rollup_queries
 from django_ojs.formatting import absolute_time, grouped
 from django_ojs.operations import queues
 from django_ojs.operations.access import key_expiry
@@ -17,7 +18,7 @@ from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, SHOWN, 
 from django_ojs.reports import findings, health_queries, queue_overview
 from django_ojs.reports.findings import Finding
 from django_ojs.storage import lock_holders
-from django_ojs.storage.figures import oldest_available, rollup_queries
+from django_ojs.storage.figures import oldest_available
 
 #: Queues that are checked: the configured ones, and of the others those with the most jobs.
 MOST_QUEUES: Final = 500

@@ -11,7 +11,7 @@ from django_ojs.contrib.celery.configuration import configuration
 from django_ojs.contrib.celery.exceptions import NoEquivalent
 from django_ojs.contrib.celery.schedules import crontab
 from django_ojs.contrib.celery.values import encode
-from django_ojs.schedules import cron
+from django_ojs.extensions.cron.schedules import cron
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.suggestions import allowed_name
 

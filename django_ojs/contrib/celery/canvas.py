@@ -412,7 +412,7 @@ class group:
 class chord:
     """A task after all tasks of a group, which gets the list of their results first.
 
-    It is a workflow (`django_ojs.workflows`): when a task of the group fails, the body never runs.
+    It is a workflow (`django_ojs.extensions.workflows.api`): when a task of the group fails, the body never runs.
     The group's members and the body may be chains.
     """
 
@@ -443,9 +443,9 @@ class chord:
 
         The arguments are those of each task of the group, the options those of the body's first.
         """
-        from django_ojs import workflows
         from django_ojs.contrib.celery.result import AsyncResult, GroupResult
-        from django_ojs.operations.workflows import step_ids
+        from django_ojs.extensions.workflows import api as workflows
+        from django_ojs.extensions.workflows.operations import step_ids
 
         body = [step.clone() for step in self._body().tasks]
         if configuration.task_always_eager:
@@ -483,7 +483,7 @@ class chord:
 
 def _line_of(steps: Sequence[Signature]) -> Any:
     """Return a member of a chord's group as a part of a workflow."""
-    from django_ojs import workflows
+    from django_ojs.extensions.workflows import api as workflows
 
     first, *rest = steps
     if not rest:

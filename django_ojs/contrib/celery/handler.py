@@ -13,14 +13,14 @@ from django_ojs.contrib.celery.exceptions import Ignore, Reject
 from django_ojs.contrib.celery.request import TaskRequest
 from django_ojs.contrib.celery.run_task import run_task
 from django_ojs.contrib.celery.values import decode, encode
+from django_ojs.extensions.limits.rate_limit_policy import RateLimitPolicy
+from django_ojs.extensions.workflows.operations import whole_result
 from django_ojs.handlers import check_defaults
 from django_ojs.job_type import job_type_of
 from django_ojs.keyword_handlers import KeywordHandler
-from django_ojs.operations.workflows import whole_result
 from django_ojs.options import OptionArguments, Options, read_options
 from django_ojs.spec import failure
 from django_ojs.spec.json import JSON
-from django_ojs.spec.rate_limit_policy import RateLimitPolicy
 from django_ojs.spec.retry_policy import MAX_ATTEMPTS_LIMIT, RetryPolicy
 
 

@@ -15,6 +15,7 @@ from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
 from django_ojs.extension import Actor
+from django_ojs.extensions.backpressure.operations import pressure_monitor
 from django_ojs.http import compression, error_responses, headers, throttling
 from django_ojs.http.access import API_KEY, Access, access_of, required_access
 from django_ojs.http.authentication import authentication_classes
@@ -23,7 +24,6 @@ from django_ojs.http.permissions import HasScope
 from django_ojs.http.responses import MEDIA_TYPE, json_response
 from django_ojs.models import ActorKind
 from django_ojs.operations.access import known_names, operator
-from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.spec import json
 from django_ojs.spec.scopes import Scope
 from django_ojs.storage import database

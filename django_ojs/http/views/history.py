@@ -6,10 +6,11 @@ from uuid import UUID
 
 from rest_framework.request import Request
 
+from django_ojs.extensions.workflows import operations as workflows
+from django_ojs.extensions.workflows.views import WorkflowView
 from django_ojs.http import pagination
 from django_ojs.http.views.jobs import JobView, job_id
-from django_ojs.http.views.workflows import WorkflowView
-from django_ojs.operations import keyset, workflows
+from django_ojs.operations import keyset
 from django_ojs.operations.enqueue.lineage import root_of
 from django_ojs.operations.jobs import execution_history, lineage
 from django_ojs.operations.jobs.lineage import Descendant

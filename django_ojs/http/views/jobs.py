@@ -9,7 +9,10 @@ from django.http import HttpResponse
 from rest_framework.request import Request
 
 from django_ojs.conf import settings
-from django_ojs.http import backpressure, fields
+from django_ojs.extensions.backpressure import http as backpressure
+from django_ojs.extensions.limits.rate_limit_policy import key_of_queue
+from django_ojs.extensions.outbox.destinations import LOCAL
+from django_ojs.http import fields
 from django_ojs.http.access import Access
 from django_ojs.http.manifest import MAX_BATCH
 from django_ojs.http.responses import json_response, text_response
@@ -22,7 +25,6 @@ from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, alike
 from django_ojs.operations.info import info
 from django_ojs.operations.push import push, push_batch
 from django_ojs.spec import envelope, ids
-from django_ojs.spec.destinations import LOCAL
 from django_ojs.spec.envelope import Envelope, Limits, distinct
 from django_ojs.spec.errors import (
     InvalidRequest,
@@ -31,7 +33,6 @@ from django_ojs.spec.errors import (
     PayloadTooLarge,
     PermissionDenied,
 )
-from django_ojs.spec.rate_limit_policy import key_of_queue
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import transitions

@@ -10,8 +10,12 @@ from django.http.response import HttpResponseBase
 from django.utils.http import http_date
 from rest_framework.request import Request
 
+from django_ojs.extensions.events.event_stream import (
+    CONTENT_TYPE,
+    EventStreamResponse,
+    has_seen_end,
+)
 from django_ojs.http import fields
-from django_ojs.http.event_stream import CONTENT_TYPE, EventStreamResponse, has_seen_end
 from django_ojs.http.progress_stream import progress_of
 from django_ojs.http.responses import json_response
 from django_ojs.http.views.jobs import JobView, job_id

@@ -7,12 +7,12 @@ from django.utils import timezone
 from rest_framework.request import Request
 
 from django_ojs.conf import settings
+from django_ojs.extensions.statistics.queue_statistics import Statistics, statistics
 from django_ojs.http import fields, pagination
 from django_ojs.http.responses import json_response, timestamps
 from django_ojs.http.views.base import OJSView
 from django_ojs.operations import queues
 from django_ojs.operations.queues import QueueStatus
-from django_ojs.reports.queue_statistics import Statistics, statistics
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.queue_config import DEFAULT_POLICY, QueueConfig
 from django_ojs.spec.scopes import Scope

@@ -10,6 +10,7 @@ from django.http import HttpResponse
 from rest_framework.request import Request
 
 from django_ojs.conf import settings
+from django_ojs.extensions.workflows.operations import advance_after_commit
 from django_ojs.http import fields, long_poll
 from django_ojs.http.access import Access
 from django_ojs.http.responses import text_response, unwritable
@@ -21,7 +22,6 @@ from django_ojs.operations.ack import ack
 from django_ojs.operations.beat import Registration, beat
 from django_ojs.operations.fail import fail, requeue
 from django_ojs.operations.fetch import MAX_COUNT, check_pool, check_worker_id, fetch_remotely
-from django_ojs.operations.workflows import advance_after_commit
 from django_ojs.spec import envelope, ids, scheduling, times
 from django_ojs.spec.errors import InvalidPayload, InvalidRequest, PermissionDenied
 from django_ojs.spec.failure import Failure

@@ -5,20 +5,7 @@ from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError
 
-from django_ojs.command_line import (
-    changes,
-    cron,
-    dead_letters,
-    deletion,
-    doctor,
-    figures,
-    jobs,
-    limits,
-    queues,
-    transfer,
-    webhooks,
-    workflows,
-)
+from django_ojs.command_line import changes, dead_letters, deletion, doctor, jobs, queues, transfer
 from django_ojs.command_line.console import Console, discard_output
 from django_ojs.command_line.database_check import errors_in_words
 from django_ojs.command_line.operator import operator
@@ -29,6 +16,11 @@ from django_ojs.command_line.subcommand import (
     check_texts,
 )
 from django_ojs.extension import Actor
+from django_ojs.extensions.cron import command_line as cron
+from django_ojs.extensions.limits import command_line as limits
+from django_ojs.extensions.statistics import command_line as figures
+from django_ojs.extensions.webhooks import command_line as webhooks
+from django_ojs.extensions.workflows import command_line as workflows
 from django_ojs.models import ActorKind
 from django_ojs.operations.access.operator import acting
 

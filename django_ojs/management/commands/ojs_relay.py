@@ -1,4 +1,4 @@
-"""manage.py ojs_relay: parse the arguments and start django_ojs.outbox."""
+"""manage.py ojs_relay: parse the arguments and start django_ojs.extensions.outbox."""
 
 import signal
 from argparse import ArgumentParser, RawDescriptionHelpFormatter
@@ -13,13 +13,13 @@ from django.db import Error, connections
 
 from django_ojs.command_line.database_check import errors_in_words, schema_problem
 from django_ojs.conf import settings
+from django_ojs.extensions.outbox import local
+from django_ojs.extensions.outbox import operations as outbox
+from django_ojs.extensions.outbox.destinations import LOCAL
+from django_ojs.extensions.outbox.relay import POLL_INTERVAL, Relay
+from django_ojs.extensions.outbox.relay_threads import Relays, relays
 from django_ojs.management.commands.ojs_worker import log_to_console
-from django_ojs.operations.enqueue import outbox
-from django_ojs.outbox import local
-from django_ojs.outbox.relay import POLL_INTERVAL, Relay
-from django_ojs.outbox.relay_threads import Relays, relays
 from django_ojs.spec import ids
-from django_ojs.spec.destinations import LOCAL
 from django_ojs.storage import database
 from django_ojs.storage.backoff import Backoff
 from django_ojs.worker.signal_handlers import signal_handlers

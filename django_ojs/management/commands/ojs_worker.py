@@ -17,15 +17,15 @@ from django.db import connections
 from django.db.backends.signals import connection_created
 from django.utils.autoreload import get_child_arguments
 
-from django_ojs import schedules
 from django_ojs.command_line.database_check import (
     require_database,
     with_retries,
 )
 from django_ojs.conf import settings
+from django_ojs.extensions.cron import schedules
+from django_ojs.extensions.webhooks import spec as webhooks
 from django_ojs.logging import component
 from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, message, unbounded
-from django_ojs.spec import webhooks
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.scheduling import ALL, STRATEGIES, STRICT, check_weight, parse_order

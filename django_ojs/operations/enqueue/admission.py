@@ -8,6 +8,7 @@ from typing import Any, TypeAlias
 
 from django_ojs import middleware
 from django_ojs.conf import settings
+from django_ojs.extensions.tenants.spec import MAX_LENGTH, is_tenant_id
 from django_ojs.operations.enqueue.result import as_stored
 from django_ojs.spec import json, retry_policy
 from django_ojs.spec.envelope import (
@@ -21,7 +22,6 @@ from django_ojs.spec.envelope import (
     when_text,
 )
 from django_ojs.spec.errors import InvalidRequest, JobTypeNotAllowed, OJSError
-from django_ojs.spec.tenants import MAX_LENGTH, is_tenant_id
 from django_ojs.storage.queue_configs import Snapshot
 
 #: Returns the envelope that is to be stored in place of one that was admitted.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 from django_ojs.conf import settings
-from django_ojs.spec import rate_limit_policy
+from django_ojs.extensions.limits import rate_limit_policy
 
 #: Shown in place of a value.
 HIDDEN: Final = "\N{BULLET}" * 5

@@ -6,9 +6,9 @@ from datetime import datetime, timedelta
 from typing import Any, Final
 from uuid import UUID
 
+from django_ojs.extensions.limits.rate_limit_policy import key_of_queue
 from django_ojs.spec.ids import uuid7
 from django_ojs.spec.json import JSON
-from django_ojs.spec.rate_limit_policy import key_of_queue
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.unique_policy import UniquePolicy
 

@@ -8,11 +8,11 @@ from datetime import datetime, timedelta
 from typing import Final
 from uuid import UUID
 
+from django_ojs.extensions.limits.rate_limit_policy import check as check_rate_limit
 from django_ojs.spec.envelope.model import MAX_PERIOD, MAX_TIMEOUT_MS, Limits
 from django_ojs.spec.errors import InvalidRequest, InvalidRetryPolicy, OJSError, UniqueKeyInvalid
 from django_ojs.spec.ids import parse_id
 from django_ojs.spec.json import check
-from django_ojs.spec.rate_limit_policy import check as check_rate_limit
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.times import parse_when
 from django_ojs.spec.unique_policy import UniquePolicy

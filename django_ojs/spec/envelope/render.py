@@ -5,8 +5,8 @@ from datetime import datetime
 from typing import Any, Final, Protocol
 from uuid import UUID
 
+from django_ojs.extensions.checkpoints.spec import SavedCheckpoint
 from django_ojs.spec import progress
-from django_ojs.spec.checkpoint import SavedCheckpoint
 from django_ojs.spec.envelope.fields import FIELDS
 from django_ojs.spec.envelope.model import SPECVERSION
 from django_ojs.spec.failure import with_code

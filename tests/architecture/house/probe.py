@@ -100,14 +100,15 @@ def operations() -> dict[str, Callable[[], Act]]:
 
     import django_ojs as ojs
     from django_ojs.extension import Known
-    from django_ojs.operations import ack, fail, workflows
+    from django_ojs.extensions.workflows import operations as workflows
+    from django_ojs.extensions.workflows.operations.advance import advance_all
+    from django_ojs.extensions.workflows.spec.parse import parse
+    from django_ojs.operations import ack, fail
     from django_ojs.operations.access import api_keys
     from django_ojs.operations.beat import Registration, beat
     from django_ojs.operations.fetch import fetch
-    from django_ojs.operations.workflows.advance import advance_all
     from django_ojs.spec.failure import Failure
     from django_ojs.spec.scheduling import STRICT_ORDER
-    from django_ojs.spec.workflow.parse import parse
     from django_ojs.storage.queue_turns import Turns
     from django_ojs.storage.transitions import Claim
 

@@ -55,8 +55,8 @@ def measure(field: Field, scale: Scale) -> None:
 
 def register_cron(contender: Contender, *, number: int, together: bool) -> None:
     """Store cron jobs that run every minute, or all at midnight."""
-    from django_ojs.models import CronJob, CronRun
-    from django_ojs.operations.cron import schedule
+    from django_ojs.extensions.cron.models import CronJob, CronRun
+    from django_ojs.extensions.cron.operations import schedule
 
     contender.reset()
     CronRun.primary.all().delete()
@@ -98,7 +98,7 @@ def cron_lags(contender: Contender, *, seconds: float, together: bool) -> dict[s
 
     Return their number, and how many milliseconds after its time a run was committed.
     """
-    from django_ojs.models import CronJob, CronRun
+    from django_ojs.extensions.cron.models import CronJob, CronRun
 
     number = CronJob.primary.count()
     began, last = time.perf_counter(), 0

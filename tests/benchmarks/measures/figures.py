@@ -35,7 +35,7 @@ def measure(field: Field, scale: Scale) -> None:
 
 def figures(contender: Contender, *, calls: int) -> dict[str, float]:
     """Return jobs a second, each in a transaction of its own, with figures and without."""
-    from django_ojs.storage.figures import rollups
+    from django_ojs.extensions.statistics import rollups
 
     contender.reset()
     left_out = mock.patch.object(rollups, "add", return_value=None)

@@ -47,7 +47,7 @@ def fetch_limited(contender: Contender, *, calls: int) -> dict[str, float]:
     """Return how many milliseconds a claim takes, in the median."""
     import statistics
 
-    from django_ojs.models import LimitedQueue
+    from django_ojs.extensions.limits.models import LimitedQueue
     from django_ojs.operations import fetch, queues
     from django_ojs.operations.push import BATCH, push_batch
     from django_ojs.spec.envelope import Envelope

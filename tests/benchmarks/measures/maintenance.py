@@ -165,7 +165,7 @@ def beside(contender: Contender, *, kind: str, jobs: int) -> dict[str, float]:
 
 
 def _left(state: str) -> int:
-    from django_ojs.reports import stats
+    from django_ojs.extensions.statistics import stats
 
     return stats.by_queue([_BURST]).get(_BURST, {}).get(state, 0)  # type: ignore[call-overload]  # a State is a str
 

@@ -77,8 +77,8 @@ def make_names(contender: Contender, *, names: int) -> None:
 
     from django.db import connection
 
+    from django_ojs.extensions.statistics.rollups import BUCKETS
     from django_ojs.storage.figures import counts
-    from django_ojs.storage.figures.rollups import BUCKETS
 
     histogram = json.dumps([0] * BUCKETS)
     with connection.cursor() as cursor:
@@ -89,10 +89,10 @@ def make_names(contender: Contender, *, names: int) -> None:
 
 def read_names(contender: Contender) -> dict[str, float]:
     """Return how many milliseconds each figure takes, in a process that has read it before."""
+    from django_ojs.extensions.statistics import stats
     from django_ojs.http import metrics
     from django_ojs.operations import queues
     from django_ojs.operations.keyset import PageRequest
-    from django_ojs.reports import stats
 
     reads = {
         METRICS: lambda: metrics.render(None),

@@ -128,7 +128,7 @@ def operations(contender: Contender, *, calls: int) -> dict[str, float]:
 
 def counts(contender: Contender, *, calls: int) -> dict[str, float]:
     """Return the medians of a queue's depth and of all counts by state, in milliseconds."""
-    from django_ojs.reports import stats
+    from django_ojs.extensions.statistics import stats
 
     took: dict[str, list[float]] = {DEPTH: [], COUNTS: []}
     for _ in range(calls):

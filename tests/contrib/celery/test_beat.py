@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from django_ojs import schedules
 from django_ojs.contrib.celery import app as celery_app
 from django_ojs.contrib.celery import beat
 from django_ojs.contrib.celery.exceptions import NoEquivalent
 from django_ojs.contrib.celery.schedules import crontab
-from django_ojs.models import CronJob, Job
+from django_ojs.extensions.cron import schedules
+from django_ojs.extensions.cron.models import CronJob
+from django_ojs.models import Job
 from tests.cases import together
 from tests.operations.cron.scenes import tick
 

@@ -21,7 +21,8 @@ from django_ojs.contrib.celery.exceptions import (
     TaskRevokedError,
 )
 from django_ojs.contrib.celery.result import AsyncResult
-from django_ojs.models import Job, OutboxEntry
+from django_ojs.extensions.outbox.models import OutboxEntry
+from django_ojs.models import Job
 from django_ojs.operations import queues
 from django_ojs.spec import ids
 from django_ojs.spec.errors import InvalidArgs

@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from django_ojs.models.rollup import Rollup
+from django_ojs.extensions.statistics import rollups
+from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.spec.states import State
-from django_ojs.storage.figures import rollups
 from tests.factories import in_state, worker
 from tests.figures import note
 from tests.http.api import Api

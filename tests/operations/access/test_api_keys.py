@@ -12,8 +12,8 @@ from django.db import transaction
 from django.test.utils import CaptureQueriesContext
 
 from django_ojs.extension import Actor
+from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.models import ActorKind, ApiKey
-from django_ojs.models.audit_entry import AuditEntry
 from django_ojs.operations.access import api_keys, key_expiry, operator
 from django_ojs.spec.errors import (
     Conflict,

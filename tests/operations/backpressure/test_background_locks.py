@@ -11,14 +11,17 @@ from datetime import UTC, datetime
 
 import pytest
 
-from django_ojs.models import CronRun, Job, OutboxEntry
-from django_ojs.models.cron import CronRunPhase
-from django_ojs.models.event import Event
-from django_ojs.operations import ack, activate, cron, queues, retry, workflows
-from django_ojs.operations.backpressure import rejections
-from django_ojs.outbox import local
+from django_ojs.extensions.backpressure import storage as bounds
+from django_ojs.extensions.backpressure.operations import rejections
+from django_ojs.extensions.cron import operations as cron
+from django_ojs.extensions.cron.models import CronRun, CronRunPhase
+from django_ojs.extensions.events.models import Event
+from django_ojs.extensions.outbox import local
+from django_ojs.extensions.outbox.models import OutboxEntry
+from django_ojs.extensions.workflows import operations as workflows
+from django_ojs.models import Job
+from django_ojs.operations import ack, activate, queues, retry
 from django_ojs.spec.errors import QueueFull
-from django_ojs.storage import bounds
 from tests.factories import envelope, in_state, jobs, push, put
 from tests.operations.cron.scenes import make_due, register
 from tests.operations.workflows.scenes import chain, create, job, states, take

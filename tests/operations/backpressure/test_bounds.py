@@ -12,14 +12,15 @@ from typing import Any
 import pytest
 from django.db import connection, transaction
 
+from django_ojs.extensions.backpressure import storage as bounds
+from django_ojs.extensions.backpressure.models import Bound
+from django_ojs.extensions.backpressure.operations import pressure_monitor, rejections
+from django_ojs.extensions.events.models import Event
 from django_ojs.models import Job, Queue
-from django_ojs.models.bound import Bound
-from django_ojs.models.event import Event
 from django_ojs.operations import push as pushing
 from django_ojs.operations import queues
 from django_ojs.operations.ack import ack
 from django_ojs.operations.activate import activate
-from django_ojs.operations.backpressure import pressure_monitor, rejections
 from django_ojs.operations.enqueue.result import EnqueuedJob
 from django_ojs.operations.fetch import fetch
 from django_ojs.operations.jobs import bulk_step, dead_letters
@@ -29,7 +30,7 @@ from django_ojs.operations.retry import retry
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.full_policy import FullPolicy, WaitPolicy
 from django_ojs.spec.unique_policy import UniquePolicy
-from django_ojs.storage import bounds, queue_configs
+from django_ojs.storage import queue_configs
 from django_ojs.storage.figures import counts
 from tests.factories import envelope, in_state
 from tests.threads import at_once, beside

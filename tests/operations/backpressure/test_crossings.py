@@ -11,12 +11,12 @@ from django.db import connection, transaction
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
+from django_ojs.extensions.backpressure.operations import pressure_monitor
+from django_ojs.extensions.events.models import Event
 from django_ojs.models import Job, Queue
-from django_ojs.models.event import Event
 from django_ojs.operations import push as pushing
 from django_ojs.operations import queues
 from django_ojs.operations.ack import ack
-from django_ojs.operations.backpressure import pressure_monitor
 from django_ojs.operations.fail import fail
 from django_ojs.operations.fetch import fetch
 from django_ojs.operations.push import PushOptions

@@ -10,13 +10,14 @@ import pytest
 from django.db import connection, transaction
 from django.test.utils import CaptureQueriesContext
 
+from django_ojs.extensions.backpressure.operations import rejections
+from django_ojs.extensions.events.models import Event
+from django_ojs.extensions.tenants import storage as tenants
 from django_ojs.models import Job, Queue
-from django_ojs.models.event import Event
 from django_ojs.operations import push as pushing
 from django_ojs.operations import queues
 from django_ojs.operations.ack import ack
 from django_ojs.operations.activate import activate
-from django_ojs.operations.backpressure import rejections
 from django_ojs.operations.fetch import fetch
 from django_ojs.operations.jobs import bulk
 from django_ojs.operations.push import PushOptions
@@ -24,7 +25,7 @@ from django_ojs.operations.queues import deletion
 from django_ojs.operations.retry import retry
 from django_ojs.spec.errors import InvalidRequest, QueueFull
 from django_ojs.spec.full_policy import FullPolicy, WaitPolicy
-from django_ojs.storage import queue_configs, tenants
+from django_ojs.storage import queue_configs
 from tests.factories import envelope, in_state
 from tests.http.api import Api
 from tests.threads import at_once, beside, elsewhere

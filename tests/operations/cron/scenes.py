@@ -5,10 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from django_ojs.models import CronJob
-from django_ojs.models.event import Event
-from django_ojs.operations import cron
-from django_ojs.operations.cron import Definition, due_query
+from django_ojs.extensions.cron import operations as cron
+from django_ojs.extensions.cron.models import CronJob
+from django_ojs.extensions.cron.operations import Definition, due_query
+from django_ojs.extensions.events.models import Event
 
 SECOND = timedelta(seconds=1)
 

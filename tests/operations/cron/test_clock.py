@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 from django.db.models import F
 
-from django_ojs.models import CronJob
-from django_ojs.models.cron import CronOwner
-from django_ojs.operations import cron
-from django_ojs.operations.cron import clock
+from django_ojs.extensions.cron import operations as cron
+from django_ojs.extensions.cron.models import CronJob, CronOwner
+from django_ojs.extensions.cron.operations import clock
 from tests.cases import together
 from tests.operations.cron.scenes import register
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from django_ojs.operations.cron.description import describe
-from django_ojs.spec.cron import CronExpression
+from django_ojs.extensions.cron.operations.description import describe
+from django_ojs.extensions.cron.spec import CronExpression
 from tests.cases import together
 
 

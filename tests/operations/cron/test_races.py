@@ -12,11 +12,12 @@ from datetime import timedelta
 import pytest
 from django.db.models.functions import Now
 
-from django_ojs.models import CronJob
-from django_ojs.operations import cron
+from django_ojs.extensions.cron import operations as cron
+from django_ojs.extensions.cron import storage as cron_jobs
+from django_ojs.extensions.cron.models import CronJob
+from django_ojs.extensions.cron.storage import Advance
 from django_ojs.spec.errors import Conflict
-from django_ojs.storage import cron_jobs, database
-from django_ojs.storage.cron_jobs import Advance
+from django_ojs.storage import database
 from tests.factories import jobs
 from tests.operations.cron.scenes import definition, events, make_due, register
 from tests.threads import at_once

@@ -7,9 +7,8 @@ from typing import Any
 
 import pytest
 
-from django_ojs.models import CronJob
-from django_ojs.models.cron import CronOwner
-from django_ojs.operations import cron
+from django_ojs.extensions.cron import operations as cron
+from django_ojs.extensions.cron.models import CronJob, CronOwner
 from django_ojs.spec.errors import Conflict, InvalidCronExpression, InvalidRequest, NotFound
 from tests.factories import jobs
 from tests.operations.cron.scenes import definition, make_due, reasons, register, tick

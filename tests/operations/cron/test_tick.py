@@ -10,14 +10,15 @@ import pytest
 from django.db.models import F
 from django.test import override_settings
 
-from django_ojs.models import CronJob, CronRun, OutboxEntry
-from django_ojs.models.cron import CronRunPhase
-from django_ojs.operations import ack, activate, cancel, cron, fail, fetch, queues, retry
-from django_ojs.operations.cron import due_query, pruning, schedule
+from django_ojs.extensions.cron import operations as cron
+from django_ojs.extensions.cron import storage as cron_jobs
+from django_ojs.extensions.cron.models import CronJob, CronRun, CronRunPhase
+from django_ojs.extensions.cron.operations import due_query, pruning, schedule
+from django_ojs.extensions.outbox.models import OutboxEntry
+from django_ojs.operations import ack, activate, cancel, fail, fetch, queues, retry
 from django_ojs.operations.due_check import DueCheck
 from django_ojs.spec.errors import Conflict, QueueFull
 from django_ojs.spec.states import State
-from django_ojs.storage import cron_jobs
 from tests.factories import BOOM, jobs, read
 from tests.held_key import held_key
 from tests.operations.cron.scenes import SECOND, events, make_due, reasons, register, tick

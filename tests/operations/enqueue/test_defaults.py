@@ -8,7 +8,8 @@ import pytest
 from django.test import override_settings
 
 import django_ojs as ojs
-from django_ojs.models import Job, OutboxEntry
+from django_ojs.extensions.outbox.models import OutboxEntry
+from django_ojs.models import Job
 from django_ojs.operations import queues
 from django_ojs.spec import json
 from tests.http.api import Api

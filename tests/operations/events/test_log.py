@@ -18,14 +18,15 @@ from django.db.models import F
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
+from django_ojs.extensions.events import commit_order
+from django_ojs.extensions.events import storage as stored
+from django_ojs.extensions.events.models import Event
+from django_ojs.extensions.events.operations import log
 from django_ojs.hooks import publish
-from django_ojs.models.event import Event
 from django_ojs.operations import queues
-from django_ojs.operations.events import log
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.published import EventType, of_queue
-from django_ojs.storage import commit_order, database
-from django_ojs.storage import events as stored
+from django_ojs.storage import database
 from tests.factories import HOUR, own_connections, push, worker
 from tests.threads import at_once, beside
 from tests.worker.waiting import BOUND

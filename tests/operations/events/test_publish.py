@@ -14,11 +14,11 @@ from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 import django_ojs as ojs
+from django_ojs.extensions.events.operations import log
 from django_ojs.models.worker import Directive
 from django_ojs.operations import ack, beat, expiry, fail, fetch, promotion, queues
 from django_ojs.operations import push as pushing
 from django_ojs.operations.beat import Registration
-from django_ojs.operations.events import log
 from django_ojs.operations.workers import removal, rescue
 from django_ojs.spec.errors import DuplicateJob, OJSError
 from django_ojs.spec.failure import Failure
@@ -461,7 +461,7 @@ def test_what_is_neither_kept_nor_listened_to_costs_no_statement() -> None:
 def test_an_event_that_cannot_be_stored_takes_the_change_with_it(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    from django_ojs.storage import events as storage
+    from django_ojs.extensions.events import storage
 
     def broken(*_: object) -> None:
         raise RuntimeError("the events broke")

@@ -9,11 +9,12 @@ import pytest
 from django.test import override_settings
 
 import django_ojs as ojs
-from django_ojs.models.event import Event
+from django_ojs.extensions.events import spec as events
+from django_ojs.extensions.events.models import Event
+from django_ojs.extensions.events.operations import log
 from django_ojs.operations import ack, expiry, fail, fetch, promotion, queues, run_now
-from django_ojs.operations.events import log
 from django_ojs.operations.workers import rescue
-from django_ojs.spec import events, published
+from django_ojs.spec import published
 from django_ojs.spec.states import TRANSITIONS, State, Trigger
 from tests.factories import BOOM, HOUR, WORKER, active, age, hourly, in_state, jobs, push
 

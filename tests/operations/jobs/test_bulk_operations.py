@@ -10,9 +10,10 @@ from django.db.models import F
 from django.test import override_settings
 from django.utils import timezone
 
+from django_ojs.extensions.limits import limit_checks
 from django_ojs.models import BulkOperation, BulkOperationJob, Job
 from django_ojs.models.bulk_operation import BulkActionName, BulkState
-from django_ojs.operations import ack, cancel, delete, fail, fetch, limit_checks, queues
+from django_ojs.operations import ack, cancel, delete, fail, fetch, queues
 from django_ojs.operations.jobs import (
     bulk_execution,
     bulk_operations,

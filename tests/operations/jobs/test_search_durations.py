@@ -11,7 +11,8 @@ from django.db import connection
 from django.db.models import F
 from django.test.utils import CaptureQueriesContext
 
-from django_ojs.models import BulkOperation, BulkOperationJob, Job, WorkflowStep
+from django_ojs.extensions.workflows.models import WorkflowStep
+from django_ojs.models import BulkOperation, BulkOperationJob, Job
 from django_ojs.operations import beat, cancel, run_now
 from django_ojs.operations.jobs import filter_json
 from django_ojs.operations.jobs.job_filter import JobFilter

@@ -10,35 +10,31 @@ import pytest
 from django.db.models import F
 from django.db.models.functions import Now
 
-from django_ojs.extensions import statistics
-from django_ojs.models import (
-    BulkOperation,
-    CronJob,
-    CronRun,
-    EndedWorkflowJob,
-    LimitCheck,
-    OutboxEntry,
-    Webhook,
-    Worker,
-    Workflow,
-    WorkflowStep,
-)
-from django_ojs.models.event import Event
-from django_ojs.models.rollup import Rollup
-from django_ojs.operations import beat, expiry, limit_checks, promotion, queues
-from django_ojs.operations.cron import due_query as due_cron
-from django_ojs.operations.cron.pruning import RunPruner
-from django_ojs.operations.enqueue import outbox
-from django_ojs.operations.events import log
+from django_ojs.extensions.backpressure import storage as bounds
+from django_ojs.extensions.cron.models import CronJob, CronRun
+from django_ojs.extensions.cron.operations import due_query as due_cron
+from django_ojs.extensions.cron.operations.pruning import RunPruner
+from django_ojs.extensions.events.models import Event
+from django_ojs.extensions.events.operations import log
+from django_ojs.extensions.limits import limit_checks
+from django_ojs.extensions.limits.models import LimitCheck
+from django_ojs.extensions.outbox import local
+from django_ojs.extensions.outbox import operations as outbox
+from django_ojs.extensions.outbox.models import OutboxEntry
+from django_ojs.extensions.statistics import extension as statistics
+from django_ojs.extensions.statistics.models import Rollup
+from django_ojs.extensions.webhooks.models import Webhook
+from django_ojs.extensions.webhooks.operations import dispatch
+from django_ojs.extensions.workflows.models import EndedWorkflowJob, Workflow, WorkflowStep
+from django_ojs.extensions.workflows.operations import due as due_workflows
+from django_ojs.extensions.workflows.operations import pruning as workflow_pruning
+from django_ojs.models import BulkOperation, Worker
+from django_ojs.operations import beat, expiry, promotion, queues
 from django_ojs.operations.jobs import bulk_execution
 from django_ojs.operations.maintenance import pruning, timeouts
-from django_ojs.operations.webhooks import dispatch
 from django_ojs.operations.workers.rescue import DeadWorkers, lapsed_condition
-from django_ojs.operations.workflows import due as due_workflows
-from django_ojs.operations.workflows import pruning as workflow_pruning
-from django_ojs.outbox import local
 from django_ojs.spec import ids
-from django_ojs.storage import bounds, database, raw_queries
+from django_ojs.storage import database, raw_queries
 from django_ojs.storage.figures import counts
 from tests import factories
 from tests.operations.cron import scenes as cron_jobs

@@ -9,8 +9,8 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from django_ojs.extensions.events.operations import log
 from django_ojs.operations import ack
-from django_ojs.operations.events import log
 from django_ojs.operations.maintenance import stalled
 from django_ojs.operations.progress import report
 from django_ojs.spec.progress import Report

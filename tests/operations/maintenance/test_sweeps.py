@@ -6,9 +6,13 @@ from typing import Any
 
 import pytest
 
-from django_ojs.models import Checkpoint, Job, LimitedQueue
-from django_ojs.operations import ack, checkpoint, fail, fetch, queues
-from django_ojs.operations.maintenance import checkpoints, rate_limit_starts
+from django_ojs.extensions.checkpoints import operations as checkpoint
+from django_ojs.extensions.checkpoints import pruning as checkpoints
+from django_ojs.extensions.checkpoints.models import Checkpoint
+from django_ojs.extensions.limits import rate_limit_starts
+from django_ojs.extensions.limits.models import LimitedQueue
+from django_ojs.models import Job
+from django_ojs.operations import ack, fail, fetch, queues
 from tests.factories import BOOM, WORKER, active, hourly, push
 
 pytestmark = pytest.mark.django_db

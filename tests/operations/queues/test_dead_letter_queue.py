@@ -12,9 +12,9 @@ import pytest
 from django.db import transaction
 from django.test import override_settings
 
-from django_ojs.http import event_messages
+from django_ojs.extensions.events import event_messages
+from django_ojs.extensions.events.models import Event
 from django_ojs.models import Job, Queue
-from django_ojs.models.event import Event
 from django_ojs.operations import fail, fetch, queues, retry, run_again
 from django_ojs.operations.jobs import bulk, dead_letters, listing
 from django_ojs.operations.jobs.job_filter import JobFilter

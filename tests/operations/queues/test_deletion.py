@@ -8,10 +8,10 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
+from django_ojs.extensions.statistics import stats
 from django_ojs.models import Job, Queue
 from django_ojs.operations import ack, fail, fetch, queues
 from django_ojs.operations.queues import rows
-from django_ojs.reports import stats
 from django_ojs.spec.errors import Conflict, InvalidQueue, InvalidRequest, NotFound, QueueFull
 from tests.factories import (
     BOOM,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 import django_ojs as ojs
+from django_ojs.extensions.audit.models import AuditEntry
+from django_ojs.extensions.events.models import Event
 from django_ojs.models import Queue
-from django_ojs.models.audit_entry import AuditEntry
-from django_ojs.models.event import Event
 from django_ojs.operations import ack, activate, fail, fetch, queues, retry
 from django_ojs.operations.jobs import bulk
 from django_ojs.spec.errors import QueuePaused

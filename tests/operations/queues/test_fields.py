@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from django_ojs.extensions.workflows.operations import advance_due
 from django_ojs.operations import ack, fetch, queues
 from django_ojs.operations.maintenance import pruning
-from django_ojs.operations.workflows import advance_due
 from django_ojs.spec import queue_config
 from django_ojs.spec.errors import JobTypeNotAllowed, PayloadTooLarge, QueueFull, UnsupportedFeature
 from django_ojs.spec.retry_policy import RetryPolicy

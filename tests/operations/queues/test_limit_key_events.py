@@ -9,9 +9,10 @@ import pytest
 from django.db.models import F
 from django.utils import timezone
 
-from django_ojs.models import LimitCheck, LimitKey
-from django_ojs.models.event import Event
-from django_ojs.operations import ack, cancel, delete, fail, fetch, limit_checks
+from django_ojs.extensions.events.models import Event
+from django_ojs.extensions.limits import limit_checks
+from django_ojs.extensions.limits.models import LimitCheck, LimitKey
+from django_ojs.operations import ack, cancel, delete, fail, fetch
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.times import format_timestamp
 from django_ojs.storage.claims import Claimed

@@ -11,9 +11,9 @@ from django.db.models import F
 from django.utils import timezone
 
 import django_ojs as ojs
-from django_ojs.models import LimitCheck, LimitKey
-from django_ojs.models.limit import HELD
-from django_ojs.operations import fail, fetch, limit_checks
+from django_ojs.extensions.limits import limit_checks
+from django_ojs.extensions.limits.models import HELD, LimitCheck, LimitKey
+from django_ojs.operations import fail, fetch
 from django_ojs.operations.beat import Registration
 from django_ojs.reports.not_running import why_not_running
 from django_ojs.spec.failure import Failure

@@ -10,10 +10,12 @@ from django.db import connection, transaction
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
-from django_ojs.models import LimitedQueue, Queue
+from django_ojs.extensions.limits import queue_limits
+from django_ojs.extensions.limits.models import LimitedQueue
+from django_ojs.models import Queue
 from django_ojs.operations import ack, fail, fetch, queues
 from django_ojs.operations.queues import rows
-from django_ojs.storage import in_memory_state, queue_limits
+from django_ojs.storage import in_memory_state
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.next_starts import next_starts
 from tests.factories import WORKER, hourly, jobs, push, push_many

@@ -12,15 +12,16 @@ from django.db.models import Count
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
-from django_ojs.models import LimitCheck, LimitKey, Queue
-from django_ojs.models.limit import HELD
-from django_ojs.operations import ack, expiry, fetch, limit_checks, queues, retry
+from django_ojs.extensions.limits import key_limits, limit_checks
+from django_ojs.extensions.limits.limit_key_use import KeyOfJob
+from django_ojs.extensions.limits.models import HELD, LimitCheck, LimitKey
+from django_ojs.extensions.limits.queue_limits import Use
+from django_ojs.models import Queue
+from django_ojs.operations import ack, expiry, fetch, queues, retry
 from django_ojs.spec.errors import OJSError
-from django_ojs.storage import in_memory_state, key_limits, queue_configs
+from django_ojs.storage import in_memory_state, queue_configs
 from django_ojs.storage.claims import Claimed
-from django_ojs.storage.limit_key_use import KeyOfJob
 from django_ojs.storage.next_starts import next_starts
-from django_ojs.storage.queue_limits import Use
 from tests.cases import together
 from tests.factories import MINUTE, WORKER, hourly, jobs, jobs_of_key, push
 from tests.http.api import Api

@@ -15,13 +15,15 @@ from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
 from django_ojs import signals
-from django_ojs.models import Job, LimitCheck, LimitKey
-from django_ojs.models.event import Event
-from django_ojs.operations import ack, fetch, limit_checks, limit_keys, promotion, queues, retry
+from django_ojs.extensions.events.models import Event
+from django_ojs.extensions.limits import key_limits, limit_checks, limit_keys
+from django_ojs.extensions.limits.models import LimitCheck, LimitKey
+from django_ojs.extensions.statistics import rollups
+from django_ojs.models import Job
+from django_ojs.operations import ack, fetch, promotion, queues, retry
 from django_ojs.reports.not_running import why_not_running
-from django_ojs.storage import in_memory_state, key_limits, queue_configs, ruled_claims
+from django_ojs.storage import in_memory_state, queue_configs, ruled_claims
 from django_ojs.storage.claims import Claimed
-from django_ojs.storage.figures import rollups
 from tests.factories import HOUR, MINUTE, WORKER, hourly, jobs, jobs_of_key, push, push_many
 from tests.http.api import Api
 from tests.receivers import receiving

@@ -14,12 +14,13 @@ from django.db import connection
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from django_ojs.extensions.tenants import tenant_turns
 from django_ojs.models import Job
 from django_ojs.operations import ack, fetch, queues
 from django_ojs.operations import push as pushing
 from django_ojs.operations.workers import rescue
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
-from django_ojs.storage import database, in_memory_state, tenant_turns
+from django_ojs.storage import database, in_memory_state
 from django_ojs.storage.claims import Claimed
 from tests.factories import WORKER, envelope, jobs_of_key
 from tests.threads import at_once

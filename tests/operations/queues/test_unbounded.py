@@ -13,11 +13,12 @@ from django.db import DatabaseError
 
 import django_ojs as ojs
 from django_ojs import checks
-from django_ojs.models.bound import Bound
+from django_ojs.extensions.backpressure import storage as bounds
+from django_ojs.extensions.backpressure.models import Bound
 from django_ojs.operations import queues
 from django_ojs.operations.queues.unbounded import BOUND_HINT, message, unbounded
 from django_ojs.spec.errors import QueueFull
-from django_ojs.storage import bounds, in_memory_state
+from django_ojs.storage import in_memory_state
 from tests.factories import push
 
 pytestmark = pytest.mark.django_db(transaction=True)

@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 from uuid import UUID
 
-from django_ojs.models import Job, Workflow, WorkflowStep
-from django_ojs.models.event import Event
-from django_ojs.operations import ack, fail, fetch, workflows
+from django_ojs.extensions.events.models import Event
+from django_ojs.extensions.workflows import operations as workflows
+from django_ojs.extensions.workflows.models import Workflow, WorkflowStep
+from django_ojs.extensions.workflows.spec.parse import parse
+from django_ojs.models import Job
+from django_ojs.operations import ack, fail, fetch
 from django_ojs.spec.failure import Failure
-from django_ojs.spec.workflow.parse import parse
 from django_ojs.storage.claims import Claimed
 from tests.factories import jobs
 

@@ -18,19 +18,21 @@ from django.test.utils import CaptureQueriesContext
 
 from django_ojs.context import enter
 from django_ojs.extension import Known
-from django_ojs.models import EndedWorkflowJob, Job, Workflow, WorkflowStep
-from django_ojs.models.event import Event
-from django_ojs.operations import ack, cancel, delete, expiry, fail, fetch, queues, retry, workflows
-from django_ojs.operations.backpressure import rejections
+from django_ojs.extensions.backpressure.operations import rejections
+from django_ojs.extensions.events.models import Event
+from django_ojs.extensions.workflows import operations as workflows
+from django_ojs.extensions.workflows import storage as stored
+from django_ojs.extensions.workflows.api import cancel_workflow
+from django_ojs.extensions.workflows.models import EndedWorkflowJob, Workflow, WorkflowStep
+from django_ojs.extensions.workflows.operations import after_commit, due, pruning, starting
+from django_ojs.models import Job
+from django_ojs.operations import ack, cancel, delete, expiry, fail, fetch, queues, retry
 from django_ojs.operations.maintenance import pruning as maintenance
 from django_ojs.operations.workers import rescue
-from django_ojs.operations.workflows import after_commit, due, pruning, starting
 from django_ojs.registry import registry
 from django_ojs.spec.errors import Conflict, InvalidRequest, QueueFull, QueuePaused
 from django_ojs.storage import database
-from django_ojs.storage import workflows as stored
 from django_ojs.worker.executor import run_handler
-from django_ojs.workflows import cancel_workflow
 from tests.factories import age, jobs, push
 from tests.held_key import held_key
 from tests.operations.workflows.scenes import (
@@ -56,7 +58,7 @@ from tests.worker.parts import run_of
 from tests.worker.waiting import BOUND
 
 #: The package has a function of this name.
-advancing = importlib.import_module("django_ojs.operations.workflows.advance")
+advancing = importlib.import_module("django_ojs.extensions.workflows.operations.advance")
 
 pytestmark = pytest.mark.django_db
 

@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from django_ojs.models import EndedWorkflowJob
-from django_ojs.operations import cancel, fail, workflows
+from django_ojs.extensions.workflows import operations as workflows
+from django_ojs.extensions.workflows.models import EndedWorkflowJob
+from django_ojs.operations import cancel, fail
 from tests.factories import BOOM, jobs
 from tests.operations.workflows.scenes import (
     available,

@@ -8,11 +8,11 @@ import pytest
 from django.core.management import call_command
 from django.db import connection, transaction
 
+from django_ojs.extensions.statistics import stats
 from django_ojs.models import Job
 from django_ojs.operations import ack, cancel, fetch, promotion, queues
 from django_ojs.operations.maintenance.count_keeper import CountKeeper
 from django_ojs.operations.workers import rescue
-from django_ojs.reports import stats
 from django_ojs.spec.states import State
 from django_ojs.storage.figures import counts
 from tests.cases import together

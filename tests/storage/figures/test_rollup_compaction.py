@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from django_ojs.extensions import statistics
-from django_ojs.models.rollup import Rollup
-from django_ojs.storage.figures import rollup_compaction, rollups
+from django_ojs.extensions.statistics import extension as statistics
+from django_ojs.extensions.statistics import rollup_compaction, rollups
+from django_ojs.extensions.statistics.models import Rollup
 from tests.figures import note
 
 pytestmark = pytest.mark.django_db

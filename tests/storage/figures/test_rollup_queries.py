@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from django_ojs.models.rollup import Rollup
-from django_ojs.storage.figures import rollup_queries
+from django_ojs.extensions.statistics import rollup_queries
+from django_ojs.extensions.statistics.models import Rollup
 
 pytestmark = pytest.mark.django_db
 

@@ -13,11 +13,11 @@ from django.test import Client, override_settings
 from hypothesis import given
 from hypothesis import strategies as st
 
+from django_ojs.extensions.statistics import rollups
+from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.models import Job
-from django_ojs.models.rollup import Rollup
 from django_ojs.operations import ack, expiry, fail
 from django_ojs.operations.workers import rescue
-from django_ojs.storage.figures import rollups
 from tests.factories import BOOM, HOUR, active, hourly, push, push_many
 from tests.figures import note
 

@@ -9,8 +9,8 @@ import httpx
 import pytest
 from django.db.models import Sum
 
-from django_ojs.models.event import Event
-from django_ojs.models.rollup import Rollup
+from django_ojs.extensions.events.models import Event
+from django_ojs.extensions.statistics.models import Rollup
 from tests.factories import push
 from tests.outbox.conftest import remote as remote
 from tests.outbox.remote import Remote

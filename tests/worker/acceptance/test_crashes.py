@@ -9,7 +9,8 @@ import pytest
 from django.db import connection
 from django.db.models import QuerySet
 
-from django_ojs.models import Checkpoint, Job, Worker
+from django_ojs.extensions.checkpoints.models import Checkpoint
+from django_ojs.models import Job, Worker
 from django_ojs.operations import ack, queues
 from django_ojs.reports import ended_workers
 from django_ojs.spec.errors import ClaimLost

@@ -9,10 +9,11 @@ import pytest
 from django.db import connection
 
 import django_ojs as ojs
+from django_ojs.extensions.cron import operations as cron
+from django_ojs.extensions.events.models import Event
 from django_ojs.models import Job, Worker
-from django_ojs.models.event import Event
 from django_ojs.models.worker import Directive
-from django_ojs.operations import beat, cron, fetch
+from django_ojs.operations import beat, fetch
 from tests import factories
 from tests.held_key import held_key
 from tests.operations.cron.scenes import make_due, register

@@ -7,9 +7,9 @@ import signal
 
 import pytest
 
+from django_ojs.extensions.events.models import Event
 from django_ojs.handlers import Handler
 from django_ojs.models import Job, Worker
-from django_ojs.models.event import Event
 from tests.testapp import worker_jobs as handlers
 from tests.worker.acceptance.conftest import Start
 from tests.worker.acceptance.ledger import (

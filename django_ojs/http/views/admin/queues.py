@@ -6,6 +6,8 @@ from django.utils import timezone
 from rest_framework.request import Request
 
 from django_ojs.conf import settings
+from django_ojs.extensions.statistics import stats
+from django_ojs.extensions.statistics.stats import Rates
 from django_ojs.http import fields
 from django_ojs.http.responses import timestamps
 from django_ojs.http.views.admin.base import AdminView, states_of
@@ -13,8 +15,6 @@ from django_ojs.http.views.queues import render_configuration
 from django_ojs.operations import queues
 from django_ojs.operations.jobs import bulk
 from django_ojs.operations.queues import QueueStatus
-from django_ojs.reports import stats
-from django_ojs.reports.stats import Rates
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.queue_config import DEFAULT_POLICY
 from django_ojs.spec.scopes import Scope

@@ -1,0 +1,141 @@
+"""Entries of the audit trail as the pages show them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from django.apps import apps
+from django.utils import timezone
+from django.utils.http import urlencode
+from django.utils.translation import gettext as _
+from django.utils.translation import pgettext
+
+from django_ojs.conf import settings
+from django_ojs.extensions.audit import extension as audit
+from django_ojs.extensions.audit.admin_search import AuditSearch
+from django_ojs.extensions.audit.models import AuditEntry
+from django_ojs.operations.jobs.redaction import HIDDEN, redacted
+
+#: Of one entry, the members that are shown, and the characters of each value.
+_MAX_MEMBERS: Final = 30
+_MAX_LENGTH: Final = 200
+
+#: Members of the detail that are ids of jobs.
+_JOBS: Final = ("job", "copy_of")
+
+_LIMIT_KEY: Final = "limit_key"
+
+#: The model that has the page of an object, by the type.
+_MODELS: Final = {
+    "queue": "queue",
+    "job": "job",
+    "cron_job": "cronjob",
+    "api_key": "apikey",
+    _LIMIT_KEY: "limitkey",
+    "webhook": "webhook",
+    "bulk_operation": "bulkoperation",
+    "worker": "worker",
+    "workflow": "workflow",
+}
+_OBJECT_TYPES: Final = {
+    **{model: object_type for object_type, model in _MODELS.items()},
+    "deadletter": "job",
+}
+#: What ends the name of an action after which there is no object any more.
+_ENDED: Final = (".deleted", ".removed")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class AuditRow:
+    """An entry as the pages show it.
+
+    `model` has the page of the object, if it has any; `jobs` are other jobs of the entry, each with
+    a word. The queries find the entries with the same actor, action, object or day.
+    """
+
+    entry: AuditEntry
+    object_kind: str
+    object_name: str
+    model: str
+    changes: list[tuple[str, str, str]]
+    detail: list[tuple[str, str]]
+    jobs: list[tuple[str, str]]
+    actor_query: str
+    action_query: str
+    object_query: str
+    day_query: str
+
+
+def rows_about(
+    model: str, key: str, limit: int, *, shown_key: Callable[[str], str] = str
+) -> list[AuditRow]:
+    """Return the newest entries about an object: what was done to it, by whichever door."""
+    object_type = _OBJECT_TYPES.get(model, "")
+    entries = audit.entries().filter(object_type=object_type, object_id=key)
+    return [row_of(entry, shown_key=shown_key) for entry in entries.order_by("-pk")[:limit]]
+
+
+def row_of(
+    entry: AuditEntry, search: AuditSearch | None = None, *, shown_key: Callable[[str], str] = str
+) -> AuditRow:
+    """Return an entry as the pages show it; its links narrow a search.
+
+    `shown_key` returns a limit key as the user may see it.
+    """
+    search = search or AuditSearch()
+    shown = entry.changes, entry.detail
+    if "*" not in settings().admin_redact:
+        shown = redacted(entry.changes), redacted(entry.detail)
+    changes, detail = shown
+    key = entry.object_id
+    name = shown_key(key) if entry.object_type == _LIMIT_KEY else key
+    is_hidden = name != key
+    has_page = not entry.action.endswith(_ENDED) and key and not is_hidden
+    day = timezone.localtime(entry.time).date()
+    return AuditRow(
+        entry=entry,
+        object_kind=_kind(entry.object_type),
+        object_name=_text(detail.get("key_prefix") or name),
+        model=_MODELS.get(entry.object_type, "") if has_page else "",
+        changes=[
+            (name, _text(pair[0]), _text(pair[1])) if pair != HIDDEN else (name, HIDDEN, HIDDEN)
+            for name, pair in list(changes.items())[:_MAX_MEMBERS]
+        ],
+        detail=[
+            (name.replace("_", " "), _text(value))
+            for name, value in list(detail.items())[:_MAX_MEMBERS]
+            if name not in (*_JOBS, "key_prefix")
+        ],
+        jobs=[(name.replace("_", " "), str(detail[name])) for name in _JOBS if name in detail],
+        actor_query=_query(replace(search, actor=entry.actor)),
+        action_query=_query(replace(search, action=entry.action)),
+        object_query=""
+        if is_hidden or not key
+        else _query(replace(search, object=f"{entry.object_type}/{key}")),
+        day_query=_query(replace(search, day=day)),
+    )
+
+
+def _kind(object_type: str) -> str:
+    model = _MODELS.get(object_type)
+    if model is not None:
+        return str(apps.get_model("django_ojs", model)._meta.verbose_name)
+    kinds = {
+        "maintenance": _("maintenance"),
+        "outbox_entry": _("outbox entry"),
+        "check": pgettext("of the doctor", "check"),
+    }
+    return kinds.get(object_type) or object_type.replace("_", " ")
+
+
+def _query(search: AuditSearch) -> str:
+    return "?" + urlencode({"q": search.render()})
+
+
+def _text(value: Any) -> str:
+    if value is None or value in ("", []):
+        return "—"
+    if isinstance(value, bool):
+        return _("yes") if value else _("no")
+    text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
+    return text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}…"

@@ -1,0 +1,117 @@
+"""The audit trail: which operator did what to which object, and what changed.
+
+An act is one row, which is stored with the change, and one line of the log, after the commit.
+`operations.access.operator` tells who acts.
+"""
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+from django.db.models import QuerySet
+from django.utils import timezone
+
+from django_ojs.conf import settings
+from django_ojs.extension import Act, DueStep, Extension, Hooks
+from django_ojs.extensions.audit.models import AuditEntry
+from django_ojs.operations.access.operator import MAX_NAME, log_fields, printable
+from django_ojs.spec import ids
+from django_ojs.storage import database
+
+logger = logging.getLogger("django_ojs")
+
+#: What operators do. The first word is the object, or what has several of them.
+ACTIONS: Final = (
+    *("job.enqueued", "job.retried", "job.cancelled", "job.deleted"),
+    *("job.run_now", "job.activated", "job.history_deleted"),
+    *("jobs.retry", "jobs.cancel", "jobs.delete", "jobs.run_now", "bulk.ordered", "bulk.stopped"),
+    *("jobs.exported", "jobs.imported", "doctor.repaired", "queue.drained"),
+    *("queue.created", "queue.configured", "queue.paused", "queue.resumed", "queue.purged"),
+    *("queue.deleted", "cron.created", "cron.changed", "cron.removed", "cron.paused"),
+    *("cron.resumed", "cron.run", "worker.directed", "worker.deregistered", "workflow.cancelled"),
+    *("api_key.created", "api_key.changed", "api_key.replaced", "api_key.revoked"),
+    *("api_key.deleted", "limit_key.overridden", "limit_key.override_removed", "limit_key.opened"),
+    "limit_key.paused",
+    *("webhook.created", "webhook.changed", "webhook.removed", "webhook.secret_rotated"),
+    *("maintenance.started", "maintenance.ended", "outbox.requeued", "outbox.deleted"),
+)
+OBJECT_TYPES: Final = frozenset(
+    {
+        *("job", "queue", "cron_job", "api_key", "webhook", "bulk_operation", "worker"),
+        *("workflow", "maintenance", "outbox_entry", "check", "limit_key"),
+    }
+)
+
+_EMPTY: Final[tuple[object, ...]] = (None, "", [], {})
+
+
+class AuditExtension(Extension):
+    """Records acts."""
+
+    name = "audit"
+    number = 4
+
+    def hooks(self) -> Hooks:
+        """Return the hooks; no setting changes them."""
+        return Hooks(acted=_record)
+
+    def due_steps(self) -> Sequence[DueStep]:
+        """Delete old entries."""
+        return (DueStep(run=prune, interval=60.0),)
+
+
+def _record(act: Act) -> Callable[[Mapping[str, Any]], None]:
+    """Store an entry. Return a function that adds what is known later."""
+    entry = AuditEntry(
+        actor_kind=act.actor.kind,
+        actor=printable(act.actor.name),
+        source_ip=act.actor.source_ip[:64],
+        action=act.action,
+        object_type=act.object_type,
+        object_id=act.object_id[:MAX_NAME],
+        # A field that was empty and is empty has not changed.
+        changes={
+            name: list(pair)
+            for name, pair in act.changes.items()
+            if not all(value in _EMPTY for value in pair)
+        },
+        detail={name: value for name, value in act.detail.items() if value not in _EMPTY},
+    )
+    entry.save(using=database.alias(), force_insert=True)
+    database.after_commit(lambda: _log(entry, act.actor.correlation_id))
+    return lambda detail: _complete(entry, detail)
+
+
+def _log(entry: AuditEntry, correlation_id: str) -> None:
+    """Log an act without the values that it changed: the row has them."""
+    extra = log_fields(
+        entry.action,
+        principal=entry.actor,
+        source_ip=entry.source_ip,
+        correlation_id=correlation_id,
+        outcome="success",
+        detail={"object": f"{entry.object_type}/{entry.object_id}", "door": entry.actor_kind},
+    )
+    logger.info("%s of %s by %s", entry.action, extra["detail"]["object"], entry.actor, extra=extra)
+
+
+def _complete(entry: AuditEntry, detail: Mapping[str, Any]) -> None:
+    entry.detail = {**entry.detail, **detail}
+    database.retried(lambda: entry.save(using=database.alias(), update_fields=["detail"]))
+
+
+def entries() -> QuerySet[AuditEntry]:
+    """All entries."""
+    return AuditEntry.primary.all()
+
+
+def prune(limit: int = database.BATCH) -> int:
+    """Delete the oldest entries after their retention time, as a step of maintenance.
+
+    Return how many.
+    """
+    old = entries().filter(pk__lt=ids.first_of(timezone.now() - settings().keep_audit_entries))
+    keys = list(old.order_by("pk").values_list("pk", flat=True)[:limit])
+    if not keys:
+        return 0
+    return database.retried(lambda: entries().filter(pk__in=keys).delete()[0])

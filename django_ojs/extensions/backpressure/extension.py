@@ -1,0 +1,96 @@
+"""Backpressure (ojs-backpressure): the bounds of queues, and what happens where one is full."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from django_ojs import hooks
+from django_ojs.extension import Batch, DueStep, Extension, Hooks
+from django_ojs.extensions.backpressure import storage
+from django_ojs.extensions.backpressure.operations import bounds, pressure_monitor, rejections
+from django_ojs.extensions.backpressure.operations.wait_policy import wait_for_room
+from django_ojs.extensions.backpressure.storage import Load
+from django_ojs.extensions.outbox import operations as outbox
+from django_ojs.extensions.outbox.destinations import LOCAL
+from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
+from django_ojs.spec.errors import QueueFull
+from django_ojs.spec.full_policy import FullPolicy
+from django_ojs.spec.states import State
+from django_ojs.storage import database
+from django_ojs.storage.dialects.job_row import NewRow
+
+_NONE: Final = FullPolicy()
+
+
+class BackpressureExtension(Extension):
+    """Bounds queues."""
+
+    name = "backpressure"
+    number = 11
+
+    def hooks(self) -> Hooks:
+        """Return the hooks; no setting changes them."""
+        return Hooks(
+            around_store=_store,
+            around_insert=_insert,
+            around_admit_again=bounds.admitted_again,
+            queue_configured=storage.rebound,
+            queue_deleted=storage.remove,
+            counts_repaired=storage.withdraw_tickets,
+            rejected=_count,
+        )
+
+    def due_steps(self) -> Sequence[DueStep]:
+        """Tell which queues come under pressure, and put back bounds that were lost."""
+        return (
+            DueStep(run=pressure_monitor.check_all, interval=1.0, when=storage.any_condition),
+            DueStep(run=pressure_monitor.restore_bounds, interval=60.0),
+        )
+
+
+def _store(batch: Batch, store: Callable[[], list[EnqueuedJob]]) -> list[EnqueuedJob]:
+    """Wait for room, and store the jobs in the outbox where there is none."""
+    policy, options = batch.options.note(FullPolicy) or _NONE, batch.options
+    try:
+        return store() if policy.wait is None else wait_for_room(store, policy.wait)
+    except QueueFull as full:
+        if not policy.outbox or (full.is_busy and options.is_tried_again):
+            raise
+        if options.tells_rejected:
+            hooks.rejected(full, batch.jobs)
+    return outbox.add(
+        batch.jobs,
+        [LOCAL] * len(batch.jobs),
+        using=database.alias(),
+        generated_ids=options.generated_ids,
+    )
+
+
+def _insert(batch: Batch, insert: Callable[[], Sequence[NewRow] | None]) -> Sequence[NewRow] | None:
+    """Store jobs if their queues have room; what a call adds does not drop jobs of its own."""
+    if not batch.earlier:
+        return bounds.insert_admitted(batch, insert)
+    results = {job.id for job in batch.earlier}
+    try:
+        with hooks.with_own_jobs(lambda _: results):
+            return bounds.insert_admitted(batch, insert)
+    except QueueFull as full:
+        if full.tenant is None:
+            bounds.add_needs(full, _load_of(full.queue, batch.earlier))
+        raise
+
+
+def _count(full: QueueFull, jobs: Sequence[Any]) -> None:
+    rejections.recorder.reject(full, jobs)
+
+
+def _load_of(queue: str, earlier: Sequence[EnqueuedJob]) -> Load:
+    """Return what these results are of the load of a queue."""
+    stored = [
+        job.row.size_bytes or 0
+        for job in earlier
+        if job.queue == queue
+        and job.outcome is Outcome.STORED
+        and job.row is not None
+        and job.state is not State.PENDING
+    ]
+    return Load(jobs=len(stored), size=sum(stored))

@@ -1,0 +1,101 @@
+"""Bounded queues over HTTP (ojs-backpressure §5.2, §7): waiting for room, and the headers."""
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from functools import lru_cache
+from typing import Final
+
+from django.http import HttpRequest
+
+from django_ojs.extensions.backpressure.operations import bounds
+from django_ojs.http import long_poll
+from django_ojs.operations.push import PushOptions
+from django_ojs.options import full_policy
+from django_ojs.spec.errors import InvalidRequest, QueueFull
+from django_ojs.spec.full_policy import FullPolicy, WaitPolicy
+
+HEADER: Final = "OJS-Block-Timeout"
+_META: Final = "HTTP_OJS_BLOCK_TIMEOUT"
+#: The longest wait, in seconds: proxies cut connections that are silent for a minute.
+LONGEST_BLOCK: Final = 50
+
+# However long they are, more than LONGEST_BLOCK count as that.
+_SECONDS: Final = re.compile(r"[0-9]{1,100}").fullmatch
+
+
+def push_options(
+    request: HttpRequest, types: Collection[str], *, generated_ids: bool, batch: bool = False
+) -> PushOptions:
+    """Return how a request pushes jobs of these types. Raises InvalidRequest.
+
+    The header says how long to wait for room. Without it, the `on_full` applies that the handlers
+    of the types declare; where they differ, none does. A request that finds HTTP_WAITING_REQUESTS
+    others waiting in this process does not wait.
+    """
+    policy = _full_policy(request.META.get(_META), types)
+    full = policy.note(FullPolicy)
+    if full is None or full.wait is None:
+        return _over_http(policy, generated_ids, batch)
+    return _with_ids(policy, generated_ids, batch)
+
+
+def _with_ids(policy: PushOptions, generated_ids: bool, batch: bool) -> PushOptions:
+    return replace(
+        policy,
+        generated_ids=generated_ids,
+        batch=batch,
+        exact_rules=True,
+        has_transaction=False,
+    )
+
+
+#: Without a wait there are few: each is made once.
+_over_http: Final = lru_cache(maxsize=32)(_with_ids)
+
+
+def _full_policy(given: str | None, types: Collection[str]) -> PushOptions:
+    if given is not None:
+        if not _SECONDS(given.strip()):
+            raise InvalidRequest.of(HEADER, "must be a whole number of seconds, 0 or more")
+        return PushOptions(notes=(FullPolicy(wait=_waiting(float(given), always=False)),))
+    first, *others = [full_policy(type) for type in types]
+    if any(other != first for other in others):
+        return PushOptions()
+    full = first.note(FullPolicy)
+    if full is None or full.wait is None:
+        return first
+    waits = _waiting(full.wait.seconds, always=True)
+    return replace(first, notes=(replace(full, wait=waits),))
+
+
+def _waiting(seconds: float, *, always: bool) -> WaitPolicy:
+    return WaitPolicy(seconds=min(seconds, LONGEST_BLOCK), always=always, slot=long_poll.slot)
+
+
+def warning(queues: Iterable[str]) -> dict[str, str]:
+    """Return the headers of a success (§7.3).
+
+    They describe the fullest of these queues that is above its warning threshold now; none where
+    there is no such queue.
+    """
+    found = [pair for queue in sorted(set(queues)) if (pair := bounds.pressure(queue)) is not None]
+    if not found:
+        return {}
+    load, bound = max(found, key=lambda pair: pair[0].pressure(pair[1]))
+    # It may be above 1: a bound that was lowered discards nothing.
+    share = min(1.0, load.pressure(bound))
+    return {**_headers(*load.nearest(bound)), "X-OJS-Queue-Pressure": f"{share:.4g}"}
+
+
+def rejection(full: QueueFull) -> dict[str, str]:
+    """Return the headers of a 429 of a full queue (§7.2).
+
+    Retry-After is absent for jobs that never fit.
+    """
+    headers = _headers(full.depth, full.bound)
+    return {"Retry-After": str(full.retry_after), **headers} if full.retryable else headers
+
+
+def _headers(depth: int, bound: int) -> dict[str, str]:
+    return {"X-OJS-Queue-Depth": str(depth), "X-OJS-Queue-Bound": str(bound)}

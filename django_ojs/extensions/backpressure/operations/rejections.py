@@ -1,0 +1,149 @@
+"""Rejected jobs, recorded even where the caller's transaction is rolled back.
+
+A thread with its own connection writes the events: the rollback of a caller's transaction would
+delete them. There may be thousands of rejections; those of a tenth of a second are one event.
+"""
+
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Collection, Hashable
+from datetime import timedelta
+from math import ceil
+from typing import Final
+
+from django.db import Error
+
+from django_ojs.extension import Count
+from django_ojs.extensions.backpressure import storage as bounds
+from django_ojs.extensions.backpressure.operations import episodes
+from django_ojs.extensions.statistics import rollup_queries
+from django_ojs.hooks import count, publish
+from django_ojs.models import Job
+from django_ojs.spec.envelope import Envelope
+from django_ojs.spec.errors import RETRY_AFTER, QueueFull
+from django_ojs.spec.published import EventType, of_queue
+from django_ojs.storage import database
+from django_ojs.storage.background_writer import BackgroundWriter
+
+logger = logging.getLogger("django_ojs")
+
+#: Seconds whose rejections are one event.
+_INTERVAL: Final = 0.1
+#: After this many seconds without a rejection the thread and its connection end.
+_LINGER: Final = 1.0
+#: Seconds for which a rate is used again, because there may be thousands of rejections.
+_RATE_LIFETIME: Final = 1.0
+_LONGEST_RETRY_AFTER: Final = 60
+
+
+#: A queue, a type and a tenant; None where the queue itself was full.
+Key = tuple[str, str, str | None]
+
+
+class RejectionRecorder:
+    """Counts rejected jobs by queue and type, and writes their events in a thread."""
+
+    def __init__(self) -> None:
+        self._begin()
+        #: By queue: when the rate was read, and jobs completed in a second.
+        self._rates: dict[str, tuple[float, float]] = {}
+        self._writer = BackgroundWriter(
+            "ojs-rejections", self.flush, forget=self._begin, interval=_INTERVAL, linger=_LINGER
+        )
+
+    def _begin(self) -> None:
+        self._lock = threading.Lock()
+        self._bounds: dict[Key, dict[str, Hashable]] = {}
+        self._numbers: Counter[Key] = Counter()
+
+    def note(
+        self,
+        queue: str,
+        type: str,
+        *,
+        depth: int,
+        bound: int,
+        number: int = 1,
+        tenant: str | None = None,
+    ) -> None:
+        """Count jobs of a type that were rejected."""
+        count(Count.REJECTED, {(queue, type): number})
+        with self._lock:
+            key = queue, type, tenant
+            self._numbers[key] += number
+            self._bounds[key] = {"depth": depth, "bound": bound}
+        self._writer.request()
+
+    def reject(self, full: QueueFull, jobs: Collection[Envelope] | Collection[Job]) -> None:
+        """Count the jobs that their full queue rejected, and set the error's `retry_after`."""
+        types = Counter(job.type for job in jobs if job.queue == full.queue)
+        if full.retryable:
+            full.details["retry_after"] = self.retry_after(full.queue, types.total())
+        for type, number in types.items():
+            self.note(
+                full.queue,
+                type,
+                depth=full.depth,
+                bound=full.bound,
+                number=number,
+                tenant=full.tenant,
+            )
+
+    def retry_after(self, queue: str, jobs: int = 1) -> int:
+        """Return about how many seconds the workers take to complete this number of jobs."""
+        now = time.monotonic()
+        read_at, rate = self._rates.get(queue, (0.0, 0.0))
+        if now - read_at > _RATE_LIFETIME:
+            done = rollup_queries.recent_by_queue(timedelta(minutes=2), [queue]).get(queue)
+            rate = done.completed / 120 if done is not None else 0.0
+            self._rates[queue] = now, rate
+        return min(_LONGEST_RETRY_AFTER, max(1, ceil(jobs / rate))) if rate else RETRY_AFTER
+
+    def flush(self) -> int:
+        """Write the events of the rejections since the last call. Return how many."""
+        with self._lock:
+            rejected, numbers = dict(self._bounds), dict(self._numbers)
+            self._bounds.clear()
+            self._numbers.clear()
+        if not rejected:
+            return 0
+        # A tenant at its bound leaves room for the others.
+        queues = {queue for queue, _, tenant in rejected if tenant is None}
+
+        def operation() -> None:
+            for (queue, type, tenant), data in rejected.items():
+                publish(
+                    EventType.BACKPRESSURE_REJECTED,
+                    of_queue,
+                    queue,
+                    **data,
+                    job_type=type,
+                    tenant_id=tenant,
+                    count=numbers[queue, type, tenant],
+                )
+            for queue in queues:
+                episodes.rejected(queue)
+
+        try:
+            database.in_write_transaction(operation)
+            for queue in queues:
+                # An enqueue that was rejected because there was no ticket finds one the next time.
+                bounds.renew_tickets(queue)
+        except Error as error:
+            logger.warning(
+                "The rejections of the last moments were not recorded (%s).",
+                error.__class__.__name__,
+            )
+            return 0
+        return len(rejected)
+
+    def reset(self, timeout: float = 20.0) -> None:
+        """Write the remaining events, end the thread and its connection, and drop the rates."""
+        self._writer.close(timeout)
+        self.flush()
+        self._rates.clear()
+
+
+recorder: Final = RejectionRecorder()

@@ -1,0 +1,335 @@
+"""Bounded queues: exact at the bound, and nearly free far from it (backpressure §6).
+
+On PostgreSQL an enqueue must not count jobs or wait for a lock while there is room; yet thirty
+producers that cannot see each other's open transactions must stop at the bound. So there are three
+ways of admission; `ojs_admit` (migrations/sql/postgresql/admission.sql) has the first two:
+
+1. By a ticket. A sequence gives each job that is added a number, an admission ticket, and never the
+   same one twice. Once it is known that there are at most U jobs, however the open transactions
+   end, the next (bound - U) tickets are valid without counting. That costs a read of `ojs_bound`.
+2. By counting. A transaction that adds jobs holds a shared lock until it ends, and adds no more
+   than its share; for twice the share, four times and so on it holds another one. The jobs that are
+   committed or active, and the share of each holder, are more than can be waiting before these
+   transactions end; if that is below the bound, there is room, and tickets for the rest.
+3. By the queue lock. Near the bound, a producer holds the lock alone, and sees all jobs.
+
+A transaction that sees no more than was committed before it (REPEATABLE READ, SERIALIZABLE) can
+neither count nor take the queue lock: it is admitted by a ticket, or finds the queue full.
+
+SQLite has one writer, which can always count.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from math import ceil
+from typing import Final
+from zlib import crc32
+
+from django.db.models import QuerySet
+from django.db.models.functions import Now
+
+from django_ojs.conf import settings
+from django_ojs.extensions.backpressure.models import Bound
+from django_ojs.models import Queue
+from django_ojs.spec.queue_config import DEFAULT_POLICY as DEFAULT
+from django_ojs.spec.queue_config import Backpressure
+from django_ojs.spec.states import WAITING, State
+from django_ojs.storage import database, in_memory_state, queue_configs, raw_queries
+from django_ojs.storage.queue_configs import config_of
+
+#: Seconds a producer waits for the queue lock: longer than most transactions, shorter than most
+#: timeouts.
+LOCK_TIMEOUT: Final = 5.0
+
+_SLOTS: Final = 16
+#: A transaction's share without the queue lock, as a part of the bound: with some dozens of
+#: producers, half of the bound needs no lock.
+_SHARES: Final = 64
+#: A ticket of a queue that is bounded by bytes alone stands for this part of the bound.
+_PARTS: Final = 65_536
+_LEAST_UNIT: Final = 1024
+_UNBOUNDED: Final = 2**62
+_DERIVED: Final = ("share", "ceiling", "ceiling_bytes", "unit")
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Load:
+    """The waiting jobs of a queue: their number, and their bytes (see `Job.size_bytes`).
+
+    `held` and `held_size` are the active jobs: a failure or the end of their worker returns them,
+    without a check of the bound.
+    """
+
+    jobs: int
+    size: int
+    held: int = 0
+    held_size: int = 0
+
+    def with_(self, jobs: int, size: int) -> "Load":
+        """Return the load with these jobs added."""
+        return replace(self, jobs=self.jobs + jobs, size=self.size + size)
+
+    def fits(self, bound: Backpressure) -> bool:
+        """Whether it is within a bound."""
+        return (bound.max_depth is None or self.jobs <= bound.max_depth) and (
+            bound.max_size_bytes is None or self.size <= bound.max_size_bytes
+        )
+
+    def pressure(self, bound: Backpressure) -> float:
+        """Return depth ÷ bound, of the bound that is nearer."""
+        parts = [0.0]
+        if bound.max_depth:
+            parts.append(self.jobs / bound.max_depth)
+        if bound.max_size_bytes:
+            parts.append(self.size / bound.max_size_bytes)
+        return max(parts)
+
+    def is_above(self, bound: Backpressure) -> bool:
+        """Whether it has reached the warning threshold of a bound."""
+        return is_bounded(bound) and self.pressure(bound) >= bound.warning_threshold
+
+    def nearest(self, bound: Backpressure) -> tuple[int, int]:
+        """Return depth and bound, in jobs or in bytes, whichever is nearer to its bound."""
+        by_size = replace(bound, max_depth=None)
+        if bound.max_depth is None or (
+            bound.max_size_bytes is not None
+            and self.pressure(by_size) > self.pressure(replace(bound, max_size_bytes=None))
+        ):
+            return self.size, bound.max_size_bytes or 0
+        return self.jobs, bound.max_depth
+
+
+def is_bounded(bound: Backpressure) -> bool:
+    """Whether there is a bound of any kind."""
+    return bound.max_depth is not None or bound.max_size_bytes is not None
+
+
+def write(queue: str, bound: Backpressure) -> None:
+    """Store a bound, which holds from the next enqueue on. Inside a write transaction."""
+    values = {**_values(queue, bound), "until": -1}
+    _rows().update_or_create(queue=queue, defaults=values)
+    # A transaction that can only be admitted by a ticket finds one.
+    database.after_commit(lambda: renew_tickets(queue))
+
+
+def withdraw_tickets() -> None:
+    """Let no ticket be valid any more: they were issued by wrong counts."""
+    Bound.primary.update(until=-1)
+
+
+def renew_tickets(queue: str) -> None:
+    """Issue tickets, if there is room for more than the open transactions may take."""
+    database.retried(lambda: database.dialect().renew_tickets(database.connection(), queue))
+
+
+def _values(queue: str, bound: Backpressure) -> dict[str, object]:
+    unit = _unit(bound)
+    tickets = min(
+        bound.max_depth or _UNBOUNDED,
+        bound.max_size_bytes // unit if bound.max_size_bytes and unit else _UNBOUNDED,
+    )
+    limit = bound.warning_threshold
+    return {
+        "slot": crc32(queue.encode()) % _SLOTS,
+        "share": max(1, tickets // _SHARES),
+        "ceiling": _below(bound.max_depth, limit),
+        "ceiling_bytes": _below(bound.max_size_bytes, limit),
+        "unit": unit,
+    }
+
+
+def rebound(queue: str) -> None:
+    """Apply the configured bound of a queue, or of the default, from the next enqueue on.
+
+    Inside a write transaction.
+    """
+    rows, queues = _rows(), Queue.primary.all()
+    default = config_of(DEFAULT).backpressure
+    if queue == DEFAULT:
+        # Queues that inherit it get a row with their next job; the others' rows are written now.
+        rows.exclude(pk=DEFAULT).delete()
+        own = queues.exclude(pk=DEFAULT).exclude(config={}).values_list("pk", flat=True)
+        for name in {*own, *settings().queues} - {DEFAULT}:
+            rebound(name)
+    bound = config_of(queue).backpressure
+    # Full and nearly full were meant by the former bound.
+    queues.filter(pk=queue).exclude(near_full_at=None).update(
+        near_full_at=None, full_at=None, eased_at=None
+    )
+    if is_bounded(bound) or (queue != DEFAULT and is_bounded(default)):
+        write(queue, bound)
+    else:
+        rows.filter(pk=queue).delete()
+    queue_configs.changed()
+
+
+def remove(queue: str) -> None:
+    """Delete the bound of a queue that is deleted: a new one of its name inherits the default.
+
+    Inside a write transaction.
+    """
+    _rows().filter(pk=queue).delete()
+    if queue in settings().queues:
+        rebound(queue)
+
+
+class ConfiguredBounds:
+    """The bounds of `OJS["QUEUES"]`, which each process writes once."""
+
+    def __init__(self) -> None:
+        #: The setting as it was applied last; None before the first time.
+        self.queues: Mapping[str, object] | None = None
+
+    def apply(self) -> None:
+        """Apply the bounds of the setting, also when it has none any more."""
+        wanted = settings().queues
+        if wanted is self.queues or (not wanted and self.queues is not None and not self.queues):
+            return
+
+        def operation() -> None:
+            rows = _rows().values("queue", "slot", *_DERIVED)
+            stored = {row.pop("queue"): row for row in rows}
+            # The default first: a change of it deletes the rows of queues that inherit it.
+            for queue in sorted({*stored, *wanted}, key=lambda name: (name != DEFAULT, name)):
+                # The snapshot may be a second old; `rebound` reads the configuration again.
+                bound = queue_configs.of(queue).backpressure
+                if queue == DEFAULT and queue not in stored and not is_bounded(bound):
+                    continue
+                if stored.get(queue) != _values(queue, bound):
+                    rebound(queue)
+
+        def remember() -> None:
+            self.queues = wanted
+
+        database.in_write_transaction(operation)
+        database.after_commit(remember)
+
+    def reset(self) -> None:
+        """Apply the setting again the next time."""
+        self.queues = None
+
+
+configured: Final = in_memory_state.register(ConfiguredBounds())
+
+
+def _rows() -> QuerySet[Bound]:
+    return Bound.primary.all()
+
+
+def is_inherited(queue: str) -> bool:
+    """Whether a queue has no row, and the default policy has one."""
+    found = set(_rows().filter(pk__in=[queue, DEFAULT]).values_list("pk", flat=True))
+    return bool(found) and queue not in found
+
+
+def are_any() -> bool:
+    """Whether any queue has a row with a bound."""
+    return raw_queries.holds(any_condition())
+
+
+def any_condition() -> str:
+    """The same, in SQL."""
+    return raw_queries.condition(Bound, "ceiling IS NOT NULL OR ceiling_bytes IS NOT NULL")
+
+
+def bounded() -> list[str]:
+    """Return the queues that have a row with a bound."""
+    found = _rows().exclude(pk=DEFAULT).exclude(ceiling=None, ceiling_bytes=None)
+    return list(found.order_by("pk").values_list("pk", flat=True))
+
+
+def missing() -> list[str]:
+    """Return the queues that are configured with a bound and have no row.
+
+    There are some after a restore that left out the table, or changes made by hand.
+    """
+    queues = Queue.primary.exclude(config={})
+    found = queues.exclude(pk__in=_rows().values("pk"))
+    return [name for name in found.values_list("pk", flat=True) if is_bounded(_own(name))]
+
+
+def _own(name: str) -> Backpressure:
+    return config_of(name).backpressure
+
+
+def lock_queue(queue: str, *, is_tried_again: bool = False) -> str | None:
+    """Lock a queue until the transaction ends: no other adds jobs to it. Inside a savepoint.
+
+    Return the current version of the bound, or None when the transaction's snapshot does not show
+    jobs that were added since. OperationalError after the lock timeout, or on a deadlock.
+    """
+    return database.dialect().lock_queue(
+        database.connection(), queue, lock_timeout(is_tried_again=is_tried_again)
+    )
+
+
+def lock_timeout(*, is_tried_again: bool) -> float:
+    """Return how many seconds to wait for the lock of a queue, or of a tenant in it."""
+    is_short = is_tried_again or database.hardly_waits()
+    return database.SHORT_LOCK_TIMEOUT if is_short else LOCK_TIMEOUT
+
+
+def load(queue: str) -> Load:
+    """Return the waiting jobs of a queue that are committed or of this transaction."""
+    found = database.dialect().queue_counts(
+        database.connection(), queue, [*sorted(WAITING), State.ACTIVE]
+    )
+    jobs, size, held, held_size = 0, 0, 0, 0
+    for state, number, number_bytes in found:
+        if state == State.ACTIVE:
+            held, held_size = number, number_bytes
+        else:
+            jobs, size = jobs + number, size + number_bytes
+    return Load(jobs=jobs, size=size, held=held, held_size=held_size)
+
+
+def issue_tickets(queue: str, version: str, bound: Backpressure, before: Load, after: Load) -> None:
+    """Issue tickets for the room that is left, under the queue lock."""
+    unit = _unit(bound)
+    depth, size = bound.max_depth, bound.max_size_bytes
+    if not after.is_above(bound):
+        depth = _below(depth, bound.warning_threshold)
+        size = _below(size, bound.warning_threshold)
+    rooms = [_UNBOUNDED]
+    if depth is not None:
+        rooms.append(depth - after.jobs - after.held)
+    if size is not None and unit:
+        rooms.append((size - after.size - after.held_size) // unit)
+    cost = after.jobs - before.jobs + ((after.size - before.size) // unit if unit else 0)
+    # At least one ticket, and not so many that issuing them takes long: those beyond the bound are
+    # not valid.
+    cost, room = max(1, min(cost, 2 * _PARTS)), max(0, min(rooms))
+    database.dialect().spend_tickets(database.connection(), queue, version, cost, room)
+
+
+def set_warned(queue: str, warned: bool) -> bool:
+    """Store since when a queue is above its threshold, or that it is not; whether that is new.
+
+    Of several processes only one changes the row. Inside a write transaction.
+    """
+    rows = Queue.primary.filter(pk=queue)
+    if warned and not rows.exists():
+        # It is configured in the settings, or inherits its bound.
+        Queue.primary.bulk_create([Queue(name=queue)], ignore_conflicts=True)
+    changed = rows.filter(warned_at__isnull=warned)
+    return bool(changed.update(warned_at=Now() if warned else None))
+
+
+def warned_without_bound() -> list[str]:
+    """Return the queues that were above a threshold, and have no bound any more."""
+    found = Queue.primary.exclude(warned_at=None, near_full_at=None).exclude(pk__in=bounded())
+    return list(found.order_by("pk").values_list("pk", flat=True))
+
+
+def _unit(bound: Backpressure) -> int | None:
+    if bound.max_size_bytes is None:
+        return None
+    if bound.max_depth is not None:
+        return max(1, bound.max_size_bytes // bound.max_depth)
+    return max(_LEAST_UNIT, bound.max_size_bytes // _PARTS)
+
+
+def _below(whole: int | None, threshold: float) -> int | None:
+    # The queue lock begins with the job that reaches the warning threshold: the transaction that
+    # crosses it must see that it does.
+    return None if whole is None else max(0, min(whole, ceil(whole * threshold)) - 1)

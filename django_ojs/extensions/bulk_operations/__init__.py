@@ -1,0 +1,1 @@
+"""Operations on very many jobs, in the background."""

@@ -1,0 +1,53 @@
+"""Delete the checkpoints that their jobs have left.
+
+A trigger deletes the checkpoint of a job that ends or is deleted, unless the open transaction of a
+handler holds its row: the end of the job does not wait for that.
+"""
+
+from collections.abc import Collection
+from typing import Final
+from uuid import UUID
+
+from django.db.models import Q
+
+from django_ojs.extensions.checkpoints.models import Checkpoint
+from django_ojs.models import Job
+from django_ojs.storage import database
+from django_ojs.storage.dialects.expressions import OneOf
+
+#: Checkpoints that one step reads.
+WALK: Final = database.BATCH
+
+
+class CheckpointPruner:
+    """Walks over the checkpoints, a bounded number at a step."""
+
+    def __init__(self) -> None:
+        self._after: UUID | None = None
+
+    def prune(self) -> int:
+        """Go on with the walk, or begin it again. Return how many checkpoints were read."""
+        rows = Checkpoint.primary.order_by("job_id")
+        if self._after is not None:
+            rows = rows.filter(job_id__gt=self._after)
+        keys = list(rows.values_list("job_id", flat=True)[:WALK])
+        self._after = keys[-1] if len(keys) == WALK else None
+        if left := _left(keys):
+            _delete(left)
+        return len(keys)
+
+
+@database.write_transaction
+def _delete(keys: Collection[UUID]) -> None:
+    rows = Checkpoint.primary.filter(job_id__in=keys).order_by("job_id")
+    locked = list(rows.select_for_update(skip_locked=True).values_list("job_id", flat=True))
+    # Again, under the lock: a job may have been retried by hand meanwhile.
+    Checkpoint.primary.filter(job_id__in=_left(locked)).delete()
+
+
+def _left(keys: Collection[UUID]) -> set[UUID]:
+    """Return the jobs among these that need no checkpoint: gone, or ended and no dead letters."""
+    needed = Job.primary.filter(
+        Q(finished_at__isnull=True) | Q(dead_letter=True), OneOf("pk", keys)
+    )
+    return set(keys) - set(needed.values_list("pk", flat=True))

@@ -1,0 +1,32 @@
+"""The checkpoints of jobs: one row for each job that has saved one."""
+
+from typing import Any
+from uuid import UUID
+
+from django_ojs.conf import settings
+from django_ojs.extensions.checkpoints.models import Checkpoint
+from django_ojs.extensions.checkpoints.spec import SavedCheckpoint
+from django_ojs.spec import json
+from django_ojs.storage import database
+
+
+def save(job_id: UUID, run: int, state: str) -> SavedCheckpoint | None:
+    """Replace the checkpoint of a job. Return None when a later run has saved one."""
+    connection, dialect = database.connection(), database.dialect()
+    key: Any = Checkpoint._meta.pk.get_db_prep_value(job_id, connection)
+    saved = dialect.save_checkpoint(connection, key, run, state)
+    if saved is None:
+        return None
+    sequence, created_at = saved
+    return SavedCheckpoint(
+        state=json.loads_stored(state, exact_integers=settings().exact_integers),
+        sequence=sequence,
+        created_at=created_at,
+    )
+
+
+def delete(job_id: UUID) -> bool:
+    """Delete the state of a job's checkpoint. Return False when it has none."""
+    # The row stays, so that the sequence of the job continues.
+    rows = Checkpoint.primary.filter(job_id=job_id, state__isnull=False)
+    return bool(rows.update(state=None))

@@ -1,0 +1,42 @@
+"""Cron jobs after the clock of the database was set back: without this they would wait for it."""
+
+import logging
+from datetime import UTC, datetime
+from typing import cast
+
+from django.db.models.functions import Now
+
+from django_ojs.extensions.cron.models import CronJob
+from django_ojs.extensions.cron.operations import schedule
+from django_ojs.extensions.cron.spec import CronExpressionError
+
+logger = logging.getLogger("django_ojs.cron")
+
+#: Seconds between two looks. Every cron job is read.
+INTERVAL = 60.0
+
+
+def put_right() -> int:
+    """Move cron jobs that are due later than their schedules say. Return how many.
+
+    An occurrence that was enqueued before the clock was set back, and comes again, is left out;
+    where there are more of them until the cron job is due, its schedule begins anew.
+    """
+    moved = 0
+    rows = CronJob.primary.filter(enabled=True, due_at__gt=Now()).annotate(now=Now())
+    for row in rows.only("name", "expression", "timezone", "due_at", "next_run_at"):
+        now: datetime = row.now.astimezone(UTC)
+        due_at = cast("datetime", row.due_at).astimezone(UTC)
+        try:
+            if not schedule.is_late(row.expression, row.timezone, now, due_at):
+                continue
+            times = schedule.first(row.expression, row.timezone, now)
+        except CronExpressionError:
+            continue  # The tick says so, when it is due.
+        same = CronJob.primary.filter(pk=row.pk, due_at=row.due_at, expression=row.expression)
+        moved += same.update(due_at=times.due_at, next_run_at=times.next_run_at)
+    if moved:
+        logger.warning(
+            "The clock of the database was set back: %d cron jobs go on by their schedules.", moved
+        )
+    return moved

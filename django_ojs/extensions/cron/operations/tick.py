@@ -1,0 +1,180 @@
+"""The tick: enqueue the jobs of cron jobs that are due (ojs-cron §7.3).
+
+Any process may call it at any time. What decides is a compare-and-swap on `due_at`, in the
+transaction that stores the job: of several schedulers, one moves a cron job on to its next
+occurrence and enqueues its job, and one that dies has done neither.
+"""
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Final, cast
+
+from django.db.models import F, Q
+from django.db.models.functions import Now
+
+from django_ojs.extensions.cron import storage as cron_jobs
+from django_ojs.extensions.cron.cron_events import SkipReason
+from django_ojs.extensions.cron.models import CronJob
+from django_ojs.extensions.cron.operations import schedule
+from django_ojs.extensions.cron.operations.firing import DueRun, enqueue, event_source, record
+from django_ojs.extensions.cron.operations.held_jobs import release
+from django_ojs.extensions.cron.operations.schedule import Passed
+from django_ojs.extensions.cron.spec import CronExpressionError
+from django_ojs.hooks import publish_all
+from django_ojs.operations.enqueue.result import EnqueuedJob
+from django_ojs.spec.published import NewEvent
+from django_ojs.storage import database, in_memory_state
+from django_ojs.storage.database import BATCH
+
+logger = logging.getLogger("django_ojs.cron")
+
+
+@dataclass(frozen=True, slots=True)
+class _Due:
+    """A cron job as it was read, and what is due of it."""
+
+    read: CronJob
+    due_at: datetime
+    passed: Passed
+    error: str = ""
+
+    def is_of(self, row: CronJob) -> bool:
+        """Whether the schedule is still that from which this was computed."""
+        return (row.expression, row.timezone) == (self.read.expression, self.read.timezone)
+
+
+class _Page:
+    """Which cron jobs the next tick of a process looks at: the earliest ones that are due.
+
+    After a full page of which some have to wait, those after it, and so on round, because very many
+    that wait must not keep the others from their turn.
+    """
+
+    def __init__(self) -> None:
+        self.reset()
+
+    def reset(self) -> None:
+        self._after: tuple[datetime, str] | None = None
+
+    def next(self, limit: int) -> Sequence[CronJob]:
+        due = (
+            CronJob.primary.filter(due_at__lte=Now())
+            .annotate(now=Now())
+            .order_by("due_at", "name")
+            .only("name", "expression", "timezone", "due_at", "next_run_at")
+        )
+        if self._after is None:
+            return list(due[:limit])
+        at, name = self._after
+        is_later = Q(due_at__gt=at) | Q(due_at=at, name__gt=name)
+        found = list(due.filter(is_later)[:limit])
+        return [*found, *due.exclude(is_later)[: limit - len(found)]]
+
+    def go_on(self, found: Sequence[CronJob], limit: int, *, some_wait: bool) -> None:
+        """Note what became of the page that `next` has returned."""
+        last = found[-1] if some_wait and len(found) == limit else None
+        self._after = None if last is None else (cast("datetime", last.due_at), last.name)
+
+
+_page: Final = in_memory_state.register(_Page())
+
+
+def fire_due(limit: int = BATCH) -> int:
+    """Enqueue the jobs of cron jobs that are due, and release those that waited for a run before.
+
+    Return how many.
+    """
+    found = _page.next(limit)
+    fired = 0
+    if found:
+        fired, waiting = _fire({row.name: _evaluate(row) for row in found})
+        _page.go_on(found, limit, some_wait=waiting > 0)
+    return fired + release()
+
+
+def _evaluate(row: CronJob) -> _Due:
+    # `only` and the condition of the query: a time is there.
+    due_at, now = cast("datetime", row.due_at), cast("datetime", row.now)  # type: ignore[attr-defined]  # annotated
+    try:
+        is_skipped = due_at != row.next_run_at
+        passed = schedule.passed(row.expression, row.timezone, due_at, now, is_skipped=is_skipped)
+    except CronExpressionError as error:
+        # It was checked when it was registered: the timezone database has changed since.
+        logger.error("The cron job %s cannot be evaluated any more: %s", row.name, error)
+        return _Due(row, due_at, Passed(), error=str(error))
+    return _Due(row, due_at, passed)
+
+
+@database.write_transaction
+def _fire(due: dict[str, _Due]) -> tuple[int, int]:
+    """Enqueue what is due. Return how many cron jobs were moved on, and how many have to wait."""
+    won = cron_jobs.advance(
+        cron_jobs.Advance(
+            name=name,
+            due_at=each.due_at,
+            next_due_at=each.passed.next.due_at,
+            next_run_at=each.passed.next.next_run_at,
+            missed=each.passed.missed,
+        )
+        for name, each in due.items()
+    )
+    if not won:
+        return 0, 0
+    # As they are now: one may have been registered again since it was read.
+    rows = list(CronJob.primary.filter(pk__in=won).annotate(now=Now()).order_by("due_at", "name"))
+    runs = enqueue(
+        [
+            DueRun(cron_job=row, scheduled_at=fires_at)
+            for row in rows
+            if due[row.name].is_of(row) and (fires_at := due[row.name].passed.fires_at) is not None
+        ],
+        wait=False,
+    )
+    enqueued = {run.occurrence.cron_job.name for run in runs if isinstance(run.result, EnqueuedJob)}
+    waiting = {run.occurrence.cron_job.name for run in runs if run.result is None}
+    # Their next times are those of a schedule that they no longer have.
+    waiting.update(row.name for row in rows if not due[row.name].is_of(row))
+    for name in waiting:
+        _stay_due(name, due[name])
+    publish_all(
+        event
+        for row in rows
+        if row.name not in waiting
+        for event in _of_passed(row, due[row.name], is_enqueued=row.name in enqueued)
+    )
+    record(runs, rows[0].now)
+    return len(won) - len(waiting), len(waiting)
+
+
+def _stay_due(name: str, due: _Due) -> None:
+    """Take back that a cron job was moved on: the next tick tries its occurrence again."""
+    CronJob.primary.filter(pk=name).update(
+        due_at=due.due_at,
+        next_run_at=due.read.next_run_at,
+        missed_count=F("missed_count") - due.passed.missed,
+    )
+
+
+def _of_passed(row: CronJob, due: _Due, *, is_enqueued: bool) -> Sequence[NewEvent]:
+    """Return the events of the occurrences that passed without a job."""
+    source, passed = event_source(row), due.passed
+    events = [source.skipped(SkipReason.DST, scheduled_at=at) for at in passed.gaps]
+    if passed.missed_from is not None:
+        number = f"{passed.missed} or more" if passed.is_cut else str(passed.missed)
+        logger.warning(
+            "The cron job %s was not evaluated in time: %s occurrences since %s were missed%s.",
+            row.name,
+            number,
+            passed.missed_from,
+            ", and one job was enqueued" if is_enqueued else "",
+        )
+        events.append(
+            source.skipped(SkipReason.MISSED, scheduled_at=passed.missed_from, count=passed.missed)
+        )
+    if due.error:
+        events.append(
+            source.skipped(SkipReason.REJECTED, scheduled_at=due.due_at, message=due.error)
+        )
+    return events

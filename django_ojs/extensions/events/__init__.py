@@ -1,0 +1,1 @@
+"""Events: what happened, for streams, webhooks and histories."""

@@ -1,0 +1,83 @@
+"""The recorded events: an append-only table, read in the order of positions (see `positions`)."""
+
+from collections.abc import Collection
+from datetime import timedelta
+
+from django.db.models import Max, Min, QuerySet
+from django.db.models.functions import Now
+
+from django_ojs.extensions.events import commit_order
+from django_ojs.extensions.events.models import Event
+from django_ojs.spec import ids, json
+from django_ojs.spec.published import NewEvent
+from django_ojs.storage import database, notify, raw_queries
+
+#: Events that get positions in one transaction, which excludes other processes that assign some.
+ASSIGNED_AT_ONCE = 1000
+
+
+def kept() -> QuerySet[Event]:
+    """All recorded events."""
+    return Event.primary.all()
+
+
+def add(happened: Collection[NewEvent]) -> None:
+    """Store events in the current transaction, in one statement."""
+    if not happened:
+        return
+    text = json.dumps(
+        [
+            {
+                "event_id": str(key),
+                "type": event.type.value,
+                "subject": event.subject,
+                "queue": event.queue,
+                "data": event.data,
+            }
+            for key, event in zip(ids.many(len(happened)), happened, strict=True)
+        ]
+    )
+    database.dialect().add_events(database.connection(), text)
+    notify.readers_of_events()
+
+
+def assign_positions(limit: int = ASSIGNED_AT_ONCE) -> int:
+    """Assign positions to committed events that have none. Return how many."""
+    return commit_order.assign(Event, database.alias(), limit)
+
+
+def unsettled_condition() -> str:
+    """Whether committed events have no position, in SQL."""
+    return f"({commit_order.unpositioned(Event)}) IS NOT NULL"
+
+
+def bounds() -> tuple[int, int] | None:
+    """Return the lowest and the highest position, from the two ends of the index."""
+    # Two aggregates in one statement would read the table.
+    first = kept().aggregate(position=Min("position"))["position"]
+    last = kept().aggregate(position=Max("position"))["position"]
+    return None if first is None or last is None else (first, last)
+
+
+def old_condition(keep: timedelta) -> str:
+    """Whether `prune` may find any, in SQL."""
+    return raw_queries.is_older(Event, "time", "1 = 1", keep)
+
+
+def prune(keep: timedelta, limit: int) -> int:
+    """Delete events that are older than this, oldest first. Return how many.
+
+    The newest one stays at any age: positions go on from it where the clock was set back, and a
+    cursor beyond it shows that the database has lost events.
+    """
+    last = kept().aggregate(position=Max("position"))["position"]
+    old = kept().filter(time__lt=Now() - keep, position__lt=last or 0).order_by("time", "pk")
+    if last is None or old.values_list("pk", flat=True).first() is None:
+        return 0
+    return _delete(old, limit)
+
+
+@database.write_transaction
+def _delete(old: QuerySet[Event], limit: int) -> int:
+    keys = list(old.select_for_update(skip_locked=True).values_list("pk", flat=True)[:limit])
+    return int(kept().filter(pk__in=keys)._raw_delete(database.alias())) if keys else 0

@@ -1,0 +1,1 @@
+"""Limits by queue and by key (ojs-rate-limiting)."""

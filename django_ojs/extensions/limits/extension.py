@@ -1,0 +1,127 @@
+"""Limits on running and on starting jobs (ojs-rate-limiting): of queues, and by key."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from django.utils import timezone
+
+from django_ojs import extensions
+from django_ojs.extension import TICK, ClaimRule, DueStep, Extension, Hooks, RuledClaim
+from django_ojs.extensions.limits.models import BY_KEY
+from django_ojs.hooks import publish
+from django_ojs.spec.failure import Failure
+from django_ojs.spec.published import EventType, of_limit_key
+from django_ojs.spec.queue_config import LIMITS
+from django_ojs.spec.times import format_timestamp
+from django_ojs.storage.dialects.rows import ClaimRequest
+
+
+class QueueLimitsExtension(Extension):
+    """Limits queues."""
+
+    name = "limits of queues"
+    #: Before the limits by key: a job of a queue that is at its limit waits for that alone.
+    number = 12
+
+    def hooks(self) -> Hooks:
+        """Return the hooks; no setting changes them."""
+        return Hooks(claim_rule=QueueLimits())
+
+    def due_steps(self) -> Sequence[DueStep]:
+        """Delete the starts that no limit of a rate counts any more."""
+        from django_ojs.extensions.limits import rate_limit_starts
+
+        pruner = rate_limit_starts.StartsPruner()
+        return (DueStep(run=pruner.prune, interval=60.0, batch=rate_limit_starts.WALK),)
+
+
+class KeyLimitsExtension(Extension):
+    """Limits the jobs of a key."""
+
+    name = "limits by key"
+    number = BY_KEY
+    schema = Path(extensions.__path__[0]) / "limits/schema"
+
+    def hooks(self) -> Hooks:
+        """Return the hooks; no setting changes them."""
+        return Hooks(claim_rule=KeyLimits(), pause_asked=_pause)
+
+    def due_steps(self) -> Sequence[DueStep]:
+        """Open held jobs, and delete what is known of keys that need it no more."""
+        from django_ojs.extensions.limits import limit_checks
+
+        return (
+            DueStep(
+                run=limit_checks.open_due,
+                interval=TICK,
+                batch=limit_checks.AT_ONCE,
+                when=limit_checks.due_condition,
+            ),
+            # It reads all jobs that wait with a limit by key, for what normally does not happen.
+            DueStep(run=limit_checks.recheck, interval=600.0, batch=sys.maxsize),
+            DueStep(run=limit_checks.prune, interval=60.0, batch=sys.maxsize),
+        )
+
+
+def _pause(job: Any, failure: Failure) -> None:
+    """Pause the key of a job."""
+    if job.limit_key is None:
+        return
+    from django_ojs.extensions.limits import limit_journal
+
+    pause = failure.pause
+    if limit_journal.pause(job.limit_key, pause):
+        publish(
+            EventType.RATE_LIMIT_DYNAMIC_ADJUSTED,
+            of_limit_key,
+            job.limit_key,
+            until=format_timestamp(timezone.now() + pause),
+            reason=failure.type,
+        )
+
+
+# What they do is imported by the first claim of a queue that has limits.
+
+
+class QueueLimits(ClaimRule):
+    """The rule of queues that have limits of their own."""
+
+    fields = LIMITS
+
+    def begin(self, request: ClaimRequest) -> RuledClaim:
+        """Lock the limits of the queue, and read how much room they have."""
+        from django_ojs.extensions.limits import queue_limits
+
+        return queue_limits.begin(request)
+
+    def is_full(self, queue: str) -> bool:
+        """Say whether a queue is at its limits."""
+        from django_ojs.extensions.limits import queue_limits
+
+        return queue_limits.is_full(queue)
+
+
+class KeyLimits(ClaimRule):
+    """The rule of queues that have had a job with a limit by key."""
+
+    job_field = "rate_limit"
+
+    def begin(self, request: ClaimRequest) -> RuledClaim:
+        """Open the held jobs of keys that have got room."""
+        from django_ojs.extensions.limits import key_limits
+
+        return key_limits.begin(request)
+
+    def is_full(self, queue: str) -> bool:
+        """Say whether a queue of which all jobs were held still has no other."""
+        from django_ojs.extensions.limits import key_limits
+
+        return key_limits.is_full(queue)
+
+    def may_open(self) -> str:
+        """Return the condition that keys may have got room."""
+        from django_ojs.extensions.limits import limit_journal
+
+        return limit_journal.due_condition()

@@ -1,0 +1,234 @@
+"""The journal of the limits by key: which keys are to check, and which held jobs then open.
+
+See `storage.key_limits` for the whole method.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from django.db.models.functions import Now
+
+from django_ojs.extensions.limits.limit_key_use import KeyOfJob, KeyUse, parsed, uses_of
+from django_ojs.extensions.limits.models import BY_KEY, HELD, OPEN, LimitCheck, LimitKey
+from django_ojs.hooks import publish_all
+from django_ojs.models import Job
+from django_ojs.spec.published import EventType, of_limit_key
+from django_ojs.spec.states import State
+from django_ojs.storage import database, notify, raw_queries
+from django_ojs.storage.dialects.expressions import OneOf
+
+#: The bit of the rule that queues have which have had a job with a key.
+RULE: Final = 1 << BY_KEY
+
+#: Keys whose journal one transaction takes, and held jobs of each key and queue that it opens.
+KEYS_AT_ONCE: Final = 100
+OPENED_AT_ONCE: Final = 10
+
+#: Jobs of a key may have different policies. Where the best held jobs may not start, so many of the
+#: best are searched for one with another policy, and policies of up to so many are rejected.
+BEHIND: Final = 1000
+POLICIES: Final = 10
+
+#: When a key is checked again whose held jobs another transaction has locked: it may move them, or
+#: be rolled back.
+LOCKED_AFTER: Final = timedelta(seconds=1)
+
+#: After so many milliseconds without a held job, a key has left its limit.
+_EPISODE_ENDS_AFTER_MS: Final = 60_000
+
+#: The latest time that is stored, in seconds since 1970: the year 9000.
+_LATEST: Final = datetime(9000, 1, 1, tzinfo=UTC).timestamp()
+
+
+def due_condition() -> str:
+    """Whether keys may have got room, in SQL."""
+    return raw_queries.condition(LimitCheck, f"due_at <= {database.dialect().now}")
+
+
+def open_due() -> int:
+    """Take keys from the journal, and open their best held jobs that may start.
+
+    In a transaction in which each statement sees what was committed before. Return how many keys.
+    """
+    connection = database.connection()
+    dialect = database.dialect_of(connection)
+    due = dialect.due_limit_keys(connection, KEYS_AT_ONCE)
+    keys = [key for key, is_locked in due if is_locked]
+    if not keys:
+        return 0
+    # What has ended by a row that is deleted here is counted by the next statement no more.
+    LimitCheck.primary.filter(limit_key__in=keys, due_at__lte=Now()).delete()
+    uses = uses_of(keys)
+    opened: list[UUID] = []
+    queues: set[str] = set()
+    room_at: dict[str, int] = {}
+    again: list[str] = []
+    # Keys of which no held job was rejected. Another transaction has locked those that stay held.
+    unsettled = set(keys)
+    held: dict[tuple[str, str], list[tuple[UUID, str | None]]] = {}
+    for key, queue, job_id, policy in dialect.held_jobs(connection, keys, OPENED_AT_ONCE, RULE):
+        held.setdefault((key, queue), []).append((job_id, policy))
+    for (key, queue), jobs in held.items():
+        may_start, rejected = _split(key, jobs, uses[key], room_at)
+        page = jobs
+        while not may_start and len(page) == OPENED_AT_ONCE and len(rejected) < POLICIES:
+            page = dialect.held_behind(
+                connection,
+                key=key,
+                queue=queue,
+                policies=rejected,
+                behind=BEHIND,
+                limit=OPENED_AT_ONCE,
+            )
+            may_start, others = _split(key, page, uses[key], room_at)
+            rejected |= others
+        if may_start:
+            opened += may_start
+            queues.add(queue)
+        if len(may_start) == OPENED_AT_ONCE:
+            again.append(key)
+        if rejected or len(may_start) == OPENED_AT_ONCE:
+            unsettled.discard(key)
+    if opened:
+        Job.primary.filter(OneOf("pk", opened)).update(hold=OPEN)
+        notify.workers_of(queues)
+    check_at(room_at)
+    checks = [LimitCheck(limit_key=key, due_at=Now()) for key in again]
+    if unsettled:
+        at = Now() + LOCKED_AFTER
+        locked = _with_held(unsettled)
+        checks += [LimitCheck(limit_key=key, due_at=at) for key in locked]
+        _ease(unsettled - locked, uses)
+    LimitCheck.primary.bulk_create(checks)
+    return len(keys)
+
+
+def _with_held(keys: Collection[str]) -> set[str]:
+    held = Job.primary.annotate(key=KeyOfJob()).filter(
+        key__in=keys, state=State.AVAILABLE, hold=HELD
+    )
+    return set(held.order_by().values_list("key", flat=True).distinct())
+
+
+def _split(
+    key: str, jobs: Iterable[tuple[UUID, str | None]], use: KeyUse, room_at: dict[str, int]
+) -> tuple[list[UUID], set[str]]:
+    """Return those of held jobs that may start together, and the policies of the others."""
+    may_start: list[UUID] = []
+    rejected: set[str] = set()
+    for job_id, policy in jobs:
+        use = use.under(parsed(policy))
+        if use.room:
+            may_start.append(job_id)
+            use = use.after_start()
+        else:
+            rejected.add(policy or "")
+            note_room(room_at, key, use)
+    return may_start, rejected
+
+
+def _ease(keys: Iterable[str], uses: Mapping[str, KeyUse]) -> None:
+    """Note that no job of these keys is held, and tell of those of which none was for a minute.
+
+    The jobs of a key that is nearly at its limit are held and opened many times a minute.
+    """
+    eased, over = [], []
+    ends_at: dict[str, int] = {}
+    for key in keys:
+        use = uses[key]
+        if not use.limited_by:
+            continue
+        since = use.eased_at
+        if since is not None and use.now - since >= _EPISODE_ENDS_AFTER_MS:
+            over.append(key)
+            continue
+        if since is None:
+            eased.append(key)
+            since = use.now
+        # A second later than needed: `eased_at` is set by the next statement.
+        ends_at[key] = since + _EPISODE_ENDS_AFTER_MS + 1_000
+    if eased:
+        LimitKey.primary.filter(pk__in=eased).update(eased_at=Now())
+    check_at(ends_at)
+    if over:
+        LimitKey.primary.filter(pk__in=over).update(
+            limited_since=None, limited_by="", eased_at=None
+        )
+    publish_all(
+        of_limit_key(EventType.RATE_LIMIT_RELEASED, key, strategy=uses[key].limited_by)
+        for key in over
+    )
+
+
+def note_room(room_at: dict[str, int], key: str, use: KeyUse) -> None:
+    """Note when the rates of a job have room, unless a time before it is noted for its key."""
+    if use.seconds_to_rate > 0:
+        room_at[key] = min(use.next_at, room_at.get(key, use.next_at))
+
+
+def check_at(times: Mapping[str, int]) -> None:
+    """Let keys be checked when their rates have room, unless they are before."""
+    if not times:
+        return
+    due = {key: moment(ms) for key, ms in times.items()}
+    known = LimitCheck.primary.filter(limit_key__in=due).values_list("limit_key", "due_at")
+    checked = {key for key, at in known if at <= due[key]}
+    LimitCheck.primary.bulk_create(
+        [LimitCheck(limit_key=key, due_at=at) for key, at in due.items() if key not in checked]
+    )
+
+
+def moment(milliseconds: int) -> datetime:
+    # The starts of jobs with other limits move the time of a slow throttle without a bound.
+    return datetime.fromtimestamp(min(milliseconds / 1000, _LATEST), UTC)
+
+
+def override(key: str, limits: Mapping[str, Any], until: datetime | None) -> None:
+    """Put limits in place of those of the jobs of a key; none of them ends an override."""
+    known = LimitKey.primary.filter(pk=key).values_list("override_until", "paused_until").first()
+    if known is not None and known[0] not in (None, known[1]):
+        # The check at the end of an override that ends before.
+        LimitCheck.primary.filter(limit_key=key, due_at=known[0]).delete()
+    LimitKey.primary.bulk_create(
+        [LimitKey(key=key, expires_at=Now(), override=limits, override_until=until)],
+        update_conflicts=True,
+        unique_fields=["key"],
+        update_fields=["override", "override_until"],
+    )
+    # They may start now, and when the override ends.
+    checks = [LimitCheck(limit_key=key, due_at=Now())]
+    if until is not None:
+        checks.append(LimitCheck(limit_key=key, due_at=until))
+    LimitCheck.primary.bulk_create(checks)
+
+
+def pause(key: str, duration: timedelta) -> bool:
+    """Let no job of a key start for so long. A pause that lasts longer stays as it is.
+
+    Return whether the key was not paused before.
+    """
+    # Two jobs may pause it at the same time: each has to see what the other one stored.
+    database.dialect().lock_subject(database.connection(), f"pause of {key}")
+    until = Now() + duration
+    is_new = not LimitKey.primary.filter(pk=key, paused_until__gt=Now()).exists()
+    if is_new or not LimitKey.primary.filter(pk=key, paused_until__gte=until).exists():
+        LimitKey.primary.bulk_create(
+            [LimitKey(key=key, expires_at=Now(), paused_until=until, paused_at=Now())],
+            update_conflicts=True,
+            unique_fields=["key"],
+            update_fields=["paused_until", *(["paused_at"] if is_new else ())],
+        )
+        LimitCheck.primary.bulk_create([LimitCheck(limit_key=key, due_at=until)])
+    return is_new
+
+
+def end_pauses(keys: Collection[str]) -> dict[str, datetime]:
+    """End the pauses of these keys. Return until when each would have been paused."""
+    paused = LimitKey.primary.filter(pk__in=keys, paused_until__gt=Now())
+    locked = paused.select_for_update().values_list("pk", "paused_until")
+    found = {key: until for key, until in locked if until is not None}
+    LimitKey.primary.filter(pk__in=found).update(paused_until=None, paused_at=None)
+    LimitCheck.primary.bulk_create([LimitCheck(limit_key=key, due_at=Now()) for key in found])
+    return found

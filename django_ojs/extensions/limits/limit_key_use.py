@@ -1,0 +1,185 @@
+"""How much of its limits by key a key uses, for claims, for people and for the HTTP API."""
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field, replace
+from datetime import timedelta
+from typing import Any, Final
+
+from django.db.models import CharField, F, Func
+
+from django_ojs.extensions.limits.models import LimitKey
+from django_ojs.extensions.limits.queue_limits import Use
+from django_ojs.extensions.limits.rate_limit import RateLimit, Starts
+from django_ojs.extensions.limits.rate_limit_policy import LIMITS
+from django_ojs.models import Job
+from django_ojs.spec import json
+from django_ojs.storage import database
+
+#: What may hold the jobs of a key.
+STRATEGIES: Final = ("concurrency", "rate", "throttle", "pause")
+
+#: When a rescheduled job is due at the latest, after its key has room: what is expected may not
+#: come true, because other jobs of the key are cancelled, or its limits changed.
+RESCHEDULED_WITHIN: Final = timedelta(hours=1)
+
+#: A limit on running jobs does not say when it has room: rescheduled jobs are due after so long,
+#: one after the other, for each that may run.
+RESCHEDULED_AFTER: Final = timedelta(seconds=1)
+
+_MILLISECOND: Final = timedelta(milliseconds=1)
+
+
+class KeyOfJob(Func):
+    """The limit key of a job, as the indexes by key have it."""
+
+    output_field = CharField()
+    template = "(%(expressions)s ->> 'limit_key')"
+
+    def __init__(self) -> None:
+        super().__init__(F("options"))
+
+    def as_sqlite(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        """Name the value by its path."""
+        template = "(%(expressions)s ->> '$.limit_key')"
+        return self.as_sql(compiler, connection, template=template, **extra)
+
+    def as_mysql(self, compiler: Any, connection: Any, **extra: Any) -> Any:
+        """Return the column that has it, because an index has no expression."""
+        sql, params = self.as_sql(compiler, connection, template="%(expressions)s", **extra)
+        return sql.replace("`options`", "`limit_key`"), params
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KeyUse(Use):
+    """How much of its limits a key uses."""
+
+    #: Limits in place of those of its jobs.
+    override: Mapping[str, Any] = field(default_factory=dict)
+    #: By which limit jobs of it are held; empty without an episode.
+    limited_by: str = ""
+    #: Since when none is held any more, in an episode.
+    eased_at: int | None = None
+    #: For when a job of it was rescheduled last.
+    rescheduled_until: int | None = None
+    #: How many of its jobs were dropped, and when the last one was.
+    dropped: int = 0
+    dropped_at: int | None = None
+
+    def under(self, policy: Mapping[str, Any]) -> "KeyUse":
+        """Return the use under the limits of a job that has a policy."""
+        return replace(self, limit=RateLimit.of_job({**policy, **self.override}))
+
+    def after_start(self) -> "KeyUse":
+        """Return the use after a job started now."""
+        starts = self.starts.after_one_of_key(self.limit, self.now)
+        return replace(self, active=self.active + 1, starts=starts)
+
+    def exceeded(self) -> tuple[str, int | None, int | None]:
+        """Return the limit that lets no job start: its strategy, its number, and what is used."""
+        limit = self.limit
+        if self.is_paused:
+            return "pause", None, None
+        if limit.concurrency is not None and self.active >= limit.concurrency:
+            return "concurrency", limit.concurrency, self.active
+        for rate in limit.windows:
+            if self.starts.in_window(rate, self.now) >= rate.limit:
+                return "rate", rate.limit, self.starts.in_window(rate, self.now)
+        return "throttle", min((rate.limit for rate in limit.throttles), default=None), None
+
+    def rescheduled_at(self) -> int:
+        """Return when a job that may not start is due, if it is rescheduled."""
+        if self.seconds_to_rate > 0:
+            first = self.next_at
+        else:
+            first = self.now + RESCHEDULED_AFTER // _MILLISECOND
+        spacing = max(
+            (rate.period_ms // rate.limit for rate in (*self.limit.windows, *self.limit.throttles)),
+            default=0,
+        )
+        if self.limit.concurrency is not None:
+            one_by_one = RESCHEDULED_AFTER // _MILLISECOND // max(1, self.limit.concurrency)
+            spacing = max(spacing, one_by_one)
+        if self.rescheduled_until is None:
+            return first
+        latest = first + RESCHEDULED_WITHIN // _MILLISECOND
+        return min(max(first, self.rescheduled_until + spacing), latest)
+
+
+def uses_of(keys: Collection[str]) -> dict[str, KeyUse]:
+    """Return how much of their limits keys use, under their locks."""
+    if not keys:
+        return {}
+    connection = database.connection()
+    found = {}
+    rows = database.dialect_of(connection).limit_keys_use(connection, keys)
+    for row in rows:
+        # Starts that are later than now were stored before the clock was set back.
+        until_now = Starts.parse(parsed(row.starts)).until(row.now)
+        found[row.key] = KeyUse(
+            override=parsed(row.override),
+            limit=RateLimit(),
+            active=row.active,
+            starts=until_now,
+            now=row.now,
+            is_exact=True,
+            paused_until=row.paused_until or 0,
+            limited_by=row.limited_by or "",
+            eased_at=row.eased_at,
+            rescheduled_until=row.rescheduled_until,
+            dropped=row.dropped or 0,
+            dropped_at=row.dropped_at,
+        )
+    return found
+
+
+def use_of(job: Job) -> KeyUse:
+    """Return how much of its limits the key of a job uses now."""
+    assert job.limit_key is not None
+    return uses_of([job.limit_key])[job.limit_key].under(job.options.get("rate_limit") or {})
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class KeyStatus:
+    """A key, for people and for the HTTP API."""
+
+    key: str
+    #: The limits of one of its jobs, with its override.
+    policy: Mapping[str, Any]
+    use: KeyUse
+    #: Available jobs, rescheduled ones, and those that are due before its pause ends; up to a
+    #: number.
+    waiting: int
+    #: None where nothing is kept of the key.
+    row: LimitKey | None
+
+
+def status_of(keys: Collection[str], *, most: int) -> list[KeyStatus]:
+    """Return keys in this order; of each, up to `most` waiting jobs are counted."""
+    connection = database.connection()
+    uses = uses_of(keys)
+    rows = (
+        database.dialect_of(connection).limit_keys_waiting(connection, keys, most) if keys else []
+    )
+    waiting = {key: (number, parsed(policy)) for key, number, policy in rows}
+    kept = LimitKey.primary.in_bulk(keys)
+    found = []
+    for key in keys:
+        number, policy = waiting[key]
+        use = uses[key].under(policy)
+        shown = {name: policy[name] for name in LIMITS if policy.get(name) is not None}
+        found.append(
+            KeyStatus(
+                key=key,
+                policy={**shown, **use.override},
+                use=use,
+                waiting=number,
+                row=kept.get(key),
+            )
+        )
+    return found
+
+
+def parsed(stored: str | None) -> dict[str, Any]:
+    parsed = {} if stored is None else json.loads_stored(stored)
+    assert isinstance(parsed, dict)
+    return parsed

@@ -1,0 +1,190 @@
+"""The limits of a queue on running and on starting jobs (ojs-rate-limiting §7.2).
+
+A claim of a queue whose configuration has `concurrency` or `rate_limit` is a transaction that holds
+a lock of the queue: it counts the active jobs in their rows, reads when jobs started, claims no
+more than there is room for, and adds their starts.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from math import ceil
+from typing import Final, Self
+
+from django_ojs.extension import RuledClaim
+from django_ojs.extensions.limits.models import LimitedQueue
+from django_ojs.extensions.limits.rate_limit import RateLimit, Starts
+from django_ojs.spec import json
+from django_ojs.storage import database, queue_configs
+from django_ojs.storage.claims import Claimed
+from django_ojs.storage.dialects.rows import ClaimRequest
+from django_ojs.storage.next_starts import next_starts
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Use:
+    """How much of its limits a queue uses at a time, in milliseconds since 1970."""
+
+    limit: RateLimit
+    active: int
+    starts: Starts
+    now: int
+    #: Whether it contains all that was committed before the lock was taken.
+    is_exact: bool
+    #: Whether stored starts were later than now: the clock was set back.
+    was_ahead: bool = False
+    #: Until when a limit key is paused, whatever its limits.
+    paused_until: int = 0
+
+    @property
+    def is_paused(self) -> bool:
+        return self.paused_until > self.now
+
+    @property
+    def room(self) -> int:
+        """How many jobs may start now."""
+        if self.is_paused:
+            return 0
+        room = self.starts.room(self.limit, self.now)
+        if self.limit.concurrency is not None:
+            room = min(room, self.limit.concurrency - self.active)
+        return max(0, room)
+
+    def claimed_at(self, at: datetime) -> Self:
+        """Return the use with the time at which jobs were claimed.
+
+        A process may be suspended between the two statements: starts that counted as earlier than
+        they were would leave their window too early.
+        """
+        return replace(self, now=max(self.now, ceil(at.timestamp() * 1000)))
+
+    def after(self, number: int) -> Self:
+        """Return the use after so many jobs have started."""
+        starts = self.starts.after(self.limit, number, self.now)
+        return replace(self, active=self.active + number, starts=starts)
+
+    @property
+    def next_at(self) -> int:
+        """When the rates, and a pause, allow a start; now if they do already."""
+        return max(self.starts.next_at(self.limit, self.now), self.paused_until)
+
+    @property
+    def seconds_to_rate(self) -> float:
+        """Seconds until the rates, and a pause, allow a start."""
+        return (self.next_at - self.now) / 1000
+
+    @property
+    def waits_for_end(self) -> bool:
+        """Whether no job may start before another one ends."""
+        return self.limit.concurrency is not None and self.active >= self.limit.concurrency
+
+
+def try_lock(queue: str) -> bool:
+    """Lock the limits of a queue until the transaction ends.
+
+    In a transaction in which each statement sees what was committed before. Return False where
+    another one holds the lock. A wait for it would stop the other queues of the worker as well, for
+    as long as a process that holds it is stopped.
+    """
+    connection = database.connection()
+    dialect = database.dialect_of(connection)
+    return dialect.try_lock_subject(connection, f"limits of {queue}")
+
+
+def use(queue: str) -> Use | None:
+    """Return how much of its limits a queue uses, as they are stored now; None where it has none.
+
+    Exact under the lock.
+    """
+    connection = database.connection()
+    found = database.dialect_of(connection).limit_use(connection, queue)
+    config = queue_configs.effective(queue, _read(found.config), _read(found.default_config))
+    if config.rate_limit is None:
+        return None
+    parsed = Starts.parse(_read(found.starts))
+    starts_so_far = parsed.until(found.now)
+    return Use(
+        limit=config.rate_limit,
+        active=found.active,
+        starts=starts_so_far,
+        now=found.now,
+        is_exact=bool(found.is_exact),
+        was_ahead=starts_so_far != parsed,
+    )
+
+
+def _read(stored: str | None) -> dict[str, json.JSON]:
+    found = {} if stored is None else json.loads_stored(stored)
+    assert isinstance(found, dict)
+    return found
+
+
+def _note_full(queue: str, used: Use) -> None:
+    next_starts.note_full(queue, used.seconds_to_rate, waits_for_end=used.waits_for_end)
+
+
+def begin(request: ClaimRequest) -> RuledClaim:
+    """Begin a claim: lock the limits of the queue, and read how much room they have."""
+    queue = request.queue
+    if not try_lock(queue):
+        next_starts.note_soon(queue)
+        return _NO_ROOM
+    used = use(queue)
+    if used is None:
+        return RuledClaim()
+    if not used.is_exact:
+        # A caller's transaction does not see the claims that were committed since it began.
+        return _NO_ROOM
+    if not used.room:
+        add_starts(queue, used, 0)
+        _note_full(queue, used)
+        return _NO_ROOM
+    next_starts.forget(queue)
+    return _Claim(request, used)
+
+
+def is_full(queue: str) -> bool:
+    """Say whether a queue is at its limits.
+
+    A queue that has room now is claimed from with the lock; one that gets room meanwhile is claimed
+    from the next time.
+    """
+    used = use(queue)
+    if used is None or used.room or used.was_ahead:
+        return False
+    _note_full(queue, used)
+    return True
+
+
+class _Claim(RuledClaim):
+    """A claim under the lock of the queue's limits, which have room."""
+
+    def __init__(self, request: ClaimRequest, used: Use) -> None:
+        self._queue, self._wanted, self._used = request.queue, request.limit, used
+        self.room = used.room
+
+    def started(self, jobs: Sequence[Claimed]) -> None:
+        used = self._used
+        if jobs and (started_at := jobs[0].started_at):
+            used = used.claimed_at(started_at)
+        if used.limit.concurrency is not None:
+            next_starts.wait_for_ends.add(self._queue)
+        add_starts(self._queue, used, len(jobs))
+        if len(jobs) == used.room < self._wanted:
+            _note_full(self._queue, used.after(len(jobs)))
+
+
+_NO_ROOM: Final = RuledClaim()
+_NO_ROOM.room = 0
+
+
+def add_starts(queue: str, used: Use, number: int) -> None:
+    """Count the jobs that were claimed, for the rates of their queue."""
+    if (number or used.was_ahead) and (used.limit.windows or used.limit.throttles):
+        starts = (used.after(number) if number else used).starts.render()
+        LimitedQueue.primary.bulk_create(
+            [LimitedQueue(queue=queue, starts=starts)],
+            update_conflicts=True,
+            unique_fields=["queue"],
+            update_fields=["starts"],
+        )

@@ -1,0 +1,42 @@
+"""Delete the starts of queues that no rate needs any more: the limit is gone, or all are old."""
+
+from typing import Final
+
+from django_ojs.extensions.limits import queue_limits
+from django_ojs.extensions.limits.models import LimitedQueue
+from django_ojs.storage import database
+
+#: Queues that one step reads.
+WALK: Final = 100
+
+
+class StartsPruner:
+    """Walks over the queues with starts, a bounded number at a step."""
+
+    def __init__(self) -> None:
+        self._after = ""
+
+    def prune(self) -> int:
+        """Go on with the walk, or begin it again. Return how many queues were read."""
+        rows = LimitedQueue.primary.filter(queue__gt=self._after).order_by("queue")
+        queues = list(rows.values_list("queue", flat=True)[:WALK])
+        self._after = queues[-1] if len(queues) == WALK else ""
+        for queue in queues:
+            if not _are_needed(queue):
+                _delete(queue)
+        return len(queues)
+
+
+@database.write_transaction
+def _delete(queue: str) -> None:
+    database.dialect().read_committed(database.connection())
+    # Claims add starts under this lock.
+    if queue_limits.try_lock(queue) and not _are_needed(queue):
+        LimitedQueue.primary.filter(queue=queue).delete()
+
+
+def _are_needed(queue: str) -> bool:
+    used = queue_limits.use(queue)
+    if used is None or not (used.limit.windows or used.limit.throttles):
+        return False
+    return not used.starts.are_over(used.now)

@@ -1,0 +1,1 @@
+"""Jobs for another server, in the caller's transaction."""

@@ -1,0 +1,122 @@
+"""The outbox (ojs-framework-adapters §6.2): jobs that leave with the caller's own transaction.
+
+Jobs for another server, and those of a caller whose transaction is on another database, are stored
+in the outbox, and commit with it. A relay sends them on.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from django.db import connections, transaction
+from django.db.backends.signals import connection_created
+
+from django_ojs.conf import settings
+from django_ojs.extension import Batch, Closing, DueStep, Extension, Hooks
+from django_ojs.extensions.outbox import caller_database
+from django_ojs.extensions.outbox import operations as outbox
+from django_ojs.extensions.outbox.destinations import LOCAL
+from django_ojs.hooks import registry
+from django_ojs.operations.enqueue.admission import admit, fill_in_defaults
+from django_ojs.operations.enqueue.result import EnqueuedJob, in_order
+from django_ojs.spec.errors import OJSError
+from django_ojs.storage import database, queue_configs
+
+#: Stores the jobs of a batch in this site's database.
+Store = Callable[[], list[EnqueuedJob]]
+
+
+class OutboxExtension(Extension):
+    """Routes jobs, and empties the outbox."""
+
+    name = "outbox"
+    number = 8
+
+    def __init__(self) -> None:
+        self._has_others = False
+        # A site may add a database while it runs, such as one for each customer.
+        connection_created.connect(self._connected)
+
+    def hooks(self) -> Hooks:
+        """Return the hooks: none where all jobs are stored in the only database."""
+        self._has_others = len(connections.settings) > 1
+        if not self._has_others and not settings().outbox:
+            return Hooks()
+        # Relays are needed where jobs have other destinations.
+        return Hooks(around_push=_push, worker_threads=_relays if settings().outbox else None)
+
+    def due_steps(self) -> Sequence[DueStep]:
+        """Store the jobs for this site for which there is room, and prune."""
+        from django_ojs.extensions.outbox import local
+
+        return (
+            DueStep(run=local.deliver, interval=1.0, when=local.condition),
+            DueStep(run=outbox.prune, interval=10.0, when=outbox.old_condition),
+        )
+
+    def _connected(self, **signal: object) -> None:
+        if (len(connections.settings) > 1) is not self._has_others:
+            registry.compile()
+
+
+def _relays(worker_id: str) -> Closing:
+    from django_ojs.extensions.outbox.relay_threads import Relays, relays
+
+    return Relays(relays(worker_id))
+
+
+def _push(batch: Batch, store: Store) -> list[EnqueuedJob]:
+    """Store jobs in this database or in an outbox."""
+    options = batch.options
+    # The alias of the caller's transaction, where that is not on the jobs' database.
+    foreign = None
+    if options.has_transaction:
+        foreign = caller_database.alias_for_caller(may_use_outbox=not options.local)
+    if options.local or (foreign is None and not settings().outbox):
+        return store()
+    jobs = list(batch.jobs)
+    destinations = [outbox.route(job) or (foreign and LOCAL) for job in jobs]
+    if not any(destinations):
+        batch.jobs = jobs
+        return store()
+    elsewhere = [(index, name) for index, name in enumerate(destinations) if name is not None]
+    here = [index for index, name in enumerate(destinations) if name is None]
+    results: dict[int, EnqueuedJob] = {}
+    using = foreign or database.alias()
+    with transaction.atomic(using=using):
+        # These first: their error must not come after large arguments of the others are in S3.
+        indexes, names = zip(*elsewhere, strict=True)
+        with _index_of_caller(indexes):
+            batch.jobs = [jobs[index] for index in indexes]
+            results.update(zip(indexes, _add(batch, names, using), strict=True))
+        if here:
+            with _index_of_caller(here):
+                batch.jobs = [jobs[index] for index in here]
+                results.update(zip(here, store(), strict=True))
+    return [results[index] for index in range(len(jobs))]
+
+
+def _add(batch: Batch, destinations: Sequence[str], using: str) -> list[EnqueuedJob]:
+    """Admit the jobs of a batch, and store them in an outbox."""
+    configs = queue_configs.current()
+    admitted = admit(batch.jobs, configs, batch=batch.options.batch)
+    pairs = [(e, to) for e, to in zip(admitted, destinations, strict=True) if e is not None]
+    for envelope, destination in pairs:
+        fill_in_defaults([envelope], configs if destination == LOCAL else None)
+    stored = outbox.add(
+        [e for e, _ in pairs],
+        [to for _, to in pairs],
+        using=using,
+        generated_ids=batch.options.generated_ids,
+    )
+    return in_order(batch.jobs, admitted, stored)
+
+
+@contextmanager
+def _index_of_caller(indexes: Sequence[int]) -> Iterator[None]:
+    """Make the `index` of an error count the caller's jobs, of which these are a part."""
+    try:
+        yield
+    except OJSError as error:
+        if "index" in error.details:
+            error.details["index"] = indexes[error.details["index"]]
+        raise

@@ -1,0 +1,1 @@
+"""References to payloads outside of the database (ojs-payload-limits)."""

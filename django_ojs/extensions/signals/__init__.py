@@ -1,0 +1,1 @@
+"""Django signals of jobs, and the log of their changes."""

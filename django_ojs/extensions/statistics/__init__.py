@@ -1,0 +1,1 @@
+"""Figures of queues and types, for charts and alerts."""

@@ -1,0 +1,103 @@
+"""The page of a job type: its runs, latest errors, queues and workers."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.translation import gettext as _
+from django.utils.translation import gettext_noop, pgettext
+
+from django_ojs.admin.base import Button, OperatorModelAdmin
+from django_ojs.admin.finding_remedies import jobs, remedies
+from django_ojs.admin.query_timeout import TimedQueries
+from django_ojs.extensions.statistics import job_type
+from django_ojs.extensions.statistics.admin_queue_figures import history_charts, release_markers
+from django_ojs.handlers import get_handler
+from django_ojs.models.attempt import AttemptOutcome
+from django_ojs.operations.jobs.job_filter import JobFilter
+from django_ojs.operations.jobs.redaction import redacted
+from django_ojs.operations.workers import registry
+from django_ojs.reports import findings
+from django_ojs.spec.errors import OJSError
+from django_ojs.spec.states import State
+
+#: Workers that are named.
+_MAX_WORKERS = 20
+_MAX_MESSAGE = 300
+
+
+def context(
+    page: OperatorModelAdmin, request: HttpRequest, query: TimedQueries, type: str, *, payload: bool
+) -> dict[str, Any]:
+    hour = query(gettext_noop("last hour"), lambda: job_type.last_hour(type))
+    week = query(gettext_noop("last week"), lambda: job_type.last_week(type))
+    queues = query(gettext_noop("queues"), lambda: job_type.queues(type))
+    names = [each.queue for each in queues or ()]
+    workers = query(gettext_noop("workers"), lambda: registry.workers_of_type(type, names))
+    since = timezone.now() - job_type.WEEK
+    deployed = query(gettext_noop("releases"), lambda: release_markers(since)) or []
+    errors = query(gettext_noop("latest errors"), lambda: job_type.latest_errors(type))
+    periods = (
+        (_("Hour"), hour),
+        (_("Day"), None if week is None else job_type.last_day(week)),
+        (_("Week"), week),
+    )
+    return {
+        "type": type,
+        "findings": [
+            (found, remedies(page, request, found))
+            for found in query(gettext_noop("findings"), lambda: findings.of_type(type)) or ()
+        ],
+        "handled_here": get_handler(type) is not None,
+        "workers": None if workers is None else _workers(workers),
+        "periods": [
+            (name, None if points is None else job_type.runs(points)) for name, points in periods
+        ],
+        "hour": history_charts(hour, happened=deployed),
+        "week": history_charts(week, happened=deployed),
+        "queues": queues,
+        "errors": None if errors is None else [_shown(run, payload) for run in errors],
+        "buttons": _links(page, request, type),
+    }
+
+
+def _links(page: OperatorModelAdmin, request: HttpRequest, type: str) -> list[Button]:
+    wanted: Sequence[tuple[str, tuple[State, ...]]] = (
+        (_("Its jobs"), ()),
+        (pgettext("jobs", "Failed"), (State.RETRYABLE, State.DISCARDED)),
+        (pgettext("jobs", "Running"), (State.ACTIVE,)),
+    )
+    try:
+        return [
+            button
+            for label, states in wanted
+            for button in jobs(page, request, label, JobFilter(type=type, states=states))
+        ]
+    except OJSError:  # A name that a search cannot hold.
+        return []
+
+
+def _workers(found: registry.WorkersOfType) -> list[tuple[str, list[str], int]]:
+    """Return groups of workers: what they have in common, some ids, and how many more there are."""
+    groups = (
+        (_("Running workers with a handler"), found.having),
+        (_("Workers of its queues without a handler, which postpone its jobs"), found.lacking),
+        (_("Workers of its queues that do not report their types"), found.unknown),
+    )
+    return [
+        (label, ids[:_MAX_WORKERS], max(0, len(ids) - _MAX_WORKERS)) for label, ids in groups if ids
+    ]
+
+
+def _shown(run: job_type.FailedRun, payload: bool) -> tuple[job_type.FailedRun, str, str, str]:
+    """Return a run with its outcome, and the type and the message of its error."""
+    error = run.error or {}
+    shown = redacted(error) if payload else None
+    message = shown.get("message") if isinstance(shown, dict) else None
+    return (
+        run,
+        str(AttemptOutcome(run.outcome).label),
+        str(error.get("type") or ""),
+        str(message or "")[:_MAX_MESSAGE],
+    )

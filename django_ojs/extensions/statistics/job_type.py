@@ -1,0 +1,124 @@
+"""What is known of a job type: its runs over an hour, a day and a week, and its latest errors.
+
+The figures come from the rollups, and the errors from a bounded range of the latest runs: no query
+searches the jobs.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Final
+from uuid import UUID
+
+from django.utils import timezone
+
+from django_ojs.extensions.statistics import rollup_queries, rollups
+from django_ojs.extensions.statistics.history import Point, history
+from django_ojs.extensions.statistics.rollup_queries import TypeFigures
+from django_ojs.extensions.statistics.rollups import BUCKETS
+from django_ojs.reports import ended_workers
+
+WEEK: Final = timedelta(days=7)
+_HOURS_OF_A_DAY: Final = 24
+MAX_QUEUES: Final = 20
+MAX_ERRORS: Final = 20
+
+
+Percentiles = tuple[float | None, float | None]
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Runs:
+    """The runs of a period. Durations are of the jobs that completed, in seconds, p50 and p95."""
+
+    completed: int
+    failed: int
+    #: Failed runs that were lost with their worker: no failures of the type.
+    lost: int
+    waited: Percentiles
+    ran: Percentiles
+
+    @property
+    def total(self) -> int:
+        """How many runs ended."""
+        return self.completed + self.failed
+
+    @property
+    def failures(self) -> int:
+        """The failed runs that count: without the lost ones."""
+        return self.failed - self.lost
+
+    @property
+    def failure_rate(self) -> float | None:
+        """The part of the runs that failed; None without runs."""
+        counted = self.total - self.lost
+        return self.failures / counted if counted > 0 else None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class FailedRun:
+    """A run that did not succeed."""
+
+    job: UUID
+    attempt: int
+    outcome: str
+    finished_at: datetime
+    worker_id: str | None
+    error: dict[str, Any] | None
+
+
+def last_hour(type: str) -> list[Point]:
+    """Return the figures of each minute of the last hour."""
+    return history("1m", type=type)
+
+
+def last_week(type: str) -> list[Point]:
+    """Return the figures of each hour of the last week."""
+    return history("1h", since=timezone.now() - WEEK, type=type)
+
+
+def last_day(week: Sequence[Point]) -> Sequence[Point]:
+    """Return the points of the last day: of the hour that is not over, and of those before it."""
+    return week[-_HOURS_OF_A_DAY:]
+
+
+def runs(points: Iterable[Point]) -> Runs:
+    """Return the sums of these points."""
+    points = list(points)
+    return Runs(
+        completed=sum(point.completed for point in points),
+        failed=sum(point.failed for point in points),
+        lost=sum(point.lost for point in points),
+        waited=_percentiles(point.waited for point in points),
+        ran=_percentiles(point.ran for point in points),
+    )
+
+
+def queues(type: str) -> list[TypeFigures]:
+    """Return the queues that had jobs of a type in the last week, those with most runs first."""
+    return rollup_queries.queues_of(type, WEEK, MAX_QUEUES)
+
+
+def latest_errors(type: str) -> list[FailedRun]:
+    """Return the latest unsuccessful runs of a type, among the latest 10,000 of all types."""
+    latest = ended_workers.latest_runs().filter(job__type=type).order_by("-pk")
+    columns = ("job_id", "attempt", "outcome", "finished_at", "worker_id", "error")
+    return [
+        FailedRun(
+            job=job,
+            attempt=attempt,
+            outcome=outcome,
+            finished_at=finished_at,
+            worker_id=worker_id,
+            error=error if isinstance(error, dict) else None,
+        )
+        for job, attempt, outcome, finished_at, worker_id, error in latest.values_list(*columns)[
+            :MAX_ERRORS
+        ]
+    ]
+
+
+def _percentiles(histograms: Iterable[Sequence[int]]) -> Percentiles:
+    nothing = [0] * BUCKETS
+    total = [sum(column) for column in zip(nothing, *histograms, strict=True)]
+    return rollups.percentile(total, 0.5), rollups.percentile(total, 0.95)

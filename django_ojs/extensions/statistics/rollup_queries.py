@@ -1,0 +1,272 @@
+"""Queries of the rollups: the last minutes by queue, by minute and by type; sums and means."""
+
+from collections import defaultdict
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, field, fields
+from datetime import datetime, timedelta
+
+from django.db.models import BigIntegerField, F, Max, Q, Sum
+from django.db.models.fields.json import KeyTextTransform
+from django.db.models.functions import Cast, Now, TruncDay
+from django.utils import timezone
+
+from django_ojs.extensions.statistics.models import Rollup
+from django_ojs.extensions.statistics.rollups import BUCKETS
+from django_ojs.spec.times import elapsed
+
+MINUTE = timedelta(minutes=1)
+
+#: Rates are means over this number of whole minutes.
+RATE_MINUTES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A queue's figures by minute, oldest first; the last minute is the current one.
+
+    `came`: jobs enqueued; `went`: jobs completed or discarded; `failed`: runs that failed;
+    `rejected` and `dropped`: jobs that a full queue rejected or dropped.
+    """
+
+    came: list[int]
+    went: list[int]
+    failed: list[int]
+    rejected: list[int]
+    dropped: list[int]
+
+    @property
+    def came_per_minute(self) -> float:
+        """Jobs enqueued per minute, over the last whole minutes."""
+        return _rate(self.came)
+
+    @property
+    def rejected_per_minute(self) -> float:
+        """Jobs rejected per minute, over the last whole minutes."""
+        return _rate(self.rejected)
+
+    @property
+    def went_per_minute(self) -> float:
+        """Jobs finished per minute, over the last whole minutes."""
+        return _rate(self.went)
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class TypeFigures:
+    """The numbers of completed and failed runs of a type."""
+
+    type: str
+    queue: str
+    failed: int
+    completed: int
+    last: datetime
+
+    @property
+    def share(self) -> float:
+        """The part of the runs that failed."""
+        return self.failed / max(1, self.failed + self.completed)
+
+
+def nothing(minutes: int = 60) -> Flow:
+    """Return the flow of a queue without activity."""
+    return Flow(*([0] * minutes for _ in fields(Flow)))
+
+
+def flows(minutes: int = 60, queues: Collection[str] | None = None) -> dict[str, Flow]:
+    """Return the flow of these queues or all over the last minutes, without inactive ones."""
+    start = _minute(timezone.now()) - MINUTE * (minutes - 1)
+    recent = Rollup.primary.filter(minute__gte=start)
+    rows = (
+        (recent if queues is None else recent.filter(queue__in=queues))
+        .values("queue", "minute")
+        .annotate(
+            came=Sum("enqueued"),
+            done=Sum("completed"),
+            gone=Sum("discarded"),
+            broke=Sum("failed"),
+            no=Sum("rejected"),
+            lost=Sum("dropped"),
+        )
+        .order_by()
+    )
+    found: dict[str, Flow] = {}
+    for row in rows:
+        flow = found.setdefault(row["queue"], nothing(minutes))
+        index = (row["minute"] - start) // MINUTE
+        if 0 <= index < minutes:  # Others come from processes whose clock is ahead.
+            flow.came[index] += row["came"]
+            flow.went[index] += row["done"] + row["gone"]
+            flow.failed[index] += row["broke"]
+            flow.rejected[index] += row["no"]
+            flow.dropped[index] += row["lost"]
+    return found
+
+
+def failing(minutes: int = 60, limit: int = 10, type: str | None = None) -> list[TypeFigures]:
+    """Return the types whose runs failed most often, by queue; or one of them, if it failed.
+
+    Runs that were lost with their worker are no failures of the type.
+    """
+    start = _minute(timezone.now()) - MINUTE * (minutes - 1)
+    lately = Rollup.primary.filter(minute__gte=start)
+    rows = (
+        (lately if type is None else lately.filter(type=type))
+        .values("type", "queue")
+        .annotate(
+            broke=Sum(F("failed") - F("lost")),
+            done=Sum("completed"),
+            last=Max("minute", filter=Q(failed__gt=F("lost"))),
+        )
+        .filter(broke__gt=0)
+        .order_by("-broke", "type", "queue")[:limit]
+    )
+    return [
+        TypeFigures(
+            type=row["type"],
+            queue=row["queue"],
+            failed=row["broke"],
+            completed=row["done"],
+            last=row["last"],
+        )
+        for row in rows
+    ]
+
+
+def queues_of(type: str, since: timedelta, limit: int) -> list[TypeFigures]:
+    """Return the runs of a type by queue over this time, the queues with the most runs first."""
+    rows = (
+        Rollup.primary.filter(type=type, minute__gt=Now() - since)
+        .values("queue")
+        .annotate(
+            broke=Sum(F("failed") - F("lost")),
+            done=Sum("completed"),
+            runs=Sum(F("failed") + F("completed")),
+            last=Max("minute"),
+        )
+        .order_by("-runs", "queue")[:limit]
+    )
+    return [
+        TypeFigures(
+            type=type,
+            queue=row["queue"],
+            failed=row["broke"],
+            completed=row["done"],
+            last=row["last"],
+        )
+        for row in rows
+    ]
+
+
+@dataclass(kw_only=True, slots=True)
+class RecentTotals:
+    """The sums of a queue over some time; see `mean` for the histograms."""
+
+    completed: int = 0
+    failed: int = 0
+    waited: list[int] = field(default_factory=lambda: [0] * BUCKETS)
+    ran: list[int] = field(default_factory=lambda: [0] * BUCKETS)
+
+
+def recent_by_queue(
+    since: timedelta, queues: Collection[str] | None = None
+) -> dict[str, RecentTotals]:
+    """Return the sums over this time, of these queues or of all with figures.
+
+    Processes write every ten seconds, so the latest figures may be missing.
+    """
+    rows = Rollup.primary.filter(minute__gt=Now() - since)
+    if queues is not None:
+        rows = rows.filter(queue__in=queues)
+    found: dict[str, RecentTotals] = defaultdict(RecentTotals)
+    for queue, completed, failed, waited, ran in rows.values_list(
+        "queue", "completed", "failed", "waited", "ran"
+    ):
+        recent = found[queue]
+        recent.completed += completed
+        recent.failed += failed
+        recent.waited = [a + b for a, b in zip(recent.waited, waited, strict=True)]
+        recent.ran = [a + b for a, b in zip(recent.ran, ran, strict=True)]
+    return dict(found)
+
+
+@dataclass(kw_only=True, slots=True)
+class LastMinute:
+    """The runs of a queue that ended within the last minute, and how long their jobs waited."""
+
+    runs: float = 0.0
+    waited: list[float] = field(default_factory=lambda: [0.0] * BUCKETS)
+
+
+def last_minute_by_queue(queues: Collection[str] | None = None) -> dict[str, LastMinute]:
+    """Return the runs of the last sixty seconds, of these queues or of all with figures.
+
+    Of the minute before the current one, a part counts: as much as lies within the sixty seconds.
+    """
+    now = timezone.now()
+    current = _minute(now)
+    rows = Rollup.primary.filter(minute__gte=current - MINUTE, minute__lte=current)
+    if queues is not None:
+        rows = rows.filter(queue__in=queues)
+    found: dict[str, LastMinute] = defaultdict(LastMinute)
+    for minute, queue, completed, failed, waited in rows.values_list(
+        "minute", "queue", "completed", "failed", "waited"
+    ):
+        part = 1.0 if minute == current else 1 - elapsed(current, now) / MINUTE
+        figures = found[queue]
+        figures.runs += part * (completed + failed)
+        figures.waited = [a + part * b for a, b in zip(figures.waited, waited, strict=True)]
+    return {queue: figures for queue, figures in found.items() if figures.runs}
+
+
+def recent(since: timedelta, queues: Collection[str] | None = None) -> RecentTotals:
+    """Return the sums over this time, of these queues or of all together; see `recent_by_queue`."""
+    rows = Rollup.primary.filter(minute__gt=Now() - since)
+    if queues is not None:
+        rows = rows.filter(queue__in=queues)
+    found = rows.aggregate(
+        completed=Sum("completed"), failed=Sum("failed"), **bucket_sums("waited", "ran")
+    )
+    return RecentTotals(
+        completed=found["completed"] or 0,
+        failed=found["failed"] or 0,
+        waited=[found[f"waited_{n}"] or 0 for n in range(BUCKETS)],
+        ran=[found[f"ran_{n}"] or 0 for n in range(BUCKETS)],
+    )
+
+
+def bucket_sums(*histograms: str) -> dict[str, Sum]:
+    """Return the sums of each bucket of these histograms, named `waited_0` and so on."""
+    return {
+        f"{name}_{n}": Sum(Cast(KeyTextTransform(n, name), BigIntegerField()))
+        for name in histograms
+        for n in range(BUCKETS)
+    }
+
+
+def today(queue: str) -> tuple[int, int]:
+    """Return how many runs of a queue's jobs completed and failed since 0:00 UTC."""
+    rows = Rollup.primary.filter(minute__gte=TruncDay(Now()), queue=queue)
+    found = rows.aggregate(completed=Sum("completed"), failed=Sum("failed"))
+    return found["completed"] or 0, found["failed"] or 0
+
+
+def mean(histogram: Sequence[float]) -> float | None:
+    """Return the mean of a histogram in milliseconds; None when it is empty.
+
+    A bucket is a factor of two wide and counted as its middle, so the mean may be off by a third.
+    """
+    total = sum(histogram)
+    if not total:
+        return None
+    # The n-th bucket holds 2**(n-1) to 2**n ms, and the first what took less than one.
+    middles = [0.5 if index == 0 else 0.75 * 2.0**index for index in range(len(histogram))]
+    return sum(n * middle for n, middle in zip(histogram, middles, strict=True)) / total
+
+
+def _minute(moment: datetime) -> datetime:
+    return moment.replace(second=0, microsecond=0)
+
+
+def _rate(minutes: list[int]) -> float:
+    # Without the current minute, whose sums are not complete.
+    whole = minutes[-1 - RATE_MINUTES : -1]
+    return sum(whole) / max(1, len(whole))

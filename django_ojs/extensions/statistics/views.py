@@ -1,0 +1,69 @@
+"""Totals, and figures over time (ojs-admin-api §10)."""
+
+from typing import Any
+
+from rest_framework.request import Request
+
+from django_ojs.conf import settings
+from django_ojs.extensions.statistics import stats
+from django_ojs.extensions.statistics.history import PERIODS, Point, history
+from django_ojs.http import fields
+from django_ojs.http.responses import timestamps
+from django_ojs.http.views.admin.queues import render_rates
+from django_ojs.http.views.base import OJSView
+from django_ojs.spec.envelope import check_queue
+from django_ojs.spec.scopes import Scope
+
+
+class AdminStats(OJSView):
+    """The totals of all queues that the caller may use."""
+
+    needs = {"GET": Scope.OPERATOR}
+
+    def get(self, request: Request) -> dict[str, Any]:
+        found = stats.totals(within=self.access.queues)
+        return {
+            "queues": found.queues,
+            "workers": found.workers,
+            "jobs": {state.value: number for state, number in found.jobs.items()},
+            **render_rates(found.rates),
+            "uptime_seconds": found.uptime_seconds,
+        }
+
+
+class AdminHistory(OJSView):
+    """The figures of each period, of one queue or all."""
+
+    needs = {"GET": Scope.OPERATOR}
+
+    def get(self, request: Request) -> dict[str, Any]:
+        query = request.query_params
+        period = fields.choice(query, "period", tuple(PERIODS), "5m")
+        queue = query.get("queue") or None
+        if queue is not None:
+            check_queue(queue, settings().limits)
+            self.access.check_queue(queue)
+        points = history(
+            period,
+            since=fields.query_timestamp(query, "since"),
+            until=fields.query_timestamp(query, "until"),
+            queue=queue,
+            within=self.access.queues,
+        )
+        return {"period": period, "data": [_point(point) for point in points]}
+
+
+def _point(point: Point) -> dict[str, Any]:
+    out: dict[str, Any] = {
+        **timestamps(timestamp=point.timestamp),
+        "processed": point.processed,
+        "failed": point.failed,
+        "enqueued": point.enqueued,
+        "completed": point.completed,
+        "discarded": point.discarded,
+    }
+    for name, histogram in (("latency", point.waited), ("duration", point.ran)):
+        for share, value in stats.percentiles(histogram).items():
+            if value is not None:
+                out[f"{name}_{share}_ms"] = value
+    return out

@@ -1,0 +1,1 @@
+"""Tenants of a queue: bounds and turns."""

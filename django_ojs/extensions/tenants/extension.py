@@ -1,0 +1,95 @@
+"""The tenants of queues (ojs-backpressure §9.2, fair-scheduling §9): their bounds and turns."""
+
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from django_ojs.extension import (
+    Batch,
+    ClaimRule,
+    DueStep,
+    Extension,
+    Hooks,
+    Readmission,
+    RuledClaim,
+)
+from django_ojs.extensions.backpressure.operations import bounds
+from django_ojs.extensions.tenants import storage as tenants
+from django_ojs.extensions.tenants import tenant_bounds
+from django_ojs.storage import database, queue_configs
+from django_ojs.storage.dialects.job_row import NewRow
+from django_ojs.storage.dialects.rows import ClaimRequest
+
+T = TypeVar("T")
+
+
+class TenantsExtension(Extension):
+    """Bounds the tenants of queues, and lets them take turns."""
+
+    name = "tenants"
+    #: Before the bounds of queues: a tenant at its bound takes no room from the others, and waits
+    #: for no lock of theirs.
+    number = 10
+
+    def hooks(self) -> Hooks:
+        """Return the hooks; no setting changes them."""
+        return Hooks(
+            around_insert=_insert,
+            around_admit_again=_admit_again,
+            # Jobs that wait already; where there are very many, the maintenance does the rest.
+            after_queue_configured=tenants.assign,
+            claim_rule=TenantTurns(),
+        )
+
+    def due_steps(self) -> Sequence[DueStep]:
+        """Name the tenants of jobs that wait."""
+        return (DueStep(run=tenants.assigner.assign_all, interval=60.0, batch=sys.maxsize),)
+
+
+class TenantTurns(ClaimRule):
+    """The rule of queues whose tenants take turns: the order in which jobs start."""
+
+    fields = frozenset({"tenant_fairness"})
+
+    def begin(self, request: ClaimRequest) -> RuledClaim:
+        """Bring the order, unless the turns are off."""
+        # Imported by the first claim of a queue that has turns.
+        from django_ojs.extensions.tenants import tenant_turns
+
+        return tenant_turns.begin(request)
+
+
+def _insert(batch: Batch, insert: Callable[[], Sequence[NewRow] | None]) -> Sequence[NewRow] | None:
+    tenants.fill_in(batch.jobs)
+    added = tenant_bounds.added_by(batch.jobs)
+    if not added:
+        return insert()
+
+    def operation() -> Sequence[NewRow] | None:
+        tenant_bounds.admit(added, is_tried_again=batch.options.is_tried_again)
+        return insert()
+
+    # Not in that transaction, which may hold the lock of a tenant.
+    bounds.apply_settings()
+    return database.in_write_transaction(operation)
+
+
+def _admit_again(readmission: Readmission, change: Callable[[], T]) -> T:
+    configs = queue_configs.current()
+    if configs is None:
+        return change()
+    queues = {readmission.queue or job.queue for job in readmission.jobs}
+    if not any(configs.of(queue).has_tenants for queue in queues):
+        return change()
+    with database.atomic():
+        tenant_bounds.admit_again(readmission)
+        changed = change()
+        tenants.assign_to([job.pk for job in readmission.jobs if _needs_tenant(job, readmission)])
+    return changed
+
+
+def _needs_tenant(job: Any, readmission: Readmission) -> bool:
+    """Whether a job has moved into a queue that names tenants, or is older than their names."""
+    if readmission.queue is not None:
+        return job.pk not in readmission.left_out
+    return job.tenant_id is None and queue_configs.of(job.queue).has_tenants

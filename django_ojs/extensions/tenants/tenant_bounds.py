@@ -1,0 +1,143 @@
+"""Bounds of the tenants of a queue (ojs-backpressure §9.2): checked before the bound of the queue.
+
+So a tenant at its bound takes no room from the others, and waits for no lock of theirs.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from uuid import UUID
+
+from django.db import OperationalError
+from django.db.models import Q
+
+from django_ojs.extension import LeftOut, Readmission
+from django_ojs.extensions.tenants import storage as tenants
+from django_ojs.extensions.tenants.spec import DEFAULT_TENANT, tenant_of
+from django_ojs.models import Job
+from django_ojs.spec.envelope import Envelope, distinct
+from django_ojs.spec.errors import QueueFull
+from django_ojs.storage import database, queue_configs
+
+#: Jobs by queue and tenant.
+Added = Mapping[tuple[str, str], int]
+
+
+def added_by(envelopes: Sequence[Envelope]) -> Added:
+    """Return how many jobs are added to tenants that have a bound."""
+    configs = queue_configs.current()
+    if configs is None or all(
+        configs.of(each.queue).tenant_limits is None for each in distinct(envelopes)
+    ):
+        return {}
+    return _bounded((each.queue, each) for each in envelopes if not each.pending)
+
+
+def added_again(readmission: Readmission) -> Added:
+    """Return as `added_by` does for stored jobs that are to wait again."""
+    return _bounded((readmission.queue or job.queue, job) for job in readmission.waiting())
+
+
+def _bounded(jobs: Iterable[tuple[str, Envelope | Job]]) -> Added:
+    added: Counter[tuple[str, str]] = Counter()
+    configs = queue_configs.current()
+    if configs is not None:
+        for queue, job in jobs:
+            limits = configs.of(queue).tenant_limits
+            if limits is None:
+                continue  # The metadata of a stored job may be read only where they are needed.
+            if limits.depth_of(tenant := tenant_of(job.meta)) is not None:
+                added[queue, tenant] += 1
+    return added
+
+
+def admit(added: Added, *, is_tried_again: bool = False) -> None:
+    """Admit jobs of tenants to their queues; inside a write transaction, which then adds them.
+
+    `is_tried_again`: wait hardly at all for the lock of a tenant. Raises QueueFull, before anything
+    is stored.
+    """
+    # In this order, so that two transactions that lock several tenants do not deadlock.
+    for (queue, tenant), jobs in sorted(added.items()):
+        limits = queue_configs.of(queue).tenant_limits
+        bound = None if limits is None else limits.depth_of(tenant)
+        if bound is not None and not tenants.has_room(queue, tenant, jobs, bound):
+            _admit_locked(queue, tenant, bound, jobs, is_tried_again)
+
+
+def admit_again(readmission: Readmission) -> None:
+    """Admit stored jobs as `admit` does; leave some out, where the caller lets some wait."""
+    rejections = readmission.rejections
+    for tenant in rejections or ():
+        readmission.left_out.update(_of_tenant(readmission, tenant))
+    while True:
+        try:
+            with database.atomic():
+                admit(added_again(readmission), is_tried_again=readmission.is_tried_again)
+            return
+        except QueueFull as full:
+            if rejections is None or full.tenant is None:
+                raise
+            rejections[full.tenant] = LeftOut(full=full, others=_of_others(full.tenant))
+            # The first take the last room.
+            room = max(0, full.bound - full.depth)
+            readmission.left_out.update(_of_tenant(readmission, full.tenant)[room:])
+
+
+def _of_tenant(readmission: Readmission, tenant: str) -> list[UUID]:
+    return [job.pk for job in readmission.waiting() if tenant_of(job.meta) == tenant]
+
+
+def _of_others(tenant: str) -> Q:
+    # A job whose metadata have another value than a tenant's id may be found all the same.
+    named, has_none = ~Q(meta__tenant_id=tenant), Q(meta__tenant_id__isnull=True)
+    return named & ~has_none if tenant == DEFAULT_TENANT else named | has_none
+
+
+def _admit_locked(queue: str, tenant: str, bound: int, jobs: int, is_tried_again: bool) -> None:
+    try:
+        is_locked = tenants.lock(queue, tenant, is_tried_again=is_tried_again)
+    except OperationalError as error:
+        if not database.dialect().leaves_transaction(error):
+            raise
+        raise _full(queue, tenant, None, bound, jobs) from None
+    if not is_locked:
+        raise _full(queue, tenant, None, bound, jobs)
+    # It may have changed while this transaction waited for the lock.
+    now = _bound_now(queue, tenant)
+    if now is not None and (depth := tenants.depth(queue, tenant)) + jobs > now:
+        raise _full(queue, tenant, depth, now, jobs)
+
+
+def _bound_now(queue: str, tenant: str) -> int | None:
+    limits = queue_configs.config_of(queue).tenant_limits
+    return None if limits is None else limits.depth_of(tenant)
+
+
+def _full(queue: str, tenant: str, depth: int | None, bound: int, jobs: int) -> QueueFull:
+    waits = queue_configs.of(queue).backpressure.strategy == "block"
+    error = QueueFull.at(
+        queue,
+        depth=bound if depth is None else depth,
+        bound=bound,
+        # Jobs of a tenant are never dropped for its newer ones: the bound of the queue does that.
+        strategy="block" if waits else "reject",
+        busy=depth is None,
+        tenant=tenant,
+    )
+    if jobs > bound:
+        error.can_never_fit, error.retryable = True, False
+        error.message = (
+            f"tenant {tenant} never has so many jobs at once in queue {queue}: its bound is {bound}"
+        )
+        error.hint = "Waiting does not help: send fewer jobs at a time."
+    error.needs = jobs, 0
+    error.has_room = _has_room_again
+    return error
+
+
+def _has_room_again(full: QueueFull) -> bool:
+    """Whether a tenant that was at its bound has room for the rejected jobs now."""
+    assert full.tenant is not None
+    bound = _bound_now(full.queue, full.tenant)
+    jobs, _ = full.needs
+    return bound is None or tenants.depth(full.queue, full.tenant) + jobs <= bound

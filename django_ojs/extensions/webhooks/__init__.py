@@ -1,0 +1,1 @@
+"""Webhooks (ojs-webhooks)."""

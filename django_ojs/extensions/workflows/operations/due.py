@@ -1,0 +1,26 @@
+"""Whether to advance workflows: a query that usually finds nothing, twice a second in a process."""
+
+from django_ojs.extensions.cron.operations.due_query import LastQuery
+from django_ojs.extensions.workflows import storage as workflows
+from django_ojs.extensions.workflows.operations.advance import advance_due
+from django_ojs.storage import in_memory_state
+
+#: Seconds between two queries of a process. Shorter than the interval of its maintenance.
+INTERVAL = 0.4
+
+
+last_query = in_memory_state.register(LastQuery())
+
+
+def due_condition() -> str:
+    """Whether a job of a workflow has ended, or a step may start, in SQL."""
+    return workflows.due_condition()
+
+
+def advance_if_due() -> int:
+    """Advance the workflows of which a job has ended, whatever has ended it. Return how many.
+
+    A FETCH over HTTP calls this as well, and there may be very many: all of them together query
+    once in an interval.
+    """
+    return advance_due() if last_query.repeat(INTERVAL) else 0

@@ -1,1 +1,0 @@
-"""The sending of webhooks, over HTTP."""
