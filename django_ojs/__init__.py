@@ -68,9 +68,8 @@ if TYPE_CHECKING:
         group,
         step,
     )
-    from django_ojs.extensions.workflows.models import Workflow
     from django_ojs.handlers import Handler, job
-    from django_ojs.models import Job
+    from django_ojs.models import Job, Workflow
     from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
     from django_ojs.options import Request
     from django_ojs.spec.errors import OJSError
@@ -89,12 +88,14 @@ _HOME = {
         apause_queue adrain_queue aresume_queue""",
     "django_ojs.context": "JobContext current_context",
     "django_ojs.handlers": "Handler job",
-    "django_ojs.models": "Job Workflow",
+    "django_ojs.models": "Job",
+    "django_ojs.extensions.workflows.models": "Workflow",
     "django_ojs.operations.enqueue.result": "EnqueuedJob Outcome",
     "django_ojs.options": "Request",
     "django_ojs.extensions.payloads.reference": "payload_reference",
     "django_ojs.extensions.cron.schedules": "cron",
-    "django_ojs.extensions.payloads.parameter_kinds": "PayloadFile PayloadStream UnverifiedPayloadStream",
+    "django_ojs.extensions.payloads.parameter_kinds": """
+        PayloadFile PayloadStream UnverifiedPayloadStream""",
     "django_ojs.spec.errors": "OJSError",
     "django_ojs.spec.failure": "DeadLetter Discard RateLimitExceeded Retry",
     "django_ojs.extensions.limits.rate_limit_policy": "RateLimitPolicy",

@@ -15,10 +15,14 @@ from django.utils.translation import gettext_lazy as _
 
 from django_ojs.conf import are_wrong_and_reported, settings
 
-#: Modules of `models` that only extensions, HTTP or the admin need.
+#: Modules with models that only extensions, HTTP or the admin need.
 _OTHER_MODELS: Final = (
-    *("api_key", "audit_entry", "bound", "bulk_operation", "checkpoint", "cron", "dead_letter"),
-    *("event", "limit", "outbox", "overview", "rollup", "webhook", "workflow"),
+    *(f"models.{name}" for name in ("api_key", "bulk_operation", "dead_letter", "overview")),
+    *(
+        f"extensions.{name}.models"
+        for name in ("audit", "backpressure", "checkpoints", "cron", "events", "limits")
+    ),
+    *(f"extensions.{name}.models" for name in ("outbox", "statistics", "webhooks", "workflows")),
 )
 
 
@@ -34,7 +38,7 @@ class DjangoOJSConfig(AppConfig):
         """Load the models, those of the extensions too."""
         super().import_models()
         for name in _OTHER_MODELS:
-            import_module(f"{self.name}.models.{name}")
+            import_module(f"{self.name}.{name}")
 
     def ready(self) -> None:
         """Register the checks, and the handlers: import `jobs.py` of every installed app.
@@ -54,6 +58,7 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs.extensions.cron.extension import CronExtension
         from django_ojs.extensions.events.extension import EventsExtension
         from django_ojs.extensions.limits.extension import KeyLimitsExtension, QueueLimitsExtension
+        from django_ojs.extensions.outbox import checks as outbox_checks  # noqa: F401
         from django_ojs.extensions.outbox.extension import OutboxExtension
         from django_ojs.extensions.payloads.extension import OffloadExtension
         from django_ojs.extensions.signals.extension import SignalsExtension

@@ -90,24 +90,6 @@ def check_times(**kwargs: Any) -> list[CheckMessage]:
 
 
 @register("django_ojs")
-def check_outbox(**kwargs: Any) -> list[CheckMessage]:
-    """Check that the HTTP client of the outbox is installed."""
-    try:
-        wanted = settings().outbox
-    except ImproperlyConfigured:
-        return []  # check_settings reports it.
-    if not wanted or find_spec("httpx") is not None:
-        return []
-    return [
-        Error(
-            "OJS['OUTBOX'] has destinations, and httpx is not installed.",
-            hint="Install django-ojs[outbox].",
-            id="django_ojs.E006",
-        )
-    ]
-
-
-@register("django_ojs")
 def check_access(**kwargs: Any) -> list[CheckMessage]:
     """Warn when the HTTP API needs no authentication."""
     return [Warning(OPEN, hint=OPEN_HINT, id="django_ojs.W002")] if _is_known_open() else []

@@ -40,6 +40,7 @@ from django.db.models import Q
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.published import EventType, NewEvent
+from django_ojs.spec.queue_config import QueueFields
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
 
@@ -518,6 +519,11 @@ class Extension:
     name: str
     #: Its place among the others. Those of this package are below 32; 32 to 62 are free.
     number: int
+    #: Its settings in `OJS`: a frozen dataclass, whose fields are declared with `setting.setting`
+    #: and have the names of the keys, in lower case. `conf.of` returns them.
+    settings: type | None = None
+    #: Its fields in the configuration of a queue.
+    queue_fields: QueueFields | None = None
     #: A folder with what it adds to the table of jobs: triggers, functions and indexes, in
     #: `postgresql.sql`, `sqlite.sql` and `mariadb.sql`. Their names begin with `ojs_`, a statement
     #: can be executed again, a blank line separates two, and `{mark}` is its bit in

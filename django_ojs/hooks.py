@@ -30,6 +30,7 @@ from django_ojs.extension import (
     Readmission,
     Reads,
 )
+from django_ojs.spec import queue_config
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.spec.states import Trigger
@@ -65,6 +66,8 @@ class Registry:
         self._extensions: dict[int, Extension] = {}
         #: What an extension had when it was asked last, for settings that are wrong.
         self._hooks: dict[int, Hooks] = {}
+        #: Called before extensions are asked for their hooks.
+        self.before_compile: list[Callable[[], object]] = []
         self.compile()
 
     def register(self, *extensions: Extension) -> None:
@@ -92,6 +95,11 @@ class Registry:
 
     def compile(self) -> None:
         """Ask all extensions for their hooks."""
+        #: The settings that extensions have declared: dataclasses.
+        self.settings = tuple(each.settings for each in self._in_order() if each.settings)
+        queue_config.declare(each.queue_fields for each in self._in_order() if each.queue_fields)
+        for forget in self.before_compile:
+            forget()
         for number, extension in self._extensions.items():
             try:
                 self._hooks[number] = extension.hooks()

@@ -157,9 +157,9 @@ def test_a_bad_setting_is_a_system_check_although_there_are_handlers(
 
 def test_the_models_of_an_app_before_this_one_may_name_any_of_its_models(tmp_path: Path) -> None:
     (tmp_path / app(tmp_path, "early", None) / "models.py").write_text(
-        "from django_ojs.models import OutboxEntry\n"
+        "from django_ojs.models import ApiKey\n"
     )
-    code = "from early.models import OutboxEntry; print(OutboxEntry._meta.label)"
+    code = "from early.models import ApiKey; print(ApiKey._meta.label)"
     settings = SETTINGS.replace('"django_ojs", *{apps!r}', '*{apps!r}, "django_ojs"')
     found = run(code, ["early"], folder=tmp_path, settings=settings)
-    assert (found.stdout.strip(), found.stderr) == ("django_ojs.OutboxEntry", "")
+    assert (found.stdout.strip(), found.stderr) == ("django_ojs.ApiKey", "")

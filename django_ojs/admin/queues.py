@@ -30,6 +30,8 @@ from django_ojs.extensions.statistics.admin_queue_figures import (
 )
 from django_ojs.extensions.statistics.history import Period, history
 from django_ojs.extensions.tenants.operations import TenantStatus, busiest
+from django_ojs.extensions.tenants.queue_fields import has_tenants
+from django_ojs.extensions.tenants.spec import TenantFairness
 from django_ojs.models import Job, Queue
 from django_ojs.operations import queues
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
@@ -162,7 +164,7 @@ class QueueAdmin(OperatorModelAdmin):
             payload = payloads.has_permission(request)
             context = {} if status is None else _context(query, status, period, payload=payload)
             found = query(gettext_noop("findings"), lambda: _findings(context.get("row"))) or ()
-            if status is not None and status.config.has_tenants:
+            if status is not None and has_tenants(status.config):
                 context |= _tenants(query, status, visible=_may_see_tenants(request))
         queue = Queue(
             name=key,
@@ -255,7 +257,7 @@ def _context(
     return {
         "row": rows[0] if rows else None,
         "status": status,
-        "limits": _limits(status.config.rate_limit),
+        "limits": _limits(status.config.part(RateLimit)),
         "listeners": listeners,
         "workers": _workers(query, name, listeners, payload=payload) if listeners else (),
         "counts": [(state.value, status.counts.get(state, 0)) for state in State],
@@ -295,7 +297,7 @@ def _tenants(query: TimedQueries, status: queues.QueueStatus, *, visible: bool) 
         "tenants_visible": visible,
         "tenants": found,
         "max_tenants": MAX_TENANTS,
-        "has_turns": status.config.tenant_fairness is not None,
+        "has_turns": status.config.part(TenantFairness) is not None,
     }
 
 

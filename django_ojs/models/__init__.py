@@ -1,7 +1,7 @@
 """The models: jobs, unsuccessful runs, queues, workers and their figures.
 
-Those that only extensions, HTTP or the admin need are named by `apps.py`, which loads them, and are
-found here once it has.
+Those that only HTTP or the admin need are named by `apps.py`, which loads them, and are found here
+once it has. An extension has its own, in `extensions/<subject>/models.py`.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -17,16 +17,6 @@ from django_ojs.models.queue import Queue
 from django_ojs.models.worker import Worker
 
 if TYPE_CHECKING:
-    from django_ojs.extensions.audit.models import AuditEntry
-    from django_ojs.extensions.backpressure.models import Bound
-    from django_ojs.extensions.checkpoints.models import Checkpoint
-    from django_ojs.extensions.cron.models import CronJob, CronRun
-    from django_ojs.extensions.events.models import Event
-    from django_ojs.extensions.limits.models import LimitCheck, LimitedQueue, LimitKey
-    from django_ojs.extensions.outbox.models import OutboxEntry
-    from django_ojs.extensions.statistics.models import Rollup
-    from django_ojs.extensions.webhooks.models import Webhook, WebhookDelivery
-    from django_ojs.extensions.workflows.models import EndedWorkflowJob, Workflow, WorkflowStep
     from django_ojs.models.api_key import ApiKey
     from django_ojs.models.bulk_operation import BulkOperation, BulkOperationJob
     from django_ojs.models.dead_letter import DeadLetterJob
@@ -36,31 +26,15 @@ __all__ = [
     "ActorKind",
     "ApiKey",
     "Attempt",
-    "AuditEntry",
-    "Bound",
     "BulkOperation",
     "BulkOperationJob",
-    "Checkpoint",
-    "CronJob",
-    "CronRun",
     "DeadLetterJob",
-    "EndedWorkflowJob",
-    "Event",
     "Job",
     "KnownName",
     "Lease",
-    "LimitCheck",
-    "LimitKey",
-    "LimitedQueue",
-    "OutboxEntry",
     "Overview",
     "Queue",
-    "Rollup",
-    "Webhook",
-    "WebhookDelivery",
     "Worker",
-    "Workflow",
-    "WorkflowStep",
 ]
 
 

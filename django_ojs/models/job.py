@@ -4,12 +4,12 @@ from collections.abc import Collection, Iterable
 from datetime import timedelta
 from typing import Any, ClassVar
 
+from django.apps import apps
 from django.db import models
 from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
 
 from django_ojs.extensions.checkpoints import spec as checkpoint
-from django_ojs.extensions.checkpoints.models import Checkpoint
 from django_ojs.models.base import StoredModel
 from django_ojs.models.fields import StoredJSONField
 from django_ojs.spec import envelope, ids, retry_policy
@@ -314,7 +314,9 @@ class Job(StoredModel):
         """The latest checkpoint of a job that has not ended, or of a dead letter."""
         if not self.has_checkpoint or (self.finished_at is not None and not self.dead_letter):
             return None
-        return Checkpoint.of([self.pk]).get(self.pk)
+        checkpoints: Any = apps.get_model("django_ojs", "Checkpoint")
+        found: checkpoint.SavedCheckpoint | None = checkpoints.of([self.pk]).get(self.pk)
+        return found
 
     def envelope(self) -> dict[str, Any]:
         """Render the job as its OJS envelope (ojs-core §5), with the errors of earlier runs."""

@@ -16,6 +16,7 @@ from django.utils import timezone
 from django_ojs.conf import settings
 from django_ojs.extensions.backpressure.storage import Load
 from django_ojs.extensions.statistics import rollup_queries
+from django_ojs.extensions.tenants.spec import TenantLimits
 from django_ojs.operations.access import key_expiry
 from django_ojs.operations.access.key_expiry import KeyProblem
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
@@ -231,7 +232,7 @@ def _of_row(row: OverviewRow, *, is_stopped: bool) -> list[Finding]:
         )
     elif rejected or dropped:
         # Without a bound of its own, the bounds of its tenants rejected them.
-        of_tenants = row.status.config.tenant_limits is not None and not row.bounded
+        of_tenants = row.status.config.part(TenantLimits) is not None and not row.bounded
         found.append(
             Finding(
                 kind="rejected_tenants" if of_tenants else "rejected",

@@ -15,7 +15,7 @@ from tests.cases import together
 
 PACKAGE = ROOT / "django_ojs"
 #: What a person reads in the admin, besides templates.
-READ = ("admin", "models", "apps.py")
+READ = ("admin", "models", "apps.py", "extensions/*/admin*.py", "extensions/*/models.py")
 #: Besides these, only this module knows of languages: it restores that of a request for a handler.
 OTHER = {"contrib/request_context.py"}
 
@@ -57,8 +57,7 @@ _PLACEHOLDER = re.compile(r"%(?![(%\s]|$)")
 
 def sources() -> list[Path]:
     found = []
-    for name in READ:
-        path = PACKAGE / name
+    for path in (path for name in READ for path in sorted(PACKAGE.glob(name))):
         found += [path] if path.is_file() else sorted(path.rglob("*.py"))
     return found
 

@@ -412,8 +412,8 @@ class group:
 class chord:
     """A task after all tasks of a group, which gets the list of their results first.
 
-    It is a workflow (`django_ojs.extensions.workflows.api`): when a task of the group fails, the body never runs.
-    The group's members and the body may be chains.
+    It is a workflow (`django_ojs.extensions.workflows.api`): when a task of the group fails, the
+    body never runs. The group's members and the body may be chains.
     """
 
     def __init__(self, header: Any, body: object = None) -> None:

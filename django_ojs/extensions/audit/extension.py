@@ -11,9 +11,10 @@ from typing import Any, Final
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from django_ojs.conf import settings
+from django_ojs.conf import of
 from django_ojs.extension import Act, DueStep, Extension, Hooks
 from django_ojs.extensions.audit.models import AuditEntry
+from django_ojs.extensions.audit.settings import AuditSettings
 from django_ojs.operations.access.operator import MAX_NAME, log_fields, printable
 from django_ojs.spec import ids
 from django_ojs.storage import database
@@ -50,6 +51,7 @@ class AuditExtension(Extension):
 
     name = "audit"
     number = 4
+    settings = AuditSettings
 
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""
@@ -110,7 +112,9 @@ def prune(limit: int = database.BATCH) -> int:
 
     Return how many.
     """
-    old = entries().filter(pk__lt=ids.first_of(timezone.now() - settings().keep_audit_entries))
+    old = entries().filter(
+        pk__lt=ids.first_of(timezone.now() - of(AuditSettings).keep_audit_entries)
+    )
     keys = list(old.order_by("pk").values_list("pk", flat=True)[:limit])
     if not keys:
         return 0

@@ -10,10 +10,10 @@ from django.utils import timezone
 from django_ojs import extensions
 from django_ojs.extension import TICK, ClaimRule, DueStep, Extension, Hooks, RuledClaim
 from django_ojs.extensions.limits.models import BY_KEY
+from django_ojs.extensions.limits.queue_fields import FIELDS
 from django_ojs.hooks import publish
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.published import EventType, of_limit_key
-from django_ojs.spec.queue_config import LIMITS
 from django_ojs.spec.times import format_timestamp
 from django_ojs.storage.dialects.rows import ClaimRequest
 
@@ -24,6 +24,7 @@ class QueueLimitsExtension(Extension):
     name = "limits of queues"
     #: Before the limits by key: a job of a queue that is at its limit waits for that alone.
     number = 12
+    queue_fields = FIELDS
 
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""
@@ -88,7 +89,7 @@ def _pause(job: Any, failure: Failure) -> None:
 class QueueLimits(ClaimRule):
     """The rule of queues that have limits of their own."""
 
-    fields = LIMITS
+    fields = frozenset(FIELDS.checks)
 
     def begin(self, request: ClaimRequest) -> RuledClaim:
         """Lock the limits of the queue, and read how much room they have."""

@@ -15,10 +15,11 @@ from django.utils.translation import gettext_lazy, ngettext
 from django_ojs.admin.formatting import duration, grouped
 from django_ojs.admin.operator_views import FirstRowsPaginator, OperatorViews
 from django_ojs.admin.payloads import may_see
-from django_ojs.conf import settings
+from django_ojs.conf import of, settings
 from django_ojs.extensions.limits import admin_text as limit_key_text
 from django_ojs.extensions.outbox import operations as outbox
 from django_ojs.extensions.outbox.models import Delivery, OutboxEntry
+from django_ojs.extensions.outbox.settings import OutboxSettings
 from django_ojs.operations import keyset
 from django_ojs.operations.access import operator
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
@@ -68,7 +69,7 @@ class DestinationFilter(_ChoiceFilter):
     parameter_name = "destination"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        return [(each.name, each.name) for each in settings().outbox]
+        return [(each.name, each.name) for each in of(OutboxSettings).outbox]
 
 
 class DatabaseFilter(_ChoiceFilter):

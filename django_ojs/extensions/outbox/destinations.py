@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from django_ojs.extensions.payloads.spec import strings
+from django_ojs.setting import strings
 from django_ojs.spec.times import parse_seconds
 
 #: The destination of jobs that return to this site's own tables.

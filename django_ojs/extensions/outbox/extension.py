@@ -10,11 +10,12 @@ from contextlib import contextmanager
 from django.db import connections, transaction
 from django.db.backends.signals import connection_created
 
-from django_ojs.conf import settings
+from django_ojs.conf import of
 from django_ojs.extension import Batch, Closing, DueStep, Extension, Hooks
 from django_ojs.extensions.outbox import caller_database
 from django_ojs.extensions.outbox import operations as outbox
 from django_ojs.extensions.outbox.destinations import LOCAL
+from django_ojs.extensions.outbox.settings import OutboxSettings
 from django_ojs.hooks import registry
 from django_ojs.operations.enqueue.admission import admit, fill_in_defaults
 from django_ojs.operations.enqueue.result import EnqueuedJob, in_order
@@ -30,6 +31,7 @@ class OutboxExtension(Extension):
 
     name = "outbox"
     number = 8
+    settings = OutboxSettings
 
     def __init__(self) -> None:
         self._has_others = False
@@ -39,10 +41,12 @@ class OutboxExtension(Extension):
     def hooks(self) -> Hooks:
         """Return the hooks: none where all jobs are stored in the only database."""
         self._has_others = len(connections.settings) > 1
-        if not self._has_others and not settings().outbox:
+        if not self._has_others and not of(OutboxSettings).outbox:
             return Hooks()
         # Relays are needed where jobs have other destinations.
-        return Hooks(around_push=_push, worker_threads=_relays if settings().outbox else None)
+        return Hooks(
+            around_push=_push, worker_threads=_relays if of(OutboxSettings).outbox else None
+        )
 
     def due_steps(self) -> Sequence[DueStep]:
         """Store the jobs for this site for which there is room, and prune."""
@@ -71,7 +75,7 @@ def _push(batch: Batch, store: Store) -> list[EnqueuedJob]:
     foreign = None
     if options.has_transaction:
         foreign = caller_database.alias_for_caller(may_use_outbox=not options.local)
-    if options.local or (foreign is None and not settings().outbox):
+    if options.local or (foreign is None and not of(OutboxSettings).outbox):
         return store()
     jobs = list(batch.jobs)
     destinations = [outbox.route(job) or (foreign and LOCAL) for job in jobs]

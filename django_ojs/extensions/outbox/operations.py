@@ -11,10 +11,11 @@ from uuid import UUID
 from django.db import Error, connections, router
 from django.utils import timezone
 
-from django_ojs.conf import settings
+from django_ojs.conf import of, settings
 from django_ojs.extensions.outbox import storage as stored
 from django_ojs.extensions.outbox.destinations import Destination
 from django_ojs.extensions.outbox.models import OutboxEntry
+from django_ojs.extensions.outbox.settings import OutboxSettings
 from django_ojs.extensions.tenants.spec import tenant_of
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, of_new
 from django_ojs.spec import json
@@ -62,7 +63,7 @@ def route(envelope: Envelope) -> str | None:
     """Return the name of the destination to which a job is sent; None for a job of this site."""
     queue, type = envelope.queue, envelope.type
     if isinstance(queue, str) and isinstance(type, str):  # Admission rejects anything else.
-        for destination in settings().outbox:
+        for destination in of(OutboxSettings).outbox:
             if destination.takes(queue, type):
                 return destination.name
     return None
@@ -70,7 +71,7 @@ def route(envelope: Envelope) -> str | None:
 
 def destination(name: str) -> Destination:
     """Return a destination of the settings. Raises LookupError."""
-    for each in settings().outbox:
+    for each in of(OutboxSettings).outbox:
         if each.name == name:
             return each
     raise LookupError(f"OJS['OUTBOX'] has no destination {name!r}.")
@@ -156,7 +157,7 @@ def old_condition() -> str:
     if not is_only_here():
         return "1 = 1"  # The rows of another database are asked for there.
     return stored.old_condition(
-        keep_sent=settings().keep_sent, keep_rejected=settings().keep_dead_letters
+        keep_sent=of(OutboxSettings).keep_sent, keep_rejected=settings().keep_dead_letters
     )
 
 
@@ -167,7 +168,7 @@ def prune() -> int:
         try:
             count += stored.prune(
                 alias,
-                keep_sent=settings().keep_sent,
+                keep_sent=of(OutboxSettings).keep_sent,
                 keep_rejected=settings().keep_dead_letters,
                 limit=PRUNED_AT_ONCE,
             )
@@ -184,7 +185,7 @@ def aliases() -> list[str]:
     Other aliases have an outbox where `WRONG_DATABASE` is "outbox" and migrations made the table.
     """
     home = database.alias()
-    if settings().wrong_database != "outbox":
+    if of(OutboxSettings).wrong_database != "outbox":
         return [home]
     others = [
         alias

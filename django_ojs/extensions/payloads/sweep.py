@@ -10,9 +10,10 @@ from uuid import UUID
 
 from django.db import connections
 
-from django_ojs.conf import settings
+from django_ojs.conf import of
 from django_ojs.extensions.outbox import operations as outbox
 from django_ojs.extensions.payloads import offload, s3_client
+from django_ojs.extensions.payloads.settings import PayloadSettings
 from django_ojs.extensions.payloads.spec import Offload
 from django_ojs.models import Job
 
@@ -27,7 +28,7 @@ def sweep() -> int:
 
     Objects younger than `sweep_after` stay: the transaction that enqueues their job may be open.
     """
-    config = settings().offload
+    config = of(PayloadSettings).offload
     if config is None:
         return 0
     removed = 0
@@ -64,7 +65,7 @@ class Sweeper:
     def start(self) -> int:
         """Start a sweep, unless one is running or nothing is offloaded. Return 0."""
         running = self.thread is not None and self.thread.is_alive()
-        if settings().offload is not None and not running:
+        if of(PayloadSettings).offload is not None and not running:
             self.thread = threading.Thread(target=self._work, name="ojs-sweep", daemon=True)
             self.thread.start()
         return 0

@@ -82,7 +82,7 @@ def begin(request: ClaimRequest) -> RuledClaim:
 
     Jobs that must run alone are few, and are claimed in the order of other queues.
     """
-    fairness = queue_configs.of(request.queue).tenant_fairness
+    fairness = queue_configs.of(request.queue).part(TenantFairness)
     if fairness is None or request.isolation is Isolation.ALONE:
         return RuledClaim()
     return _Claim(fairness, request)

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from django_ojs.extension import DueStep, Extension, Hooks
+from django_ojs.extensions.webhooks.settings import WebhookSettings
 
 
 class WebhooksExtension(Extension):
@@ -10,6 +11,7 @@ class WebhooksExtension(Extension):
 
     name = "webhooks"
     number = 17
+    settings = WebhookSettings
 
     def hooks(self) -> Hooks:
         """Return the hooks: events are read from their log."""

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 from django_ojs import extensions
 from django_ojs.extension import TICK, Change, DueStep, Extension, Hooks, Reads
 from django_ojs.extensions.workflows.models import WorkflowState
+from django_ojs.extensions.workflows.settings import WorkflowSettings
 from django_ojs.hooks import registry
 from django_ojs.spec.states import State, Trigger
 
@@ -32,6 +33,7 @@ class WorkflowsExtension(Extension):
     name = "workflows"
     number = 16
     schema = Path(extensions.__path__[0]) / "workflows/schema"
+    settings = WorkflowSettings
 
     def __init__(self) -> None:
         #: Where this process has workers: the thread beside them, and how many they are.
