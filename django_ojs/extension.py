@@ -294,10 +294,9 @@ class ClaimRule:
     """
 
     #: A queue whose own configuration has one of these fields has the rule, and so does each queue
-    #: where the default policy has one. An extension may set its bit for another reason, too.
+    #: where the default policy has one. A job that is open to the claims with a rule alone (see
+    #: `spec.hold`) gives its queue the rule, for good, once a claim has found it.
     fields: frozenset[str] = frozenset()
-    #: An attribute of an envelope: a job in which it is set gives its queue the rule, for good.
-    job_field: str | None = None
 
     def begin(self, request: ClaimRequest) -> RuledClaim:
         """Begin a claim, in a transaction in which each statement sees what was committed before.

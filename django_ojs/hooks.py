@@ -155,10 +155,6 @@ class Registry:
             for number in sorted(self._extensions)
             if (rule := self._hooks[number].claim_rule) is not None
         }
-        #: The attributes of envelopes that give a queue a rule, and its bit.
-        self.rules_by_field = tuple(
-            (rule.job_field, bit) for bit, rule in self.claim_rules.items() if rule.job_field
-        )
         self.needed: tuple[str, ...] = tuple(hooks.needed for _, hooks in found if hooks.needed)
         self.task_done: _Named = _named(found, "task_done")
         self.before_fetch: tuple[Callable[[], object], ...] = tuple(
@@ -308,9 +304,7 @@ def rules_with(rules: int, config: Mapping[str, Any]) -> int:
 
     Those that its jobs have given it stay.
     """
-    by_config = sum(
-        bit for bit, rule in registry.claim_rules.items() if rule.fields and not rule.job_field
-    )
+    by_config = sum(bit for bit, rule in registry.claim_rules.items() if rule.fields)
     return rules & ~by_config | rules_of(config)
 
 

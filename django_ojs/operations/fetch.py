@@ -25,6 +25,7 @@ from django_ojs.spec.scheduling import STRICT_ORDER, Pool, QueueOrder
 from django_ojs.spec.states import State
 from django_ojs.storage import (
     database,
+    holds,
     queue_configs,
     queue_turns,
     raw_queries,
@@ -130,8 +131,9 @@ def fetch(
 
 def _claim(request: ClaimRequest) -> list[Claimed]:
     """Claim jobs of a queue; where it has rules that this process does not know, once it does."""
+    of_jobs = 0
     for _ in range(TRIES):
-        rules = queue_configs.remembered_rules(request.queue)
+        rules = queue_configs.remembered_rules(request.queue) | of_jobs
         try:
             if rules:
                 from django_ojs.storage import ruled_claims
@@ -139,7 +141,7 @@ def _claim(request: ClaimRequest) -> list[Claimed]:
                 return ruled_claims.claim(request, rules)
             return database.retried(partial(transitions.claim, request))
         except transitions.RulesUnknown:
-            queue_configs.refresh()
+            of_jobs = holds.learn_rules(request.queue)
     return []
 
 

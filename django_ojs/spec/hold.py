@@ -27,9 +27,3 @@ def held_by(number: int) -> int:
 def owner_of(hold: int) -> int:
     """Return the number of the extension whose value this is."""
     return hold % FIRST_HELD
-
-
-def values(rules: int) -> tuple[int, ...]:
-    """Return the values that jobs of a queue with these rules, given by their bits, may have."""
-    numbers = [number for number in range(rules.bit_length()) if rules >> number & 1]
-    return (FREE, *map(open_to, numbers), *map(held_by, numbers))

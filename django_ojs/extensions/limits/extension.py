@@ -107,8 +107,6 @@ class QueueLimits(ClaimRule):
 class KeyLimits(ClaimRule):
     """The rule of queues that have had a job with a limit by key."""
 
-    job_field = "rate_limit"
-
     def begin(self, request: ClaimRequest) -> RuledClaim:
         """Open the held jobs of keys that have got room."""
         from django_ojs.extensions.limits import key_limits

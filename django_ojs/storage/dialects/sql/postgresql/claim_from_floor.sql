@@ -6,7 +6,10 @@
 -- is read only as far as the ones before it have too few jobs.
 WITH queue AS (
     SELECT coalesce(bool_or(paused_at IS NOT NULL), false) AS is_paused,
-           coalesce(bit_or(rules), 0) & ~(%(applied)s) <> 0 AS has_more_rules
+           coalesce(bit_or(rules), 0) & ~(%(applied)s) <> 0 OR coalesce((
+               SELECT hold < 64 AND (1::bigint << hold) & ~(%(applied)s) <> 0 FROM ojs_job
+               WHERE queue = %(queue)s AND state {before_fetch} AND hold > 0 ORDER BY hold LIMIT 1
+           ), false) AS has_more_rules
     FROM ojs_queue WHERE name IN (%(queue)s, {all_queues}, {default_policy})
 ), claimed AS (
 UPDATE ojs_job
