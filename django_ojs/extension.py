@@ -26,7 +26,7 @@ has a `ClaimRule`, and a bit in the column `rules` of these queues.
 """
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from enum import Enum, IntEnum, StrEnum
@@ -35,7 +35,7 @@ from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
-from django.db.models import Q
+from django.db.models import Model, Q
 
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.failure import Failure
@@ -494,6 +494,28 @@ class Hooks:
     worker_started: Callable[[str], object] | None = None
     worker_stopping: Callable[[str], object] | None = None
 
+    #: The command `ojs_worker` starts: called before its processes, when the database has answered,
+    #: outside of a transaction. After an error of the database it is called again; a CommandError
+    #: ends the command.
+    workers_start: Callable[[], object] | None = None
+    #: FETCH has claimed jobs that have the extension's bit in `marks`: called with these, after the
+    #: claim. What it reads for them goes into the `more` of each, which is shown with the job and
+    #: which the methods of its context find there. An error gives all jobs of the call back, and is
+    #: raised by FETCH.
+    fetched: Callable[[Sequence[Any]], object] | None = None
+
+    #: A response shows all of a stored job: called with its row. It returns members of the JSON
+    #: object that the core does not know.
+    shown: Callable[[Any], Mapping[str, Any]] | None = None
+
+    #: A worker reports the progress of a run: called with the row of the job, which is locked, and
+    #: the report, in the transaction that stores it. An error undoes that, and is raised.
+    reported: Callable[[Any, Any], object] | None = None
+
+    #: What methods of a handler's context do, by their names: each is called with the claimed job,
+    #: and what the method got.
+    context: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+
     #: What works beside a worker in threads of its own, until it is closed: called with the id of
     #: the worker, before its first claim; `close` is called after its last job. A worker with
     #: `--once`, which ends by itself, has none. An error ends the worker.
@@ -509,6 +531,34 @@ class Hooks:
     #: number comes first. An error is logged.
     worker_passes: Callable[[], object] | None = None
     worker_ends: Callable[[], object] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ForTests:
+    """What the test helpers (`django_ojs.testing`) do of an extension."""
+
+    #: In place of those of `Hooks.context`, for handlers that run in a test: in its transaction, or
+    #: without a stored job, which then has no `worker_id`.
+    context: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    #: The `stand_ins` of a test that records jobs in memory: each is called with its `Recorder`,
+    #: and what the operation got. Where jobs run when they are enqueued, the function that stores
+    #: is called, and what it stores is run.
+    recorded: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    #: A test forgets its jobs: called with the ids of those that were deleted.
+    cleared: Callable[[Collection[UUID]], object] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Declared:
+    """A part of the manifest: extensions whose requirements all hold, and a capability.
+
+    An official extension has the URN `urn:ojs:ext:<name>`, an experimental one
+    `urn:ojs:ext:experimental:<name>`.
+    """
+
+    official: str | None = None
+    experimental: str | None = None
+    capability: str | None = None
 
 
 class Extension:
@@ -543,6 +593,10 @@ class Extension:
         """
         raise NotImplementedError
 
+    def for_tests(self) -> ForTests | None:
+        """Return what the test helpers do of it."""
+        return None
+
     def due_steps(self) -> Sequence[DueStep]:
         """Return what one worker of the site does again and again, for all of them.
 
@@ -555,5 +609,60 @@ class Extension:
         """Return what the other workers do, where that one leaves work undone for so long.
 
         On a database that has one writer at a time, they do nothing.
+        """
+        return ()
+
+    def subcommands(self) -> Sequence[Any]:
+        """Return its subcommands of `manage.py ojs`: `command_line.subcommand.Subcommand`.
+
+        Called by that command, so that what they need is imported nowhere else.
+        """
+        return ()
+
+    def routes(self) -> Sequence[Any]:
+        """Return its routes of the HTTP API, each made by `http.routing.route`.
+
+        Called once, when the URLs of the project are imported, and not by a worker.
+        """
+        return ()
+
+    def openapi(self) -> Sequence[Mapping[str, Any]]:
+        """Return the parts of the OpenAPI document for its routes: `tags`, `paths`, `components`.
+
+        Called when the document is asked for.
+        """
+        return ()
+
+    def manifest(self) -> Sequence[Declared]:
+        """Return what the manifest of the server declares while it is installed."""
+        return ()
+
+    def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
+        """Return its models with their ModelAdmin classes, for an admin site.
+
+        Called when the pages of the package are registered on the site, which imports them. A
+        class may be a mixin of ModelAdmin; its `place` orders the navigation.
+        """
+        return ()
+
+    def page_urls(self, page: Any) -> Sequence[Any]:
+        """Return the URLs that it adds to the pages of a model, made by `page.pattern`.
+
+        `page` is a ModelAdmin of the package, which Django asks for its URLs.
+        """
+        return ()
+
+    def panels(self) -> Sequence[Any]:
+        """Return its parts of the pages of jobs, queues and others: `admin.panels.Panel`."""
+        return ()
+
+    def history(self, request: Any, model: str, key: str) -> Sequence[Any]:
+        """Return who did what to an object, newest first: the rows of Django's page *History*."""
+        return ()
+
+    def metrics(self, within: Collection[str] | None) -> Iterable[Any]:
+        """Return what Prometheus is told of these queues, or of all: families of metrics.
+
+        Called whenever the metrics are asked for. An error is logged, unless it is the database's.
         """
         return ()

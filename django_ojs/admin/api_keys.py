@@ -98,6 +98,7 @@ class ReplaceForm(forms.Form):
 class ApiKeyAdmin(SecretPageAdmin):
     """The secret of a key is only in the response to its creation."""
 
+    place = 130
     form = ApiKeyForm
     secret_title = gettext_lazy("The new API key")
     secret_template = "admin/django_ojs/apikey/created.html"

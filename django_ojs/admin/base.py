@@ -32,7 +32,8 @@ from django_ojs.admin.confirmation import Confirmation
 from django_ojs.admin.formatting import StrOrPromise
 from django_ojs.admin.object_history import ObjectHistory
 from django_ojs.admin.operator_views import parsed_key, with_operator
-from django_ojs.admin.query_timeout import Unread
+from django_ojs.admin.query_timeout import TimedQueries, Unread
+from django_ojs.hooks import registry
 from django_ojs.http.access import scopes_of
 from django_ojs.models import Overview
 from django_ojs.operations.keyset import Page, PageRequest
@@ -101,7 +102,8 @@ class OperatorModelAdmin(ObjectHistory):
         """Return whether the user may view these pages and has a scope of the HTTP API."""
         return self.has_view_permission(request) and scope in granted_scopes(request)
 
-    def _check_view_permission(self, request: HttpRequest) -> None:
+    def check_view_permission(self, request: HttpRequest) -> None:
+        """Raise PermissionDenied for a user who may not view these pages."""
         if not self.has_view_permission(request):
             raise PermissionDenied
 
@@ -110,6 +112,7 @@ class OperatorModelAdmin(ObjectHistory):
     def get_urls(self) -> list[URLPattern]:
         return [
             self.pattern("action/<slug:name>/", self.action_view, "action"),
+            *registry.brought("page_urls", self),
             *super().get_urls(),
         ]
 
@@ -170,7 +173,7 @@ class OperatorModelAdmin(ObjectHistory):
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        self._check_view_permission(request)
+        self.check_view_permission(request)
         return self.list_page(request)
 
     def changeform_view(
@@ -180,7 +183,7 @@ class OperatorModelAdmin(ObjectHistory):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        self._check_view_permission(request)
+        self.check_view_permission(request)
         if object_id is None:  # The form of a new object.
             raise PermissionDenied
         try:
@@ -196,7 +199,7 @@ class OperatorModelAdmin(ObjectHistory):
 
     def action_view(self, request: HttpRequest, name: str) -> HttpResponse:
         """Run an action, or show its confirmation page. Raises PermissionDenied, Http404."""
-        self._check_view_permission(request)
+        self.check_view_permission(request)
         action = next((action for action in self.object_actions if action.name == name), None)
         if action is None:
             raise Http404
@@ -245,6 +248,16 @@ class OperatorModelAdmin(ObjectHistory):
         context = confirmation.context(request)
         context |= {"url": self.url("action", action.name), "next": next_url}
         return self.render(request, "confirm", action.label, context)
+
+    def panels(
+        self, request: HttpRequest, query: TimedQueries, obj: Any
+    ) -> list[tuple[str, Mapping[str, Any]]]:
+        """Return the parts of an object's page that extensions bring: templates with contexts."""
+        return [
+            (panel.template, panel.read(self, request, query, obj))
+            for panel in registry.brought("panels")
+            if isinstance(obj, panel.model)
+        ]
 
     # --- what templates need ----------------------------------------------------------------------
 

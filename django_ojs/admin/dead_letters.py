@@ -21,6 +21,7 @@ from django_ojs.operations.jobs.redaction import redacted
 class DeadLetterAdmin(OperatorModelAdmin):
     """The groups; a dead letter is a job, and its page is the job's."""
 
+    place = 30
     view_permission = "view_job"
 
     def list_page(self, request: HttpRequest) -> HttpResponse:

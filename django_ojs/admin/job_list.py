@@ -14,13 +14,13 @@ from django.utils.translation import gettext_noop, pgettext, pgettext_lazy
 from django_ojs.admin.base import read_page
 from django_ojs.admin.formatting import StrOrPromise
 from django_ojs.admin.query_timeout import TimedQueries
-from django_ojs.extensions.statistics import stats
 from django_ojs.models import Job
 from django_ojs.operations.jobs import listing, search_query
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.spec import json
 from django_ojs.spec.states import State
+from django_ojs.storage.figures import counts
 
 #: A larger job has no preview of its arguments.
 _PREVIEW_BYTES: Final = 16 * 1024
@@ -198,8 +198,8 @@ def tabs(query: TimedQueries, which: JobFilter) -> list[Tab]:
     numbers = total = None
     if any_state.counted:
         queues = [which.queue] if which.queue else None
-        counts = query(gettext_noop("counts"), lambda: stats.by_state(queues)) or {}
-        numbers, total = {state: counts.get(state, 0) for state in State}, sum(counts.values())
+        found = query(gettext_noop("counts"), lambda: counts.totals(queues)) or {}
+        numbers, total = {state: found.get(state, 0) for state in State}, sum(found.values())
         if which.queue:
             # With the dead letters that were moved to another queue, as its list has them.
             discarded = replace(any_state, states=(State.DISCARDED,))

@@ -102,6 +102,7 @@ _MAX_READ: Final = 500
 class QueueAdmin(OperatorModelAdmin):
     """The queues that have a row or jobs."""
 
+    place = 10
     object_actions = ACTIONS
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Queue]:

@@ -372,13 +372,9 @@ class Migration(migrations.Migration):
                     models.DateTimeField(blank=True, editable=False, null=True),
                 ),
                 ("discard_reason", models.CharField(blank=True, max_length=16, null=True)),
-                ("workflow_id", models.UUIDField(blank=True, editable=False, null=True)),
+                ("marks", models.BigIntegerField(db_default=0, default=0, editable=False)),
                 ("parent_id", models.UUIDField(blank=True, editable=False, null=True)),
                 ("progress", django_ojs.models.fields.StoredJSONField(blank=True, null=True)),
-                (
-                    "has_checkpoint",
-                    models.BooleanField(db_default=False, default=False, editable=False),
-                ),
                 (
                     "unique_key",
                     models.CharField(blank=True, editable=False, max_length=64, null=True),

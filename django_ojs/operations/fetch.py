@@ -10,7 +10,6 @@ from django.db import DatabaseError, InterfaceError
 
 from django_ojs import hooks
 from django_ojs.conf import settings
-from django_ojs.extensions.checkpoints.models import Checkpoint
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import fail, liveness
@@ -122,7 +121,9 @@ def fetch(
                 # A smaller job of the next queue must not overtake one that did not fit.
                 break
     try:
-        _read_checkpoints(jobs)
+        for mark, hook in hooks.registry.fetched:
+            if marked := [job for job in jobs if job.marks & mark]:
+                hook(marked)
     except Exception:
         _give_back(jobs)
         raise
@@ -149,14 +150,6 @@ def _open_to(pool: str | None, queues: Sequence[str]) -> list[str]:
     """Return those of the queues, each once, that are not exclusive to another pool."""
     kept = settings().pool_of_queue if pool is not None else {}
     return [name for name in dict.fromkeys(queues) if kept.get(name, pool) == pool]
-
-
-def _read_checkpoints(jobs: Sequence[Claimed]) -> None:
-    having = [job for job in jobs if job.has_checkpoint]
-    if having:
-        found = Checkpoint.of([job.id for job in having])
-        for job in having:
-            job.checkpoint = found.get(job.id)
 
 
 def _give_back(jobs: Sequence[Claimed]) -> None:

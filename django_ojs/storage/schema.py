@@ -88,6 +88,13 @@ def create(connection: BaseDatabaseWrapper) -> None:
         extension.catch_up(connection)
 
 
+def mark(connection: BaseDatabaseWrapper, number: int, jobs: str) -> None:
+    """Give the bit of an extension to those jobs that lack it; `jobs` selects their ids, in SQL."""
+    bit = 1 << number
+    statement = "UPDATE ojs_job SET marks = marks | {0} WHERE marks & {0} = 0 AND id IN ({1})"
+    _execute(connection, [statement.format(bit, jobs)])
+
+
 def drop_statements(vendor: str, objects: Collection[Named]) -> list[str]:
     """Return the statements that drop these: a trigger before its function."""
     return [

@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from django_ojs.conf import settings
-from django_ojs.extensions.webhooks import spec as webhooks
 from django_ojs.registry import registry
 from django_ojs.spec.scheduling import ALL
 from django_ojs.spec.states import WAITING
@@ -63,6 +62,15 @@ def handler_queues() -> dict[str, list[str]]:
     return dict(sorted(found.items()))
 
 
+def own_queues() -> set[str]:
+    """Return the queues of the handlers that this package brings, such as that of webhooks."""
+    return {
+        str(handler.defaults.queue)
+        for handler in registry.handlers.values()
+        if handler.__module__.startswith("django_ojs.")
+    }
+
+
 def mismatch(
     queues: Sequence[str], handlers: Mapping[str, Sequence[str]], pool: str = ""
 ) -> str | None:
@@ -78,7 +86,7 @@ def mismatch(
     }
     unused = [name for name in queues if name not in handlers]
     # Most projects have no webhooks; a worker need not serve them.
-    missed = [name for name in sorted(handlers) if name not in (*queues, webhooks.QUEUE)]
+    missed = sorted(handlers.keys() - {*queues} - own_queues())
     if unused:
         text = f"No handler here has {_names(unused)} as its queue."
     elif missed and tuple(queues) == (_DEFAULT_QUEUE,):

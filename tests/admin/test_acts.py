@@ -20,7 +20,7 @@ from django.test import Client, TestCase, override_settings
 
 import django_ojs
 from django_ojs.extension import Actor
-from django_ojs.extensions.audit import extension as audit
+from django_ojs.extensions.audit import storage as audit
 from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.extensions.cron import operations as cron
 from django_ojs.extensions.limits import limit_keys

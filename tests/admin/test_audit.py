@@ -16,7 +16,7 @@ from django.utils import timezone
 from django.utils.http import urlencode
 
 from django_ojs.extension import Actor
-from django_ojs.extensions.audit import extension as audit
+from django_ojs.extensions.audit import storage as audit
 from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.extensions.cron import operations as cron
 from django_ojs.models import Job, Queue

@@ -28,6 +28,7 @@ FLOORS = {
     "migrations": 2,
     "operations": 3,
     "formatting": 1,
+    "not_installed": 1,
     "reports": 4,
     "client": 5,
     "command_line": 5,
@@ -79,9 +80,9 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
             "claims",
             "claim_floors",
         },
-        {"next_starts", "queue_turns"},
+        {"next_starts", "queue_turns", "holds"},
         {"transitions", "unique", "api_keys", "figures"},
-        {"ruled_claims"},
+        {"ruled_claims", "remains"},
     ),
 }
 # The parts of an extension that stand lower than the others.
@@ -89,6 +90,7 @@ EXTENSION_FLOORS = {
     "spec": 1,
     "destinations": 1,
     "models": 2,
+    "settings": 2,
     "storage": 2,
     "commit_order": 2,
     "queue_fields": 2,
@@ -121,19 +123,12 @@ LEFT = frozenset(
         "django_ojs imports extensions.payloads.parameter_kinds",
         "django_ojs imports extensions.payloads.reference",
         "django_ojs imports extensions.workflows.api",
+        "django_ojs imports extensions.workflows.models",
         "handlers imports extensions.limits.rate_limit_policy",
-        "models.job imports extensions.checkpoints.spec",
-        "operations.fetch imports extensions.checkpoints.models",
         "operations.jobs.redaction imports extensions.limits.rate_limit_policy",
-        "operations.progress imports extensions.checkpoints.operations",
         "options imports extensions.limits.rate_limit_policy",
         "spec.envelope.model imports extensions.limits.rate_limit_policy",
         "spec.envelope.optional_checks imports extensions.limits.rate_limit_policy",
-        "spec.envelope.render imports extensions.checkpoints.spec",
-        "storage.claims imports extensions.checkpoints.spec",
-        "worker.dispatcher imports extensions.checkpoints.worker",
-        "worker.progress imports extensions.checkpoints.worker",
-        "worker.queue_selection imports extensions.webhooks.spec",
     }
 )
 

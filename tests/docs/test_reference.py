@@ -22,7 +22,7 @@ from django_ojs import conf, handlers, models, signals
 from django_ojs.command_line.doctor import CHECKS
 from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.http.views.openapi import DOCUMENT
-from django_ojs.management.commands.ojs import SUBCOMMANDS
+from django_ojs.management.commands.ojs import subcommands
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.options import OptionArguments, Options
 from django_ojs.spec.envelope import FIELDS, OPTIONS, SYSTEM
@@ -113,7 +113,7 @@ def test_every_subcommand_and_its_arguments_are_there() -> None:
         row[0]: row[1].split(", ") for row in table("reference/command-line.md", "Subcommands")
     }
     found = {}
-    for each in SUBCOMMANDS.values():
+    for each in subcommands().values():
         parser = ArgumentParser(add_help=False)
         each.add_arguments(parser)
         actions = parser._actions

@@ -13,12 +13,16 @@ from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.command_line.database_check import require_database
 from django_ojs.extension import Extension, Hooks
+from django_ojs.extensions.checkpoints import operations as checkpoint
+from django_ojs.extensions.checkpoints.models import Checkpoint
 from django_ojs.hooks import registry
 from django_ojs.models import Job
+from django_ojs.operations import ack, fail, fetch
 from django_ojs.storage import database, schema
 from django_ojs.storage.dialects.rows import Named
 from django_ojs.storage.figures import counts
 from tests import factories as make
+from tests.operations.workflows import scenes
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -169,3 +173,36 @@ def test_what_sqlite_loses_with_a_table_that_is_made_anew_is_made_again(colours:
     assert schema.created(schema.all_statements("sqlite")) <= present()
     job.delete()
     assert not counts.differences()
+
+
+def test_workflows_go_on_that_ran_while_the_extension_was_taken_out() -> None:
+    went_on, gone = (
+        scenes.create(scenes.chain(scenes.job(f"{name}.first"), scenes.job(f"{name}.second")))
+        for name in ("kept", "deleted")
+    )
+    with without(["workflows"]):
+        drop({each for each in present() if "workflow" in each.name and each.kind != "INDEX"})
+        Job.objects.update(marks=0)
+        ack.ack(scenes.take("kept.first").id)
+        scenes.job_of(gone, "deleted.first").delete()
+        assert scenes.available() == []
+    scenes.workflows.advance_due()
+    assert scenes.available() == ["kept.second"]
+    assert scenes.read(gone).state == "failed"
+    # A job that waited for all that time has its mark again.
+    assert set(Job.objects.values_list("marks", flat=True)) == {1 << 16}
+    scenes.finish("kept.second")
+    assert scenes.read(went_on).state == "completed"
+
+
+def test_a_checkpoint_of_the_time_before_is_found_again() -> None:
+    job = make.active()
+    checkpoint.save(job.id, {"page": 7})
+    with without(["checkpoints"]):
+        drop({each for each in present() if "checkpoint" in each.name})
+        Job.objects.update(marks=0)
+    fail.requeue(job.id)
+    (again,) = fetch.fetch([job.queue])
+    assert again.more["last_checkpoint"] == {"page": 7}
+    ack.ack(again.id)
+    assert not Checkpoint.objects.exists()

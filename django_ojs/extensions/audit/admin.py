@@ -14,7 +14,7 @@ from django_ojs.admin.base import OperatorModelAdmin, read_page
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.conf import of
 from django_ojs.extensions.audit import admin_search as audit_search
-from django_ojs.extensions.audit import extension as audit
+from django_ojs.extensions.audit import storage as audit
 from django_ojs.extensions.audit.admin_rows import AuditRow, row_of
 from django_ojs.extensions.audit.admin_search import SCAN_LIMIT, AuditSearch
 from django_ojs.extensions.audit.models import AuditEntry
@@ -34,6 +34,8 @@ _LISTS: Final[dict[str, tuple[Any, tuple[ActorKind, ...]]]] = {
 
 class AuditEntryAdmin(OperatorModelAdmin):
     """Read only: operations store the entries, and maintenance removes old ones."""
+
+    place = 90
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
         text = request.GET.get("q", "").strip()

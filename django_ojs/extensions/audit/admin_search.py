@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_ojs.admin.formatting import StrOrPromise
-from django_ojs.extensions.audit import extension as audit
+from django_ojs.extensions.audit import storage as audit
 from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.models import ActorKind
 from django_ojs.operations.jobs import search_query

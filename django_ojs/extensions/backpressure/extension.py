@@ -1,10 +1,10 @@
 """Backpressure (ojs-backpressure): the bounds of queues, and what happens where one is full."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Any, Final
 
 from django_ojs import hooks
-from django_ojs.extension import Batch, DueStep, Extension, Hooks
+from django_ojs.extension import Batch, Declared, DueStep, Extension, Hooks
 from django_ojs.extensions.backpressure import storage
 from django_ojs.extensions.backpressure.operations import bounds, pressure_monitor, rejections
 from django_ojs.extensions.backpressure.operations.wait_policy import wait_for_room
@@ -45,6 +45,16 @@ class BackpressureExtension(Extension):
             DueStep(run=pressure_monitor.check_all, interval=1.0, when=storage.any_condition),
             DueStep(run=pressure_monitor.restore_bounds, interval=60.0),
         )
+
+    def manifest(self) -> Sequence[Declared]:
+        """Declare it."""
+        return (Declared(official="backpressure"),)
+
+    def metrics(self, within: Collection[str] | None) -> Iterable[Any]:
+        """Return the pressure of bounded queues."""
+        from django_ojs.extensions.backpressure.metrics import metrics
+
+        return metrics(within)
 
 
 def _store(batch: Batch, store: Callable[[], list[EnqueuedJob]]) -> list[EnqueuedJob]:

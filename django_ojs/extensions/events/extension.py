@@ -6,8 +6,10 @@ Those of the types in `KEEP_EVENTS` are recorded. The readers are in `operations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
+from django.db.models import Model
+
 from django_ojs.conf import of
-from django_ojs.extension import Change, DueStep, Extension, Hooks
+from django_ojs.extension import Change, Declared, DueStep, Extension, Hooks
 from django_ojs.extensions.events import job_events, storage
 from django_ojs.extensions.events.settings import EventSettings
 from django_ojs.spec.published import EventType, NewEvent
@@ -42,6 +44,41 @@ class EventsExtension(Extension):
             DueStep(run=log.settle, interval=2.0, when=log.unsettled_condition),
             DueStep(run=log.prune, interval=10.0, when=log.old_condition),
         )
+
+    def routes(self) -> Sequence[Any]:
+        """Return the routes of recorded events."""
+        from django_ojs.extensions.events import views as events
+        from django_ojs.http.routing import route
+
+        return (
+            route("v1/events", events.Events, "ojs-events"),
+            route("v1/events/stream", events.EventStream, "ojs-event-stream"),
+            route("v1/jobs/<str:key>/events", events.JobEvents, "ojs-job-events"),
+            route("v1/queues/<str:name>/events", events.QueueEvents, "ojs-queue-events"),
+        )
+
+    def openapi(self) -> Sequence[Mapping[str, Any]]:
+        """Return the part of its routes."""
+        from django_ojs.http.views.openapi import part_of
+
+        return part_of("events")
+
+    def manifest(self) -> Sequence[Declared]:
+        """Declare it."""
+        return (Declared(experimental="realtime"),)
+
+    def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
+        """Return the pages of its model."""
+        from django_ojs.extensions.events.admin import EventAdmin
+        from django_ojs.extensions.events.models import Event
+
+        return ((Event, EventAdmin),)
+
+    def panels(self) -> Sequence[Any]:
+        """Return the events of a job."""
+        from django_ojs.extensions.events.admin import JOB_EVENTS
+
+        return (JOB_EVENTS,)
 
 
 def _record(events: Iterator[NewEvent]) -> None:

@@ -1,14 +1,14 @@
 """Limits on running and on starting jobs (ojs-rate-limiting): of queues, and by key."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from django.db.models import Model
 from django.utils import timezone
 
-from django_ojs import extensions
-from django_ojs.extension import TICK, ClaimRule, DueStep, Extension, Hooks, RuledClaim
+from django_ojs.extension import TICK, ClaimRule, Declared, DueStep, Extension, Hooks, RuledClaim
 from django_ojs.extensions.limits.models import BY_KEY
 from django_ojs.extensions.limits.queue_fields import FIELDS
 from django_ojs.hooks import publish
@@ -43,7 +43,7 @@ class KeyLimitsExtension(Extension):
 
     name = "limits by key"
     number = BY_KEY
-    schema = Path(extensions.__path__[0]) / "limits/schema"
+    schema = Path(__file__).parent / "schema"
 
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""
@@ -64,6 +64,45 @@ class KeyLimitsExtension(Extension):
             DueStep(run=limit_checks.recheck, interval=600.0, batch=sys.maxsize),
             DueStep(run=limit_checks.prune, interval=60.0, batch=sys.maxsize),
         )
+
+    def subcommands(self) -> Sequence[Any]:
+        """Return `limits`."""
+        from django_ojs.extensions.limits import command_line as limits
+
+        return limits.SUBCOMMANDS
+
+    def routes(self) -> Sequence[Any]:
+        """Return the routes of limit keys."""
+        from django_ojs.extensions.limits import views as rate_limits
+        from django_ojs.http.routing import route
+
+        return (
+            route("v1/rate-limits", rate_limits.RateLimits, "ojs-rate-limits"),
+            route("v1/rate-limits/<str:key>", rate_limits.RateLimitDetail, "ojs-rate-limit"),
+        )
+
+    def openapi(self) -> Sequence[Mapping[str, Any]]:
+        """Return the part of its routes."""
+        from django_ojs.http.views.openapi import part_of
+
+        return part_of("limits")
+
+    def manifest(self) -> Sequence[Declared]:
+        """Declare it."""
+        return (Declared(official="rate-limiting", capability="rate_limiting"),)
+
+    def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
+        """Return the pages of its model."""
+        from django_ojs.extensions.limits.admin import LimitKeyAdmin
+        from django_ojs.extensions.limits.models import LimitKey
+
+        return ((LimitKey, LimitKeyAdmin),)
+
+    def metrics(self, within: Collection[str] | None) -> Iterable[Any]:
+        """Return how many keys hold jobs."""
+        from django_ojs.extensions.limits.metrics import metrics
+
+        return metrics(within)
 
 
 def _pause(job: Any, failure: Failure) -> None:

@@ -114,6 +114,7 @@ def _search_help() -> str:
 class OutboxEntryAdmin(OperatorViews, _Admin):
     """Only enqueues create entries; here they are viewed, requeued and deleted."""
 
+    place = 120
     list_display = (
         *("type", "queue", "destination", "state", "reason", "attempts", "next_step", "created_at"),
     )

@@ -6,9 +6,11 @@ in the outbox, and commit with it. A relay sends them on.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from django.db import connections, transaction
 from django.db.backends.signals import connection_created
+from django.db.models import Model
 
 from django_ojs.conf import of
 from django_ojs.extension import Batch, Closing, DueStep, Extension, Hooks
@@ -60,6 +62,13 @@ class OutboxExtension(Extension):
     def _connected(self, **signal: object) -> None:
         if (len(connections.settings) > 1) is not self._has_others:
             registry.compile()
+
+    def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
+        """Return the pages of its model."""
+        from django_ojs.extensions.outbox.admin import OutboxEntryAdmin
+        from django_ojs.extensions.outbox.models import OutboxEntry
+
+        return ((OutboxEntry, OutboxEntryAdmin),)
 
 
 def _relays(worker_id: str) -> Closing:

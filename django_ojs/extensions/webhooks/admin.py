@@ -77,6 +77,7 @@ class WebhookForm(_Form):
 class WebhookAdmin(SecretPageAdmin):
     """Django's own list and form. Only users with the scope admin change anything."""
 
+    place = 110
     form = WebhookForm
     secret_title = gettext_lazy("The secret of the webhook")
     secret_template = "admin/django_ojs/webhook/secret.html"

@@ -235,7 +235,7 @@ def _render_claimed(claimed: Sequence[Claimed]) -> list[str]:
     errors = Attempt.errors_of([job.id for job in claimed if job.run > 1])
 
     def render(job: Claimed) -> dict[str, Any]:
-        shown = envelope.render(job, errors=errors.get(job.id), checkpoint=job.checkpoint)
+        shown = envelope.render(job, errors=errors.get(job.id), more=job.more)
         _add_delay(shown)
         shown["run"] = job.run
         return shown

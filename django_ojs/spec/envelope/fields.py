@@ -228,6 +228,7 @@ FIELDS: Final = (
 #: arguments, the results of a step's parents, and the attributes that have no field.
 INTERNAL: Final = (
     Field(name="offloaded", default=(), option=False, stored="offloaded", render=_items),
+    Field(name="workflow_id", option=False, stored="workflow_id", render=str),
     Field(name="parent_results", option=False, stored="parent_results"),
     Field(
         name="extra",
@@ -267,7 +268,7 @@ SYSTEM: Final[dict[str, str | None]] = {
     "last_checkpoint": None,
     "checkpoint": None,
     "parent_results": "options",
-    "workflow_id": "workflow_id",
+    "workflow_id": "options",
     "original_queue": "original_queue",
     # In the response to a change of state.
     "previous_state": None,

@@ -185,9 +185,8 @@ class Dialect(Server):
     ) -> list[tuple[Any, ...]]:
         """Execute a statement that returns `CLAIMED`, and return its rows as `Claimed` has them."""
         read: dict[str, Callable[[Any], object]] = {
-            **dict.fromkeys(("id", "workflow_id"), self.uuid),
+            "id": self.uuid,
             **dict.fromkeys(_TIMES, self.time),
-            "has_checkpoint": bool,
         }
         return [
             tuple(

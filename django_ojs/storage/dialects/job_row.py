@@ -44,8 +44,7 @@ CLAIMED: Final = (
     "worker_id",
     "error",
     "progress",
-    "workflow_id",
-    "has_checkpoint",
+    "marks",
 )
 
 #: What responses show of jobs that have begun, which a new one has not.
@@ -87,8 +86,8 @@ def row_of(envelope: Envelope) -> JobRow:
         row["visibility_timeout_ms"] = envelope.visibility_timeout_ms
     if envelope.unique is not None:
         row["unique_key"] = envelope.unique_key
-    if envelope.workflow_id is not None:
-        row["workflow_id"] = str(envelope.workflow_id)
+    if envelope.marks:
+        row["marks"] = envelope.marks
     if envelope.parent_id is not None:
         row["parent_id"] = str(envelope.parent_id)
     if envelope.rate_limit:
@@ -177,8 +176,7 @@ class NewRow(NamedTuple):
             "size_bytes": self.size_bytes,
             "unique_key": envelope.unique_key,
             "dead_letter": False,
-            "has_checkpoint": False,
-            "workflow_id": envelope.workflow_id,
+            "marks": envelope.marks,
             "parent_id": envelope.parent_id,
             "hold": 0,
             "tenant_id": envelope.tenant_id,

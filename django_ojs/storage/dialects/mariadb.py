@@ -172,7 +172,7 @@ def _new_job(row: JobRow, n: int) -> tuple[str, list[Any]]:
         *(json.dumps(row["args"]), json.dumps(row["meta"]), *options_values),
         *(row["max_attempts"], row.get("timeout_ms"), row.get("visibility_timeout_ms")),
         *(*now_values, *queued_values, *due_values, *waits_values),
-        *(row.get("unique_key"), row.get("workflow_id"), row.get("parent_id")),
+        *(row.get("unique_key"), row.get("marks", 0), row.get("parent_id")),
         size_of(row),
         row.get("tenant_id"),
     ]

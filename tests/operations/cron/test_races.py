@@ -89,8 +89,8 @@ _DIES = """
 import os, signal
 import django
 django.setup()
-from django_ojs.operations import cron
-from django_ojs.storage import cron_jobs
+from django_ojs.extensions.cron import operations as cron
+from django_ojs.extensions.cron import storage as cron_jobs
 
 def die(runs):
     from django_ojs.models import Job

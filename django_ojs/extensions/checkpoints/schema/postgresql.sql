@@ -14,8 +14,8 @@ BEGIN
 END $$;
 
 CREATE OR REPLACE TRIGGER ojs_job_checkpoint_end AFTER UPDATE OF state, dead_letter ON ojs_job
-    FOR EACH ROW WHEN (NEW.has_checkpoint AND NEW.finished_at IS NOT NULL AND NOT NEW.dead_letter)
+    FOR EACH ROW WHEN (NEW.marks & {mark} <> 0 AND NEW.finished_at IS NOT NULL AND NOT NEW.dead_letter)
     EXECUTE FUNCTION ojs_checkpoint_end();
 
 CREATE OR REPLACE TRIGGER ojs_job_checkpoint_delete AFTER DELETE ON ojs_job
-    FOR EACH ROW WHEN (OLD.has_checkpoint) EXECUTE FUNCTION ojs_checkpoint_end();
+    FOR EACH ROW WHEN (OLD.marks & {mark} <> 0) EXECUTE FUNCTION ojs_checkpoint_end();

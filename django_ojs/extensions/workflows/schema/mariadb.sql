@@ -4,16 +4,16 @@
 
 CREATE OR REPLACE TRIGGER ojs_job_workflow_update AFTER UPDATE ON ojs_job FOR EACH ROW
 BEGIN
-    IF NEW.workflow_id IS NOT NULL AND NEW.finished_at IS NOT NULL AND OLD.finished_at IS NULL THEN
+    IF NEW.marks & {mark} <> 0 AND NEW.finished_at IS NOT NULL AND OLD.finished_at IS NULL THEN
         INSERT INTO ojs_workflow_ended_job (workflow_id, job_id, state)
-        VALUES (NEW.workflow_id, NEW.id, NEW.state);
+        VALUES (JSON_VALUE(NEW.options, '$.workflow_id'), NEW.id, NEW.state);
     END IF;
 END;
 
 CREATE OR REPLACE TRIGGER ojs_job_workflow_delete AFTER DELETE ON ojs_job FOR EACH ROW
 BEGIN
-    IF OLD.workflow_id IS NOT NULL AND OLD.finished_at IS NULL THEN
+    IF OLD.marks & {mark} <> 0 AND OLD.finished_at IS NULL THEN
         INSERT INTO ojs_workflow_ended_job (workflow_id, job_id, state)
-        VALUES (OLD.workflow_id, OLD.id, 'deleted');
+        VALUES (JSON_VALUE(OLD.options, '$.workflow_id'), OLD.id, 'deleted');
     END IF;
 END;

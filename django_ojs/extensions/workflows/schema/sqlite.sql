@@ -4,13 +4,13 @@
 -- what exists stays.
 
 CREATE TRIGGER IF NOT EXISTS ojs_job_workflow_update AFTER UPDATE OF state ON ojs_job
-WHEN NEW.workflow_id IS NOT NULL AND NEW.finished_at IS NOT NULL AND OLD.finished_at IS NULL BEGIN
+WHEN NEW.marks & {mark} <> 0 AND NEW.finished_at IS NOT NULL AND OLD.finished_at IS NULL BEGIN
     INSERT INTO ojs_workflow_ended_job (workflow_id, job_id, state)
-    VALUES (NEW.workflow_id, NEW.id, NEW.state);
+    VALUES (replace(NEW.options ->> 'workflow_id', '-', ''), NEW.id, NEW.state);
 END;
 
 CREATE TRIGGER IF NOT EXISTS ojs_job_workflow_delete AFTER DELETE ON ojs_job
-WHEN OLD.workflow_id IS NOT NULL AND OLD.finished_at IS NULL BEGIN
+WHEN OLD.marks & {mark} <> 0 AND OLD.finished_at IS NULL BEGIN
     INSERT INTO ojs_workflow_ended_job (workflow_id, job_id, state)
-    VALUES (OLD.workflow_id, OLD.id, 'deleted');
+    VALUES (replace(OLD.options ->> 'workflow_id', '-', ''), OLD.id, 'deleted');
 END;
