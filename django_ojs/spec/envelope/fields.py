@@ -206,7 +206,6 @@ FIELDS: Final = (
     ),
     Field(
         name="rate_limit",
-        columns=("limit_key",),
         stored="rate_limit",
         read=_object,
         check=optional_checks.rate_limit,

@@ -51,6 +51,7 @@ _SQL: Final = load_all(
     "mariadb",
     now=_NOW,
     deadline_when_started=load("mariadb", "deadline_when_started"),
+    limit_key="JSON_VALUE(options, '$.limit_key')",
     rate_limit="JSON_EXTRACT(options, '$.rate_limit')",
     collation=_COLLATION,
     **KNOWN_QUEUES,
@@ -173,7 +174,7 @@ def _new_job(row: JobRow, n: int) -> tuple[str, list[Any]]:
         *(*now_values, *queued_values, *due_values, *waits_values),
         *(row.get("unique_key"), row.get("marks", 0), row.get("parent_id")),
         size_of(row),
-        *(row.get("limit_key"), 0 if row.get("limit_key") is None else 1, row.get("tenant_id")),
+        row.get("tenant_id"),
     ]
 
 
