@@ -30,6 +30,7 @@ from django_ojs.extension import (
     Readmission,
     Reads,
 )
+from django_ojs.spec import queue_config
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.spec.states import Trigger
@@ -65,6 +66,10 @@ class Registry:
         self._extensions: dict[int, Extension] = {}
         #: What an extension had when it was asked last, for settings that are wrong.
         self._hooks: dict[int, Hooks] = {}
+        #: Called before extensions are asked for their hooks.
+        self.before_compile: list[Callable[[], object]] = []
+        #: What is called with each extension.
+        self._asking: list[Callable[[Extension], object]] = []
         self.compile()
 
     def register(self, *extensions: Extension) -> None:
@@ -83,6 +88,18 @@ class Registry:
                 )
             self._extensions[each.number] = each
         self.compile()
+        for each in extensions:
+            for ask in self._asking:
+                ask(each)
+
+    def for_each(self, ask: Callable[[Extension], object]) -> None:
+        """Call a function with each extension, and with those that are registered later.
+
+        Django's admin loads the pages before the apps behind it are ready.
+        """
+        self._asking.append(ask)
+        for each in self.extensions():
+            ask(each)
 
     def remove(self, extension: Extension) -> None:
         """Remove an extension, for tests."""
@@ -92,6 +109,11 @@ class Registry:
 
     def compile(self) -> None:
         """Ask all extensions for their hooks."""
+        #: The settings that extensions have declared: dataclasses.
+        self.settings = tuple(each.settings for each in self.extensions() if each.settings)
+        queue_config.declare(each.queue_fields for each in self.extensions() if each.queue_fields)
+        for forget in self.before_compile:
+            forget()
         for number, extension in self._extensions.items():
             try:
                 self._hooks[number] = extension.hooks()
@@ -104,7 +126,7 @@ class Registry:
                 if number not in self._hooks:
                     raise
                 logger.exception("The hooks of the extension %s stay as they were.", extension.name)
-        found = [(each.name, self._hooks[each.number]) for each in self._in_order()]
+        found = [(each.name, self._hooks[each.number]) for each in self.extensions()]
         self.around_push: Around | None = _ring(hooks.around_push for _, hooks in found)
         self.notes = tuple(hooks.note for _, hooks in found if hooks.note)
         self.admit = tuple(hooks.admit for _, hooks in found if hooks.admit)
@@ -117,6 +139,7 @@ class Registry:
             for _, hooks in reversed(found)
             for name, stand_in in hooks.stand_ins.items()
         }
+        self.kept = tuple(hooks.kept for _, hooks in found if hooks.kept)
         self.rejected: _Named = _named(found, "rejected")
         self.queue_configured: _Named = _named(found, "queue_configured")
         self.queue_deleted: _Named = _named(found, "queue_deleted")
@@ -157,6 +180,29 @@ class Registry:
         self.before_fetch: tuple[Callable[[], object], ...] = tuple(
             hooks.before_fetch for _, hooks in found if hooks.before_fetch
         )
+        self.workers_start: tuple[Callable[[], object], ...] = tuple(
+            hooks.workers_start for _, hooks in found if hooks.workers_start
+        )
+        #: By the bits in `Job.marks`.
+        self.fetched: tuple[tuple[int, Callable[[Sequence[Any]], object]], ...] = tuple(
+            (1 << number, hook)
+            for number in sorted(self._extensions)
+            if (hook := self._hooks[number].fetched) is not None
+        )
+        self.shown: tuple[Callable[[Any], Mapping[str, Any]], ...] = tuple(
+            hooks.shown for _, hooks in found if hooks.shown
+        )
+        self.reported: tuple[Callable[[Any, Any], object], ...] = tuple(
+            hooks.reported for _, hooks in found if hooks.reported
+        )
+        self.context: Mapping[str, Callable[..., Any]] = {
+            name: function for _, hooks in found for name, function in hooks.context.items()
+        }
+        self.context_in_tests: Mapping[str, Callable[..., Any]] = self.context | {
+            name: function
+            for _, hooks in found
+            for name, function in hooks.context_in_tests.items()
+        }
         self.worker_started: _Named = _named(found, "worker_started")
         self.worker_stopping: _Named = _named(found, "worker_stopping")
         self.worker_threads: tuple[Callable[[str], Closing], ...] = tuple(
@@ -168,15 +214,32 @@ class Registry:
         self.worker_passes: _Named = _named(found, "worker_passes")
         self.worker_ends: _Named = _named(reversed(found), "worker_ends")
 
+    def numbers(self) -> Collection[int]:
+        """Return the numbers of all extensions."""
+        return self._extensions.keys()
+
+    def with_schema(self) -> list[Extension]:
+        """Return the extensions that add something to the table of jobs."""
+        return [each for each in self.extensions() if each.schema is not None]
+
     def due_steps(self) -> list[DueStep]:
         """Return the steps of all extensions for the worker that does the maintenance."""
-        return [step for each in self._in_order() for step in each.due_steps()]
+        return [step for each in self.extensions() for step in each.due_steps()]
 
     def helping_steps(self, behind: timedelta) -> list[DueStep]:
         """Return the steps of all extensions for the other workers."""
-        return [step for each in self._in_order() for step in each.helping_steps(behind)]
+        return [step for each in self.extensions() for step in each.helping_steps(behind)]
 
-    def _in_order(self) -> list[Extension]:
+    def brought(self, what: str, *args: Any) -> list[Any]:
+        """Return what all extensions bring to a door: `what` is the method that says it."""
+        return [each for found in self.extensions() for each in getattr(found, what)(*args)]
+
+    def doctor_checks(self) -> list[Any]:
+        """Return the checks of all extensions."""
+        return [each for extension in self.extensions() for each in extension.doctor_checks()]
+
+    def extensions(self) -> list[Extension]:
+        """Return the extensions, in the order of their numbers."""
         return [each for _, each in sorted(self._extensions.items())]
 
 
@@ -243,6 +306,18 @@ def rejected(full: QueueFull, jobs: Sequence[Any], *, is_tried_again: bool = Fal
             hook(full, jobs)
         except Exception:
             logger.exception("The extension %s of django_ojs failed to note rejected jobs.", name)
+
+
+def kept(keys: Collection[UUID], *, everywhere: bool = False) -> dict[UUID, bool]:
+    """Return the jobs that are kept without a row, and whether each will be stored or sent.
+
+    `everywhere`: in databases beside that of the jobs, too.
+    """
+    found: dict[UUID, bool] = {}
+    if keys:
+        for hook in registry.kept:
+            found |= hook(keys, everywhere)
+    return found
 
 
 @contextmanager
@@ -413,6 +488,17 @@ def before_fetch() -> None:
     """Call the hooks `before_fetch`."""
     for hook in registry.before_fetch:
         hook()
+
+
+def workers_start() -> None:
+    """Call the hooks `workers_start`."""
+    for hook in registry.workers_start:
+        hook()
+
+
+def shown(job: Any) -> dict[str, Any]:
+    """Return the members of the JSON object of a stored job that extensions have: see `shown`."""
+    return {name: value for hook in registry.shown for name, value in hook(job).items()}
 
 
 def worker_started(worker_id: str) -> None:

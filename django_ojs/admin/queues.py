@@ -30,6 +30,8 @@ from django_ojs.extensions.statistics.admin_queue_figures import (
 )
 from django_ojs.extensions.statistics.history import Period, history
 from django_ojs.extensions.tenants.operations import TenantStatus, busiest
+from django_ojs.extensions.tenants.queue_fields import has_tenants
+from django_ojs.extensions.tenants.spec import TenantFairness
 from django_ojs.models import Job, Queue
 from django_ojs.operations import queues
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
@@ -45,7 +47,8 @@ from django_ojs.spec.states import State
 from django_ojs.storage.figures import oldest_available
 
 PER_PAGE: Final = 50
-#: Of queues without a configuration, this many are listed: those with the most waiting jobs.
+#: The list shows at most this many queues without a configuration: those with the most waiting
+#: jobs.
 MAX_LISTED: Final = 1_000
 _MAX_EVENTS: Final = 10
 #: Workers on the page of a queue, and running jobs of each.
@@ -100,6 +103,7 @@ _MAX_READ: Final = 500
 class QueueAdmin(OperatorModelAdmin):
     """The queues that have a row or jobs."""
 
+    place = 10
     object_actions = ACTIONS
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Queue]:
@@ -162,7 +166,7 @@ class QueueAdmin(OperatorModelAdmin):
             payload = payloads.has_permission(request)
             context = {} if status is None else _context(query, status, period, payload=payload)
             found = query(gettext_noop("findings"), lambda: _findings(context.get("row"))) or ()
-            if status is not None and status.config.has_tenants:
+            if status is not None and has_tenants(status.config):
                 context |= _tenants(query, status, visible=_may_see_tenants(request))
         queue = Queue(
             name=key,
@@ -212,7 +216,7 @@ def _workers(
         query(gettext_noop("running jobs"), lambda: latest_runs.running(queue, ids)) if ids else {}
     )
     shown = [job for held in (jobs or {}).values() for job in held[:_MAX_RUNNING]]
-    # Of more running jobs than are read, some are those of a worker that seems to have none.
+    # If more jobs run than are read, a worker may seem to have none although it has some.
     capped = sum(map(len, (jobs or {}).values())) >= latest_runs.MOST_RUNNING
     shares = job_list.shares(query, shown)
     previews: dict[Any, str] = {}
@@ -255,7 +259,7 @@ def _context(
     return {
         "row": rows[0] if rows else None,
         "status": status,
-        "limits": _limits(status.config.rate_limit),
+        "limits": _limits(status.config.part(RateLimit)),
         "listeners": listeners,
         "workers": _workers(query, name, listeners, payload=payload) if listeners else (),
         "counts": [(state.value, status.counts.get(state, 0)) for state in State],
@@ -295,7 +299,7 @@ def _tenants(query: TimedQueries, status: queues.QueueStatus, *, visible: bool) 
         "tenants_visible": visible,
         "tenants": found,
         "max_tenants": MAX_TENANTS,
-        "has_turns": status.config.tenant_fairness is not None,
+        "has_turns": status.config.part(TenantFairness) is not None,
     }
 
 

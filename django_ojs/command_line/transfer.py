@@ -166,7 +166,7 @@ class _Import:
             except OJSError as error:
                 index = error.details.get("index")
                 if index is None and len(batch) > 1:
-                    # Such as a full queue: those of other queues can be stored.
+                    # Such as a full queue: jobs of other queues can still be stored.
                     for one in batch:
                         self._store([one])
                     return

@@ -50,7 +50,7 @@ def _with_ids(policy: PushOptions, generated_ids: bool, batch: bool) -> PushOpti
     )
 
 
-#: Without a wait there are few: each is made once.
+#: There are few of these without a wait, so each is made once.
 _over_http: Final = lru_cache(maxsize=32)(_with_ids)
 
 

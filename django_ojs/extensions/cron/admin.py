@@ -112,6 +112,7 @@ ACTIONS: Final = (
 class CronJobAdmin(OperatorModelAdmin):
     """The cron jobs. Those that are declared in code can be paused and run, and not edited."""
 
+    place = 60
     object_actions = ACTIONS
 
     def get_urls(self) -> list[URLPattern]:
@@ -176,7 +177,7 @@ class CronJobAdmin(OperatorModelAdmin):
 
     def form_view(self, request: HttpRequest, key: str | None = None) -> HttpResponse:
         """Create a cron job, or edit one that is not declared in code."""
-        self._check_view_permission(request)
+        self.check_view_permission(request)
         if not self.has_scope(request, Scope.ADMIN):
             raise PermissionDenied
         job = None if key is None else self.get_object(request, key)

@@ -163,6 +163,7 @@ def _search_help() -> str:
 class LimitKeyAdmin(OperatorViews, OperatorModelAdmin, _Admin):
     """Django's own list and form. To override limits needs the scope admin."""
 
+    place = 70
     object_actions = ACTIONS
     form = OverrideForm
     list_display = ("shown_key", *_STATE, "overridden")

@@ -297,7 +297,7 @@ class Steps:
                     f"database {alias!r}): a rollback would undo it. Take it outside of atomic(), "
                     "or write the rows in `steps.atomic`."
                 )
-        if job.has_checkpoint:
+        if "checkpoint" in job.more:
             raise StepError("The job has saved a checkpoint: it takes no steps beside that.")
 
     def _prepare(self) -> None:
