@@ -261,6 +261,16 @@ def test_a_sleep_that_ends_after_its_job_is_refused(ojs: TestContext) -> None:
     assert "its job expires at" in message
 
 
+@override_settings(OJS={"LONGEST_WAIT": "P1D"})
+def test_the_longest_wait(ojs: TestContext) -> None:
+    program = Program(ojs, lambda ctx: steps.wait("packed", "order-7"))
+    program.run()
+    assert program.job.due_at - timezone.now() <= timedelta(days=1)
+    longer = Program(ojs, lambda ctx: steps.sleep("cool-off", timedelta(days=2)))
+    longer.run()
+    assert "the longest is 1 day, 0:00:00 (LONGEST_WAIT)" in longer.job.error["message"]
+
+
 def test_a_wait_without_a_timeout_ends_with_its_job(ojs: TestContext) -> None:
     steps_jobs.program = lambda ctx: steps.wait("packed", "order-7")
     job = steps_jobs.run_program.options(expires_at=timedelta(days=2)).enqueue()
