@@ -212,6 +212,24 @@ def test_a_sleeper_is_cancelled_at_once(ojs: TestContext) -> None:
     assert program.run() == Drained()
 
 
+def test_a_timeout_before_hides_no_cancellation(ojs: TestContext) -> None:
+    after = Calls()
+
+    def gives_up(ctx: django_ojs.JobContext) -> None:
+        with suppress(steps.WaitTimedOut):
+            steps.wait("packed", "order-7", timeout=60)
+        steps.run("cancel", lambda: cancel(ctx.job.id) and None)
+        steps.run("after", after)
+
+    program = Program(ojs, gives_up)
+    program.run()
+    ojs.advance(timedelta(seconds=61))
+    program.run()
+    assert program.job.state == "cancelled"
+    assert program.history == [("packed", "timed_out")]
+    assert after.made == []
+
+
 def test_no_handler_catches_a_suspension(ojs: TestContext) -> None:
     caught: list[BaseException] = []
 
