@@ -25,6 +25,7 @@ from django_ojs.extension import (
     Count,
     DueStep,
     Extension,
+    ForTests,
     Hooks,
     Numbers,
     Readmission,
@@ -180,6 +181,11 @@ class Registry:
         self.before_fetch: tuple[Callable[[], object], ...] = tuple(
             hooks.before_fetch for _, hooks in found if hooks.before_fetch
         )
+        self.request_note = tuple(hooks.request_note for _, hooks in found if hooks.request_note)
+        self.push_headers = tuple(hooks.push_headers for _, hooks in found if hooks.push_headers)
+        self.error_headers = tuple(h.error_headers for _, h in found if h.error_headers)
+        self.request_ended = tuple(h.request_ended for _, h in found if h.request_ended)
+        self.request_served = tuple(h.request_served for _, h in found if h.request_served)
         self.workers_start: tuple[Callable[[], object], ...] = tuple(
             hooks.workers_start for _, hooks in found if hooks.workers_start
         )
@@ -198,11 +204,6 @@ class Registry:
         self.context: Mapping[str, Callable[..., Any]] = {
             name: function for _, hooks in found for name, function in hooks.context.items()
         }
-        self.context_in_tests: Mapping[str, Callable[..., Any]] = self.context | {
-            name: function
-            for _, hooks in found
-            for name, function in hooks.context_in_tests.items()
-        }
         self.worker_started: _Named = _named(found, "worker_started")
         self.worker_stopping: _Named = _named(found, "worker_stopping")
         self.worker_threads: tuple[Callable[[str], Closing], ...] = tuple(
@@ -217,6 +218,11 @@ class Registry:
     def numbers(self) -> Collection[int]:
         """Return the numbers of all extensions."""
         return self._extensions.keys()
+
+    def for_tests(self) -> list[ForTests]:
+        """Return what the test helpers do of all extensions."""
+        found = (each.for_tests() for each in self.extensions())
+        return [each for each in found if each is not None]
 
     def with_schema(self) -> list[Extension]:
         """Return the extensions that add something to the table of jobs."""
