@@ -13,6 +13,7 @@ with transaction.atomic():
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from django_ojs.not_installed import check_module
 from django_ojs.spec import errors
 from django_ojs.version import VERSION
 
@@ -68,8 +69,9 @@ if TYPE_CHECKING:
         group,
         step,
     )
+    from django_ojs.extensions.workflows.models import Workflow
     from django_ojs.handlers import Handler, job
-    from django_ojs.models import Job, Workflow
+    from django_ojs.models import Job
     from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
     from django_ojs.options import Request
     from django_ojs.spec.errors import OJSError
@@ -176,8 +178,11 @@ if not TYPE_CHECKING:  # A type checker would take every name for granted.
 
     def __getattr__(name: str) -> Any:
         if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            from django_ojs.spec.other_queues import no_attribute
+
+            raise no_attribute(name, "ojs", f"module {__name__!r}")
         home = _MODULES[name]
+        check_module(home, name)
         value = globals()[name] = getattr(import_module(home), name)
         return value
 

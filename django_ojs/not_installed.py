@@ -5,6 +5,12 @@
 
 from typing import Final
 
+from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
+
+#: Those that are apps of their own.
+APPS: Final = ("cron", "webhooks")
+
 #: Paths below `ojs/v1/`, by the name of the extension.
 PATHS: Final = {
     "checkpoints": r"jobs/[^/]+/checkpoint",
@@ -18,7 +24,32 @@ PATHS: Final = {
 _APPS: Final = {"limits by key": "limits"}
 
 
+def check_module(module: str, name: str) -> None:
+    """Raise ImproperlyConfigured where a public name comes from an app that is not installed."""
+    for extension in APPS:
+        app = f"django_ojs.extensions.{extension}"
+        if module.startswith(f"{app}.") and not apps.is_installed(app):
+            raise ImproperlyConfigured(
+                f"ojs.{name} needs an extension of django_ojs. {line_to_add(extension)}"
+            )
+
+
 def line_to_add(extension: str) -> str:
     """Return what a project does to install an extension."""
     app = f"django_ojs.extensions.{_APPS.get(extension, extension)}"
     return f'Add "{app}" to INSTALLED_APPS, and run migrate.'
+
+
+#: Those that may leave something in the tables of the core behind, by number.
+NUMBERS: Final = {
+    10: "tenants",
+    12: "limits of queues",
+    13: "limits by key",
+    16: "workflows",
+    18: "checkpoints",
+}
+
+
+def name_of(number: int) -> str:
+    """Return the name of the extension that has this number, or had it, or else the number."""
+    return NUMBERS.get(number, f"number {number}")

@@ -31,7 +31,7 @@ from django_ojs.admin.actions import Action, perform
 from django_ojs.admin.confirmation import Confirmation
 from django_ojs.admin.formatting import StrOrPromise
 from django_ojs.admin.object_history import ObjectHistory
-from django_ojs.admin.operator_views import parsed_key, with_operator
+from django_ojs.admin.operator_views import parsed_key, view_name, with_operator
 from django_ojs.admin.query_timeout import TimedQueries, Unread
 from django_ojs.hooks import registry
 from django_ojs.http.access import scopes_of
@@ -118,15 +118,15 @@ class OperatorModelAdmin(ObjectHistory):
 
     def pattern(self, route: str, view: Any, name: str) -> URLPattern:
         """Return the URL pattern of a page that only users of the admin may open."""
-        name = f"{self.opts.app_label}_{self.opts.model_name}_{name}"
+        name = view_name(self.model, name).removeprefix("admin:")
         pattern: URLPattern = path(
             route, self.admin_site.admin_view(with_operator(view)), name=name
         )
         return pattern
 
-    def url(self, name: str, *args: Any, model: str | None = None) -> str:
+    def url(self, name: str, *args: Any, model: type[Model] | None = None) -> str:
         """Return a URL of this model's pages, or of another model's, in this admin site."""
-        view = f"admin:{self.opts.app_label}_{model or self.opts.model_name}_{name}"
+        view = view_name(self.model if model is None else model, name)
         return reverse(view, args=args, current_app=self.admin_site.name)
 
     def return_url(self, request: HttpRequest) -> str:
@@ -348,7 +348,7 @@ class OperatorModelAdmin(ObjectHistory):
         """Return a page from a template in `django_ojs/admin/`."""
         request.current_app = self.admin_site.name
         unread = context.get("unread") or Unread()
-        if "maintenance_mode" in context:  # None: this page has tried to read it.
+        if "maintenance_mode" in context:  # None means that this page has tried to read it.
             maintenance = context["maintenance_mode"]
         else:
             maintenance = current_findings.maintenance(unread)

@@ -3,7 +3,7 @@
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from django.db.models import QuerySet
 from django.http import (
@@ -27,6 +27,7 @@ from django_ojs.admin.not_running_remedies import remedies
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.admin.state_strip import state_strip
 from django_ojs.admin.timeline import timeline
+from django_ojs.extensions.checkpoints.operations import latest
 from django_ojs.extensions.checkpoints.spec import SavedCheckpoint
 from django_ojs.handlers import job_types
 from django_ojs.models import Attempt, Job
@@ -40,6 +41,9 @@ from django_ojs.reports import search_suggestions
 from django_ojs.reports.not_running import why_not_running
 from django_ojs.spec import json, progress
 from django_ojs.spec.states import TERMINAL, State
+
+if TYPE_CHECKING:
+    from django_ojs.extensions.checkpoints.spec import SavedCheckpoint
 
 #: Characters of a JSON value on a page; a shorter value than the second is unfolded.
 _MAX_JSON: Final = 200_000
@@ -109,7 +113,8 @@ class JobAdmin(OperatorModelAdmin):
         if which is None:
             return self._unreadable(request, text, search.errors)
         for_all = bulk_buttons(self, request, which)
-        # Without a script too: the link "Select all" is this page with all its rows selected.
+        # This works without JavaScript too: the link "Select all" leads to this page with all rows
+        # selected.
         all_selected = bool(for_all) and "all" in request.GET
         with timed_queries() as query:
             page = job_list.page(request, query, which, payload=payload)
@@ -164,7 +169,7 @@ class JobAdmin(OperatorModelAdmin):
         payload = payloads.has_permission(request)
         with timed_queries() as query:
             attempts = query(gettext_noop("attempts"), lambda: _attempts(job)) or []
-            checkpoint = query(gettext_noop("checkpoint"), lambda: job.checkpoint)
+            checkpoint = query(gettext_noop("checkpoint"), lambda: latest(job))
             family = query(gettext_noop("lineage"), lambda: _family(job)) or {}
             limit = job.limit_key and limit_key_text.shown(request, job.limit_key)
             limits = limit_key_text.policy(request, job.options.get("rate_limit"))
@@ -231,13 +236,13 @@ def _own_frame(error: Any) -> str | None:
     if not isinstance(frames, list):
         return None
     texts = [frame for frame in frames if isinstance(frame, str)]
-    # Python's innermost frame is the last one, that of other languages the first.
+    # Python prints the innermost frame last; other languages print it first.
     inner = texts[::-1] if any(_PYTHON_FRAME.match(text) for text in texts) else texts
     return next((text for text in inner if not _LIBRARY_FRAME.search(text)), None)
 
 
 def _values(
-    job: Job, progress_data: Any, checkpoint: SavedCheckpoint | None
+    job: Job, progress_data: Any, checkpoint: "SavedCheckpoint | None"
 ) -> list[tuple[str, str, bool]]:
     """Return what a job carries: a title, the JSON, and whether it is unfolded."""
     values = [(_("Arguments"), _pretty(redacted(job.args)))]

@@ -13,6 +13,7 @@ from django.urls import reverse
 from django.utils.translation import gettext_noop, npgettext
 
 from django_ojs.admin import current_findings
+from django_ojs.admin.operator_views import view_name
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.models import DeadLetterJob, Job, Overview
 from django_ojs.models.base import StoredModel
@@ -111,12 +112,11 @@ def viewable(site: admin.AdminSite, request: HttpRequest) -> Iterator[tuple[type
     ours = [(m, p) for m, p in pages if issubclass(m, StoredModel) or hasattr(p, "place")]
     for model, page in sorted(ours, key=lambda pair: getattr(pair[1], "place", _LAST)):
         if page.has_view_or_change_permission(request):
-            name = f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist"
-            yield model, reverse(name, current_app=site.name)
+            yield model, reverse(view_name(model, "changelist"), current_app=site.name)
 
 
 def remember_findings(findings: Sequence[Finding], *, are_complete: bool) -> None:
-    """Reuse the number of findings of a page that lists them; of a part, that of before."""
+    """Reuse the number of findings that a page has counted; a part of a page keeps its number."""
     if not are_complete:
         _recent.keep(Overview)
         return
@@ -130,7 +130,7 @@ def remember_findings(findings: Sequence[Finding], *, are_complete: bool) -> Non
 def _numbers(
     pages: Container[type[Model]], current: type[Model] | None
 ) -> dict[type[Model], Number | None]:
-    """Return the numbers of these pages; that of dead letters is new on their own page."""
+    """Return the numbers of these pages. The page of dead letters counts its own anew."""
     wanted = [model for model in (Overview, DeadLetterJob) if model in pages]
     outdated = [m for m in wanted if m not in _recent or m is current is DeadLetterJob]
     if outdated:

@@ -42,7 +42,8 @@ from django_ojs.spec.states import State
 from django_ojs.storage.figures import oldest_available
 
 PER_PAGE: Final = 50
-#: Of queues without a configuration, this many are listed: those with the most waiting jobs.
+#: The list shows at most this many queues without a configuration: those with the most waiting
+#: jobs.
 MAX_LISTED: Final = 1_000
 #: Workers on the page of a queue, and running jobs of each.
 _MAX_WORKERS: Final = 50
@@ -207,7 +208,7 @@ def _workers(
         query(gettext_noop("running jobs"), lambda: latest_runs.running(queue, ids)) if ids else {}
     )
     shown = [job for held in (jobs or {}).values() for job in held[:_MAX_RUNNING]]
-    # Of more running jobs than are read, some are those of a worker that seems to have none.
+    # If more jobs run than are read, a worker may seem to have none although it has some.
     capped = sum(map(len, (jobs or {}).values())) >= latest_runs.MOST_RUNNING
     shares = job_list.shares(query, shown)
     previews: dict[Any, str] = {}
@@ -249,7 +250,7 @@ def _context(
     return {
         "row": rows[0] if rows else None,
         "status": status,
-        "limits": _limits(status.config.rate_limit),
+        "limits": _limits(status.config.part(RateLimit)),
         "listeners": listeners,
         "workers": _workers(query, name, listeners, payload=payload) if listeners else (),
         "counts": [(state.value, status.counts.get(state, 0)) for state in State],

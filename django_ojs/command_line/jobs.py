@@ -6,6 +6,7 @@ from typing import Any, Final
 
 from django.utils import timezone
 
+from django_ojs import hooks
 from django_ojs.command_line.console import NONE, Console
 from django_ojs.command_line.job_ids import whole_id
 from django_ojs.command_line.lists import (
@@ -160,7 +161,7 @@ def _show(console: Console, options: Options) -> int:
         ("discarded", job.discard_reason),
         ("worker", job.worker_id),
         ("progress", "" if reported.progress is None else f"{reported.progress:.0%}"),
-        ("checkpoint", "the next run continues there" if job.has_checkpoint else ""),
+        ("checkpoint", "the next run continues there" if "checkpoint" in hooks.shown(job) else ""),
         ("tags", ", ".join(job.tags)),
         ("workflow", job.workflow_id),
         ("parent", job.parent_id),

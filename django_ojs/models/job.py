@@ -3,13 +3,13 @@
 from collections.abc import Collection, Iterable
 from datetime import timedelta
 from typing import Any, ClassVar
+from uuid import UUID
 
-from django.apps import apps
 from django.db import models
 from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
 
-from django_ojs.extensions.checkpoints import spec as checkpoint
+from django_ojs import hooks
 from django_ojs.models.base import StoredModel
 from django_ojs.models.fields import StoredJSONField
 from django_ojs.spec import envelope, ids, retry_policy
@@ -116,8 +116,8 @@ class Job(StoredModel):
     #: Bytes of type, queue, args, meta and options as compact JSON, which a queue's bound counts.
     size_bytes = models.BigIntegerField(null=True, blank=True, editable=False)
 
-    #: The workflow of which it is a step.
-    workflow_id = models.UUIDField(null=True, blank=True, editable=False)
+    #: What it is to extensions, a bit for the number of each: their triggers look at jobs with it.
+    marks = models.BigIntegerField(default=0, db_default=0, editable=False)
 
     #: The job that enqueued it (ojs-execution-history §5), which may be pruned; in `options` too.
     parent_id = models.UUIDField(null=True, blank=True, editable=False)
@@ -132,12 +132,10 @@ class Job(StoredModel):
     tenant_id = models.CharField(max_length=255, null=True, blank=True, editable=False)  # noqa: DJ001  # NULL: another queue
 
     progress = StoredJSONField(null=True, blank=True)
-    # Whether a run has saved a checkpoint, so that no other job needs a query for it.
-    has_checkpoint = models.BooleanField(default=False, db_default=False, editable=False)
     result = StoredJSONField(null=True, blank=True)
     error = StoredJSONField(null=True, blank=True)
     dead_letter = models.BooleanField(default=False)
-    #: Where it ran, of a dead letter in the `dead_letter_queue` of that queue.
+    #: For a dead letter that was moved to a `dead_letter_queue`: the queue in which it ran.
     original_queue = models.CharField(max_length=255, null=True, blank=True, editable=False)  # noqa: DJ001  # NULL: it is there
     #: What happened before is no longer in its history (`operations.jobs.execution_history`).
     history_deleted_at = models.DateTimeField(null=True, blank=True, editable=False)
@@ -318,6 +316,11 @@ class Job(StoredModel):
         return self.attempt - self.returned
 
     @property
+    def workflow_id(self) -> UUID | None:
+        """The workflow of which it is a step."""
+        return envelope.workflow_of(self.options)
+
+    @property
     def tags(self) -> list[str]:
         """The job's tags, in the order they were given."""
         return list(self.options.get("tags", ()))
@@ -329,15 +332,6 @@ class Job(StoredModel):
             return None
         return elapsed(self.enqueued_at, self.started_at)
 
-    @property
-    def checkpoint(self) -> checkpoint.SavedCheckpoint | None:
-        """The latest checkpoint of a job that has not ended, or of a dead letter."""
-        if not self.has_checkpoint or (self.finished_at is not None and not self.dead_letter):
-            return None
-        checkpoints: Any = apps.get_model("django_ojs", "Checkpoint")
-        found: checkpoint.SavedCheckpoint | None = checkpoints.of([self.pk]).get(self.pk)
-        return found
-
     def envelope(self) -> dict[str, Any]:
         """Render the job as its OJS envelope (ojs-core §5), with the errors of earlier runs."""
         errors = []
@@ -345,4 +339,4 @@ class Job(StoredModel):
         if self.run > 1 or (self.run == 1 and self.state not in _WELL):
             attempts = self.attempts.order_by("id")
             errors = [attempt.as_error() for attempt in attempts if attempt.error]
-        return envelope.render(self, errors=errors or None, checkpoint=self.checkpoint)
+        return envelope.render(self, errors=errors or None, more=hooks.shown(self))

@@ -10,7 +10,6 @@ from django.db import DatabaseError, InterfaceError
 
 from django_ojs import hooks
 from django_ojs.conf import settings
-from django_ojs.extensions.checkpoints.models import Checkpoint
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import fail, liveness
@@ -34,7 +33,7 @@ from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.dialects.rows import ANY_SIZE, ClaimRequest
 
-#: The claims of a queue whose rules another process changes meanwhile.
+#: How often a queue is claimed from again because another process has changed its rules.
 TRIES: Final = 3
 
 #: A claim of more jobs would hold row locks for too long.
@@ -121,7 +120,9 @@ def fetch(
                 # A smaller job of the next queue must not overtake one that did not fit.
                 break
     try:
-        _read_checkpoints(jobs)
+        for mark, hook in hooks.registry.fetched:
+            if marked := [job for job in jobs if job.marks & mark]:
+                hook(marked)
     except Exception:
         _give_back(jobs)
         raise
@@ -144,17 +145,9 @@ def _claim(request: ClaimRequest) -> list[Claimed]:
 
 
 def _open_to(pool: str | None, queues: Sequence[str]) -> list[str]:
-    """Return those of the queues, each once, that are not exclusive to another pool."""
+    """Return the queues, each once, without those that are exclusive to another pool."""
     kept = settings().pool_of_queue if pool is not None else {}
     return [name for name in dict.fromkeys(queues) if kept.get(name, pool) == pool]
-
-
-def _read_checkpoints(jobs: Sequence[Claimed]) -> None:
-    having = [job for job in jobs if job.has_checkpoint]
-    if having:
-        found = Checkpoint.of([job.id for job in having])
-        for job in having:
-            job.checkpoint = found.get(job.id)
 
 
 def _give_back(jobs: Sequence[Claimed]) -> None:
@@ -180,7 +173,7 @@ def may_find(queues: Sequence[str]) -> bool:
 
 
 def isolated_waiting(queues: Sequence[str] | None, *, limit: int, pool: str = "") -> int:
-    """Return how many available jobs must run alone, in those of these queues that are not paused.
+    """Return how many available jobs must run alone, in the queues that are not paused.
 
     None stands for all queues that are not exclusive to a pool other than this one. If there are
     more than `limit`, return that.
@@ -261,7 +254,7 @@ def _pool_of(
     if worker_id is None or not (settings().pools or pool is not None):
         return None
     before = liveness.pool_of(worker_id, principal)
-    # A worker may have named a pool that the settings have no more.
+    # A worker may have named a pool that the settings no longer have.
     found = settings().pool((before or "") if pool is None else pool)
     if found is not None and not all(map(found.takes, queues)):
         raise InvalidRequest.of(

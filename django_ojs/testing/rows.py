@@ -11,19 +11,18 @@ from django.db.models.functions import Now
 
 from django_ojs.conf import settings
 from django_ojs.context import JobContext
-from django_ojs.extension import Batch
-from django_ojs.extensions.checkpoints import operations as checkpoint
+from django_ojs.extension import Batch, Suspended
 from django_ojs.extensions.workflows import operations as workflows
 from django_ojs.extensions.workflows.models import EndedWorkflowJob, Workflow, WorkflowStep
 from django_ojs.extensions.workflows.spec import Graph
 from django_ojs.handlers import get_handler, job_types
+from django_ojs.hooks import registry
 from django_ojs.models import Job
 from django_ojs.operations import ack, beat, fail, progress, run_now
 from django_ojs.operations.due_check import DueCheck
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.fetch import fetch
 from django_ojs.operations.workers import rescue
-from django_ojs.spec import json
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.failure import UNKNOWN_JOB_TYPE, Failure
 from django_ojs.spec.progress import Report
@@ -115,7 +114,7 @@ class Rows:
             is_async=is_async,
             heartbeat=lambda job, by: beat.extend(WORKER_ID, job.id, by),
             report=_report,
-            save=_save,
+            extensions=registry.context_in_tests,
         )
 
     def complete(self, run: Run, result: Any, *, committed: bool) -> None:
@@ -153,7 +152,7 @@ class InlineRows(Rows):
     def __init__(self, failures: Failures) -> None:
         super().__init__()
         self._failures = failures
-        # Of each thread: the jobs that are stored and have not run, and whether one is storing.
+        # For each thread: the jobs that are stored and have not run, and whether it is storing one.
         self._local = _Stored()
 
     def push(self, batch: Batch, store: Callable[[], list[EnqueuedJob]]) -> list[EnqueuedJob]:
@@ -229,7 +228,10 @@ class InlineRows(Rows):
         # The handler may have cancelled or deleted its own job: as in a worker, the result is
         # ignored.
         with suppress(Conflict, JobNotFound), savepoint():
-            self.complete(run, result, committed=committed)
+            if isinstance(result, Suspended):
+                result.store()
+            else:
+                self.complete(run, result, committed=committed)
 
     def _claim_one(self, stored: EnqueuedJob) -> Claimed | None:
         """Claim this job, whatever its queue and its limits say."""
@@ -257,9 +259,3 @@ def _report(job: Claimed, reported: Report) -> bool:
     # A worker writes it on another connection, which does not see the transaction of a test.
     claim = Claim(worker_id=job.worker_id, run=job.run)
     return progress.report(job.id, reported, claim=claim).state == State.ACTIVE
-
-
-def _save(job: Claimed, state: json.JSON) -> None:
-    # As above.
-    claim = Claim(worker_id=job.worker_id, run=job.run)
-    checkpoint.save(job.id, state, claim=claim)

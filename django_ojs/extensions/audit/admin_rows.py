@@ -5,7 +5,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from django.apps import apps
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.http import urlencode
@@ -21,9 +20,10 @@ from django_ojs.extensions.audit import storage as audit
 from django_ojs.extensions.audit.admin_search import AuditSearch
 from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.models import Job
+from django_ojs.models.base import model_named
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
 
-#: Of one entry, the members that are shown, and the characters of each value.
+#: How many members of an entry are shown, and how many characters of each value.
 _MAX_MEMBERS: Final = 30
 _MAX_LENGTH: Final = 200
 
@@ -134,9 +134,9 @@ def row_of(
 
 
 def _kind(object_type: str) -> str:
-    model = _MODELS.get(object_type)
+    model = model_named(_MODELS.get(object_type, ""))
     if model is not None:
-        return str(apps.get_model("django_ojs", model)._meta.verbose_name)
+        return str(model._meta.verbose_name)
     kinds = {
         "maintenance": _("maintenance"),
         "outbox_entry": _("outbox entry"),

@@ -12,6 +12,7 @@ from django.db.models import Model
 
 from django_ojs.extension import Act, DueStep, Extension, Hooks
 from django_ojs.extensions.audit.models import AuditEntry
+from django_ojs.extensions.audit.settings import AuditSettings
 from django_ojs.operations.access.operator import MAX_NAME, log_fields, printable
 from django_ojs.storage import database
 
@@ -25,6 +26,7 @@ class AuditExtension(Extension):
 
     name = "audit"
     number = 4
+    settings = AuditSettings
 
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""

@@ -5,8 +5,9 @@ from typing import Final
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from django_ojs.conf import settings
+from django_ojs.conf import of
 from django_ojs.extensions.audit.models import AuditEntry
+from django_ojs.extensions.audit.settings import AuditSettings
 from django_ojs.spec import ids
 from django_ojs.storage import database
 
@@ -43,7 +44,8 @@ def prune(limit: int = database.BATCH) -> int:
 
     Return how many.
     """
-    old = entries().filter(pk__lt=ids.first_of(timezone.now() - settings().keep_audit_entries))
+    keep = of(AuditSettings).keep_audit_entries
+    old = entries().filter(pk__lt=ids.first_of(timezone.now() - keep))
     keys = list(old.order_by("pk").values_list("pk", flat=True)[:limit])
     if not keys:
         return 0

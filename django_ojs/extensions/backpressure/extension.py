@@ -11,13 +11,10 @@ from django_ojs.extensions.backpressure import storage
 from django_ojs.extensions.backpressure.operations import bounds, pressure_monitor, rejections
 from django_ojs.extensions.backpressure.operations.wait_policy import wait_for_room
 from django_ojs.extensions.backpressure.storage import Load
-from django_ojs.extensions.outbox import operations as outbox
-from django_ojs.extensions.outbox.destinations import LOCAL
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.spec.errors import OJSError, QueueFull
 from django_ojs.spec.full_policy import FullPolicy
 from django_ojs.spec.states import State
-from django_ojs.storage import database
 from django_ojs.storage.dialects.job_row import NewRow
 
 _NONE: Final = FullPolicy()
@@ -87,21 +84,9 @@ def _error_headers(error: OJSError) -> Mapping[str, str]:
 
 
 def _store(batch: Batch, store: Callable[[], list[EnqueuedJob]]) -> list[EnqueuedJob]:
-    """Wait for room, and store the jobs in the outbox where there is none."""
-    policy, options = batch.options.note(FullPolicy) or _NONE, batch.options
-    try:
-        return store() if policy.wait is None else wait_for_room(store, policy.wait)
-    except QueueFull as full:
-        if not policy.outbox or (full.is_busy and options.is_tried_again):
-            raise
-        if options.tells_rejected:
-            hooks.rejected(full, batch.jobs)
-    return outbox.add(
-        batch.jobs,
-        [LOCAL] * len(batch.jobs),
-        using=database.alias(),
-        generated_ids=options.generated_ids,
-    )
+    """Wait for room, if the caller does."""
+    policy = batch.options.note(FullPolicy) or _NONE
+    return store() if policy.wait is None else wait_for_room(store, policy.wait)
 
 
 def _insert(batch: Batch, insert: Callable[[], Sequence[NewRow] | None]) -> Sequence[NewRow] | None:

@@ -1,20 +1,46 @@
-"""Checkpoints (ojs-progress): delete those that their jobs have left."""
+"""Checkpoints (ojs-durable-execution §4): where another run of a job can continue."""
+
+from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
 
 from django_ojs.extension import Declared, DueStep, Extension, Hooks
+from django_ojs.extensions.checkpoints.models import MARK, NUMBER, Checkpoint
+from django_ojs.extensions.checkpoints.spec import SavedCheckpoint
+from django_ojs.spec import json
+from django_ojs.spec.progress import Report
+from django_ojs.storage import schema
+from django_ojs.storage.transitions import Claim
+
+if TYPE_CHECKING:
+    from django_ojs.models import Job
+    from django_ojs.storage.claims import Claimed
 
 
 class CheckpointsExtension(Extension):
-    """Deletes checkpoints."""
+    """Saves checkpoints, and gives them to the next run."""
 
     name = "checkpoints"
-    number = 18
+    number = NUMBER
+    schema = Path(__file__).parent / "schema"
 
     def hooks(self) -> Hooks:
-        """Return the hooks: claims and handlers still know checkpoints by name."""
-        return Hooks()
+        """Return the hooks; no setting changes them."""
+        return Hooks(
+            fetched=_fetched,
+            shown=_shown,
+            reported=_reported,
+            context={"checkpoint": _save},
+            context_in_tests={"checkpoint": _save_in_test},
+        )
+
+    def catch_up(self, connection: BaseDatabaseWrapper) -> None:
+        """Mark the jobs that have a checkpoint. What others have left behind, a step deletes."""
+        schema.mark(connection, self.number, "SELECT job_id FROM ojs_checkpoint")
 
     def due_steps(self) -> Sequence[DueStep]:
         """Delete what a trigger could not."""
@@ -40,3 +66,50 @@ class CheckpointsExtension(Extension):
     def manifest(self) -> Sequence[Declared]:
         """Declare it."""
         return (Declared(official="durable-execution"),)
+
+
+def _fetched(jobs: Sequence[Claimed]) -> None:
+    found = Checkpoint.of([job.id for job in jobs])
+    for job in jobs:
+        if (saved := found.get(job.id)) is not None:
+            job.more = {**job.more, **_members(saved)}
+
+
+def _shown(job: Job) -> Mapping[str, json.JSON]:
+    if not job.marks & MARK:
+        return {}
+    from django_ojs.extensions.checkpoints import operations
+
+    saved = operations.latest(job)
+    return {} if saved is None else _members(saved)
+
+
+def _members(saved: SavedCheckpoint) -> Mapping[str, json.JSON]:
+    # ojs-durable-execution §6.1, and ojs-progress §6.4.
+    return {
+        "checkpoint": {"state": saved.state, "sequence": saved.sequence},
+        "last_checkpoint": saved.state,
+    }
+
+
+def _reported(job: Job, report: Report) -> None:
+    if report.checkpoint is not None:
+        from django_ojs.extensions.checkpoints import operations
+
+        operations.store(job, operations.encoded(report.checkpoint))
+
+
+def _save(job: Claimed, state: json.JSON) -> None:
+    from django_ojs.extensions.checkpoints import worker
+
+    worker.save(job, state)
+
+
+def _save_in_test(job: Claimed, state: json.JSON) -> None:
+    from django_ojs.extensions.checkpoints import operations
+
+    if job.worker_id is None:
+        operations.encoded(state)  # Raises for what cannot be stored.
+        return
+    # A worker marks the job on another connection, which does not see the transaction of a test.
+    operations.save(job.id, state, claim=Claim(worker_id=job.worker_id, run=job.run))

@@ -117,7 +117,7 @@ def data_of(event: Event, *, visible: bool) -> list[tuple[str, str]]:
     """Return the members of an event's data as text; those with payloads only if `visible`."""
     if not isinstance(event.data, dict):
         return []
-    # With `*` no payload is visible, and the other members are no payload.
+    # With `*` no payload is visible, and the other members do not belong to the payload.
     data = event.data if "*" in settings().admin_redact else redacted(event.data)
     return [
         (

@@ -129,7 +129,7 @@ def _wants_stream(accept: str) -> bool:
 
 
 def _cursor_after(count: int, after: str | None, read: Callable[..., log.EventPage]) -> str | None:
-    """Return the cursor after so many more events, or where the log ends before."""
+    """Return the cursor after this many more events, or the end of the log if that comes first."""
     has_more = True
     while count and has_more:
         page = read(after=after, limit=min(count, log.MAX_LIMIT))

@@ -2,13 +2,14 @@
 
 import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from django.db.models import Model
 
 from django_ojs.extension import TICK, ClaimRule, Declared, DueStep, Extension, Hooks, RuledClaim
 from django_ojs.extensions.limits.models import BY_KEY
-from django_ojs.spec.queue_config import LIMITS
+from django_ojs.extensions.limits.queue_fields import FIELDS
 from django_ojs.storage.dialects.rows import ClaimRequest
 
 
@@ -18,6 +19,7 @@ class QueueLimitsExtension(Extension):
     name = "limits of queues"
     #: Before the limits by key: a job of a queue that is at its limit waits for that alone.
     number = 12
+    queue_fields = FIELDS
 
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""
@@ -36,6 +38,7 @@ class KeyLimitsExtension(Extension):
 
     name = "limits by key"
     number = BY_KEY
+    schema = Path(__file__).parent / "schema"
 
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""
@@ -103,7 +106,7 @@ class KeyLimitsExtension(Extension):
 class QueueLimits(ClaimRule):
     """The rule of queues that have limits of their own."""
 
-    fields = LIMITS
+    fields = frozenset(FIELDS.checks)
 
     def begin(self, request: ClaimRequest) -> RuledClaim:
         """Lock the limits of the queue, and read how much room they have."""

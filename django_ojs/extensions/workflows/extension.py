@@ -4,24 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
+from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 
 from django_ojs.extension import TICK, Change, Declared, DueStep, Extension, Hooks, Reads
-from django_ojs.extensions.workflows.models import WorkflowState
+from django_ojs.extensions.workflows.models import MARK, NUMBER, StepState, WorkflowState
+from django_ojs.extensions.workflows.settings import WorkflowSettings
 from django_ojs.hooks import registry
 from django_ojs.spec.states import State, Trigger
+from django_ojs.storage import schema
 
 if TYPE_CHECKING:
     from django_ojs.extensions.workflows.workflow_advancer import WorkflowAdvancer
 
 #: Later jobs of a workflow that runs may read the results of those that have ended.
 _NEEDED: Final = (
-    "ojs_job.workflow_id IS NOT NULL AND EXISTS (SELECT 1 FROM ojs_workflow AS w "
-    f"WHERE w.id = ojs_job.workflow_id AND w.state = '{WorkflowState.RUNNING.value}')"
+    f"ojs_job.marks & {MARK} <> 0 AND EXISTS (SELECT 1 FROM ojs_workflow_step AS s "
+    "JOIN ojs_workflow AS w ON w.id = s.workflow_id "
+    f"WHERE s.id = ojs_job.id AND w.state = '{WorkflowState.RUNNING.value}')"
 )
+
+#: Steps whose jobs have ended while there was no trigger that noted it. It is not known how a job
+#: ended that was deleted since: its step fails.
+_NOT_NOTED: Final = f"""
+INSERT INTO ojs_workflow_ended_job (workflow_id, job_id, state)
+SELECT s.workflow_id, s.id, coalesce(j.state, 'deleted')
+FROM ojs_workflow_step AS s LEFT JOIN ojs_job AS j ON j.id = s.id
+WHERE s.state = '{StepState.ENQUEUED.value}' AND s.type IS NOT NULL
+  AND (j.id IS NULL OR j.finished_at IS NOT NULL)
+  AND NOT EXISTS (SELECT 1 FROM ojs_workflow_ended_job AS e WHERE e.job_id = s.id)
+"""
 
 #: What a worker stores of the end of a run. All other ends are left to the maintenance.
 _ENDS: Final = (Trigger.ACK, Trigger.FAIL)
@@ -31,7 +47,9 @@ class WorkflowsExtension(Extension):
     """Advances workflows."""
 
     name = "workflows"
-    number = 16
+    number = NUMBER
+    schema = Path(__file__).parent / "schema"
+    settings = WorkflowSettings
 
     def __init__(self) -> None:
         #: Where this process has workers: the thread beside them, and how many they are.
@@ -51,6 +69,12 @@ class WorkflowsExtension(Extension):
             request_ended=_request_ended,
             worker_ends=self._worker_ends,
         )
+
+    def catch_up(self, connection: BaseDatabaseWrapper) -> None:
+        """Mark the jobs of workflows, and note those that have ended or are no longer there."""
+        schema.mark(connection, self.number, "SELECT id FROM ojs_workflow_step")
+        with connection.cursor() as cursor:
+            cursor.execute(_NOT_NOTED)
 
     def due_steps(self) -> Sequence[DueStep]:
         """Advance workflows whose jobs something else than a worker has ended, and prune."""

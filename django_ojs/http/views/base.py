@@ -71,7 +71,7 @@ class OJSView(APIView):
 
     @property
     def default_response_headers(self) -> dict[str, str]:
-        """Return none: `finalize_response` adds those of each response."""
+        """Return no headers: `finalize_response` adds them to each response."""
         return {}
 
     def get_authenticators(self) -> list[BaseAuthentication]:
@@ -121,7 +121,7 @@ class OJSView(APIView):
         return found
 
     def body_fits(self, limit: int) -> bool:
-        """Whether no part of the body can be more than so many bytes of compact JSON."""
+        """Whether each part of the body is certainly at most this many bytes of compact JSON."""
         return self._body_bytes * json.MOST_GROWTH <= limit
 
     @property

@@ -35,7 +35,8 @@ from django_ojs.storage.transitions import Claim
 #: The longest wait of a FETCH: proxies cut idle connections.
 LONGEST_WAIT_MS = 20_000
 _MAX_JOBS = 10_000
-#: Of queues in a FETCH, and of queues and labels in a BEAT, which are stored in the worker's row.
+#: The most queues in a FETCH, and the most queues and labels in a BEAT, which are stored in the
+#: worker's row.
 _MAX_NAMES = 1_000
 
 
@@ -237,7 +238,7 @@ def _render_claimed(claimed: Sequence[Claimed]) -> list[str]:
     errors = Attempt.errors_of([job.id for job in claimed if job.run > 1])
 
     def render(job: Claimed) -> dict[str, Any]:
-        shown = envelope.render(job, errors=errors.get(job.id), checkpoint=job.checkpoint)
+        shown = envelope.render(job, errors=errors.get(job.id), more=job.more)
         _add_delay(shown)
         shown["run"] = job.run
         return shown

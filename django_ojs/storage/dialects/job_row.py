@@ -45,11 +45,10 @@ CLAIMED: Final = (
     "worker_id",
     "error",
     "progress",
-    "workflow_id",
-    "has_checkpoint",
+    "marks",
 )
 
-#: What responses show of jobs that have begun, which a new one has not.
+#: Responses show these for jobs that have begun. A new job has none of them.
 _LATER: Final = dict.fromkeys(
     (
         *("activated_at", "started_at", "finished_at", "worker_id", "lease_until", "progress"),
@@ -88,8 +87,8 @@ def row_of(envelope: Envelope) -> JobRow:
         row["visibility_timeout_ms"] = envelope.visibility_timeout_ms
     if envelope.unique is not None:
         row["unique_key"] = envelope.unique_key
-    if envelope.workflow_id is not None:
-        row["workflow_id"] = str(envelope.workflow_id)
+    if envelope.marks:
+        row["marks"] = envelope.marks
     if envelope.parent_id is not None:
         row["parent_id"] = str(envelope.parent_id)
     if envelope.rate_limit:
@@ -176,8 +175,7 @@ class NewRow(NamedTuple):
             "size_bytes": self.size_bytes,
             "unique_key": envelope.unique_key,
             "dead_letter": False,
-            "has_checkpoint": False,
-            "workflow_id": envelope.workflow_id,
+            "marks": envelope.marks,
             "parent_id": envelope.parent_id,
             "limit_key": envelope.limit_key,
             "limit_hold": Hold.of(envelope.limit_key),

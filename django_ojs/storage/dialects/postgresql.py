@@ -440,9 +440,6 @@ class PostgreSQL(Inserts):
         rows = self._rows(connection, "ended_holder", values)
         return str(rows[0][0]) if rows else None
 
-    def routines(self, connection: BaseDatabaseWrapper) -> set[str]:
-        return {name for (name,) in self._rows(connection, "routines")}
-
     def invalid_indexes(self, connection: BaseDatabaseWrapper) -> list[str]:
         return [name for (name,) in self._rows(connection, "invalid_indexes")]
 
