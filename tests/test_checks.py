@@ -24,7 +24,7 @@ from django.db import NotSupportedError
 from django.db import connections as databases
 from django.test import override_settings
 
-from django_ojs import checks
+from django_ojs import checks, conf
 from django_ojs.command_line.database_check import require_database
 from django_ojs.http.authentication import AllowAny
 from django_ojs.storage import database
@@ -109,6 +109,15 @@ def test_e001_a_setting_that_cannot_work(given: Any, says: str) -> None:
     assert problem.id == "django_ojs.E001"
     assert problem.level == django_checks.ERROR
     assert problem.msg.startswith(says)
+
+
+def test_e001_an_unknown_key_that_was_read_before_all_apps_were_ready() -> None:
+    with override_settings(OJS={"NO_SUCH_KEY": 1}):
+        with mock.patch.object(conf.apps, "ready", False):
+            conf.forget()
+            conf.settings()
+        (problem,) = checks.check_settings()
+    assert problem.id == "django_ojs.E001"
 
 
 def test_e002_times_without_a_zone() -> None:
