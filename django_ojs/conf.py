@@ -81,7 +81,7 @@ def _queues(value: object) -> QueueConfigs:
             default_policy=is_default,
         )
         if apps.ready:
-            # Until then, an extension that is still to come may know a name.
+            # Before all apps are ready, an extension that is still to come may know the name.
             queue_config.check_names(checked, f"QUEUES.{name}")
         read[name] = queue_config.merge({}, checked)
     return QueueConfigs(read)
@@ -96,7 +96,7 @@ def _cache(value: object) -> str:
 def _request_rate(value: object) -> str | None:
     if value is None:
         return None
-    # As Django REST framework has it, which reads only the first letter of the period.
+    # Django REST framework reads only the first letter of the period, too.
     found = re.fullmatch(r"([1-9][0-9]{0,4})/(s|sec|m|min|h|hour|d|day)", str(value))
     if found is None or int(found[1]) > MAX_REQUESTS:
         raise ValueError

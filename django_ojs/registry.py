@@ -23,7 +23,7 @@ class HandlerRegistry:
     def __init__(self) -> None:
         # The values are `handlers.Handler`.
         self.handlers: dict[str, Any] = {}
-        # By name; the values are `schedules.CronDeclaration`.
+        # A `schedules.CronDeclaration` for each name.
         self.schedules: dict[str, Any] = {}
 
     def add(self, handler: RegisteredHandler) -> None:

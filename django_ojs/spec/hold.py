@@ -8,7 +8,7 @@ class Hold(IntEnum):
 
     #: All claims of its queue.
     NONE = 0
-    #: Those that apply the rule which limits it.
+    #: Only claims that apply the rule which limits it.
     OPEN = 1
     #: No worker may take it: a rule keeps it back, and opens it later.
     HELD = 2

@@ -122,7 +122,7 @@ def _fire(due: dict[str, _Due]) -> tuple[int, int]:
     )
     if not won:
         return 0, 0
-    # As they are now: one may have been registered again since it was read.
+    # They are read as they are now, because one may have been registered again.
     rows = list(CronJob.primary.filter(pk__in=won).annotate(now=Now()).order_by("due_at", "name"))
     runs = enqueue(
         [
