@@ -13,6 +13,7 @@ with transaction.atomic():
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from django_ojs.not_installed import check_module
 from django_ojs.spec import errors
 from django_ojs.version import VERSION
 
@@ -181,6 +182,7 @@ if not TYPE_CHECKING:  # A type checker would take every name for granted.
 
             raise no_attribute(name, "ojs", f"module {__name__!r}")
         home = _MODULES[name]
+        check_module(home, name)
         value = globals()[name] = getattr(import_module(home), name)
         return value
 

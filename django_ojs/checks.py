@@ -12,7 +12,7 @@ from django.db import Error as DatabaseError
 from django.db import NotSupportedError, connections
 
 from django_ojs import middleware
-from django_ojs.conf import AUTHENTICATION, forget, settings
+from django_ojs.conf import AUTHENTICATION, NO_TIME_ZONES, settings
 from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, message, unbounded
 from django_ojs.spec.suggestions import one_of
 from django_ojs.storage import database
@@ -29,24 +29,21 @@ OPEN_HINT = "Leave HTTP_AUTHENTICATION out: programs then need an API key, users
 @register("django_ojs")
 def check_settings(**kwargs: Any) -> list[CheckMessage]:
     """Check OJS, the classes it names, and the time zone support that leases need."""
+    if not django_settings.USE_TZ:
+        hint = (
+            "Set USE_TZ = True. On PostgreSQL Django then reads the times that it has stored as "
+            "before. On other databases convert them to UTC first, if TIME_ZONE is another zone: "
+            "see Django's page on time zones."
+        )
+        return [Error(NO_TIME_ZONES, hint=hint, id="django_ojs.E002")]
     problems: list[CheckMessage] = []
     try:
-        # They may have been read before all apps were ready, when no key is unknown.
-        forget()
         settings()
         middleware.enqueue_chain()
         middleware.execution_chain()
         _api_is_open()
     except ImproperlyConfigured as error:
         problems.append(Error(str(error), id="django_ojs.E001"))
-    if not django_settings.USE_TZ:
-        problems.append(
-            Error(
-                "django_ojs needs USE_TZ = True: without it the times of jobs would be "
-                "ambiguous for an hour each autumn.",
-                id="django_ojs.E002",
-            )
-        )
     return problems
 
 

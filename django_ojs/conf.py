@@ -15,11 +15,9 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any, TypeVar
 
-from django.apps import apps
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import setting_changed
-from django.db.backends.signals import connection_created
 
 from django_ojs.hooks import registry
 from django_ojs.setting import (
@@ -80,8 +78,8 @@ def _queues(value: object) -> QueueConfigs:
             path=f"QUEUES.{name}",
             default_policy=is_default,
         )
-        if apps.ready:
-            # Before all apps are ready, an extension that is still to come may know the name.
+        if registry.settings:
+            # Before extensions are registered, one of them may know a name.
             queue_config.check_names(checked, f"QUEUES.{name}")
         read[name] = queue_config.merge({}, checked)
     return QueueConfigs(read)
@@ -247,7 +245,7 @@ def declared() -> dict[str, tuple[type, "Field[Any]"]]:
 def _read(given: Mapping[str, Any]) -> dict[type, Any]:
     """Return the settings of each group, checked.
 
-    Until all apps are ready, an extension that is still to come may have a key that is unknown.
+    Before extensions are registered, one of them may have a key that is unknown.
     """
     known = declared()
     values: dict[type, dict[str, Any]] = {Settings: {}, **{each: {} for each in registry.settings}}
@@ -255,7 +253,7 @@ def _read(given: Mapping[str, Any]) -> dict[type, Any]:
         if key in known:
             group, setting = known[key]
             values[group][setting.name] = _read_one(key, value, setting)
-        elif apps.ready:
+        elif registry.settings:
             raise ImproperlyConfigured(
                 f"OJS[{key!r}] is not a setting of django_ojs. "
                 f"{did_you_mean(str(key).upper(), sorted(known))}"
@@ -280,8 +278,17 @@ def _read_one(key: str, value: object, setting: "Field[Any]") -> object:
     return read
 
 
+#: Django's own setting, without which leases and schedules cannot be trusted.
+NO_TIME_ZONES = (
+    "django_ojs needs USE_TZ = True. With USE_TZ = False the times of jobs would be local times, "
+    "of which an hour comes twice each autumn: a lease or a schedule could be an hour wrong."
+)
+
+
 @lru_cache(maxsize=1)
 def _checked() -> dict[type, Any]:
+    if not django_settings.USE_TZ:
+        raise ImproperlyConfigured(NO_TIME_ZONES)
     given = getattr(django_settings, "OJS", {})
     if not isinstance(given, Mapping):
         raise ImproperlyConfigured("The setting OJS must be a dictionary.")
@@ -308,7 +315,7 @@ def of(group: type[G]) -> G:
 
 
 def are_wrong_and_reported() -> bool:
-    """Return whether the settings are wrong in a command of Django, whose check E001 says so.
+    """Return whether the settings are wrong in a command of Django, whose checks say so.
 
     Until then what is imported must not need them: an error would end the command before.
     """
@@ -328,17 +335,9 @@ def forget() -> None:
 
 
 def _changed(*, setting: str, **kwargs: object) -> None:
-    if setting == "OJS":
+    if setting in ("OJS", "USE_TZ"):
         registry.compile()
-
-
-def _reject_unknown_keys(**kwargs: object) -> None:
-    """Read again what was read before all apps were ready, when no key was rejected as unknown."""
-    if apps.ready:
-        connection_created.disconnect(dispatch_uid="django_ojs.conf")
-        forget()
 
 
 registry.before_compile.append(forget)
 setting_changed.connect(_changed, dispatch_uid="django_ojs.conf")
-connection_created.connect(_reject_unknown_keys, dispatch_uid="django_ojs.conf")

@@ -28,7 +28,7 @@ has a `ClaimRule`, and a bit in the column `rules` of these queues.
 import logging
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum, IntEnum, StrEnum
 from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
@@ -218,6 +218,16 @@ class Readmission:
         ]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Suspended:
+    """What a hook of `around_run` returns as the result of a run that is to go on later."""
+
+    #: Gives the job back, in a transaction. The worker calls it when the handler has ended and its
+    #: slot is free; again, where it raised what passes: RowLocked, or an error of a database that
+    #: is away. Conflict and JobNotFound say that the job is not the worker's any more.
+    store: Callable[[], object]
+
+
 class MayStart(Enum):
     """Whether a job may start, as a rule says."""
 
@@ -385,6 +395,13 @@ class Hooks:
     #: raised by it.
     around_admit_again: Around | None = None
 
+    #: An operation asks which jobs exist although they have no row: called with ids, and whether
+    #: those in databases beside that of the jobs count, in the caller's transaction or in none. It
+    #: returns those that it keeps, and of each whether it will be stored or sent; one that was
+    #: rejected may be yet. An error, such as that of a database which cannot be reached, is raised
+    #: by who asks.
+    kept: Callable[[Collection[UUID], bool], Mapping[UUID, bool]] | None = None
+
     #: Jobs were rejected, by a hook of a ring: called with the QueueFull, to whose details it may
     #: add, and the jobs, before the error is raised or the jobs are stored elsewhere. They are new
     #: ones, or stored ones that were to wait again. The caller's transaction is open and may be
@@ -445,7 +462,8 @@ class Hooks:
     #: transaction. It is outside of the middleware, and of the transaction of an atomic handler.
     #: What it goes on to may be awaited where `context.is_async`, and so must be what it returns.
     #: It may set `run.finish`, which is called when the handler has returned, in the transaction of
-    #: an atomic one. An error fails the run.
+    #: an atomic one. It may return `Suspended` in place of the result: the run neither completes
+    #: nor fails, and spends no attempt. An error fails the run.
     around_run: Around | None = None
 
     #: Functions that are asked in place of operations, for tests that keep jobs in memory: by the
@@ -457,6 +475,15 @@ class Hooks:
     #: Jobs are about to be deleted, with all that is kept of them: called with their ids, in the
     #: transaction that deletes them. An error undoes it.
     erased: Callable[[Collection[UUID]], object] | None = None
+    #: Jobs are exported: called with some hundred of them. It returns by their ids what is to be
+    #: written beside the envelope of a job, as JSON, under the name of the extension. An error ends
+    #: the export.
+    exported: Callable[[Sequence[Any]], Mapping[UUID, Any]] | None = None
+
+    #: Jobs are imported: called with what was written, by the ids of the new jobs, in the
+    #: transaction that has stored them. An error rejects them.
+    imported: Callable[[Mapping[UUID, Any]], object] | None = None
+
     #: The counts of jobs by queue and state were wrong: called in the transaction that corrects
     #: them. An error undoes it.
     counts_repaired: Callable[[], object] | None = None
@@ -489,6 +516,24 @@ class Hooks:
     #: error is logged.
     worker_started: Callable[[str], object] | None = None
     worker_stopping: Callable[[str], object] | None = None
+
+    #: A request over HTTP pushes jobs: called with the request and their types, before they are
+    #: stored. It returns a note for the hooks of the enqueue, or None. An OJSError is the response.
+    request_note: Callable[[Any, Collection[str]], object] | None = None
+
+    #: A request has stored jobs: called with their queues. It returns headers of the response. An
+    #: error is the response, although the jobs are stored.
+    push_headers: Callable[[Collection[str]], Mapping[str, str]] | None = None
+
+    #: A request ends with an error: called with the OJSError. It returns headers of the response.
+    error_headers: Callable[[Any], Mapping[str, str]] | None = None
+
+    #: A request over HTTP has ended a run: called with the job, after the operation.
+    request_ended: Callable[[Any], object] | None = None
+
+    #: A request over HTTP that may have changed something has succeeded: called before its
+    #: response is sent.
+    request_served: Callable[[], object] | None = None
 
     #: The command `ojs_worker` starts: called before its processes, when the database has answered,
     #: outside of a transaction. After an error of the database it is called again; a CommandError
@@ -542,6 +587,22 @@ class Declared:
     official: str | None = None
     experimental: str | None = None
     capability: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Problem:
+    """Something that needs attention: what was found, why it matters, and what to do.
+
+    The overview of the admin, with a link to the list of a model, and `doctor` show it.
+    """
+
+    found: str
+    why: str
+    cure: str
+    since: datetime | None = None
+    model: type[Model] | None = None
+    #: Of the address of that list, such as `?state=rejected`.
+    query: str = ""
 
 
 class Extension:
@@ -598,6 +659,21 @@ class Extension:
         """
         return ()
 
+    def problems(self) -> Sequence[Problem]:
+        """Return what needs attention now, by a few bounded ranges of indexes.
+
+        Called when the overview is shown, at times by its other pages, and by `doctor`. An error
+        is that of all findings of failures.
+        """
+        return ()
+
+    def doctor_checks(self) -> Sequence[Any]:
+        """Return what `manage.py ojs doctor` checks of it: `command_line.checks.finding.Check`.
+
+        Called by that command, so that what they need is imported nowhere else.
+        """
+        return ()
+
     def routes(self) -> Sequence[Any]:
         """Return its routes of the HTTP API, each made by `http.routing.route`.
 
@@ -644,4 +720,8 @@ class Extension:
 
         Called whenever the metrics are asked for. An error is logged, unless it is the database's.
         """
+        return ()
+
+    def what_is(self, key: UUID) -> Sequence[str]:
+        """Return what to say to somebody who looks for a job by this id, if it is its own."""
         return ()

@@ -53,7 +53,7 @@ class ChangeHooks:
 
 
 _Publisher: TypeAlias = tuple[frozenset[EventType], Callable[[Sequence[NewEvent]], object]]
-_Named: TypeAlias = tuple[tuple[str, Callable[..., object]], ...]
+_Named: TypeAlias = tuple[tuple[str, Callable[..., Any]], ...]
 
 
 class Registry:
@@ -139,6 +139,7 @@ class Registry:
             for _, hooks in reversed(found)
             for name, stand_in in hooks.stand_ins.items()
         }
+        self.kept = tuple(hooks.kept for _, hooks in found if hooks.kept)
         self.rejected: _Named = _named(found, "rejected")
         self.queue_configured: _Named = _named(found, "queue_configured")
         self.queue_deleted: _Named = _named(found, "queue_deleted")
@@ -160,6 +161,8 @@ class Registry:
         self.published_types = frozenset[EventType]().union(*(each for each, _ in self.published))
         self.counted: _Named = _named(found, "counted")
         self.erased = tuple(hooks.erased for _, hooks in found if hooks.erased)
+        self.exported: _Named = _named(found, "exported")
+        self.imported: _Named = _named(found, "imported")
         self.acted: tuple[Callable[[Act], Callable[[Mapping[str, Any]], object] | None], ...]
         self.acted = tuple(hooks.acted for _, hooks in found if hooks.acted)
         #: The rules of claims by their bits in `ojs_queue.rules`, in the order of their numbers.
@@ -177,6 +180,11 @@ class Registry:
         self.before_fetch: tuple[Callable[[], object], ...] = tuple(
             hooks.before_fetch for _, hooks in found if hooks.before_fetch
         )
+        self.request_note = tuple(hooks.request_note for _, hooks in found if hooks.request_note)
+        self.push_headers = tuple(hooks.push_headers for _, hooks in found if hooks.push_headers)
+        self.error_headers = tuple(h.error_headers for _, h in found if h.error_headers)
+        self.request_ended = tuple(h.request_ended for _, h in found if h.request_ended)
+        self.request_served = tuple(h.request_served for _, h in found if h.request_served)
         self.workers_start: tuple[Callable[[], object], ...] = tuple(
             hooks.workers_start for _, hooks in found if hooks.workers_start
         )
@@ -230,6 +238,10 @@ class Registry:
     def brought(self, what: str, *args: Any) -> list[Any]:
         """Return what all extensions bring to a door: `what` is the method that says it."""
         return [each for found in self.extensions() for each in getattr(found, what)(*args)]
+
+    def doctor_checks(self) -> list[Any]:
+        """Return the checks of all extensions."""
+        return [each for extension in self.extensions() for each in extension.doctor_checks()]
 
     def extensions(self) -> list[Extension]:
         """Return the extensions, in the order of their numbers."""
@@ -299,6 +311,18 @@ def rejected(full: QueueFull, jobs: Sequence[Any], *, is_tried_again: bool = Fal
             hook(full, jobs)
         except Exception:
             logger.exception("The extension %s of django_ojs failed to note rejected jobs.", name)
+
+
+def kept(keys: Collection[UUID], *, everywhere: bool = False) -> dict[UUID, bool]:
+    """Return the jobs that are kept without a row, and whether each will be stored or sent.
+
+    `everywhere`: in databases beside that of the jobs, too.
+    """
+    found: dict[UUID, bool] = {}
+    if keys:
+        for hook in registry.kept:
+            found |= hook(keys, everywhere)
+    return found
 
 
 @contextmanager
@@ -429,6 +453,22 @@ def count(what: Count, numbers: Numbers) -> None:
     """Call the hooks `counted`, after the commit."""
     for name, hook in registry.counted:
         call(name, hook, what, numbers)
+
+
+def exported(jobs: Sequence[Any]) -> dict[UUID, dict[str, Any]]:
+    """Call the hooks `exported`. Return what each extension has of a job, by its id."""
+    found: dict[UUID, dict[str, Any]] = {}
+    for name, hook in registry.exported:
+        for key, value in hook(jobs).items():
+            found.setdefault(key, {})[name] = value
+    return found
+
+
+def imported(found: Mapping[UUID, Mapping[str, Any]]) -> None:
+    """Call the hooks `imported`, in the transaction that has stored the jobs."""
+    for name, hook in registry.imported:
+        if own := {key: values[name] for key, values in found.items() if name in values}:
+            hook(own)
 
 
 def is_unneeded() -> str:

@@ -5,6 +5,12 @@
 
 from typing import Final
 
+from django.apps import apps
+from django.core.exceptions import ImproperlyConfigured
+
+#: Those that are apps of their own.
+APPS: Final = ("cron", "webhooks")
+
 #: Paths below `ojs/v1/`, by the name of the extension.
 PATHS: Final = {
     "checkpoints": r"jobs/[^/]+/checkpoint",
@@ -16,6 +22,16 @@ PATHS: Final = {
 
 #: The app of an extension that has another name.
 _APPS: Final = {"limits by key": "limits"}
+
+
+def check_module(module: str, name: str) -> None:
+    """Raise ImproperlyConfigured where a public name comes from an app that is not installed."""
+    for extension in APPS:
+        app = f"django_ojs.extensions.{extension}"
+        if module.startswith(f"{app}.") and not apps.is_installed(app):
+            raise ImproperlyConfigured(
+                f"ojs.{name} needs an extension of django_ojs. {line_to_add(extension)}"
+            )
 
 
 def line_to_add(extension: str) -> str:

@@ -31,7 +31,7 @@ from django_ojs.admin.actions import Action, perform
 from django_ojs.admin.confirmation import Confirmation
 from django_ojs.admin.formatting import StrOrPromise
 from django_ojs.admin.object_history import ObjectHistory
-from django_ojs.admin.operator_views import parsed_key, with_operator
+from django_ojs.admin.operator_views import parsed_key, view_name, with_operator
 from django_ojs.admin.query_timeout import TimedQueries, Unread
 from django_ojs.hooks import registry
 from django_ojs.http.access import scopes_of
@@ -118,15 +118,15 @@ class OperatorModelAdmin(ObjectHistory):
 
     def pattern(self, route: str, view: Any, name: str) -> URLPattern:
         """Return the URL pattern of a page that only users of the admin may open."""
-        name = f"{self.opts.app_label}_{self.opts.model_name}_{name}"
+        name = view_name(self.model, name).removeprefix("admin:")
         pattern: URLPattern = path(
             route, self.admin_site.admin_view(with_operator(view)), name=name
         )
         return pattern
 
-    def url(self, name: str, *args: Any, model: str | None = None) -> str:
+    def url(self, name: str, *args: Any, model: type[Model] | None = None) -> str:
         """Return a URL of this model's pages, or of another model's, in this admin site."""
-        view = f"admin:{self.opts.app_label}_{model or self.opts.model_name}_{name}"
+        view = view_name(self.model if model is None else model, name)
         return reverse(view, args=args, current_app=self.admin_site.name)
 
     def return_url(self, request: HttpRequest) -> str:
@@ -253,10 +253,11 @@ class OperatorModelAdmin(ObjectHistory):
         self, request: HttpRequest, query: TimedQueries, obj: Any
     ) -> list[tuple[str, Mapping[str, Any]]]:
         """Return the parts of an object's page that extensions bring: templates with contexts."""
+        panels = [panel for panel in registry.brought("panels") if isinstance(obj, panel.kind)]
         return [
-            (panel.template, panel.read(self, request, query, obj))
-            for panel in registry.brought("panels")
-            if isinstance(obj, panel.model)
+            (panel.template, context)
+            for panel in sorted(panels, key=lambda panel: panel.place)
+            if (context := panel.read(self, request, query, obj)) is not None
         ]
 
     # --- what templates need ----------------------------------------------------------------------

@@ -18,7 +18,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from django_ojs.admin import enqueue, job_list, payloads
+from django_ojs.admin import enqueue, job_list, limit_key_text, payloads
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.bulk_actions import bulk_buttons
 from django_ojs.admin.formatting import grouped
@@ -29,7 +29,6 @@ from django_ojs.admin.state_strip import state_strip
 from django_ojs.admin.timeline import timeline
 from django_ojs.extensions.checkpoints.operations import latest
 from django_ojs.extensions.checkpoints.spec import SavedCheckpoint
-from django_ojs.extensions.limits import admin_text as limit_key_text
 from django_ojs.handlers import job_types
 from django_ojs.models import Attempt, Job
 from django_ojs.operations.jobs import lineage, search_query

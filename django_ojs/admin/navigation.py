@@ -13,6 +13,7 @@ from django.urls import reverse
 from django.utils.translation import gettext_noop, npgettext
 
 from django_ojs.admin import current_findings
+from django_ojs.admin.operator_views import view_name
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.models import DeadLetterJob, Job, Overview
 from django_ojs.models.base import StoredModel
@@ -111,8 +112,7 @@ def viewable(site: admin.AdminSite, request: HttpRequest) -> Iterator[tuple[type
     ours = [(m, p) for m, p in pages if issubclass(m, StoredModel) or hasattr(p, "place")]
     for model, page in sorted(ours, key=lambda pair: getattr(pair[1], "place", _LAST)):
         if page.has_view_or_change_permission(request):
-            name = f"admin:{model._meta.app_label}_{model._meta.model_name}_changelist"
-            yield model, reverse(name, current_app=site.name)
+            yield model, reverse(view_name(model, "changelist"), current_app=site.name)
 
 
 def remember_findings(findings: Sequence[Finding], *, are_complete: bool) -> None:

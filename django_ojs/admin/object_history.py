@@ -21,6 +21,9 @@ class ObjectHistory(_Admin):
     Nothing is written to Django's log: an act is recorded once, by the operation.
     """
 
+    # Django looks for a template of the model's own app only.
+    object_history_template = "admin/django_ojs/object_history.html"
+
     def history_view(
         self, request: HttpRequest, object_id: str, extra_context: Any = None
     ) -> HttpResponse:

@@ -11,6 +11,7 @@ from django.db import Error, NotSupportedError, OperationalError
 from django.db.migrations.executor import MigrationExecutor
 from django.utils.connection import ConnectionDoesNotExist
 
+from django_ojs.models.base import stored_models
 from django_ojs.spec.errors import OJSError
 from django_ojs.storage import database, schema
 from django_ojs.storage.backoff import Backoff
@@ -41,9 +42,10 @@ def errors_in_words() -> Iterator[None]:
 
 
 def unapplied_migrations() -> list[str]:
-    """Return the migrations of django_ojs that the jobs' database lacks."""
+    """Return the migrations of django_ojs and its extensions that the jobs' database lacks."""
     executor = MigrationExecutor(database.connection())
-    leaves = [key for key in executor.loader.graph.leaf_nodes() if key[0] == "django_ojs"]
+    labels = {model._meta.app_label for model in stored_models()}
+    leaves = [key for key in executor.loader.graph.leaf_nodes() if key[0] in labels]
     return [str(migration) for migration, _backwards in executor.migration_plan(leaves)]
 
 

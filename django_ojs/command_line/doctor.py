@@ -9,6 +9,7 @@ from django_ojs.command_line.checks import jobs, queues, remains, schema, server
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.subcommand import FAILED, OK, Options, Subcommand
+from django_ojs.hooks import registry
 from django_ojs.operations.access import operator
 from django_ojs.storage import database
 
@@ -21,6 +22,7 @@ CHECKS: Final[dict[str, Check]] = {
         *jobs.CHECKS,
         *queues.CHECKS,
         *server.CHECKS,
+        *registry.doctor_checks(),
     )
 }
 

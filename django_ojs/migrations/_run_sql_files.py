@@ -1,6 +1,7 @@
 """The operation of a migration that executes the SQL files of the core."""
 
 import re
+from pathlib import Path
 from typing import Any, Final
 
 from django.db import migrations
@@ -32,6 +33,26 @@ class RunSQLFiles(migrations.RunSQL):
         if schema_editor.connection.vendor == self.vendor:
             _drop_what_extensions_have(schema_editor)
             super().database_backwards(app_label, schema_editor, *states)
+
+
+class RunSQLFile(migrations.RunSQL):
+    """Run one file of an extension on databases of a vendor, after its tables were created.
+
+    When they are dropped, what it has added goes with them.
+    """
+
+    def __init__(self, vendor: str, path: Path) -> None:
+        super().__init__(
+            tuple(schema.split(path.read_text(encoding="utf-8"))), migrations.RunSQL.noop
+        )
+        self.vendor, self.path = vendor, path
+
+    def deconstruct(self) -> Any:
+        return (type(self).__name__, [self.vendor, self.path], {})
+
+    def database_forwards(self, app_label: Any, schema_editor: Any, *states: Any) -> None:
+        if schema_editor.connection.vendor == self.vendor:
+            super().database_forwards(app_label, schema_editor, *states)
 
 
 def _leave_out(schema_editor: Any) -> None:

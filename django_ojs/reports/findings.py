@@ -14,6 +14,7 @@ from uuid import UUID
 from django.utils import timezone
 
 from django_ojs.conf import settings
+from django_ojs.extension import Problem
 from django_ojs.extensions.backpressure.storage import Load
 from django_ojs.extensions.statistics import rollup_queries
 from django_ojs.extensions.tenants.spec import TenantLimits
@@ -49,8 +50,7 @@ Kind = Literal[
     "failing",
     "dead_letters",
     "limit_drops",
-    "webhooks",
-    "outbox",
+    "problem",
     "transaction",
     "locked",
     "paused",
@@ -86,6 +86,8 @@ class Finding:
     lasts: timedelta | None = None
     text: str = ""
     key: KeyProblem | None = None
+    #: What an extension has found.
+    problem: Problem | None = None
 
 
 def of_system(
@@ -125,25 +127,9 @@ def of_system(
             )
         )
     found += _of_limit_keys(observed.limit_keys)
-    if observed.disabled_webhooks.number:
-        found.append(
-            Finding(
-                kind="webhooks",
-                level=Level.FAIR,
-                number=observed.disabled_webhooks.number,
-                since=observed.disabled_webhooks.since,
-            )
-        )
     found += [
-        Finding(
-            kind="outbox",
-            level=Level.FAIR,
-            number=min(each.number, health_queries.MOST),
-            capped=each.number > health_queries.MOST,
-            since=each.since,
-            text=each.alias,
-        )
-        for each in observed.rejected_in_outbox
+        Finding(kind="problem", level=Level.FAIR, since=each.since, problem=each)
+        for each in observed.problems
     ]
     if transaction is not None and transaction >= OLD:
         level = Level.BAD if transaction >= VERY_OLD else Level.FAIR

@@ -11,7 +11,7 @@ from django.db.models.functions import Now
 
 from django_ojs.conf import settings
 from django_ojs.context import JobContext
-from django_ojs.extension import Batch
+from django_ojs.extension import Batch, Suspended
 from django_ojs.extensions.workflows import operations as workflows
 from django_ojs.extensions.workflows.models import EndedWorkflowJob, Workflow, WorkflowStep
 from django_ojs.extensions.workflows.spec import Graph
@@ -228,7 +228,10 @@ class InlineRows(Rows):
         # The handler may have cancelled or deleted its own job: as in a worker, the result is
         # ignored.
         with suppress(Conflict, JobNotFound), savepoint():
-            self.complete(run, result, committed=committed)
+            if isinstance(result, Suspended):
+                result.store()
+            else:
+                self.complete(run, result, committed=committed)
 
     def _claim_one(self, stored: EnqueuedJob) -> Claimed | None:
         """Claim this job, whatever its queue and its limits say."""

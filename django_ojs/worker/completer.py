@@ -15,7 +15,7 @@ from typing import Any
 from django.db import Error, connections
 
 from django_ojs.conf import settings
-from django_ojs.extension import Known
+from django_ojs.extension import Known, Suspended
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import ack, fail
 from django_ojs.operations.workers import rescue
@@ -175,6 +175,8 @@ class Completer:
             self.fail(
                 run, failure, seconds=seconds, cause=error, others=others, is_conflict=is_conflict
             )
+        elif isinstance(result, Suspended):
+            self._add(StateChange([run], result.store))
         else:
             self._add(Completion(run, result, seconds))
         self._on_slot_free(seconds)

@@ -45,7 +45,6 @@ FLOORS = {
     "unique_arguments": 5,
     "middleware": 3,
     "worker": 5,
-    "jobs": 5,
     "testing": 5,
     "pytest_plugin": 5,
     "management": 5,
@@ -68,7 +67,10 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"workers"},
     ),
     "storage": (
-        {"background_writer", "backoff", "dialects", "limit_then_filter", "in_memory_state"},
+        {
+            *("background_writer", "backoff", "dialects", "limit_then_filter"),
+            *("in_memory_state", "last_query"),
+        },
         {"database"},
         {
             "connection_watch",
@@ -91,6 +93,7 @@ EXTENSION_FLOORS = {
     "spec": 1,
     "destinations": 1,
     "models": 2,
+    "settings": 2,
     "storage": 2,
     "commit_order": 2,
     "queue_fields": 2,
@@ -113,7 +116,6 @@ NOT_CORE = (
     REPORTS,
     *(f"django_ojs.{name}" for name in ("admin", "http", "command_line", "management", "contrib")),
     *("django_ojs.apps", "django_ojs.logging", "django_ojs.testing", "django_ojs.tasks"),
-    "django_ojs.jobs",
 )
 #: What the core still imports. An import that is gone is to be taken out.
 LEFT = frozenset(

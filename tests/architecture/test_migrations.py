@@ -6,7 +6,6 @@ import re
 from pathlib import Path
 
 import pytest
-from django.apps import apps
 from django.core.management import call_command
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
@@ -14,6 +13,7 @@ from django.db.migrations.executor import MigrationExecutor
 import django_ojs.extensions
 import django_ojs.migrations
 from django_ojs.extensions.backpressure import storage as bounds
+from django_ojs.models.base import stored_models
 from django_ojs.spec.states import WAITING, State, Trigger, initial, sources
 from django_ojs.storage import schema
 from tests.cases import together
@@ -37,7 +37,7 @@ def test_a_fresh_schema_has_all_migrations_applied() -> None:
 @pytest.mark.django_db
 @together(
     "model",
-    [m for m in apps.get_app_config("django_ojs").get_models() if m._meta.managed],
+    [m for m in stored_models() if m._meta.managed],
     ids=lambda model: model._meta.db_table,
     undo=True,
 )
@@ -50,9 +50,10 @@ def test_a_table_has_exactly_the_columns_of_its_model(model: type) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_the_migrations_can_be_taken_back_and_applied_again() -> None:
-    call_command("migrate", "django_ojs", "zero", verbosity=0)
+    for app in ("ojs_steps", "django_ojs"):
+        call_command("migrate", app, "zero", verbosity=0)
     assert not [t for t in connection.introspection.table_names() if t.startswith("ojs_")]
-    call_command("migrate", "django_ojs", verbosity=0)
+    call_command("migrate", verbosity=0)
 
 
 @pytest.mark.django_db

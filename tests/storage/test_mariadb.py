@@ -13,13 +13,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.apps import apps
 from django.db import OperationalError, ProgrammingError, connection, connections, transaction
 
 from django_ojs import checks
 from django_ojs.extensions.limits.models import LimitKey
 from django_ojs.models import Attempt, Job
 from django_ojs.models.attempt import AttemptOutcome
+from django_ojs.models.base import stored_models
 from django_ojs.operations import ack, fail, fetch, queues
 from django_ojs.operations import push as pushing
 from django_ojs.operations.cancel import cancel
@@ -65,11 +65,10 @@ def said() -> list[str]:
 
 
 def test_every_text_is_compared_by_its_code_points_to_its_last_space() -> None:
-    tables = {
-        model._meta.db_table
-        for model in apps.get_app_config("django_ojs").get_models()
-        if model._meta.managed
-    } | {"ojs_count", "ojs_count_change"}
+    tables = {model._meta.db_table for model in stored_models() if model._meta.managed} | {
+        "ojs_count",
+        "ojs_count_change",
+    }
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT table_name, column_name, collation_name FROM information_schema.columns"

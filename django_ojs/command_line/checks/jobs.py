@@ -8,7 +8,6 @@ from django.db.models import Count
 from django.db.models.functions import Now
 
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
-from django_ojs.extensions.cron.models import CronJob
 from django_ojs.formatting import grouped
 from django_ojs.handlers import job_types
 from django_ojs.models import Job, Lease, Worker
@@ -132,12 +131,6 @@ def _maintenance() -> Iterator[DoctorFinding]:
                     "and what the workers log."
                 ),
             )
-    if CronJob.primary.filter(due_at__lt=Now() - LATE).exists():
-        yield DoctorFinding(
-            found="Cron jobs that were due over a minute ago have not run.",
-            why="No process enqueues their jobs.",
-            cure="Start a worker: `manage.py ojs_worker`. If one is running, see what it logs.",
-        )
 
 
 CHECKS: Final = (

@@ -4,12 +4,12 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
-from django.apps import apps
 from django.core import checks as system_checks
 from django.db.models import CheckConstraint, Index
 
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.command_line.database_check import unapplied_migrations
+from django_ojs.models.base import stored_models
 from django_ojs.storage import database, schema
 from django_ojs.storage.figures import counts
 
@@ -83,7 +83,7 @@ def _indexes() -> Iterator[DoctorFinding]:
             why="No query uses it, and every write still pays for it.",
             cure=f"REINDEX INDEX CONCURRENTLY {name};",
         )
-    for model in apps.get_app_config("django_ojs").get_models():
+    for model in stored_models():
         if not model._meta.managed or model._meta.proxy:
             continue
         with connection.cursor() as cursor:

@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Final
 
-from django.apps import apps
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, pgettext
 
+from django_ojs.admin import limit_key_text
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.panels import Panel
 from django_ojs.admin.query_timeout import TimedQueries
@@ -19,8 +19,8 @@ from django_ojs.conf import settings
 from django_ojs.extensions.audit import storage as audit
 from django_ojs.extensions.audit.admin_search import AuditSearch
 from django_ojs.extensions.audit.models import AuditEntry
-from django_ojs.extensions.limits import admin_text as limit_key_text
 from django_ojs.models import Job
+from django_ojs.models.base import model_named
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
 
 #: How many members of an entry are shown, and how many characters of each value.
@@ -134,9 +134,9 @@ def row_of(
 
 
 def _kind(object_type: str) -> str:
-    model = _MODELS.get(object_type)
+    model = model_named(_MODELS.get(object_type, ""))
     if model is not None:
-        return str(apps.get_model("django_ojs", model)._meta.verbose_name)
+        return str(model._meta.verbose_name)
     kinds = {
         "maintenance": _("maintenance"),
         "outbox_entry": _("outbox entry"),
@@ -165,4 +165,6 @@ def _of_job(
     return {"rows": rows}
 
 
-JOB_HISTORY: Final = Panel(model=Job, read=_of_job, template="django_ojs/admin/job_history.html")
+JOB_HISTORY: Final = Panel(
+    kind=Job, read=_of_job, template="django_ojs/admin/job_history.html", place=100
+)

@@ -44,9 +44,8 @@ def prune(limit: int = database.BATCH) -> int:
 
     Return how many.
     """
-    old = entries().filter(
-        pk__lt=ids.first_of(timezone.now() - of(AuditSettings).keep_audit_entries)
-    )
+    keep = of(AuditSettings).keep_audit_entries
+    old = entries().filter(pk__lt=ids.first_of(timezone.now() - keep))
     keys = list(old.order_by("pk").values_list("pk", flat=True)[:limit])
     if not keys:
         return 0

@@ -58,6 +58,12 @@ class CronExtension(Extension):
 
         return cron.SUBCOMMANDS
 
+    def doctor_checks(self) -> Sequence[Any]:
+        """Check that cron jobs run in time."""
+        from django_ojs.extensions.cron import doctor
+
+        return doctor.CHECKS
+
     def routes(self) -> Sequence[Any]:
         """Return the routes of cron jobs."""
         from django_ojs.extensions.cron import views as cron

@@ -12,11 +12,11 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from django_ojs.admin import limit_key_text
 from django_ojs.admin.formatting import duration, grouped
 from django_ojs.admin.operator_views import FirstRowsPaginator, OperatorViews
 from django_ojs.admin.payloads import may_see
 from django_ojs.conf import of, settings
-from django_ojs.extensions.limits import admin_text as limit_key_text
 from django_ojs.extensions.outbox import operations as outbox
 from django_ojs.extensions.outbox.models import Delivery, OutboxEntry
 from django_ojs.extensions.outbox.settings import OutboxSettings

@@ -142,9 +142,12 @@ def requeue(keys: Collection[int], *, using: str | None = None) -> int:
     return stored.requeue(keys, using or database.alias())
 
 
-def waiting(keys: Collection[UUID]) -> set[UUID]:
-    """Return which of these jobs are in an outbox and have not left it; rejected ones have not."""
-    return {key for alias in aliases() for key in stored.unsent(keys, alias)}
+def kept(keys: Collection[UUID], everywhere: bool) -> dict[UUID, bool]:
+    """Return which of these jobs are in an outbox, and whether each was not rejected."""
+    found: dict[UUID, bool] = {}
+    for alias in aliases() if everywhere else [database.alias()]:
+        found |= stored.unsent(keys, alias)
+    return found
 
 
 def is_only_here() -> bool:

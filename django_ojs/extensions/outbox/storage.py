@@ -206,16 +206,11 @@ def requeue(keys: Collection[int], using: str) -> int:
     )
 
 
-def unsent(job_ids: Collection[UUID], using: str) -> set[UUID]:
-    """Return which of these jobs are in the outbox and not delivered."""
+def unsent(job_ids: Collection[UUID], using: str) -> dict[UUID, bool]:
+    """Return which of these jobs are in the outbox and not delivered, and whether each waits."""
     rows = entries(using).filter(job_id__in=job_ids).exclude(state=Delivery.SENT)
-    return set(rows.values_list("job_id", flat=True))
-
-
-def pending(job_ids: Collection[UUID]) -> set[UUID]:
-    """Return which of these jobs wait in the outbox of the jobs' database to be delivered."""
-    rows = entries(database.alias()).filter(job_id__in=job_ids, state=Delivery.PENDING)
-    return set(rows.values_list("job_id", flat=True))
+    found = rows.values_list("job_id", "state")
+    return {job_id: state == Delivery.PENDING for job_id, state in found}
 
 
 def old_condition(*, keep_sent: timedelta, keep_rejected: timedelta) -> str:

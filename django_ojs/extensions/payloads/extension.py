@@ -23,8 +23,8 @@ class OffloadExtension(Extension):
     """Stores large arguments elsewhere."""
 
     name = "offload"
-    #: Before the bounds of queues: they may wait for room, or store the jobs in the outbox.
-    number = 9
+    #: Before the outbox and the bounds of queues: they may store the jobs elsewhere, or wait.
+    number = 8
     settings = PayloadSettings
 
     def hooks(self) -> Hooks:

@@ -11,10 +11,10 @@ from uuid import UUID
 from django.db import connections
 
 from django_ojs.conf import of
-from django_ojs.extensions.outbox import operations as outbox
 from django_ojs.extensions.payloads import offload, s3_client
 from django_ojs.extensions.payloads.settings import PayloadSettings
 from django_ojs.extensions.payloads.spec import Offload
+from django_ojs.hooks import kept
 from django_ojs.models import Job
 
 logger = logging.getLogger("django_ojs.extensions.payloads")
@@ -50,9 +50,8 @@ def _orphans(page: dict[str, Any], config: Offload) -> list[str]:
     if not old:
         return []
     keys = set(old.values())
-    # The outbox is read first, so that a job which leaves it during the sweep is found among the
-    # jobs.
-    known = outbox.waiting(keys)
+    # These first: one that is stored meanwhile is then found among the jobs.
+    known = set(kept(keys, everywhere=True))
     known |= set(Job.primary.filter(pk__in=keys).values_list("pk", flat=True))
     return [key for key, job_id in old.items() if job_id not in known]
 

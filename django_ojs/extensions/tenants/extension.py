@@ -47,6 +47,12 @@ class TenantsExtension(Extension):
         """Name the tenants of jobs that wait."""
         return (DueStep(run=tenants.assigner.assign_all, interval=60.0, batch=sys.maxsize),)
 
+    def panels(self) -> Sequence[Any]:
+        """Return the tenants of a queue."""
+        from django_ojs.extensions.tenants.admin import QUEUE_TENANTS
+
+        return (QUEUE_TENANTS,)
+
 
 class TenantTurns(ClaimRule):
     """The rule of queues whose tenants take turns: the order in which jobs start."""

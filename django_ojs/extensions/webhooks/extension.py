@@ -5,7 +5,7 @@ from typing import Any
 
 from django.db.models import Model
 
-from django_ojs.extension import Declared, DueStep, Extension, Hooks
+from django_ojs.extension import Declared, DueStep, Extension, Hooks, Problem
 from django_ojs.extensions.webhooks.settings import WebhookSettings
 
 
@@ -65,6 +65,12 @@ class WebhooksExtension(Extension):
     def manifest(self) -> Sequence[Declared]:
         """Declare it."""
         return (Declared(official="webhooks"),)
+
+    def problems(self) -> Sequence[Problem]:
+        """Return what needs attention."""
+        from django_ojs.extensions.webhooks import findings
+
+        return findings.found()
 
     def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
         """Return the pages of its model."""

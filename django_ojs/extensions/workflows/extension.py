@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
@@ -65,6 +66,7 @@ class WorkflowsExtension(Extension):
             before_fetch=_advance_if_due,
             next_jobs=_advance_due,
             worker_started=self._worker_started,
+            request_ended=_request_ended,
             worker_ends=self._worker_ends,
         )
 
@@ -157,6 +159,16 @@ class WorkflowsExtension(Extension):
 
         return ((Workflow, WorkflowAdmin),)
 
+    def what_is(self, key: UUID) -> Sequence[str]:
+        """Return where the workflow with this id is shown."""
+        from django_ojs.extensions.workflows.models import Workflow
+
+        if not Workflow.primary.filter(pk=key).exists():
+            return ()
+        return (
+            f"This is the id of a workflow: `manage.py ojs workflows show {key}` shows its steps.",
+        )
+
 
 def _advancing(interval: float) -> DueStep:
     from django_ojs.extensions.workflows.operations import due
@@ -169,6 +181,12 @@ def _advancing(interval: float) -> DueStep:
         when=due.due_condition,
         task=TASK,
     )
+
+
+def _request_ended(job: Any) -> None:
+    from django_ojs.extensions.workflows.operations import advance_after_commit
+
+    advance_after_commit(job.workflow_id)
 
 
 def _advance_if_due() -> int:

@@ -660,24 +660,6 @@ class MariaDB(GaleraLocks):
             cursor.executemany(self.sql["add_event"], rows)
 
     @_repeated
-    def advance_cron_jobs(self, connection: BaseDatabaseWrapper, rows: str) -> list[str]:
-        advanced: list[str] = []
-        with self._whole(connection):
-            # In the order of the names, so that two schedulers cannot deadlock.
-            for row in sorted(_items(rows), key=lambda row: str(row["name"])):
-                if self._rows(connection, "lock_cron_job", row):
-                    self._run(connection, "advance_cron_job", row)
-                    advanced.append(row["name"])
-        return advanced
-
-    @_repeated
-    def add_cron_runs(self, connection: BaseDatabaseWrapper, runs: str) -> None:
-        with self._whole(connection):
-            for run in sorted(_items(runs), key=lambda run: str(run["name"])):
-                self._run(connection, "note_cron_run", run)
-                self._run(connection, "add_cron_run", run)
-
-    @_repeated
     def take_ended_jobs(
         self, connection: BaseDatabaseWrapper, workflow_ids: Collection[UUID], limit: int
     ) -> list[tuple[UUID, UUID, str]]:

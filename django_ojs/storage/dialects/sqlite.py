@@ -140,10 +140,6 @@ class SQLite(Dialect):
         self.begin_write(connection)
         return True
 
-    def add_cron_runs(self, connection: BaseDatabaseWrapper, runs: str) -> None:
-        self._run(connection, "add_cron_runs", {"runs": runs})
-        self._run(connection, "note_cron_runs", {"runs": runs})
-
     def reschedule(self, connection: BaseDatabaseWrapper, jobs: Mapping[UUID, datetime]) -> int:
         given = [
             {"id": key.hex, "due_at": f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S.%f}"}

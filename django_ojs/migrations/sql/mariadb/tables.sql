@@ -39,14 +39,6 @@ ALTER TABLE ojs_bound CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin
 ALTER TABLE ojs_bulk_operation CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
     ADD INDEX IF NOT EXISTS ojs_bulk_operation_open (state, id);
 
-ALTER TABLE ojs_cron_job CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
-    ADD INDEX IF NOT EXISTS ojs_cron_job_due (due_at, name),
-    ADD INDEX IF NOT EXISTS ojs_cron_job_code (owner, service);
-
-ALTER TABLE ojs_cron_run CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
-    ADD INDEX IF NOT EXISTS ojs_cron_run_name (name, id),
-    ADD INDEX IF NOT EXISTS ojs_cron_run_open (phase, name, id);
-
 ALTER TABLE ojs_event CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
     ADD INDEX IF NOT EXISTS ojs_event_no_position (position, id),
     ADD INDEX IF NOT EXISTS ojs_event_subject (subject, id),
@@ -80,12 +72,6 @@ ALTER TABLE ojs_queue CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin
 ALTER TABLE ojs_rollup CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
     ADD INDEX IF NOT EXISTS ojs_rollup_key (minute, queue, type),
     ADD INDEX IF NOT EXISTS ojs_rollup_type (type, minute);
-
-ALTER TABLE ojs_webhook CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
-    ADD INDEX IF NOT EXISTS ojs_webhook_active (active, `cursor`);
-
-ALTER TABLE ojs_webhook_delivery CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
-    ADD INDEX IF NOT EXISTS ojs_webhook_delivery_time (created_at);
 
 ALTER TABLE ojs_worker CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 
