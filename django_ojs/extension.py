@@ -554,10 +554,8 @@ class Hooks:
     reported: Callable[[Any, Any], object] | None = None
 
     #: What methods of a handler's context do, by their names: each is called with the claimed job,
-    #: and what the method got. `context_in_tests` takes its place for handlers that run in a test:
-    #: in its transaction, or without a stored job, which then has no `worker_id`.
+    #: and what the method got.
     context: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    context_in_tests: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
     #: What works beside a worker in threads of its own, until it is closed: called with the id of
     #: the worker, before its first claim; `close` is called after its last job. A worker with
@@ -574,6 +572,21 @@ class Hooks:
     #: number comes first. An error is logged.
     worker_passes: Callable[[], object] | None = None
     worker_ends: Callable[[], object] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ForTests:
+    """What the test helpers (`django_ojs.testing`) do of an extension."""
+
+    #: In place of those of `Hooks.context`, for handlers that run in a test: in its transaction, or
+    #: without a stored job, which then has no `worker_id`.
+    context: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    #: The `stand_ins` of a test that records jobs in memory: each is called with its `Recorder`,
+    #: and what the operation got. Where jobs run when they are enqueued, the function that stores
+    #: is called, and what it stores is run.
+    recorded: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    #: A test forgets its jobs: called with the ids of those that were deleted.
+    cleared: Callable[[Collection[UUID]], object] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -636,6 +649,10 @@ class Extension:
         Called whenever hooks are compiled.
         """
         raise NotImplementedError
+
+    def for_tests(self) -> ForTests | None:
+        """Return what the test helpers do of it."""
+        return None
 
     def due_steps(self) -> Sequence[DueStep]:
         """Return what one worker of the site does again and again, for all of them.

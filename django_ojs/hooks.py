@@ -25,6 +25,7 @@ from django_ojs.extension import (
     Count,
     DueStep,
     Extension,
+    ForTests,
     Hooks,
     Numbers,
     Readmission,
@@ -203,11 +204,6 @@ class Registry:
         self.context: Mapping[str, Callable[..., Any]] = {
             name: function for _, hooks in found for name, function in hooks.context.items()
         }
-        self.context_in_tests: Mapping[str, Callable[..., Any]] = self.context | {
-            name: function
-            for _, hooks in found
-            for name, function in hooks.context_in_tests.items()
-        }
         self.worker_started: _Named = _named(found, "worker_started")
         self.worker_stopping: _Named = _named(found, "worker_stopping")
         self.worker_threads: tuple[Callable[[str], Closing], ...] = tuple(
@@ -222,6 +218,11 @@ class Registry:
     def numbers(self) -> Collection[int]:
         """Return the numbers of all extensions."""
         return self._extensions.keys()
+
+    def for_tests(self) -> list[ForTests]:
+        """Return what the test helpers do of all extensions."""
+        found = (each.for_tests() for each in self.extensions())
+        return [each for each in found if each is not None]
 
     def with_schema(self) -> list[Extension]:
         """Return the extensions that add something to the table of jobs."""

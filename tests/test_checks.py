@@ -366,7 +366,7 @@ def test_e001_an_authentication_class_that_is_none(path: str) -> None:
 def test_a_project_without_the_api_needs_no_rest_framework() -> None:
     with (
         override_settings(OJS={"HTTP_AUTHENTICATION": [ALLOW_ANY]}),
-        mock.patch.object(outbox_checks, "find_spec", return_value=None),
+        mock.patch.object(checks, "find_spec", return_value=None),
     ):
         assert checks.check_access() == []
 

@@ -104,8 +104,8 @@ def _run(store: Rows, failures: Failures, log: JobLog, job: Claimed) -> str:
             log.completed([(run, time.monotonic() - started)])
     except (Conflict, JobNotFound):
         log.claim_lost(run)
-    if job.workflow_id is not None:
-        store.advance_workflows()
+    if job.marks:
+        store.add_next_jobs()
     try:
         return transitions.get(job.id).state
     except JobNotFound:

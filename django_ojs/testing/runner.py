@@ -79,9 +79,17 @@ def perform(request: Request, failures: Failures, *, in_memory: bool) -> Any:
         job,
         is_async=handler.is_async,
         report=lambda job, reported: True,
-        extensions=registry.context_in_tests,
+        extensions=context_functions(),
     )
     return call(new_run(job, handler, context, failures), _check_transaction)[0]
+
+
+def context_functions() -> dict[str, Callable[..., Any]]:
+    """Return what extensions do for the context of a handler that runs in a test."""
+    functions = dict(registry.context)
+    for each in registry.for_tests():
+        functions |= each.context
+    return functions
 
 
 def claimed(job: Job) -> Claimed:

@@ -10,6 +10,8 @@ from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.panels import Panel
 from django_ojs.admin.query_timeout import TimedQueries
 from django_ojs.extensions.tenants.operations import TenantStatus, busiest
+from django_ojs.extensions.tenants.queue_fields import has_tenants
+from django_ojs.extensions.tenants.spec import TenantFairness
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
 from django_ojs.operations.queues import QueueStatus
 
@@ -19,7 +21,7 @@ MAX_TENANTS: Final = 10
 def _of_queue(
     page: OperatorModelAdmin, request: HttpRequest, query: TimedQueries, queue: QueueStatus
 ) -> dict[str, Any] | None:
-    if not queue.config.has_tenants:
+    if not has_tenants(queue.config):
         return None
     visible = _may_see(request)
     found: list[TenantStatus] | None = []
@@ -29,7 +31,7 @@ def _of_queue(
         "visible": visible,
         "tenants": found,
         "most": MAX_TENANTS,
-        "has_turns": queue.config.tenant_fairness is not None,
+        "has_turns": queue.config.part(TenantFairness) is not None,
     }
 
 

@@ -11,7 +11,16 @@ from uuid import UUID
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 
-from django_ojs.extension import TICK, Change, Declared, DueStep, Extension, Hooks, Reads
+from django_ojs.extension import (
+    TICK,
+    Change,
+    Declared,
+    DueStep,
+    Extension,
+    ForTests,
+    Hooks,
+    Reads,
+)
 from django_ojs.extensions.workflows.models import MARK, NUMBER, StepState, WorkflowState
 from django_ojs.extensions.workflows.settings import WorkflowSettings
 from django_ojs.hooks import registry
@@ -75,6 +84,12 @@ class WorkflowsExtension(Extension):
         schema.mark(connection, self.number, "SELECT id FROM ojs_workflow_step")
         with connection.cursor() as cursor:
             cursor.execute(_NOT_NOTED)
+
+    def for_tests(self) -> ForTests:
+        """Return what the test helpers do of workflows."""
+        from django_ojs.extensions.workflows.testing import FOR_TESTS
+
+        return FOR_TESTS
 
     def due_steps(self) -> Sequence[DueStep]:
         """Advance workflows whose jobs something else than a worker has ended, and prune."""
