@@ -194,7 +194,7 @@ def fail_beside_others(
         return fail(job_id, failure, claim=claim)
     unspent = replace(
         failure,
-        message=f"{failure.message or failure.type} (beside {others} other jobs, of which any may "
+        message=f"{failure.message or failure.type} (beside {others} other jobs, any of which may "
         "be the cause: this run spends no attempt)",
     )
     return _requeue(

@@ -155,7 +155,7 @@ def _move_all(name: str, target: str, most: int) -> int:
     except QueueFull as error:
         raise _stopped(error, name, error.details["jobs_affected"]) from None
     if rejections:
-        # That of the first tenant; the message names the others too.
+        # The error is about the first tenant; the message names the others too.
         raise _stopped(next(iter(rejections.values())).full, name, moved, sorted(rejections))
     return moved
 
@@ -226,7 +226,7 @@ def _move(keys: list[UUID], source: str, target: str, rejections: dict[str, Left
     """Move jobs, without those that a hook leaves out."""
     found = Job.primary.filter(OneOf("pk", keys), queue=source, state__in=_LEFT)
     by_key = {job.pk: job for job in found.only("state", "size_bytes", "meta")}
-    # In the order of the keys: the first take the last room.
+    # They move in the order of their keys, so the first ones take the last room.
     jobs = [by_key[key] for key in keys if key in by_key]
     readmission = Readmission(jobs=jobs, queue=target, rejections=rejections)
 

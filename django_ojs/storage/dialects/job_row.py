@@ -124,7 +124,7 @@ def _add_time(row: JobRow, name: str, value: datetime | timedelta) -> None:
     if isinstance(value, timedelta):
         row[f"{name}_in"] = value.total_seconds()
     else:
-        # Not strftime: it writes the year 76 with two digits.
+        # `strftime` is not used, because it writes the year 76 with two digits.
         row[f"{name}_at"] = value.astimezone(UTC).isoformat(sep=" ", timespec="microseconds")
 
 
@@ -202,7 +202,7 @@ def new_rows(envelopes: Sequence[Envelope], found: Sequence[Found]) -> list[NewR
     by_id = {each[0]: each for each in found}
     rows = []
     for envelope in envelopes:
-        # Of an id that comes twice, the first job was stored.
+        # If an id comes twice, the first job was stored.
         if (own := by_id.pop(envelope.id, None)) is not None:
             rows.append(NewRow(envelope, _STATES[own[1]], *own[2:]))
     return rows

@@ -134,7 +134,7 @@ def _parts(rows: Iterable[T], size: Callable[[T], int]) -> list[list[T]]:
 
 
 def _naive(moment: datetime) -> str:
-    # Not strftime: it writes the year 76 with two digits.
+    # `strftime` is not used, because it writes the year 76 with two digits.
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "microseconds")
 
 
@@ -742,7 +742,7 @@ class MariaDB(GaleraLocks):
         return _code(error) != _DEADLOCK and super().leaves_transaction(error)
 
     def is_unavailable_error(self, error: BaseException) -> bool:
-        # Not each OperationalError: a column that is missing is one too.
+        # Not every OperationalError counts: a missing column is one too.
         if isinstance(error, InterfaceError | BrokenTriggers) or self.is_read_only_error(error):
             return True
         known = {0, _INTERRUPTED} | _UNAVAILABLE | _CONTENTION | _TIMEOUTS

@@ -25,13 +25,13 @@ from django_ojs.storage.dialects.rows import ClaimRequest, Difference, Floor
 from django_ojs.storage.dialects.server import QueryLimit
 from django_ojs.storage.dialects.sql_files import KNOWN_QUEUES, load, load_all
 
-#: As Django stores times: text, in UTC.
+#: Django stores times in this form: text, in UTC.
 _NOW = "strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now')"
 
 _POSITIONS = {
     "table": "{table}",
     "greatest": "max",
-    # As exact as its clock: to the millisecond.
+    # A time is as exact as the clock of SQLite: to the millisecond.
     "microseconds": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) * 1000",
 }
 _LIMIT_KEY = "(options ->> '$.limit_key')"
