@@ -1,10 +1,11 @@
 """The Django app: checks, and discovery of the project's handlers."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
-from typing import Final
+from typing import Any, Final
 
-from django.apps import AppConfig
+from django.apps import AppConfig, apps
 from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.core.signals import request_finished
@@ -20,9 +21,9 @@ _OTHER_MODELS: Final = (
     *(f"models.{name}" for name in ("api_key", "bulk_operation", "dead_letter", "overview")),
     *(
         f"extensions.{name}.models"
-        for name in ("audit", "backpressure", "checkpoints", "cron", "events", "limits")
+        for name in ("audit", "backpressure", "checkpoints", "events", "limits")
     ),
-    *(f"extensions.{name}.models" for name in ("outbox", "statistics", "webhooks", "workflows")),
+    *(f"extensions.{name}.models" for name in ("outbox", "statistics", "workflows")),
 )
 
 
@@ -35,7 +36,7 @@ class DjangoOJSConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def import_models(self) -> None:
-        """Load the models, those of the extensions too."""
+        """Load the models, including those of the extensions."""
         super().import_models()
         for name in _OTHER_MODELS:
             import_module(f"{self.name}.{name}")
@@ -55,20 +56,18 @@ class DjangoOJSConfig(AppConfig):
         from django_ojs.extensions.backpressure.extension import BackpressureExtension
         from django_ojs.extensions.bulk_operations.extension import BulkOperationsExtension
         from django_ojs.extensions.checkpoints.extension import CheckpointsExtension
-        from django_ojs.extensions.cron.extension import CronExtension
         from django_ojs.extensions.events.extension import EventsExtension
         from django_ojs.extensions.limits.extension import KeyLimitsExtension, QueueLimitsExtension
+        from django_ojs.extensions.outbox import checks as outbox_checks  # noqa: F401
         from django_ojs.extensions.outbox.extension import OutboxExtension
         from django_ojs.extensions.payloads.extension import OffloadExtension
         from django_ojs.extensions.signals.extension import SignalsExtension
         from django_ojs.extensions.statistics import rollups
         from django_ojs.extensions.statistics.extension import StatisticsExtension
         from django_ojs.extensions.tenants.extension import TenantsExtension
-        from django_ojs.extensions.webhooks.extension import WebhooksExtension
         from django_ojs.extensions.workflows.extension import WorkflowsExtension
         from django_ojs.hooks import registry
-        from django_ojs.migrations._run_sql_files import create_missing
-        from django_ojs.storage import database
+        from django_ojs.storage import database, schema
         from django_ojs.storage.dialects import broken_triggers, message_size
 
         registry.register(
@@ -82,14 +81,14 @@ class DjangoOJSConfig(AppConfig):
             BackpressureExtension(),
             QueueLimitsExtension(),
             KeyLimitsExtension(),
-            CronExtension(),
             WorkflowsExtension(),
-            WebhooksExtension(),
             CheckpointsExtension(),
             BulkOperationsExtension(),
+            # Before the settings are read, some of which are theirs, and before any module `jobs`.
+            *(each for config in apps.get_app_configs() for each in _extensions_of(config)),
         )
         request_finished.connect(rollups.flush_after_request, dispatch_uid="django_ojs.figures")
-        post_migrate.connect(create_missing, sender=self, dispatch_uid="django_ojs.create_missing")
+        post_migrate.connect(schema.create_missing, sender=self, dispatch_uid="django_ojs.schema")
         connection_created.connect(
             broken_triggers.install, dispatch_uid="django_ojs.broken_triggers"
         )
@@ -108,6 +107,12 @@ class DjangoOJSConfig(AppConfig):
             from django_ojs.tasks import discovery
 
             discovery.start()
+
+
+def _extensions_of(config: AppConfig) -> Sequence[Any]:
+    """Return the extensions of an app: its config may have a method `ojs_extensions`."""
+    found: Sequence[Any] = getattr(config, "ojs_extensions", tuple)()
+    return found
 
 
 def _instrument() -> None:

@@ -89,24 +89,6 @@ def check_times(**kwargs: Any) -> list[CheckMessage]:
 
 
 @register("django_ojs")
-def check_outbox(**kwargs: Any) -> list[CheckMessage]:
-    """Check that the HTTP client of the outbox is installed."""
-    try:
-        wanted = settings().outbox
-    except ImproperlyConfigured:
-        return []  # check_settings reports it.
-    if not wanted or find_spec("httpx") is not None:
-        return []
-    return [
-        Error(
-            "OJS['OUTBOX'] has destinations, and httpx is not installed.",
-            hint="Install django-ojs[outbox].",
-            id="django_ojs.E006",
-        )
-    ]
-
-
-@register("django_ojs")
 def check_access(**kwargs: Any) -> list[CheckMessage]:
     """Warn when the HTTP API needs no authentication."""
     return [Warning(OPEN, hint=OPEN_HINT, id="django_ojs.W002")] if _is_known_open() else []
@@ -143,7 +125,7 @@ def check_bounds(databases: Collection[str] | None = None, **kwargs: Any) -> lis
     try:
         names = unbounded()
     except (DatabaseError, ImproperlyConfigured, NotSupportedError):
-        return []  # Before the first migration, or another check reports it.
+        return []  # There is no table yet, or another check reports it.
     return [Warning(message(names), hint=BOUND_HINT, id=CHECK_ID)] if names else []
 
 

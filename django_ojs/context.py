@@ -6,12 +6,14 @@ import time
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
+from django.core.exceptions import ImproperlyConfigured
 
 from django_ojs.async_twins import has_twin
+from django_ojs.not_installed import line_to_add
 from django_ojs.spec.errors import Conflict, InvalidRequest, JobNotFound, OJSError
 from django_ojs.spec.json import JSON
 from django_ojs.spec.progress import Report
@@ -41,7 +43,7 @@ class JobContext:
         is_async: bool = False,
         heartbeat: Callable[[Claimed, timedelta | None], bool] | None = None,
         report: Callable[[Claimed, Report], bool] | None = None,
-        save: Callable[[Claimed, JSON], None] | None = None,
+        extensions: Mapping[str, Callable[..., Any]] | None = None,
     ) -> None:
         self._job = job
         self._is_async = is_async
@@ -49,12 +51,19 @@ class JobContext:
         self._log: logging.LoggerAdapter[logging.Logger] | None = None
         self._heartbeat = heartbeat
         self._report = report
-        self._save = save
+        self._extensions = extensions
         self._unsent: dict[str, Any] = {}
         self._sent_at: float | None = None
         self._cancelled = False
         self._result: Any = _UNSET
         self._args: list[Any] | None = None
+
+    if not TYPE_CHECKING:  # A type checker would take every name for granted.
+
+        def __getattr__(self, name: str) -> Any:
+            from django_ojs.spec.other_queues import no_attribute  # which only an error needs
+
+            raise no_attribute(name, "context", "The context of a job")
 
     # Properties and not attributes, so that `Mock(spec=JobContext)` has them.
     @property
@@ -87,7 +96,7 @@ class JobContext:
         return self.job.args if self._args is None else self._args
 
     def resolved(self, args: list[Any]) -> None:
-        """Set the resolved arguments. The worker calls this; those of the job do not change."""
+        """Set the resolved arguments, as the worker does. Those of the job do not change."""
         self._args = args
 
     @property
@@ -105,7 +114,7 @@ class JobContext:
 
     @property
     def workflow_id(self) -> UUID | None:
-        """The workflow of which the job is a step, or None."""
+        """The workflow that the job is a step of, or None."""
         return self.job.workflow_id
 
     @property
@@ -208,10 +217,12 @@ class JobContext:
 
         Raises Conflict when the job is no longer this run's; `cancelled` is then set.
         """
-        if self._save is None:
+        if self._extensions is None:
             return
+        if (save := self._extensions.get("checkpoint")) is None:
+            raise ImproperlyConfigured(f"ctx.checkpoint is missing. {line_to_add('checkpoints')}")
         try:
-            self._save(self.job, state)
+            save(self.job, state)
         except (Conflict, JobNotFound):
             self.cancel()
             raise
@@ -223,8 +234,7 @@ class JobContext:
     @property
     def last_checkpoint(self) -> Any:
         """The state of the last checkpoint that an earlier run of the job saved, or None."""
-        saved = self.job.checkpoint
-        return None if saved is None else saved.state
+        return self.job.more.get("last_checkpoint")
 
     @property
     def has_unsent(self) -> bool:

@@ -26,18 +26,21 @@ has a `ClaimRule`, and a bit in the column `rules` of these queues.
 """
 
 import logging
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from enum import Enum, IntEnum, StrEnum
+from pathlib import Path
 from typing import Any, Final, Protocol, TypeAlias, TypeVar
 from uuid import UUID
 
-from django.db.models import Q
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Model, Q
 
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.published import EventType, NewEvent
+from django_ojs.spec.queue_config import QueueFields
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage.dialects.rows import Candidate, ClaimRequest
 
@@ -215,6 +218,16 @@ class Readmission:
         ]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Suspended:
+    """What a hook of `around_run` returns as the result of a run that is to go on later."""
+
+    #: Gives the job back, in a transaction. The worker calls it when the handler has ended and its
+    #: slot is free; again, where it raised what passes: RowLocked, or an error of a database that
+    #: is away. Conflict and JobNotFound say that the job is not the worker's any more.
+    store: Callable[[], object]
+
+
 class MayStart(Enum):
     """Whether a job may start, as a rule says."""
 
@@ -291,10 +304,9 @@ class ClaimRule:
     """
 
     #: A queue whose own configuration has one of these fields has the rule, and so does each queue
-    #: where the default policy has one. An extension may set its bit for another reason, too.
+    #: where the default policy has one. A job that is open to the claims with a rule alone (see
+    #: `spec.hold`) gives its queue the rule, for good, once a claim has found it.
     fields: frozenset[str] = frozenset()
-    #: An attribute of an envelope: a job in which it is set gives its queue the rule, for good.
-    job_field: str | None = None
 
     def begin(self, request: ClaimRequest) -> RuledClaim:
         """Begin a claim, in a transaction in which each statement sees what was committed before.
@@ -382,6 +394,13 @@ class Hooks:
     #: raised by it.
     around_admit_again: Around | None = None
 
+    #: An operation asks which jobs exist although they have no row: called with ids, and whether
+    #: those in databases beside that of the jobs count, in the caller's transaction or in none. It
+    #: returns those that it keeps, and of each whether it will be stored or sent; one that was
+    #: rejected may be yet. An error, such as that of a database which cannot be reached, is raised
+    #: by who asks.
+    kept: Callable[[Collection[UUID], bool], Mapping[UUID, bool]] | None = None
+
     #: Jobs were rejected, by a hook of a ring: called with the QueueFull, to whose details it may
     #: add, and the jobs, before the error is raised or the jobs are stored elsewhere. They are new
     #: ones, or stored ones that were to wait again. The caller's transaction is open and may be
@@ -409,8 +428,13 @@ class Hooks:
     #: and is raised by the operation.
     changed: Mapping[Trigger, Callable[[Change], object]] = field(default_factory=dict)
 
-    #: The same after the commit, without a transaction. `reads` names by trigger what it needs of
-    #: the jobs, because they may have changed again. An error is logged.
+    #: A handler has asked that no job with the limit of its own starts for `Failure.pause`: called
+    #: with the job, which is locked and active, and the failure, in the transaction of FAIL and
+    #: before the job waits as long. An error undoes FAIL and is raised by it.
+    pause_asked: Callable[[Any, Failure], object] | None = None
+
+    #: As `changed`, after the commit and without a transaction. `reads` names by trigger what it
+    #: needs of the jobs, because they may have changed again. An error is logged.
     changed_and_committed: Mapping[Trigger, Callable[[Change], object]] = field(
         default_factory=dict
     )
@@ -442,7 +466,8 @@ class Hooks:
     #: transaction. It is outside of the middleware, and of the transaction of an atomic handler.
     #: What it goes on to may be awaited where `context.is_async`, and so must be what it returns.
     #: It may set `run.finish`, which is called when the handler has returned, in the transaction of
-    #: an atomic one. An error fails the run.
+    #: an atomic one. It may return `Suspended` in place of the result: the run neither completes
+    #: nor fails, and spends no attempt. An error fails the run.
     around_run: Around | None = None
 
     #: Functions that are asked in place of operations, for tests that keep jobs in memory: by the
@@ -454,6 +479,15 @@ class Hooks:
     #: Jobs are about to be deleted, with all that is kept of them: called with their ids, in the
     #: transaction that deletes them. An error undoes it.
     erased: Callable[[Collection[UUID]], object] | None = None
+    #: Jobs are exported: called with some hundred of them. It returns by their ids what is to be
+    #: written beside the envelope of a job, as JSON, under the name of the extension. An error ends
+    #: the export.
+    exported: Callable[[Sequence[Any]], Mapping[UUID, Any]] | None = None
+
+    #: Jobs are imported: called with what was written, by the ids of the new jobs, in the
+    #: transaction that has stored them. An error rejects them.
+    imported: Callable[[Mapping[UUID, Any]], object] | None = None
+
     #: The counts of jobs by queue and state were wrong: called in the transaction that corrects
     #: them. An error undoes it.
     counts_repaired: Callable[[], object] | None = None
@@ -487,6 +521,46 @@ class Hooks:
     worker_started: Callable[[str], object] | None = None
     worker_stopping: Callable[[str], object] | None = None
 
+    #: A request over HTTP pushes jobs: called with the request and their types, before they are
+    #: stored. It returns a note for the hooks of the enqueue, or None. An OJSError is the response.
+    request_note: Callable[[Any, Collection[str]], object] | None = None
+
+    #: A request has stored jobs: called with their queues. It returns headers of the response. An
+    #: error is the response, although the jobs are stored.
+    push_headers: Callable[[Collection[str]], Mapping[str, str]] | None = None
+
+    #: A request ends with an error: called with the OJSError. It returns headers of the response.
+    error_headers: Callable[[Any], Mapping[str, str]] | None = None
+
+    #: A request over HTTP has ended a run: called with the job, after the operation.
+    request_ended: Callable[[Any], object] | None = None
+
+    #: A request over HTTP that may have changed something has succeeded: called before its
+    #: response is sent.
+    request_served: Callable[[], object] | None = None
+
+    #: The command `ojs_worker` starts: called before its processes, when the database has answered,
+    #: outside of a transaction. After an error of the database it is called again; a CommandError
+    #: ends the command.
+    workers_start: Callable[[], object] | None = None
+    #: FETCH has claimed jobs that have the extension's bit in `marks`: called with these, after the
+    #: claim. What it reads for them goes into the `more` of each, which is shown with the job and
+    #: which the methods of its context find there. An error gives all jobs of the call back, and is
+    #: raised by FETCH.
+    fetched: Callable[[Sequence[Any]], object] | None = None
+
+    #: A response shows all of a stored job: called with its row. It returns members of the JSON
+    #: object that the core does not know.
+    shown: Callable[[Any], Mapping[str, Any]] | None = None
+
+    #: A worker reports the progress of a run: called with the row of the job, which is locked, and
+    #: the report, in the transaction that stores it. An error undoes that, and is raised.
+    reported: Callable[[Any, Any], object] | None = None
+
+    #: What methods of a handler's context do, by their names: each is called with the claimed job,
+    #: and what the method got.
+    context: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+
     #: What works beside a worker in threads of its own, until it is closed: called with the id of
     #: the worker, before its first claim; `close` is called after its last job. A worker with
     #: `--once`, which ends by itself, has none. An error ends the worker.
@@ -504,6 +578,50 @@ class Hooks:
     worker_ends: Callable[[], object] | None = None
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ForTests:
+    """What the test helpers (`django_ojs.testing`) do of an extension."""
+
+    #: In place of those of `Hooks.context`, for handlers that run in a test: in its transaction, or
+    #: without a stored job, which then has no `worker_id`.
+    context: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    #: The `stand_ins` of a test that records jobs in memory: each is called with its `Recorder`,
+    #: and what the operation got. Where jobs run when they are enqueued, the function that stores
+    #: is called, and what it stores is run.
+    recorded: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    #: A test forgets its jobs: called with the ids of those that were deleted.
+    cleared: Callable[[Collection[UUID]], object] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Declared:
+    """A part of the manifest: extensions whose requirements all hold, and a capability.
+
+    An official extension has the URN `urn:ojs:ext:<name>`, an experimental one
+    `urn:ojs:ext:experimental:<name>`.
+    """
+
+    official: str | None = None
+    experimental: str | None = None
+    capability: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Problem:
+    """Something that needs attention: what was found, why it matters, and what to do.
+
+    The overview of the admin, with a link to the list of a model, and `doctor` show it.
+    """
+
+    found: str
+    why: str
+    cure: str
+    since: datetime | None = None
+    model: type[Model] | None = None
+    #: Of the address of that list, such as `?state=rejected`.
+    query: str = ""
+
+
 class Extension:
     """A subject that the core does not know. Register an object of a subclass in `ready()`."""
 
@@ -511,6 +629,23 @@ class Extension:
     name: str
     #: Its place among the others. Those of this package are below 32; 32 to 62 are free.
     number: int
+    #: Its settings in `OJS`: a frozen dataclass, whose fields are declared with `setting.setting`
+    #: and have the names of the keys, in lower case. `conf.of` returns them.
+    settings: type | None = None
+    #: Its fields in the configuration of a queue.
+    queue_fields: QueueFields | None = None
+    #: A folder with what it adds to the table of jobs: triggers, functions and indexes, in
+    #: `postgresql.sql`, `sqlite.sql` and `mariadb.sql`. Their names begin with `ojs_`, a statement
+    #: can be executed again, a blank line separates two, and `{mark}` is its bit in
+    #: `ojs_job.marks`. What is missing is created after each `migrate`.
+    schema: Path | None = None
+
+    def catch_up(self, connection: BaseDatabaseWrapper) -> None:
+        """Note what has changed while something of the schema was missing, which exists now.
+
+        Called by `migrate`, in the transaction that has created it: when the extension is added to
+        a site, and when it was taken out and is added again.
+        """
 
     def hooks(self) -> Hooks:
         """Return the hooks by the settings as they are now: those that are not needed are absent.
@@ -518,6 +653,10 @@ class Extension:
         Called whenever hooks are compiled.
         """
         raise NotImplementedError
+
+    def for_tests(self) -> ForTests | None:
+        """Return what the test helpers do of it."""
+        return None
 
     def due_steps(self) -> Sequence[DueStep]:
         """Return what one worker of the site does again and again, for all of them.
@@ -532,4 +671,78 @@ class Extension:
 
         On a database that has one writer at a time, they do nothing.
         """
+        return ()
+
+    def subcommands(self) -> Sequence[Any]:
+        """Return its subcommands of `manage.py ojs`: `command_line.subcommand.Subcommand`.
+
+        Called by that command, so that what they need is imported nowhere else.
+        """
+        return ()
+
+    def problems(self) -> Sequence[Problem]:
+        """Return what needs attention now, by a few bounded ranges of indexes.
+
+        Called when the overview is shown, at times by its other pages, and by `doctor`. An error
+        is that of all findings of failures.
+        """
+        return ()
+
+    def doctor_checks(self) -> Sequence[Any]:
+        """Return what `manage.py ojs doctor` checks of it: `command_line.checks.finding.Check`.
+
+        Called by that command, so that what they need is imported nowhere else.
+        """
+        return ()
+
+    def routes(self) -> Sequence[Any]:
+        """Return its routes of the HTTP API, each made by `http.routing.route`.
+
+        Called once, when the URLs of the project are imported, and not by a worker.
+        """
+        return ()
+
+    def openapi(self) -> Sequence[Mapping[str, Any]]:
+        """Return the parts of the OpenAPI document for its routes: `tags`, `paths`, `components`.
+
+        Called when the document is asked for.
+        """
+        return ()
+
+    def manifest(self) -> Sequence[Declared]:
+        """Return what the manifest of the server declares while it is installed."""
+        return ()
+
+    def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
+        """Return its models with their ModelAdmin classes, for an admin site.
+
+        Called when the pages of the package are registered on the site, which imports them. A
+        class may be a mixin of ModelAdmin; its `place` orders the navigation.
+        """
+        return ()
+
+    def page_urls(self, page: Any) -> Sequence[Any]:
+        """Return the URLs that it adds to the pages of a model, made by `page.pattern`.
+
+        `page` is a ModelAdmin of the package, which Django asks for its URLs.
+        """
+        return ()
+
+    def panels(self) -> Sequence[Any]:
+        """Return its parts of the pages of jobs, queues and others: `admin.panels.Panel`."""
+        return ()
+
+    def history(self, request: Any, model: str, key: str) -> Sequence[Any]:
+        """Return who did what to an object, newest first: the rows of Django's page *History*."""
+        return ()
+
+    def metrics(self, within: Collection[str] | None) -> Iterable[Any]:
+        """Return what Prometheus is told of these queues, or of all: families of metrics.
+
+        Called whenever the metrics are asked for. An error is logged, unless it is the database's.
+        """
+        return ()
+
+    def what_is(self, key: UUID) -> Sequence[str]:
+        """Return what to say to somebody who looks for a job by this id, if it is its own."""
         return ()

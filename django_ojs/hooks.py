@@ -25,11 +25,13 @@ from django_ojs.extension import (
     Count,
     DueStep,
     Extension,
+    ForTests,
     Hooks,
     Numbers,
     Readmission,
     Reads,
 )
+from django_ojs.spec import queue_config
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.spec.states import Trigger
@@ -52,7 +54,7 @@ class ChangeHooks:
 
 
 _Publisher: TypeAlias = tuple[frozenset[EventType], Callable[[Sequence[NewEvent]], object]]
-_Named: TypeAlias = tuple[tuple[str, Callable[..., object]], ...]
+_Named: TypeAlias = tuple[tuple[str, Callable[..., Any]], ...]
 
 
 class Registry:
@@ -65,6 +67,10 @@ class Registry:
         self._extensions: dict[int, Extension] = {}
         #: What an extension had when it was asked last, for settings that are wrong.
         self._hooks: dict[int, Hooks] = {}
+        #: Called before extensions are asked for their hooks.
+        self.before_compile: list[Callable[[], object]] = []
+        #: What is called with each extension.
+        self._asking: list[Callable[[Extension], object]] = []
         self.compile()
 
     def register(self, *extensions: Extension) -> None:
@@ -83,6 +89,18 @@ class Registry:
                 )
             self._extensions[each.number] = each
         self.compile()
+        for each in extensions:
+            for ask in self._asking:
+                ask(each)
+
+    def for_each(self, ask: Callable[[Extension], object]) -> None:
+        """Call a function with each extension, and with those that are registered later.
+
+        Django's admin loads the pages before the apps behind it are ready.
+        """
+        self._asking.append(ask)
+        for each in self.extensions():
+            ask(each)
 
     def remove(self, extension: Extension) -> None:
         """Remove an extension, for tests."""
@@ -92,6 +110,11 @@ class Registry:
 
     def compile(self) -> None:
         """Ask all extensions for their hooks."""
+        #: The settings that extensions have declared: dataclasses.
+        self.settings = tuple(each.settings for each in self.extensions() if each.settings)
+        queue_config.declare(each.queue_fields for each in self.extensions() if each.queue_fields)
+        for forget in self.before_compile:
+            forget()
         for number, extension in self._extensions.items():
             try:
                 self._hooks[number] = extension.hooks()
@@ -104,7 +127,7 @@ class Registry:
                 if number not in self._hooks:
                     raise
                 logger.exception("The hooks of the extension %s stay as they were.", extension.name)
-        found = [(each.name, self._hooks[each.number]) for each in self._in_order()]
+        found = [(each.name, self._hooks[each.number]) for each in self.extensions()]
         self.around_push: Around | None = _ring(hooks.around_push for _, hooks in found)
         self.notes = tuple(hooks.note for _, hooks in found if hooks.note)
         self.admit = tuple(hooks.admit for _, hooks in found if hooks.admit)
@@ -117,6 +140,7 @@ class Registry:
             for _, hooks in reversed(found)
             for name, stand_in in hooks.stand_ins.items()
         }
+        self.kept = tuple(hooks.kept for _, hooks in found if hooks.kept)
         self.rejected: _Named = _named(found, "rejected")
         self.queue_configured: _Named = _named(found, "queue_configured")
         self.queue_deleted: _Named = _named(found, "queue_deleted")
@@ -132,12 +156,15 @@ class Registry:
             for trigger in Trigger
             if (compiled := _change_hooks(trigger, found)) is not None
         }
+        self.pause_asked = tuple(hooks.pause_asked for _, hooks in found if hooks.pause_asked)
         self.published: tuple[_Publisher, ...] = tuple(
             (hooks.published_types, hooks.published) for _, hooks in found if hooks.published
         )
         self.published_types = frozenset[EventType]().union(*(each for each, _ in self.published))
         self.counted: _Named = _named(found, "counted")
         self.erased = tuple(hooks.erased for _, hooks in found if hooks.erased)
+        self.exported: _Named = _named(found, "exported")
+        self.imported: _Named = _named(found, "imported")
         self.acted: tuple[Callable[[Act], Callable[[Mapping[str, Any]], object] | None], ...]
         self.acted = tuple(hooks.acted for _, hooks in found if hooks.acted)
         #: The rules of claims by their bits in `ojs_queue.rules`, in the order of their numbers.
@@ -146,15 +173,34 @@ class Registry:
             for number in sorted(self._extensions)
             if (rule := self._hooks[number].claim_rule) is not None
         }
-        #: The attributes of envelopes that give a queue a rule, and its bit.
-        self.rules_by_field = tuple(
-            (rule.job_field, bit) for bit, rule in self.claim_rules.items() if rule.job_field
-        )
         self.needed: tuple[str, ...] = tuple(hooks.needed for _, hooks in found if hooks.needed)
         self.task_done: _Named = _named(found, "task_done")
         self.before_fetch: tuple[Callable[[], object], ...] = tuple(
             hooks.before_fetch for _, hooks in found if hooks.before_fetch
         )
+        self.request_note = tuple(hooks.request_note for _, hooks in found if hooks.request_note)
+        self.push_headers = tuple(hooks.push_headers for _, hooks in found if hooks.push_headers)
+        self.error_headers = tuple(h.error_headers for _, h in found if h.error_headers)
+        self.request_ended = tuple(h.request_ended for _, h in found if h.request_ended)
+        self.request_served = tuple(h.request_served for _, h in found if h.request_served)
+        self.workers_start: tuple[Callable[[], object], ...] = tuple(
+            hooks.workers_start for _, hooks in found if hooks.workers_start
+        )
+        #: By the bits in `Job.marks`.
+        self.fetched: tuple[tuple[int, Callable[[Sequence[Any]], object]], ...] = tuple(
+            (1 << number, hook)
+            for number in sorted(self._extensions)
+            if (hook := self._hooks[number].fetched) is not None
+        )
+        self.shown: tuple[Callable[[Any], Mapping[str, Any]], ...] = tuple(
+            hooks.shown for _, hooks in found if hooks.shown
+        )
+        self.reported: tuple[Callable[[Any, Any], object], ...] = tuple(
+            hooks.reported for _, hooks in found if hooks.reported
+        )
+        self.context: Mapping[str, Callable[..., Any]] = {
+            name: function for _, hooks in found for name, function in hooks.context.items()
+        }
         self.worker_started: _Named = _named(found, "worker_started")
         self.worker_stopping: _Named = _named(found, "worker_stopping")
         self.worker_threads: tuple[Callable[[str], Closing], ...] = tuple(
@@ -166,15 +212,37 @@ class Registry:
         self.worker_passes: _Named = _named(found, "worker_passes")
         self.worker_ends: _Named = _named(reversed(found), "worker_ends")
 
+    def numbers(self) -> Collection[int]:
+        """Return the numbers of all extensions."""
+        return self._extensions.keys()
+
+    def for_tests(self) -> list[ForTests]:
+        """Return what the test helpers do of all extensions."""
+        found = (each.for_tests() for each in self.extensions())
+        return [each for each in found if each is not None]
+
+    def with_schema(self) -> list[Extension]:
+        """Return the extensions that add something to the table of jobs."""
+        return [each for each in self.extensions() if each.schema is not None]
+
     def due_steps(self) -> list[DueStep]:
         """Return the steps of all extensions for the worker that does the maintenance."""
-        return [step for each in self._in_order() for step in each.due_steps()]
+        return [step for each in self.extensions() for step in each.due_steps()]
 
     def helping_steps(self, behind: timedelta) -> list[DueStep]:
         """Return the steps of all extensions for the other workers."""
-        return [step for each in self._in_order() for step in each.helping_steps(behind)]
+        return [step for each in self.extensions() for step in each.helping_steps(behind)]
 
-    def _in_order(self) -> list[Extension]:
+    def brought(self, what: str, *args: Any) -> list[Any]:
+        """Return what all extensions bring to a door: `what` is the method that says it."""
+        return [each for found in self.extensions() for each in getattr(found, what)(*args)]
+
+    def doctor_checks(self) -> list[Any]:
+        """Return the checks of all extensions."""
+        return [each for extension in self.extensions() for each in extension.doctor_checks()]
+
+    def extensions(self) -> list[Extension]:
+        """Return the extensions, in the order of their numbers."""
         return [each for _, each in sorted(self._extensions.items())]
 
 
@@ -243,6 +311,18 @@ def rejected(full: QueueFull, jobs: Sequence[Any], *, is_tried_again: bool = Fal
             logger.exception("The extension %s of django_ojs failed to note rejected jobs.", name)
 
 
+def kept(keys: Collection[UUID], *, everywhere: bool = False) -> dict[UUID, bool]:
+    """Return the jobs that are kept without a row, and whether each will be stored or sent.
+
+    `everywhere`: in databases beside that of the jobs, too.
+    """
+    found: dict[UUID, bool] = {}
+    if keys:
+        for hook in registry.kept:
+            found |= hook(keys, everywhere)
+    return found
+
+
 @contextmanager
 def with_own_jobs(jobs_of: Callable[[str], Collection[UUID]]) -> Iterator[None]:
     """Let hooks know the jobs of a queue that belong to the call of which the block is a part."""
@@ -295,9 +375,7 @@ def rules_with(rules: int, config: Mapping[str, Any]) -> int:
 
     Those that its jobs have given it stay.
     """
-    by_config = sum(
-        bit for bit, rule in registry.claim_rules.items() if rule.fields and not rule.job_field
-    )
+    by_config = sum(bit for bit, rule in registry.claim_rules.items() if rule.fields)
     return rules & ~by_config | rules_of(config)
 
 
@@ -373,6 +451,22 @@ def count(what: Count, numbers: Numbers) -> None:
         call(name, hook, what, numbers)
 
 
+def exported(jobs: Sequence[Any]) -> dict[UUID, dict[str, Any]]:
+    """Call the hooks `exported`. Return what each extension has of a job, by its id."""
+    found: dict[UUID, dict[str, Any]] = {}
+    for name, hook in registry.exported:
+        for key, value in hook(jobs).items():
+            found.setdefault(key, {})[name] = value
+    return found
+
+
+def imported(found: Mapping[UUID, Mapping[str, Any]]) -> None:
+    """Call the hooks `imported`, in the transaction that has stored the jobs."""
+    for name, hook in registry.imported:
+        if own := {key: values[name] for key, values in found.items() if name in values}:
+            hook(own)
+
+
 def is_unneeded() -> str:
     """Return the condition on a row of `ojs_job`, in SQL, that no extension needs it."""
     return " AND ".join(f"NOT ({each})" for each in registry.needed) or "1 = 1"
@@ -395,6 +489,17 @@ def before_fetch() -> None:
     """Call the hooks `before_fetch`."""
     for hook in registry.before_fetch:
         hook()
+
+
+def workers_start() -> None:
+    """Call the hooks `workers_start`."""
+    for hook in registry.workers_start:
+        hook()
+
+
+def shown(job: Any) -> dict[str, Any]:
+    """Return the members of the JSON object of a stored job that extensions have: see `shown`."""
+    return {name: value for hook in registry.shown for name, value in hook(job).items()}
 
 
 def worker_started(worker_id: str) -> None:

@@ -18,13 +18,11 @@ class RegisteredHandler(Protocol):
 
 
 class HandlerRegistry:
-    """Handlers, each the only one of its type, and their schedules."""
+    """Handlers, each the only one of its type."""
 
     def __init__(self) -> None:
         # The values are `handlers.Handler`.
         self.handlers: dict[str, Any] = {}
-        # By name; the values are `schedules.CronDeclaration`.
-        self.schedules: dict[str, Any] = {}
 
     def add(self, handler: RegisteredHandler) -> None:
         """Add a handler; the same function may be added again, as a reload does.
@@ -41,10 +39,6 @@ class HandlerRegistry:
 
     def remove(self, type: str) -> None:
         self.handlers.pop(type, None)
-
-    def reset(self) -> None:
-        self.handlers.clear()
-        self.schedules.clear()
 
 
 registry: Final = HandlerRegistry()

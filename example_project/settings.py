@@ -30,6 +30,8 @@ INSTALLED_APPS = [
     "django.contrib.staticfiles",
     "drf_spectacular_sidecar",
     "django_ojs",
+    "django_ojs.extensions.cron",
+    "django_ojs.extensions.webhooks",
     "example_project.shop",
 ]
 if django.VERSION < (6, 0):

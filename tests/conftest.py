@@ -12,7 +12,6 @@ import hypothesis
 import pytest
 from django.db import connections
 
-from django_ojs.registry import registry
 from django_ojs.storage import claim_floors, queue_configs
 from tests import fork_server, sizes
 from tests.cases import begin_as_a_new_process
@@ -92,10 +91,13 @@ def process_state_is_new() -> None:
 @pytest.fixture(autouse=True)
 def schedules_are_those_of_the_test() -> Iterator[None]:
     """Begin without schedules in the code, and forget those that the test declares."""
-    before = registry.schedules
-    registry.schedules = {}
+    from django_ojs.extensions.cron import schedules
+
+    before = dict(schedules.declarations)
+    schedules.declarations.clear()
     yield
-    registry.schedules = before
+    schedules.declarations.clear()
+    schedules.declarations.update(before)
 
 
 @pytest.fixture

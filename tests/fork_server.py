@@ -60,7 +60,7 @@ IMPORTED_LATER = (
     "django.views.defaults",
     "django_ojs.checks",
     "django_ojs.management.commands.ojs_worker",
-    "django_ojs.migrations._run_sql_files",
+    "django_ojs.storage.schema",
     "django_ojs.extensions.statistics.rollups",
     "django_ojs.worker.supervisor",
     "gunicorn.app.wsgiapp",

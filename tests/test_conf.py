@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import FrozenInstanceError
 from datetime import timedelta
 from typing import Any
 
@@ -13,7 +13,9 @@ from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
+from django_ojs import conf
 from django_ojs.conf import Settings, settings
+from django_ojs.extensions.payloads.settings import PayloadSettings
 from django_ojs.spec.retry_policy import DEFAULT, RetryPolicy
 from tests.cases import together
 
@@ -150,7 +152,7 @@ def bad_values(key: str, default: object) -> list[Any]:
     return PATHS
 
 
-KEYS = {field.name.upper(): getattr(Settings(), field.name) for field in fields(Settings)}
+KEYS = {key: each.default for key, (_, each) in conf.declared().items()}
 
 
 def read(given: object) -> Settings:
@@ -263,9 +265,9 @@ def test_without_the_setting_everything_has_its_default() -> None:
     with override_settings():
         if hasattr(django_settings, "OJS"):
             delattr(django_settings, "OJS")  # mypy knows no such setting
-        settings.cache_clear()
+        conf.forget()
         assert settings() == Settings()
-    settings.cache_clear()
+    conf.forget()
 
 
 @together("value", [90, 90.0, timedelta(seconds=90), "PT1M30S", "90s", "PT1.5M", "1.5m"])
@@ -339,13 +341,13 @@ def test_nobody_changes_them_by_the_way() -> None:
 
 def test_where_large_arguments_go_is_read_and_its_secrets_are_not_shown() -> None:
     given = {"bucket": "jobs", "prefix": "shop/", "sweep_after": "PT2H"}
-    found = read(
-        {
-            "OFFLOAD": given,
-            "PAYLOAD_S3": {"aws_secret_access_key": "hunter2"},
-            "PAYLOAD_HTTPS_HOSTS": ["Files.Example.com:8443", ".example.com", "[::1]"],
-        }
-    )
+    wanted = {
+        "OFFLOAD": given,
+        "PAYLOAD_S3": {"aws_secret_access_key": "hunter2"},
+        "PAYLOAD_HTTPS_HOSTS": ["Files.Example.com:8443", ".example.com", "[::1]"],
+    }
+    with override_settings(OJS=wanted):
+        found = conf.of(PayloadSettings)
     assert found.offload is not None
     assert (found.offload.root, found.offload.over) == ("s3://jobs/shop/", 262_144)
     assert found.offload.sweep_after == timedelta(hours=2)

@@ -9,6 +9,7 @@ from unittest.mock import Mock
 
 import pytest
 from asgiref.sync import async_to_sync
+from django.core.exceptions import ImproperlyConfigured
 
 import django_ojs as ojs
 from django_ojs import context as contexts
@@ -252,3 +253,10 @@ def test_a_mock_of_the_context_has_what_a_handler_uses() -> None:
         assert hasattr(context, name)
     with pytest.raises(AttributeError):
         context.no_such_thing  # noqa: B018  # the access is the point
+
+
+def test_a_checkpoint_without_the_extension_says_the_line_to_add() -> None:
+    context = ojs.JobContext(make.active(), extensions={})
+    with pytest.raises(ImproperlyConfigured, match=r'Add "django_ojs\.extensions\.checkpoints" to'):
+        context.checkpoint({"at": 1})
+    assert not context.cancelled

@@ -10,13 +10,14 @@ from functools import partial
 from typing import Any
 
 import pytest
+from django.conf import settings as django_settings
 from django.core.exceptions import ImproperlyConfigured
 from django.db import connection, transaction
 from django.test import override_settings
 from django.test.utils import CaptureQueriesContext
 
 import django_ojs as ojs
-from django_ojs import hooks, signals
+from django_ojs import conf, hooks, signals
 from django_ojs.conf import settings
 from django_ojs.extension import Act, Actor, Change, Count, Extension, Hooks, Reads
 from django_ojs.hooks import registry
@@ -25,9 +26,13 @@ from django_ojs.models.worker import Directive
 from django_ojs.operations import ack, beat, fail, fetch, progress, promotion, queues
 from django_ojs.operations.access import operator
 from django_ojs.operations.maintenance import pruning
+from django_ojs.setting import setting, strings
+from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.progress import Report
 from django_ojs.spec.published import EventType, NewEvent, of_queue
+from django_ojs.spec.queue_config import QueueFields
 from django_ojs.spec.states import State, Trigger
+from django_ojs.storage import queue_configs
 from tests import factories as make
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -319,10 +324,10 @@ def test_what_is_counted_is_told_after_the_commit() -> None:
 
 def test_hooks_are_compiled_when_the_settings_change() -> None:
     with override_settings(OJS={"KEEP_EVENTS": []}):
-        assert not registry.published_types
-        assert Trigger.CANCEL not in registry.changes
+        others = registry.published_types
+        assert EventType.JOB_CANCELLED not in others
     with override_settings(OJS={"KEEP_EVENTS": ["job.cancelled"]}):
-        assert registry.published_types == {EventType.JOB_CANCELLED}
+        assert registry.published_types == others | {EventType.JOB_CANCELLED}
         assert Trigger.CANCEL in registry.changes
 
 
@@ -330,11 +335,9 @@ def test_hooks_are_compiled_when_a_signal_gains_or_loses_a_receiver() -> None:
     def receiver(**kwargs: Any) -> None:
         pass
 
-    assert Trigger.CANCEL not in registry.changes
     signals.job_cancelled.connect(receiver)
     assert registry.changes[Trigger.CANCEL].reads is Reads.WHOLE_ROWS
     signals.job_cancelled.disconnect(receiver)
-    assert Trigger.CANCEL not in registry.changes
 
 
 def test_settings_that_are_wrong_are_an_error_where_they_are_read_and_not_where_they_change() -> (
@@ -408,3 +411,88 @@ def test_a_worker_that_ends_calls_the_highest_number_first() -> None:
     with installed(*others):
         hooks.worker_ends()
     assert called == [41, 40]
+
+
+@dataclass(frozen=True, kw_only=True)
+class ColourSettings:
+    """As an extension declares them."""
+
+    colours: tuple[str, ...] = setting(("red",), strings, "a list of colours")
+
+
+class WithSettings(Other):
+    """An extension with settings."""
+
+    settings = ColourSettings
+
+
+def test_the_settings_of_an_extension_are_checked_as_those_of_the_core_are() -> None:
+    with installed(WithSettings(Hooks())), override_settings(OJS={"COLOURS": ["blue"]}):
+        assert conf.of(ColourSettings).colours == ("blue",)
+    with (
+        installed(WithSettings(Hooks())),
+        override_settings(OJS={"COLOURS": 5}),
+        pytest.raises(ImproperlyConfigured, match=r"OJS\['COLOURS'\] must be a list of colours"),
+    ):
+        conf.settings()
+
+
+def test_a_setting_of_an_extension_that_is_not_there_is_unknown() -> None:
+    assert conf.of(ColourSettings) == ColourSettings()
+    with (
+        override_settings(OJS={"COLOURS": ["blue"]}),
+        pytest.raises(ImproperlyConfigured, match=r"OJS\['COLOURS'\] is not a setting"),
+    ):
+        conf.settings()
+
+
+def test_no_setting_is_unknown_before_extensions_are_registered(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    with override_settings(OJS={"RELEASE": "1.4"}):
+        monkeypatch.setattr(registry, "settings", ())
+        monkeypatch.setattr(django_settings, "OJS", {"COLOURS": ["blue"], "RELEASE": "1.4"})
+        conf.forget()
+        assert conf.settings().release == "1.4"
+    conf.forget()
+
+
+class Colour(str):
+    """What the field of a queue means."""
+
+
+def colour(value: object, path: str) -> None:
+    if value not in ("red", "blue"):
+        raise InvalidRequest.of(path, "must be red or blue")
+
+
+def not_green(envelope: Any) -> None:
+    if envelope.meta.get("colour") == "green":
+        raise InvalidRequest.of("meta.colour", "must not be green")
+
+
+class WithQueueFields(Other):
+    """An extension with a field of the configuration of queues."""
+
+    queue_fields = QueueFields(
+        checks={"colour": colour},
+        read={Colour: lambda values: Colour(values["colour"]) if "colour" in values else None},
+        check_job=not_green,
+    )
+
+
+def test_a_field_of_a_queue_is_checked_and_read_by_its_extension() -> None:
+    with installed(WithQueueFields(Hooks())):
+        with pytest.raises(InvalidRequest, match="must be red or blue"):
+            queues.configure("email", {"colour": 7})
+        queues.configure("email", {"colour": "red"})
+        assert queue_configs.config_of("email").part(Colour) == "red"
+        with pytest.raises(InvalidRequest, match="must not be green"):
+            ojs.enqueue("email.send", [], queue="email", meta={"colour": "green"})
+        ojs.enqueue("email.send", [], queue="other", meta={"colour": "green"})
+
+
+def test_a_field_of_a_queue_that_no_extension_knows_is_kept_and_asks_for_nothing() -> None:
+    queues.configure("email", {"colour": 7})
+    config = queue_configs.config_of("email")
+    assert (config.values["colour"], config.part(Colour)) == (7, None)

@@ -20,7 +20,7 @@ from django_ojs.hooks import publish
 from django_ojs.spec import ids
 from django_ojs.spec.published import EventType, of_queue
 from tests import listed
-from tests.admin.users import root
+from tests.admin.users import at, root
 from tests.cases import named
 from tests.command_line.run import ojs
 from tests.factories import age, worker
@@ -239,7 +239,7 @@ def test_a_page_of_the_admin_is_turned_to_the_end_and_back(
     PAGES[path]()
     client = root()
     model, _, query = path.partition("/?")
-    address = f"/admin/django_ojs/{model}/"
+    address = at(f"{model}/")
 
     def get(query: str) -> str:
         return str(client.get(address + query).content.decode())

@@ -31,8 +31,9 @@ from django_ojs.admin.actions import Action, perform
 from django_ojs.admin.confirmation import Confirmation
 from django_ojs.admin.formatting import StrOrPromise
 from django_ojs.admin.object_history import ObjectHistory
-from django_ojs.admin.operator_views import parsed_key, with_operator
-from django_ojs.admin.query_timeout import Unread
+from django_ojs.admin.operator_views import parsed_key, view_name, with_operator
+from django_ojs.admin.query_timeout import TimedQueries, Unread
+from django_ojs.hooks import registry
 from django_ojs.http.access import scopes_of
 from django_ojs.models import Overview
 from django_ojs.operations.keyset import Page, PageRequest
@@ -101,7 +102,8 @@ class OperatorModelAdmin(ObjectHistory):
         """Return whether the user may view these pages and has a scope of the HTTP API."""
         return self.has_view_permission(request) and scope in granted_scopes(request)
 
-    def _check_view_permission(self, request: HttpRequest) -> None:
+    def check_view_permission(self, request: HttpRequest) -> None:
+        """Raise PermissionDenied for a user who may not view these pages."""
         if not self.has_view_permission(request):
             raise PermissionDenied
 
@@ -110,20 +112,21 @@ class OperatorModelAdmin(ObjectHistory):
     def get_urls(self) -> list[URLPattern]:
         return [
             self.pattern("action/<slug:name>/", self.action_view, "action"),
+            *registry.brought("page_urls", self),
             *super().get_urls(),
         ]
 
     def pattern(self, route: str, view: Any, name: str) -> URLPattern:
         """Return the URL pattern of a page that only users of the admin may open."""
-        name = f"{self.opts.app_label}_{self.opts.model_name}_{name}"
+        name = view_name(self.model, name).removeprefix("admin:")
         pattern: URLPattern = path(
             route, self.admin_site.admin_view(with_operator(view)), name=name
         )
         return pattern
 
-    def url(self, name: str, *args: Any, model: str | None = None) -> str:
+    def url(self, name: str, *args: Any, model: type[Model] | None = None) -> str:
         """Return a URL of this model's pages, or of another model's, in this admin site."""
-        view = f"admin:{self.opts.app_label}_{model or self.opts.model_name}_{name}"
+        view = view_name(self.model if model is None else model, name)
         return reverse(view, args=args, current_app=self.admin_site.name)
 
     def return_url(self, request: HttpRequest) -> str:
@@ -170,7 +173,7 @@ class OperatorModelAdmin(ObjectHistory):
     def changelist_view(
         self, request: HttpRequest, extra_context: dict[str, Any] | None = None
     ) -> HttpResponse:
-        self._check_view_permission(request)
+        self.check_view_permission(request)
         return self.list_page(request)
 
     def changeform_view(
@@ -180,7 +183,7 @@ class OperatorModelAdmin(ObjectHistory):
         form_url: str = "",
         extra_context: dict[str, Any] | None = None,
     ) -> HttpResponse:
-        self._check_view_permission(request)
+        self.check_view_permission(request)
         if object_id is None:  # The form of a new object.
             raise PermissionDenied
         try:
@@ -196,7 +199,7 @@ class OperatorModelAdmin(ObjectHistory):
 
     def action_view(self, request: HttpRequest, name: str) -> HttpResponse:
         """Run an action, or show its confirmation page. Raises PermissionDenied, Http404."""
-        self._check_view_permission(request)
+        self.check_view_permission(request)
         action = next((action for action in self.object_actions if action.name == name), None)
         if action is None:
             raise Http404
@@ -245,6 +248,17 @@ class OperatorModelAdmin(ObjectHistory):
         context = confirmation.context(request)
         context |= {"url": self.url("action", action.name), "next": next_url}
         return self.render(request, "confirm", action.label, context)
+
+    def panels(
+        self, request: HttpRequest, query: TimedQueries, obj: Any
+    ) -> list[tuple[str, Mapping[str, Any]]]:
+        """Return the parts of an object's page that extensions bring: templates with contexts."""
+        panels = [panel for panel in registry.brought("panels") if isinstance(obj, panel.kind)]
+        return [
+            (panel.template, context)
+            for panel in sorted(panels, key=lambda panel: panel.place)
+            if (context := panel.read(self, request, query, obj)) is not None
+        ]
 
     # --- what templates need ----------------------------------------------------------------------
 
@@ -334,7 +348,7 @@ class OperatorModelAdmin(ObjectHistory):
         """Return a page from a template in `django_ojs/admin/`."""
         request.current_app = self.admin_site.name
         unread = context.get("unread") or Unread()
-        if "maintenance_mode" in context:  # None: this page has tried to read it.
+        if "maintenance_mode" in context:  # None means that this page has tried to read it.
             maintenance = context["maintenance_mode"]
         else:
             maintenance = current_findings.maintenance(unread)

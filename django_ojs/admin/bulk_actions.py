@@ -10,7 +10,7 @@ from django.utils.translation import gettext_lazy
 
 from django_ojs.admin.base import Button, OperatorModelAdmin
 from django_ojs.admin.formatting import StrOrPromise
-from django_ojs.models.bulk_operation import BulkActionName
+from django_ojs.models.bulk_operation import BulkActionName, BulkOperation
 from django_ojs.operations.jobs import search_query
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.scopes import Scope
@@ -99,7 +99,7 @@ def bulk_buttons(
         return [
             Button(
                 label=bulk_action.action.of(what) if what else bulk_action.action.label,
-                url=f"{page.url('create', name, model='bulkoperation')}?{query}",
+                url=f"{page.url('create', name, model=BulkOperation)}?{query}",
                 destructive=bulk_action.destructive,
             )
             for name, bulk_action in BULK_ACTIONS.items()

@@ -42,6 +42,7 @@ def _stop(request: HttpRequest, operation: BulkOperation, values: Any) -> str:
 class BulkOperationAdmin(OperatorModelAdmin):
     """The list says who did what to which jobs, and the result."""
 
+    place = 80
     view_permission = "view_job"
     object_actions = (
         Action(
@@ -99,7 +100,7 @@ class BulkOperationAdmin(OperatorModelAdmin):
 
     def create_view(self, request: HttpRequest, name: str) -> HttpResponse:
         """Confirm and create a bulk operation. Raises PermissionDenied, Http404."""
-        self._check_view_permission(request)
+        self.check_view_permission(request)
         bulk_action = BULK_ACTIONS.get(name)
         if bulk_action is None:
             raise Http404

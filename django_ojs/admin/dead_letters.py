@@ -12,6 +12,7 @@ from django_ojs.admin.bulk_actions import bulk_buttons
 from django_ojs.admin.formatting import number
 from django_ojs.admin.job_list import filter_query
 from django_ojs.admin.query_timeout import timed_queries
+from django_ojs.models import Job
 from django_ojs.operations.jobs import dead_letter_groups
 from django_ojs.operations.jobs.dead_letter_groups import Group, Groups
 from django_ojs.operations.jobs.job_filter import JobFilter
@@ -21,6 +22,7 @@ from django_ojs.operations.jobs.redaction import redacted
 class DeadLetterAdmin(OperatorModelAdmin):
     """The groups; a dead letter is a job, and its page is the job's."""
 
+    place = 30
     view_permission = "view_job"
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
@@ -40,18 +42,18 @@ class DeadLetterAdmin(OperatorModelAdmin):
                 "latest_first": latest_first,
                 "more_groups": found.found - len(found.groups) if found else 0,
                 "rows": [self._row(request, group) for group in found.groups] if found else (),
-                "jobs_url": self.url("changelist", model="job") + filter_query(all_dead),
+                "jobs_url": self.url("changelist", model=Job) + filter_query(all_dead),
                 "buttons": bulk_buttons(self, request, all_dead, what=_all(found)) if found else (),
                 "unread": query.unread,
             },
         )
 
     def object_page(self, request: HttpRequest, key: str) -> HttpResponse:
-        return HttpResponseRedirect(self.url("change", key, model="job"))
+        return HttpResponseRedirect(self.url("change", key, model=Job))
 
     def _row(self, request: HttpRequest, group: Group) -> dict[str, Any]:
         which = group.filter
-        jobs_url = self.url("changelist", model="job")
+        jobs_url = self.url("changelist", model=Job)
         error = None
         if group.sample is not None and payloads.has_permission(request):
             error = redacted(group.sample.error)

@@ -7,18 +7,15 @@ from django.contrib.admin.exceptions import NotRegistered
 from django.db.models import Model
 from django.http import HttpRequest
 from django.utils import timezone
-from django.utils.http import urlencode
+from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
+from django_ojs.admin import limit_key_text
 from django_ojs.admin.base import Button, OperatorModelAdmin
 from django_ojs.admin.bulk_actions import bulk_buttons
 from django_ojs.admin.job_list import filter_query
-from django_ojs.extensions.limits import admin_text as limit_key_text
 from django_ojs.extensions.limits.models import LimitKey
-from django_ojs.extensions.outbox.admin import DatabaseFilter
-from django_ojs.extensions.outbox.models import Delivery, OutboxEntry
-from django_ojs.extensions.webhooks.models import Webhook
 from django_ojs.models import ApiKey, DeadLetterJob, Job, Queue, Worker
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.reports.findings import Finding
@@ -133,15 +130,12 @@ def _limit_key_paused(
     ]
 
 
-def _webhooks(page: OperatorModelAdmin, request: HttpRequest, _finding: Finding) -> list[Button]:
-    return _list(page, request, _("Webhooks"), Webhook)
-
-
-def _outbox(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
-    query = {"state": Delivery.REJECTED.value}
-    if finding.text:
-        query[str(DatabaseFilter.parameter_name)] = str(finding.text)
-    return _list(page, request, _("Rejected jobs"), OutboxEntry, f"?{urlencode(query)}")
+def _problem(page: OperatorModelAdmin, request: HttpRequest, finding: Finding) -> list[Button]:
+    problem = finding.problem
+    if problem is None or problem.model is None:
+        return []
+    label = capfirst(str(problem.model._meta.verbose_name_plural))
+    return _list(page, request, label, problem.model, problem.query)
 
 
 def _list(
@@ -154,7 +148,7 @@ def _list(
         return []
     if not found.has_view_permission(request):
         return []
-    url = page.url("changelist", model=model._meta.model_name)
+    url = page.url("changelist", model=model)
     return [Button(label=label, url=url + query, destructive=False, is_link=True)]
 
 
@@ -188,7 +182,7 @@ def _key_page(
     return [
         Button(
             label=label,
-            url=page.url(name, key.pk, model="apikey"),
+            url=page.url(name, key.pk, model=ApiKey),
             destructive=False,
             is_link=True,
         )
@@ -211,8 +205,7 @@ _REMEDIES: Final[dict[str, _Remedy]] = {
     "limit_drops": _limit_keys,
     "limit_key_paused": _limit_key_paused,
     "limit_keys_paused": _limit_keys,
-    "webhooks": _webhooks,
-    "outbox": _outbox,
+    "problem": _problem,
     "key_expires": _key_expires,
     "key_rejected": _key,
     "paused": lambda page, request, finding: resume(page, request, finding.queue or ""),

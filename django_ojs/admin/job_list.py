@@ -14,13 +14,13 @@ from django.utils.translation import gettext_noop, pgettext, pgettext_lazy
 from django_ojs.admin.base import read_page
 from django_ojs.admin.formatting import StrOrPromise
 from django_ojs.admin.query_timeout import TimedQueries
-from django_ojs.extensions.statistics import stats
 from django_ojs.models import Job
 from django_ojs.operations.jobs import listing, search_query
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.spec import json
 from django_ojs.spec.states import State
+from django_ojs.storage.figures import counts
 
 #: A larger job has no preview of its arguments.
 _PREVIEW_BYTES: Final = 16 * 1024
@@ -43,7 +43,7 @@ _DISCARDED: Final[dict[str, StrOrPromise]] = {
     "dropped": pgettext_lazy("before a time", "dropped"),
     "operator": pgettext_lazy("before a time", "removed"),
 }
-#: States of which the time column shows how long they have lasted.
+#: For jobs in these states, the time column shows how long the state has lasted.
 _LASTING: Final = (State.PENDING, State.AVAILABLE, State.ACTIVE)
 
 #: The states, as a reader sees them.
@@ -167,7 +167,7 @@ def _row(job: Job, preview: str, payload: bool, share: float | None) -> JobRow:
 
 
 def shares(query: TimedQueries, jobs: Sequence[Job]) -> dict[UUID, float]:
-    """Return the progress of those of these jobs that are running and report it."""
+    """Return the progress of the jobs that are running and report it."""
     running = [job.pk for job in jobs if job.state == State.ACTIVE]
     if not running:
         return {}
@@ -198,10 +198,11 @@ def tabs(query: TimedQueries, which: JobFilter) -> list[Tab]:
     numbers = total = None
     if any_state.counted:
         queues = [which.queue] if which.queue else None
-        counts = query(gettext_noop("counts"), lambda: stats.by_state(queues)) or {}
-        numbers, total = {state: counts.get(state, 0) for state in State}, sum(counts.values())
+        found = query(gettext_noop("counts"), lambda: counts.totals(queues)) or {}
+        numbers, total = {state: found.get(state, 0) for state in State}, sum(found.values())
         if which.queue:
-            # With the dead letters that were moved to another queue, as its list has them.
+            # This includes dead letters that were moved to another queue, because the list shows
+            # them too.
             discarded = replace(any_state, states=(State.DISCARDED,))
             numbers[State.DISCARDED] += query(gettext_noop("counts"), discarded.moved_out) or 0
     all_tab = Tab(

@@ -3,14 +3,13 @@
 import re
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from django.db.models import QuerySet
 from django.http import (
     Http404,
     HttpRequest,
     HttpResponse,
-    HttpResponseRedirect,
     JsonResponse,
 )
 from django.urls import URLPattern
@@ -19,7 +18,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from django_ojs.admin import enqueue, job_list, payloads
+from django_ojs.admin import enqueue, job_list, limit_key_text, payloads
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.bulk_actions import bulk_buttons
 from django_ojs.admin.formatting import grouped
@@ -28,12 +27,8 @@ from django_ojs.admin.not_running_remedies import remedies
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.admin.state_strip import state_strip
 from django_ojs.admin.timeline import timeline
-from django_ojs.extensions.audit.admin_rows import rows_about
+from django_ojs.extensions.checkpoints.operations import latest
 from django_ojs.extensions.checkpoints.spec import SavedCheckpoint
-from django_ojs.extensions.events import storage as events
-from django_ojs.extensions.limits import admin_text as limit_key_text
-from django_ojs.extensions.statistics import admin_job_type as job_type_page
-from django_ojs.extensions.statistics import rollups
 from django_ojs.handlers import job_types
 from django_ojs.models import Attempt, Job
 from django_ojs.operations.jobs import lineage, search_query
@@ -46,6 +41,9 @@ from django_ojs.reports import search_suggestions
 from django_ojs.reports.not_running import why_not_running
 from django_ojs.spec import json, progress
 from django_ojs.spec.states import TERMINAL, State
+
+if TYPE_CHECKING:
+    from django_ojs.extensions.checkpoints.spec import SavedCheckpoint
 
 #: Characters of a JSON value on a page; a shorter value than the second is unfolded.
 _MAX_JSON: Final = 200_000
@@ -69,12 +67,11 @@ _SHOWN_OPTIONS: Final = (
 
 #: Rows of the page of a job.
 _MAX_ATTEMPTS: Final = 200
-_MAX_EVENTS: Final = 50
-_MAX_LOG_ENTRIES: Final = 20
 _MAX_CHILDREN: Final = 10
 
 
 class JobAdmin(OperatorModelAdmin):
+    place = 20
     object_actions = JOB_ACTIONS
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Job]:
@@ -83,7 +80,6 @@ class JobAdmin(OperatorModelAdmin):
 
     def get_urls(self) -> list[URLPattern]:
         return [
-            self.pattern("type/", self.type_view, "type"),
             self.pattern("enqueue/", self.enqueue_view, "enqueue"),
             self.pattern("suggestions/", self.suggestions_view, "suggestions"),
             *super().get_urls(),
@@ -95,26 +91,12 @@ class JobAdmin(OperatorModelAdmin):
 
     def suggestions_view(self, request: HttpRequest) -> HttpResponse:
         """Return what the search box suggests, as JSON."""
-        self._check_view_permission(request)
+        self.check_view_permission(request)
         with timed_queries() as query:
             values = query(gettext_noop("suggestions"), search_suggestions.values) or {}
         values.setdefault("type", [])
         values["type"] = sorted({*values["type"], *job_types()})[: search_suggestions.MAX_VALUES]
         return JsonResponse({"qualifiers": search_query.QUALIFIERS, "values": values})
-
-    def type_view(self, request: HttpRequest) -> HttpResponse:
-        """Return the page of the type that the query string names."""
-        self._check_view_permission(request)
-        type = request.GET.get("type", "")
-        if not type or "\0" in type:
-            return HttpResponseRedirect(self.url("changelist"))
-        rollups.flush_if_due()
-        payload = payloads.has_permission(request)
-        with timed_queries() as query:
-            context = job_type_page.context(self, request, query, type, payload=payload)
-        context["unread"] = query.unread
-        context["enqueue_url"] = enqueue.url(self, request, type=type)
-        return self.render(request, "job_type", _("Type %(type)s") % {"type": type}, context)
 
     def return_url(self, request: HttpRequest) -> str:
         # The page of a job that the action has deleted does not exist any more.
@@ -131,7 +113,8 @@ class JobAdmin(OperatorModelAdmin):
         if which is None:
             return self._unreadable(request, text, search.errors)
         for_all = bulk_buttons(self, request, which)
-        # Without a script too: the link "Select all" is this page with all its rows selected.
+        # This works without JavaScript too: the link "Select all" leads to this page with all rows
+        # selected.
         all_selected = bool(for_all) and "all" in request.GET
         with timed_queries() as query:
             page = job_list.page(request, query, which, payload=payload)
@@ -184,20 +167,16 @@ class JobAdmin(OperatorModelAdmin):
         if job is None:
             raise Http404(_("There is no job with this id; it may have been pruned or deleted."))
         payload = payloads.has_permission(request)
-        newest = events.kept().filter(subject=str(job.pk)).order_by("-id")[:_MAX_EVENTS]
         with timed_queries() as query:
             attempts = query(gettext_noop("attempts"), lambda: _attempts(job)) or []
-            recorded = query(gettext_noop("events"), lambda: list(newest))
-            checkpoint = query(gettext_noop("checkpoint"), lambda: job.checkpoint)
-            done = query(
-                gettext_noop("history"), lambda: rows_about("job", str(job.pk), _MAX_LOG_ENTRIES)
-            )
+            checkpoint = query(gettext_noop("checkpoint"), lambda: latest(job))
             family = query(gettext_noop("lineage"), lambda: _family(job)) or {}
             limit = job.limit_key and limit_key_text.shown(request, job.limit_key)
             limits = limit_key_text.policy(request, job.options.get("rate_limit"))
             not_running = query(
                 gettext_noop("why it does not run"), lambda: why_not_running(job, key=limit)
             )
+            panels = self.panels(request, query, job)
         now = timezone.now()
         error = redacted(job.error) if payload else None
         reported = progress.shown(job.progress, run=job.run, attempt=job.attempt, state=job.state)
@@ -224,8 +203,7 @@ class JobAdmin(OperatorModelAdmin):
                 "frame": _own_frame(error),
                 "progress": reported.progress,
                 "progress_message": _message(reported.data) if payload else "",
-                "events": recorded,
-                "log": done,
+                "panels": panels,
                 "prune_at": _prune_at(job),
                 "unread": query.unread,
                 "refresh": job.state not in TERMINAL,
@@ -258,13 +236,13 @@ def _own_frame(error: Any) -> str | None:
     if not isinstance(frames, list):
         return None
     texts = [frame for frame in frames if isinstance(frame, str)]
-    # Python's innermost frame is the last one, that of other languages the first.
+    # Python prints the innermost frame last; other languages print it first.
     inner = texts[::-1] if any(_PYTHON_FRAME.match(text) for text in texts) else texts
     return next((text for text in inner if not _LIBRARY_FRAME.search(text)), None)
 
 
 def _values(
-    job: Job, progress_data: Any, checkpoint: SavedCheckpoint | None
+    job: Job, progress_data: Any, checkpoint: "SavedCheckpoint | None"
 ) -> list[tuple[str, str, bool]]:
     """Return what a job carries: a title, the JSON, and whether it is unfolded."""
     values = [(_("Arguments"), _pretty(redacted(job.args)))]

@@ -7,30 +7,21 @@ from typing import Final, Literal
 
 from django.apps import apps
 from django.contrib import admin
-from django.contrib.admin.exceptions import NotRegistered
 from django.db.models import Model
 from django.http import HttpRequest
 from django.urls import reverse
 from django.utils.translation import gettext_noop, npgettext
 
 from django_ojs.admin import current_findings
+from django_ojs.admin.operator_views import view_name
 from django_ojs.admin.query_timeout import timed_queries
-from django_ojs.extensions.audit.models import AuditEntry
-from django_ojs.extensions.cron.models import CronJob
-from django_ojs.extensions.events.models import Event
-from django_ojs.extensions.limits.models import LimitKey
-from django_ojs.extensions.outbox.models import OutboxEntry
-from django_ojs.extensions.webhooks.models import Webhook
-from django_ojs.extensions.workflows.models import Workflow
-from django_ojs.models import ApiKey, BulkOperation, DeadLetterJob, Job, Overview, Queue, Worker
+from django_ojs.models import DeadLetterJob, Job, Overview
+from django_ojs.models.base import StoredModel
 from django_ojs.reports.findings import Finding
 from django_ojs.storage import in_memory_state
 
-#: Pages of other models of the app follow these.
-_ORDER: Final[tuple[type[Model], ...]] = (
-    *(Overview, Queue, Job, DeadLetterJob, Worker, Workflow, CronJob),
-    *(LimitKey, BulkOperation, AuditEntry, Event, Webhook, OutboxEntry, ApiKey),
-)
+#: The place of a page that has none.
+_LAST: Final = 1_000
 
 #: Seconds for which a number is reused.
 _REUSED_FOR: Final = 15
@@ -101,7 +92,7 @@ def entries(
     site: admin.AdminSite, request: HttpRequest, current: type[Model] | None
 ) -> list[Entry]:
     """Return the pages of a site that the user may view; `current` is the model of this page."""
-    pages = dict(_pages(site, request))
+    pages = dict(viewable(site, request))
     numbers = _numbers(pages, current)
     return [
         Entry(
@@ -114,19 +105,18 @@ def entries(
     ]
 
 
-def _pages(site: admin.AdminSite, request: HttpRequest) -> Iterator[tuple[type[Model], str]]:
-    for model in dict.fromkeys([*_ORDER, *apps.get_app_config("django_ojs").get_models()]):
-        try:
-            page = site.get_model_admin(model)
-        except NotRegistered:
-            continue
+def viewable(site: admin.AdminSite, request: HttpRequest) -> Iterator[tuple[type[Model], str]]:
+    """Yield the models whose pages the user may view, in their places, with the URL of the list."""
+    registered = [model for model in apps.get_models() if site.is_registered(model)]
+    pages = [(model, site.get_model_admin(model)) for model in registered]
+    ours = [(m, p) for m, p in pages if issubclass(m, StoredModel) or hasattr(p, "place")]
+    for model, page in sorted(ours, key=lambda pair: getattr(pair[1], "place", _LAST)):
         if page.has_view_or_change_permission(request):
-            name = f"admin:django_ojs_{model._meta.model_name}_changelist"
-            yield model, reverse(name, current_app=site.name)
+            yield model, reverse(view_name(model, "changelist"), current_app=site.name)
 
 
 def remember_findings(findings: Sequence[Finding], *, are_complete: bool) -> None:
-    """Reuse the number of findings of a page that lists them; of a part, that of before."""
+    """Reuse the number of findings that a page has counted; a part of a page keeps its number."""
     if not are_complete:
         _recent.keep(Overview)
         return
@@ -140,7 +130,7 @@ def remember_findings(findings: Sequence[Finding], *, are_complete: bool) -> Non
 def _numbers(
     pages: Container[type[Model]], current: type[Model] | None
 ) -> dict[type[Model], Number | None]:
-    """Return the numbers of these pages; that of dead letters is new on their own page."""
+    """Return the numbers of these pages. The page of dead letters counts its own anew."""
     wanted = [model for model in (Overview, DeadLetterJob) if model in pages]
     outdated = [m for m in wanted if m not in _recent or m is current is DeadLetterJob]
     if outdated:

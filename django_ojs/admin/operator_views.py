@@ -31,6 +31,12 @@ View = Callable[..., HttpResponse]
 class OperatorViews(ObjectHistory):
     """Each page of a ModelAdmin runs with its user as the operator."""
 
+    # Django looks for templates of the model's own app only.
+    change_form_template = "admin/django_ojs/change_form.html"
+    change_list_template = "admin/django_ojs/change_list.html"
+    delete_confirmation_template = "admin/django_ojs/delete_confirmation.html"
+    delete_selected_confirmation_template = "admin/django_ojs/delete_selected_confirmation.html"
+
     def get_urls(self) -> list[URLPattern]:
         patterns = super().get_urls()
         for pattern in patterns:
@@ -63,6 +69,11 @@ class FirstRowsPaginator(_Paginator):
     def count(self) -> int:
         rows: Any = self.object_list
         return keyset.count_up_to(rows)[0]
+
+
+def view_name(model: type[Model], view: str) -> str:
+    """Return the name of a page of a model, for `reverse`: each app has pages of its own."""
+    return f"admin:{model._meta.app_label}_{model._meta.model_name}_{view}"
 
 
 def parsed_key(model: type[Model], text: str) -> Any:

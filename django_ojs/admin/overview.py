@@ -14,7 +14,7 @@ from django_ojs.admin.actions import Action, Skipped
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.finding_remedies import remedies
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
-from django_ojs.extensions.statistics import rollup_queries, rollups, stats
+from django_ojs.extensions.statistics import rollup_queries, rollups
 from django_ojs.extensions.statistics.admin_queue_figures import history_charts, release_markers
 from django_ojs.extensions.statistics.history import history
 from django_ojs.models import Overview
@@ -22,6 +22,7 @@ from django_ojs.operations.maintenance import mode
 from django_ojs.reports.findings import some_of_each_kind
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import WAITING, State
+from django_ojs.storage.figures import counts
 
 #: Queues and failing types of the overview; the list of queues has all of them.
 MAX_ROWS: Final = 12
@@ -60,6 +61,7 @@ def _start_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequenc
 class OverviewAdmin(OperatorModelAdmin):
     """One page; its actions are about all queues at once."""
 
+    place = 0
     object_actions = (
         Action(
             name="start-maintenance",
@@ -107,7 +109,7 @@ class OverviewAdmin(OperatorModelAdmin):
 
 
 def _context(query: TimedQueries) -> dict[str, Any]:
-    jobs = query(gettext_noop("counts"), stats.by_state)
+    jobs = query(gettext_noop("counts"), counts.totals)
     found = current_findings.read(query)
     navigation.remember_findings(found.findings, are_complete=not query.unread)
     listing, workers = found.listing, found.queues.listening

@@ -14,13 +14,13 @@ from django_ojs.admin.formatting import StrOrPromise, number
 from django_ojs.admin.job_list import STATE_WORDS
 from django_ojs.admin.values_in_force import values_in_force
 from django_ojs.conf import settings
-from django_ojs.extensions.statistics import stats
 from django_ojs.models import Queue
 from django_ojs.operations import queues
 from django_ojs.operations.jobs import bulk
 from django_ojs.spec.queue_config import Backpressure
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
+from django_ojs.storage.figures import counts
 
 #: A running job can be cancelled, but not purged.
 _PURGEABLE = [(state.value, STATE_WORDS[state]) for state in State if state is not State.ACTIVE]
@@ -124,14 +124,14 @@ def _purge(request: HttpRequest, queue: Queue, values: Mapping[str, Any]) -> str
 
 
 def _purge_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:
-    counts = [
+    found = [
         f"{number(count)} {STATE_WORDS[State(state)]}"
         for queue in objects
-        for state, count in stats.by_queue([queue.pk]).get(queue.pk, {}).items()
+        for state, count in counts.by_queue([queue.pk]).get(queue.pk, {}).items()
     ]
     return (
-        _("Jobs of the queue now: %(counts)s.") % {"counts": ", ".join(counts)}
-        if counts
+        _("Jobs of the queue now: %(counts)s.") % {"counts": ", ".join(found)}
+        if found
         else _("The queue is empty now."),
         _("Jobs in the states below are deleted permanently, with their error history."),
         _("Running jobs continue. The queue, its configuration and its charts stay."),
@@ -141,7 +141,7 @@ def _purge_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequenc
 
 
 def _configure_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:
-    """Return what waits now, and the bounds in force, those of the default policy included."""
+    """Return what waits now, and the bounds in force, including those from the default policy."""
     sentences = []
     for queue in objects:
         status = queues.get(queue.pk)
@@ -176,7 +176,7 @@ def _bound_sentence(bound: Backpressure) -> str:
 
 
 _LABELS = configure_form.labels()
-#: Of these members, 0 is no bound.
+#: For these members, 0 means that there is no bound.
 _BOUNDS = ("backpressure.max_depth", "backpressure.max_size_bytes")
 
 

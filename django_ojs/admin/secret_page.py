@@ -11,7 +11,7 @@ from django.utils.cache import add_never_cache_headers
 from django.utils.translation import gettext as _
 
 from django_ojs.admin.formatting import StrOrPromise
-from django_ojs.admin.operator_views import OperatorViews
+from django_ojs.admin.operator_views import OperatorViews, view_name
 
 if TYPE_CHECKING:
     _Admin = admin.ModelAdmin[Any]
@@ -47,7 +47,7 @@ class SecretPageAdmin(OperatorViews, _Admin):
             return None
         text = _("This form was sent before, and made one secret, which was shown once.")
         self.message_user(request, text, messages.WARNING)
-        name = f"admin:django_ojs_{self.opts.model_name}_changelist"
+        name = view_name(self.model, "changelist")
         return HttpResponseRedirect(reverse(name, current_app=self.admin_site.name))
 
     def changeform_view(

@@ -5,7 +5,6 @@ from typing import Any, Final
 
 import django
 from django import template
-from django.apps import apps
 from django.contrib import admin
 from django.contrib.admin.exceptions import NotRegistered
 from django.contrib.admin.utils import quote
@@ -18,11 +17,12 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext, pgettext_lazy
 
-from django_ojs.admin import current_findings, navigation
+from django_ojs.admin import current_findings, limit_key_text, navigation
 from django_ojs.admin.formatting import THIN, absolute_time, decimal, duration, number, short
+from django_ojs.admin.operator_views import view_name
 from django_ojs.admin.query_timeout import Unread
-from django_ojs.extensions.limits import admin_text as limit_key_text
 from django_ojs.formatting import DASH
+from django_ojs.models.base import model_named
 from django_ojs.spec import times
 
 register = template.Library()
@@ -182,9 +182,10 @@ def ojs_url(context: RequestContext, model: str, name: str = "changelist", *args
     if site is None:
         return ""
     try:
-        model_admin = site.get_model_admin(apps.get_model("django_ojs", model))
+        found = model_named(model)
+        model_admin = None if found is None else site.get_model_admin(found)
     except NotRegistered:
         return ""
-    if not model_admin.has_view_or_change_permission(context.request):
+    if model_admin is None or not model_admin.has_view_or_change_permission(context.request):
         return ""
-    return reverse(f"admin:django_ojs_{model}_{name}", args=args, current_app=site.name)
+    return reverse(view_name(model_admin.model, name), args=args, current_app=site.name)

@@ -28,6 +28,7 @@ _MAX_LABELS: Final = 20
 class WorkerAdmin(OperatorModelAdmin):
     """The workers that have sent a heartbeat and were not deregistered since."""
 
+    place = 40
     object_actions = ACTIONS
 
     def objects_by_key(self, request: HttpRequest, keys: Iterable[str]) -> dict[str, Any]:

@@ -11,8 +11,9 @@ from django.db import Error, NotSupportedError, OperationalError
 from django.db.migrations.executor import MigrationExecutor
 from django.utils.connection import ConnectionDoesNotExist
 
+from django_ojs.models.base import stored_models
 from django_ojs.spec.errors import OJSError
-from django_ojs.storage import database
+from django_ojs.storage import database, schema
 from django_ojs.storage.backoff import Backoff
 
 logger = logging.getLogger("django_ojs")
@@ -33,7 +34,7 @@ def errors_in_words() -> Iterator[None]:
     except (NotSupportedError, ConnectionDoesNotExist) as error:
         raise CommandError(str(error)) from error
     except Error as error:
-        # Where it is not there, or not migrated, this says so.
+        # If the database is not there, or not migrated, this error says so.
         require_database()
         # Such as a role that may only read. The lines after the first may hold values of a row.
         reason = str(error).partition("\n")[0]
@@ -41,9 +42,10 @@ def errors_in_words() -> Iterator[None]:
 
 
 def unapplied_migrations() -> list[str]:
-    """Return the migrations of django_ojs that the jobs' database lacks."""
+    """Return the migrations of django_ojs and its extensions that the jobs' database lacks."""
     executor = MigrationExecutor(database.connection())
-    leaves = [key for key in executor.loader.graph.leaf_nodes() if key[0] == "django_ojs"]
+    labels = {model._meta.app_label for model in stored_models()}
+    leaves = [key for key in executor.loader.graph.leaf_nodes() if key[0] in labels]
     return [str(migration) for migration, _backwards in executor.migration_plan(leaves)]
 
 
@@ -59,6 +61,11 @@ def schema_problem() -> str | None:
         return (
             f"The tables of django_ojs are missing or old in {database.alias()!r}: run `manage.py "
             "migrate` first."
+        )
+    if names := schema.missing_of_extensions(database.connection()):
+        return (
+            f"Triggers, functions or indexes of these extensions are missing in "
+            f"{database.alias()!r}: {', '.join(names)}. Run `manage.py migrate` first."
         )
     return None
 

@@ -5,10 +5,11 @@ from typing import Any, Final
 
 from django.db import ProgrammingError
 
-from django_ojs.command_line.checks import jobs, queues, schema, server
+from django_ojs.command_line.checks import jobs, queues, remains, schema, server
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.command_line.console import Console
 from django_ojs.command_line.subcommand import FAILED, OK, Options, Subcommand
+from django_ojs.hooks import registry
 from django_ojs.operations.access import operator
 from django_ojs.storage import database
 
@@ -17,9 +18,11 @@ CHECKS: Final[dict[str, Check]] = {
     for each in (
         schema.MIGRATIONS,
         *schema.CHECKS,
+        remains.CHECK,
         *jobs.CHECKS,
         *queues.CHECKS,
         *server.CHECKS,
+        *registry.doctor_checks(),
     )
 }
 
@@ -37,7 +40,8 @@ def _doctor(console: Console, options: Options) -> int:
         if not (is_chosen or findings):
             continue
         repaired = False
-        if findings and options["repair"] and check.repair:
+        is_repaired = not check.is_repaired_alone or name in (options["only"] or ())
+        if findings and options["repair"] and check.repair and is_repaired:
             _repair(check)
             left = _findings(check)
             repaired = not left
@@ -142,7 +146,10 @@ def _arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--repair",
         action="store_true",
-        help="create missing triggers again, and correct the counters",
+        help=(
+            "create missing triggers again, and correct the counters; with --only remains, remove "
+            "what extensions have left"
+        ),
     )
 
 

@@ -18,11 +18,12 @@ from opentelemetry.metrics import MeterProvider
 from opentelemetry.trace import Link, Span, SpanKind, Status, StatusCode, TracerProvider
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from django_ojs.conf import NAME_BYTES, settings
+from django_ojs.conf import NAME_BYTES, of, settings
 from django_ojs.context import JobContext
 from django_ojs.extension import Batch, Extension, Hooks
 from django_ojs.extensions.checkpoints import operations as checkpoint
 from django_ojs.extensions.outbox import caller_database
+from django_ojs.extensions.outbox.settings import OutboxSettings
 from django_ojs.extensions.statistics import rollups
 from django_ojs.extensions.workflows.operations import creation
 from django_ojs.hooks import registry
@@ -150,7 +151,7 @@ class _Instrumentation(Extension):
         fields = _fields(span)
         for envelope in own if fields else ():
             envelope.meta = {**envelope.meta, **fields}
-            envelope.document = None  # Its size is that of what is stored.
+            envelope.document = None  # The size is computed again, from what is stored.
         try:
             with trace.use_span(
                 span, end_on_exit=False, record_exception=False, set_status_on_exception=False
@@ -262,7 +263,7 @@ class _Instrumentation(Extension):
             tracer_provider or trace.get_tracer_provider(),
             meter_provider or metrics.get_meter_provider(),
         ):
-            # The SDK's providers have it, those of the API do not.
+            # The providers of the SDK have this method; those of the API have not.
             force_flush = getattr(provider, "force_flush", None)
             if force_flush is not None:
                 force_flush(FLUSH_TIMEOUT_MS)
@@ -358,7 +359,7 @@ def _end_after_commit(span: Span, results: Sequence[EnqueuedJob]) -> None:
 
 def _connection(outcome: str | None) -> BaseDatabaseWrapper:
     """Return the connection in whose transaction jobs were stored."""
-    if outcome == Outcome.OUTBOX and settings().wrong_database == "outbox":
+    if outcome == Outcome.OUTBOX and of(OutboxSettings).wrong_database == "outbox":
         return database.connection(caller_database.alias_for_caller(may_use_outbox=True))
     return database.connection()
 

@@ -3,6 +3,8 @@
 from typing import Any, Final
 
 from django_ojs.conf import settings
+from django_ojs.extension import Declared
+from django_ojs.hooks import registry
 from django_ojs.http import compression
 from django_ojs.http.headers import VERSION
 from django_ojs.spec import urls
@@ -15,23 +17,27 @@ HOMEPAGE = "https://openjobspec.org"
 #: Jobs of one batch: more of them are sent in several requests. Compressed, 44 KB are 400,000 jobs.
 MAX_BATCH: Final = 10_000
 
-#: Name, as in `urn:ojs:ext:<name>`, of each official extension whose requirements all hold.
-EXTENSIONS: tuple[str, ...] = (
-    "admin-api",
-    "backpressure",
-    "durable-execution",
-    "payload-limits",
-    "progress",
-    "rate-limiting",
-    "webhooks",
+#: What this server is without any extension.
+_CORE: Final = (
+    Declared(official="admin-api"),
+    Declared(official="payload-limits"),
+    Declared(official="progress"),
+    Declared(experimental="framework-adapters"),
 )
-#: The same, as in `urn:ojs:ext:experimental:<name>`.
-EXPERIMENTAL: tuple[str, ...] = ("framework-adapters", "realtime")
+#: The capability that a level of conformance needs, beside those of the levels below.
+_LEVELS: Final = {2: "cron_jobs", 3: "workflows", 4: "rate_limiting"}
+
+
+def declared() -> list[Declared]:
+    """Return what the core and the installed extensions declare."""
+    return [*_CORE, *registry.brought("manifest")]
 
 
 def manifest(base: str) -> dict[str, Any]:
     """Return the manifest of the API at `base`: an absolute URL that ends in /ojs."""
     limits = settings().limits
+    found = declared()
+    capabilities = {each.capability for each in found}
     # Not the parser of the standard library, which raises ValueError for some hosts that a client
     # may name and Django accepts.
     _, _, path = urls.split(base)
@@ -44,21 +50,23 @@ def manifest(base: str) -> dict[str, Any]:
             "language": "python",
             "homepage": HOMEPAGE,
         },
-        "conformance_level": 4,
+        "conformance_level": next(
+            (level - 1 for level, needed in _LEVELS.items() if needed not in capabilities), 4
+        ),
         "conformance_tier": "runtime",
         "protocols": ["http"],
         "backend": database.dialect().backend,
         "capabilities": {
             "batch_enqueue": True,
-            "cron_jobs": True,
+            "cron_jobs": "cron_jobs" in capabilities,
             "dead_letter": True,
             "delayed_jobs": True,
             "job_ttl": True,
             "priority_queues": True,
-            "rate_limiting": True,
+            "rate_limiting": "rate_limiting" in capabilities,
             "schema_validation": False,
             "unique_jobs": True,
-            "workflows": True,
+            "workflows": "workflows" in capabilities,
             "pause_resume": True,
         },
         "unique_job_strength": "strong",
@@ -66,11 +74,11 @@ def manifest(base: str) -> dict[str, Any]:
         "extensions": {
             "official": [
                 {"name": name, "uri": f"urn:ojs:ext:{name}", "version": "1.0.0"}
-                for name in EXTENSIONS
+                for name in sorted(each.official for each in found if each.official)
             ],
             "experimental": [
                 {"name": name, "uri": f"urn:ojs:ext:experimental:{name}", "version": "0.1.0"}
-                for name in EXPERIMENTAL
+                for name in sorted(each.experimental for each in found if each.experimental)
             ],
             # payload-limits §8.1
             "payload_limits": {

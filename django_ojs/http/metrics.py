@@ -5,31 +5,21 @@ jobs report their progress, one reads those that run.
 Counters and histograms come from the rollups, which processes write every ten seconds.
 """
 
-from collections import Counter
-from collections.abc import Collection, Iterator, Sequence
+import logging
+from collections.abc import Collection, Iterator
 from typing import Final
 
+from django.db import DatabaseError
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import (
-    CounterMetricFamily,
-    GaugeMetricFamily,
-    HistogramMetricFamily,
-    Metric,
-)
+from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
 from django_ojs.conf import settings
-from django_ojs.extensions.backpressure import storage as bounds
-from django_ojs.extensions.limits import limit_keys
-from django_ojs.extensions.statistics import all_time, rollup_queries, rollups, stats
-from django_ojs.extensions.statistics.all_time import Total
-from django_ojs.operations.maintenance import stalled
-from django_ojs.operations.workers import registry as workers
+from django_ojs.extension import Extension
+from django_ojs.hooks import registry
 from django_ojs.reports import scheduling
-from django_ojs.spec.states import State
-from django_ojs.storage.figures import known_queues
-from django_ojs.storage.figures.known_queues import OTHERS
-from django_ojs.storage.queue_configs import config_of
+
+logger = logging.getLogger("django_ojs.http")
 
 CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 
@@ -38,28 +28,12 @@ CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 #: jobs. The others are counted as one.
 MAX_SERIES: Final = 1_000
 
-_COUNTERS: Final = (
-    ("ojs_job_enqueued", "Jobs enqueued.", (rollups.ENQUEUED,)),
-    ("ojs_job_completed", "Jobs completed.", (rollups.COMPLETED,)),
-    ("ojs_job_failed", "Jobs discarded.", (rollups.DISCARDED, rollups.DROPPED)),
-    ("ojs_job_errors", "Runs that ended with an error.", (rollups.FAILED,)),
-)
-_QUEUE_COUNTERS: Final = (
-    ("ojs_backpressure_rejected", "Jobs rejected by a full queue.", rollups.REJECTED),
-    ("ojs_backpressure_dropped", "Jobs dropped by a full queue.", rollups.DROPPED),
-    (
-        "ojs_history_write_failures",
-        "Runs that are not in the history of their job.",
-        rollups.HISTORY_FAILURES,
-    ),
-)
-
 
 def render(within: Collection[str] | None) -> bytes:
     """Return all metrics as text, or those of some queues."""
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(_DatabaseCollector(within))
-    return generate_latest(registry)
+    collectors = CollectorRegistry(auto_describe=False)
+    collectors.register(_DatabaseCollector(within))
+    return generate_latest(collectors)
 
 
 class _DatabaseCollector(Collector):
@@ -67,122 +41,20 @@ class _DatabaseCollector(Collector):
         self._within = within
 
     def collect(self) -> Iterator[Metric]:
-        totals = _totals(self._within)
-        yield from _jobs(totals)
-        yield from _queues(self._within, totals)
-        yield from _bounds(self._within)
-        yield from _limit_keys(self._within)
+        for extension in registry.extensions():
+            yield from _of(extension, self._within)
         yield from _pools(self._within)
 
 
-def _jobs(found: all_time.Totals) -> Iterator[Metric]:
-    labels = ["queue", "type"]
-    for name, text, columns in _COUNTERS:
-        counter = CounterMetricFamily(name, text, labels=labels)
-        for key, total in found.items():
-            counter.add_metric(key, sum(total.counts[column] for column in columns))
-        yield counter
-    reports = CounterMetricFamily(
-        "ojs_progress_updates", "Reports of progress.", labels=["queue", "job_type"]
-    )
-    for key, total in found.items():
-        reports.add_metric(key, total.counts[rollups.PROGRESS_UPDATES])
-    yield reports
-    ran = HistogramMetricFamily(
-        "ojs_job_duration_seconds", "How long jobs ran.", labels=[*labels, "state"]
-    )
-    waited = HistogramMetricFamily(
-        "ojs_job_queue_time_seconds", "How long jobs waited for their start.", labels=labels
-    )
-    for (queue, type), total in found.items():
-        _add(ran, (queue, type, State.COMPLETED.value), total.ran)
-        _add(waited, (queue, type), total.waited)
-    yield from (ran, waited)
-    by_queue: dict[str, Total] = {}
-    for (queue, _), total in found.items():
-        by_queue.setdefault(queue, Total()).add(total)
-    for name, text, column in _QUEUE_COUNTERS:
-        counter = CounterMetricFamily(name, text, labels=["queue"])
-        for queue, total in by_queue.items():
-            counter.add_metric([queue], total.counts[column])
-        yield counter
-
-
-def _totals(within: Collection[str] | None) -> all_time.Totals:
-    totals = all_time.sums.totals()
-    if within is not None:
-        totals = {key: total for key, total in totals.items() if key[0] in within}
-    return all_time.largest(totals, MAX_SERIES)
-
-
-def _add(family: HistogramMetricFamily, key: tuple[str, ...], histogram: Sequence[int]) -> None:
-    # The n-th bucket ends at 2**n ms; the last one has no end.
-    total, buckets = 0, []
-    for index, number in enumerate(histogram[:-1]):
-        total += number
-        buckets.append((repr(2.0**index / 1000), float(total)))
-    total += histogram[-1]
-    buckets.append(("+Inf", float(total)))
-    # The sum is estimated from the buckets: it may be off by a third.
-    family.add_metric(
-        list(key), buckets, sum_value=(rollup_queries.mean(histogram) or 0) * total / 1000
-    )
-
-
-def _queues(within: Collection[str] | None, totals: all_time.Totals) -> Iterator[Metric]:
-    depth = GaugeMetricFamily(
-        "ojs_queue_depth", "Jobs that are there, by state.", labels=["queue", "state"]
-    )
-    busy = GaugeMetricFamily("ojs_workers_busy", "Jobs that run.", labels=["queue"])
-    stalled_jobs = GaugeMetricFamily(
-        "ojs_progress_stalled_jobs", "Jobs that run and have stopped to report.", labels=["queue"]
-    )
-    # Jobs wait in the queues that a producer makes up, and few in those that workers serve.
-    served = {queue for (queue, _), total in totals.items() if total.runs and queue != OTHERS}
-    known = known_queues.by_load(limit=MAX_SERIES, within=within, emptied=True, known=served)
-    counts = stats.by_queue(known.names)
-    shown = {queue: counts.get(queue, {}) for queue in sorted(known.names)}
-    if known.total > len(shown):
-        others = Counter(stats.by_state(within))
-        for states in shown.values():
-            others.subtract(states)
-        # The two queries have no common snapshot.
-        shown[OTHERS] = {state: max(0, number) for state, number in others.items()}
-    reported = any(total.counts[rollups.PROGRESS_UPDATES] for total in totals.values())
-    silent = stalled.by_queue(within) if reported else Counter[str]()
-    silent[OTHERS] = sum(number for queue, number in silent.items() if queue not in shown)
-    for queue, states in shown.items():
-        for state in State:
-            depth.add_metric([queue, state.value], states.get(state, 0))
-        busy.add_metric([queue], states.get(State.ACTIVE, 0))
-        stalled_jobs.add_metric([queue], silent[queue])
-    active = GaugeMetricFamily("ojs_workers_active", "Workers that run.")
-    active.add_metric([], workers.listing(limit=0, within=within).running)
-    yield from (depth, busy, stalled_jobs, active)
-
-
-def _bounds(within: Collection[str] | None) -> Iterator[Metric]:
-    pressure = GaugeMetricFamily(
-        "ojs_backpressure_pressure", "Depth divided by bound.", labels=["queue"]
-    )
-    for queue in bounds.bounded():
-        if within is not None and queue not in within:
-            continue
-        bound = config_of(queue).backpressure
-        if bounds.is_bounded(bound):
-            pressure.add_metric([queue], min(1.0, bounds.load(queue).pressure(bound)))
-    yield pressure
-
-
-def _limit_keys(within: Collection[str] | None) -> Iterator[Metric]:
-    # No series by key: there may be one for each customer. The jobs of a key may be in any queue.
-    if within is None:
-        keys = GaugeMetricFamily(
-            "ojs_rate_limit_keys", "Limit keys of which jobs are held.", labels=["strategy"]
-        )
-        for strategy, number in limit_keys.at_limit().items():
-            keys.add_metric([strategy], number)
-        yield keys
+def _of(extension: Extension, within: Collection[str] | None) -> list[Metric]:
+    """Return the metrics of an extension. One that fails leaves those of the others."""
+    try:
+        return list(extension.metrics(within))
+    except DatabaseError:
+        raise
+    except Exception:
+        logger.exception("The extension %s of django_ojs has no metrics.", extension.name)
+        return []
 
 
 def _pools(within: Collection[str] | None) -> Iterator[Metric]:

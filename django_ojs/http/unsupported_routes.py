@@ -1,11 +1,14 @@
 """Documented routes that this server does not have: 422 `unsupported` (http-binding §16)."""
 
+from collections.abc import Iterable
 from typing import Any, Final, NoReturn
 
 from django.http import HttpRequest
-from django.urls import re_path
+from django.urls import URLPattern, re_path
 
-from django_ojs.http.views.base import PublicView
+from django_ojs.extension import Extension
+from django_ojs.http.views.base import OJSView, PublicView
+from django_ojs.not_installed import PATHS, line_to_add
 from django_ojs.spec.errors import UnsupportedFeature
 
 # A dot does not match a line feed, which a path may contain.
@@ -50,3 +53,25 @@ _ANY: Final = "|".join(rf"(?P<{feature}>{pattern})" for feature, pattern in _PAT
 
 #: Before the routes of jobs, where `bulk` would be an id.
 unsupported = re_path(rf"^ojs/v1/(?:{_ANY})\Z", Unsupported.as_view(), name="ojs-unsupported")
+
+
+class NotInstalled(OJSView):
+    """422 for the paths of an extension that this site has not installed, with the line to add."""
+
+    def http_method_not_allowed(self, request: HttpRequest, *args: Any, **kwargs: Any) -> NoReturn:
+        """Raise UnsupportedFeature, once the caller is known."""
+        extension = kwargs["extension"]
+        raise UnsupportedFeature(
+            f"This server does not have the extension {extension}.",
+            details={"feature": extension},
+            hint=line_to_add(extension),
+        )
+
+
+def of_extensions(installed: Iterable[Extension]) -> list[URLPattern]:
+    """Return the routes of the extensions of this package that are not installed."""
+    missing = PATHS.keys() - {each.name for each in installed}
+    return [
+        re_path(rf"^ojs/v1/(?:{PATHS[name]})\Z", NotInstalled.as_view(), {"extension": name})
+        for name in sorted(missing)
+    ]

@@ -3,16 +3,11 @@
 from django.core.exceptions import ImproperlyConfigured
 from django.urls import URLPattern, re_path
 
+from django_ojs.hooks import registry
+
 try:
-    from django_ojs.extensions.checkpoints import views as checkpoint
-    from django_ojs.extensions.cron import views as cron
-    from django_ojs.extensions.events import views as events
-    from django_ojs.extensions.limits import views as rate_limits
-    from django_ojs.extensions.webhooks import views as webhooks
-    from django_ojs.extensions.workflows import views as workflows
-    from django_ojs.http import urls_admin
+    from django_ojs.http import unsupported_routes, urls_admin
     from django_ojs.http.routing import route
-    from django_ojs.http.unsupported_routes import unsupported
     from django_ojs.http.views import (
         dead_letter,
         history,
@@ -36,8 +31,6 @@ except ModuleNotFoundError as error:
 _JOB = "v1/jobs/<str:key>"
 _QUEUE = "v1/queues/<str:name>"
 _DEAD_LETTER = "v1/dead-letter/<str:key>"
-_WEBHOOK = "v1/webhooks/subscriptions/<str:key>"
-_DELIVERY = "v1/webhooks/deliveries/<str:key>"
 
 urlpatterns: list[URLPattern] = [
     # Those that are requested most come first: a path is compared with one pattern after the other.
@@ -55,7 +48,7 @@ urlpatterns: list[URLPattern] = [
     route("v1/ready", system.Ready, "ojs-ready"),
     route("v1/openapi.json", openapi.OpenAPI, "ojs-openapi"),
     route("metrics", metrics.Metrics, "ojs-metrics"),
-    unsupported,
+    unsupported_routes.unsupported,
     # One job
     route(_JOB, jobs.JobDetail, "ojs-job"),
     route(f"{_JOB}/activate", jobs.JobActivate, "ojs-job-activate"),
@@ -63,10 +56,8 @@ urlpatterns: list[URLPattern] = [
     route(f"{_JOB}/ack", workers.Ack, "ojs-job-ack"),
     route(f"{_JOB}/nack", workers.Nack, "ojs-job-nack"),
     route(f"{_JOB}/progress", progress.JobProgress, "ojs-job-progress"),
-    route(f"{_JOB}/progress/stream", progress.JobProgressStream, "ojs-job-progress-stream"),
     route(f"{_JOB}/history", history.JobHistory, "ojs-job-history"),
     route(f"{_JOB}/lineage", history.JobLineage, "ojs-job-lineage"),
-    route(f"{_JOB}/checkpoint", checkpoint.JobCheckpoint, "ojs-job-checkpoint"),
     # Queues
     route("v1/queues", queues.QueueList, "ojs-queues"),
     route(_QUEUE, queues.QueueDetail, "ojs-queue"),
@@ -75,37 +66,14 @@ urlpatterns: list[URLPattern] = [
     route(f"{_QUEUE}/pause", queues.QueuePause, "ojs-queue-pause"),
     route(f"{_QUEUE}/drain", queues.QueueDrain, "ojs-queue-drain"),
     route(f"{_QUEUE}/resume", queues.QueueResume, "ojs-queue-resume"),
-    # Limits by key
-    route("v1/rate-limits", rate_limits.RateLimits, "ojs-rate-limits"),
-    route("v1/rate-limits/<str:key>", rate_limits.RateLimitDetail, "ojs-rate-limit"),
     # Dead letters
     route("v1/dead-letter", dead_letter.DeadLetters, "ojs-dead-letters"),
     route("v1/dead-letter/stats", dead_letter.DeadLetterFigures, "ojs-dead-letter-stats"),
     route(_DEAD_LETTER, dead_letter.DeadLetterDetail, "ojs-dead-letter"),
     route(f"{_DEAD_LETTER}/retry", dead_letter.DeadLetterRetry, "ojs-dead-letter-retry"),
-    # Cron jobs
-    route("v1/cron", cron.CronJobs, "ojs-cron"),
-    route("v1/cron/<str:name>", cron.CronJobDetail, "ojs-cron-job"),
-    # Workflows
-    route("v1/workflows", workflows.Workflows, "ojs-workflows"),
-    route("v1/workflows/<str:key>", workflows.WorkflowDetail, "ojs-workflow"),
-    route(
-        "v1/workflows/<str:key>/progress", workflows.WorkflowProgressDetail, "ojs-workflow-progress"
-    ),
-    route("v1/workflows/<str:key>/history", history.WorkflowHistory, "ojs-workflow-history"),
-    # Events
-    route("v1/events", events.Events, "ojs-events"),
-    route("v1/events/stream", events.EventStream, "ojs-event-stream"),
-    route(f"{_JOB}/events", events.JobEvents, "ojs-job-events"),
-    route(f"{_QUEUE}/events", events.QueueEvents, "ojs-queue-events"),
-    # Webhooks
-    route("v1/webhooks/subscriptions", webhooks.Subscriptions, "ojs-webhooks"),
-    route(_WEBHOOK, webhooks.SubscriptionDetail, "ojs-webhook"),
-    route(f"{_WEBHOOK}/test", webhooks.SubscriptionTest, "ojs-webhook-test"),
-    route(f"{_WEBHOOK}/rotate-secret", webhooks.SubscriptionSecret, "ojs-webhook-secret"),
-    route("v1/webhooks/deliveries", webhooks.Deliveries, "ojs-webhook-deliveries"),
-    route(_DELIVERY, webhooks.DeliveryDetail, "ojs-webhook-delivery"),
-    route(f"{_DELIVERY}/retry", webhooks.DeliveryRetry, "ojs-webhook-delivery-retry"),
+    # Of the extensions
+    *registry.brought("routes"),
+    *unsupported_routes.of_extensions(registry.extensions()),
     # The control plane
     *urls_admin.urlpatterns,
     # Any other path under ojs/, which may contain a line feed: a dot does not match that.

@@ -5,9 +5,16 @@ So a proxy can have rules for the control plane alone, by the path.
 
 from typing import Final
 
-from django_ojs.extensions.statistics import views as stats
 from django_ojs.http.routing import route
-from django_ojs.http.views.admin import bulk, dead_letter, jobs, queues, scheduling, system, workers
+from django_ojs.http.views.admin import (
+    bulk,
+    dead_letter,
+    jobs,
+    queues,
+    scheduling,
+    system,
+    workers,
+)
 
 _ADMIN: Final = "v1/admin"
 _QUEUE: Final = f"{_ADMIN}/queues/<str:name>"
@@ -41,8 +48,6 @@ urlpatterns = [
     route(
         f"{_ADMIN}/scheduling/stats", scheduling.AdminSchedulingStats, "ojs-admin-scheduling-stats"
     ),
-    route(f"{_ADMIN}/stats", stats.AdminStats, "ojs-admin-stats"),
-    route(f"{_ADMIN}/stats/history", stats.AdminHistory, "ojs-admin-history"),
     route(f"{_ADMIN}/dead-letter", dead_letter.AdminDeadLetters, "ojs-admin-dead-letters"),
     route(f"{_ADMIN}/dead-letter/retry", bulk.DeadLetterBulkRetry, "ojs-admin-dead-letters-retry"),
     route(f"{_ADMIN}/dead-letter/stats", dead_letter.AdminDeadLetterStats, "ojs-admin-dead-stats"),

@@ -5,7 +5,6 @@ import django.db.models.functions.datetime
 from django.db import migrations, models
 
 import django_ojs.models.fields
-import django_ojs.spec.hold
 import django_ojs.spec.ids
 import django_ojs.spec.states
 from django_ojs.migrations._run_sql_files import RunSQLFiles
@@ -373,24 +372,16 @@ class Migration(migrations.Migration):
                     models.DateTimeField(blank=True, editable=False, null=True),
                 ),
                 ("discard_reason", models.CharField(blank=True, max_length=16, null=True)),
-                ("workflow_id", models.UUIDField(blank=True, editable=False, null=True)),
+                ("marks", models.BigIntegerField(db_default=0, default=0, editable=False)),
                 ("parent_id", models.UUIDField(blank=True, editable=False, null=True)),
                 ("progress", django_ojs.models.fields.StoredJSONField(blank=True, null=True)),
-                (
-                    "has_checkpoint",
-                    models.BooleanField(db_default=False, default=False, editable=False),
-                ),
                 (
                     "unique_key",
                     models.CharField(blank=True, editable=False, max_length=64, null=True),
                 ),
                 ("size_bytes", models.BigIntegerField(blank=True, editable=False, null=True)),
                 (
-                    "limit_key",
-                    models.CharField(blank=True, editable=False, max_length=255, null=True),
-                ),
-                (
-                    "limit_hold",
+                    "hold",
                     models.PositiveSmallIntegerField(db_default=0, default=0, editable=False),
                 ),
                 (
@@ -406,7 +397,7 @@ class Migration(migrations.Migration):
                 "indexes": [
                     models.Index(
                         models.F("queue"),
-                        models.F("limit_hold"),
+                        models.F("hold"),
                         models.OrderBy(models.F("priority"), descending=True),
                         models.F("enqueued_at"),
                         models.F("id"),
@@ -415,7 +406,7 @@ class Migration(migrations.Migration):
                     ),
                     models.Index(
                         models.F("queue"),
-                        models.F("limit_hold"),
+                        models.F("hold"),
                         models.OrderBy(models.F("priority"), descending=True),
                         models.F("enqueued_at"),
                         models.F("id"),
@@ -517,43 +508,13 @@ class Migration(migrations.Migration):
                         name="ojs_job_pending",
                     ),
                     models.Index(
-                        models.F("limit_key"),
-                        condition=models.Q(("limit_key__isnull", False), ("state", "active")),
-                        name="ojs_job_limit_active",
-                    ),
-                    models.Index(
-                        models.F("limit_key"),
-                        models.F("queue"),
-                        models.F("limit_hold"),
-                        models.OrderBy(models.F("priority"), descending=True),
-                        models.F("enqueued_at"),
-                        models.F("id"),
-                        condition=models.Q(("limit_key__isnull", False), ("state", "available")),
-                        name="ojs_job_limit_waiting",
-                    ),
-                    models.Index(
-                        models.F("limit_key"),
-                        models.F("due_at"),
-                        condition=models.Q(
-                            ("limit_key__isnull", False),
-                            (
-                                "state__in",
-                                [
-                                    django_ojs.spec.states.State["SCHEDULED"],
-                                    django_ojs.spec.states.State["RETRYABLE"],
-                                ],
-                            ),
-                        ),
-                        name="ojs_job_limit_due",
-                    ),
-                    models.Index(
                         models.F("queue"),
                         models.OrderBy(models.F("priority"), descending=True),
                         models.F("tenant_id"),
                         models.F("enqueued_at"),
                         models.F("id"),
                         condition=models.Q(
-                            ("limit_hold__lt", django_ojs.spec.hold.Hold["HELD"]),
+                            ("hold__lt", 64),
                             ("state", "available"),
                             ("tenant_id__isnull", False),
                         ),
@@ -830,138 +791,6 @@ class Migration(migrations.Migration):
             },
         ),
         migrations.CreateModel(
-            name="CronJob",
-            fields=[
-                ("name", models.CharField(max_length=255, primary_key=True, serialize=False)),
-                ("expression", models.CharField(max_length=255)),
-                ("timezone", models.CharField(default="UTC", max_length=255)),
-                ("template", django_ojs.models.fields.StoredJSONField()),
-                ("type", models.CharField(max_length=255)),
-                ("queue", models.CharField(max_length=255)),
-                (
-                    "overlap_policy",
-                    models.CharField(
-                        choices=[
-                            ("skip", "Skip"),
-                            ("allow", "Allow"),
-                            ("cancel_previous", "Cancel the previous run"),
-                            ("enqueue", "Enqueue"),
-                        ],
-                        default="skip",
-                        max_length=16,
-                    ),
-                ),
-                ("enabled", models.BooleanField(default=True)),
-                ("description", models.TextField(blank=True, null=True)),
-                (
-                    "owner",
-                    models.CharField(
-                        choices=[("code", "Code"), ("api", "API")], default="api", max_length=8
-                    ),
-                ),
-                ("service", models.CharField(blank=True, editable=False, max_length=255)),
-                ("defined_in", models.CharField(blank=True, editable=False, max_length=512)),
-                (
-                    "created_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), editable=False
-                    ),
-                ),
-                (
-                    "updated_at",
-                    models.DateTimeField(
-                        db_default=django.db.models.functions.datetime.Now(), editable=False
-                    ),
-                ),
-                ("due_at", models.DateTimeField(editable=False, null=True)),
-                ("next_run_at", models.DateTimeField(editable=False, null=True)),
-                ("last_run_at", models.DateTimeField(editable=False, null=True)),
-                ("last_job_id", models.UUIDField(editable=False, null=True)),
-                ("run_count", models.PositiveBigIntegerField(default=0, editable=False)),
-                ("missed_count", models.PositiveBigIntegerField(default=0, editable=False)),
-            ],
-            options={
-                "verbose_name_plural": "cron jobs",
-                "verbose_name": "cron job",
-                "db_table": "ojs_cron_job",
-                "default_permissions": ("view",),
-                "indexes": [
-                    models.Index(
-                        models.F("due_at"),
-                        models.F("name"),
-                        condition=models.Q(("due_at__isnull", False)),
-                        name="ojs_cron_job_due",
-                    ),
-                    models.Index(
-                        models.F("service"),
-                        condition=models.Q(("owner", "code")),
-                        name="ojs_cron_job_code",
-                    ),
-                ],
-                "constraints": [
-                    models.CheckConstraint(
-                        condition=models.Q(
-                            ("enabled", True),
-                            models.Q(("due_at__isnull", True), ("next_run_at__isnull", True)),
-                            _connector="OR",
-                        ),
-                        name="ojs_cron_job_disabled_has_no_time",
-                    )
-                ],
-            },
-        ),
-        migrations.CreateModel(
-            name="CronRun",
-            fields=[
-                ("id", models.BigAutoField(primary_key=True, serialize=False)),
-                ("name", models.CharField(max_length=255)),
-                ("job_id", models.UUIDField()),
-                ("scheduled_at", models.DateTimeField()),
-                (
-                    "triggered_at",
-                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
-                ),
-                (
-                    "triggered_by",
-                    models.CharField(
-                        blank=True,
-                        help_text="The operator; empty for the schedule.",
-                        max_length=255,
-                    ),
-                ),
-                (
-                    "phase",
-                    models.CharField(
-                        choices=[("held", "Held"), ("open", "Open"), ("ended", "Ended")],
-                        default="open",
-                        editable=False,
-                        max_length=8,
-                    ),
-                ),
-            ],
-            options={
-                "verbose_name": "run of a cron job",
-                "verbose_name_plural": "runs of cron jobs",
-                "db_table": "ojs_cron_run",
-                "default_permissions": (),
-                "indexes": [
-                    models.Index(models.F("name"), models.F("id"), name="ojs_cron_run_name"),
-                    models.Index(
-                        models.F("name"),
-                        models.F("id"),
-                        condition=models.Q(("phase__in", ["open", "held"])),
-                        name="ojs_cron_run_open",
-                    ),
-                    models.Index(
-                        models.F("name"),
-                        models.F("id"),
-                        condition=models.Q(("phase", "held")),
-                        name="ojs_cron_run_held",
-                    ),
-                ],
-            },
-        ),
-        migrations.CreateModel(
             name="Event",
             fields=[
                 ("id", models.BigAutoField(primary_key=True, serialize=False)),
@@ -1200,111 +1029,6 @@ class Migration(migrations.Migration):
                 "constraints": [],
             },
             bases=("django_ojs.queue",),
-        ),
-        migrations.CreateModel(
-            name="Webhook",
-            fields=[
-                (
-                    "id",
-                    models.UUIDField(
-                        default=django_ojs.spec.ids.uuid7,
-                        editable=False,
-                        primary_key=True,
-                        serialize=False,
-                    ),
-                ),
-                ("url", models.CharField(verbose_name="url", max_length=2000)),
-                (
-                    "events",
-                    models.JSONField(
-                        verbose_name="events",
-                        default=list,
-                        help_text="Types of events, or patterns such as job.* or *.",
-                    ),
-                ),
-                (
-                    "queues",
-                    models.JSONField(
-                        verbose_name="queues",
-                        blank=True,
-                        default=list,
-                        help_text="The queues of the events; empty: all events.",
-                    ),
-                ),
-                (
-                    "job_types",
-                    models.JSONField(
-                        verbose_name="job types",
-                        blank=True,
-                        default=list,
-                        help_text="The job types of the events; empty: all events.",
-                    ),
-                ),
-                ("metadata", models.JSONField(blank=True, default=dict)),
-                ("active", models.BooleanField(verbose_name="active", default=True)),
-                ("salt", models.CharField(editable=False, max_length=64)),
-                ("former_salts", models.JSONField(default=list, editable=False)),
-                ("cursor", models.BigIntegerField(default=0, editable=False)),
-                (
-                    "failures",
-                    models.PositiveIntegerField(verbose_name="failures", default=0, editable=False),
-                ),
-                (
-                    "disabled_at",
-                    models.DateTimeField(verbose_name="disabled at", editable=False, null=True),
-                ),
-                (
-                    "created_at",
-                    models.DateTimeField(
-                        verbose_name="created at",
-                        db_default=django.db.models.functions.datetime.Now(),
-                        editable=False,
-                    ),
-                ),
-            ],
-            options={
-                "verbose_name": "webhook",
-                "verbose_name_plural": "webhooks",
-                "db_table": "ojs_webhook",
-                "indexes": [
-                    models.Index(
-                        models.F("cursor"),
-                        condition=models.Q(("active", True)),
-                        name="ojs_webhook_active",
-                    )
-                ],
-            },
-        ),
-        migrations.CreateModel(
-            name="WebhookDelivery",
-            fields=[
-                ("id", models.UUIDField(primary_key=True, serialize=False)),
-                ("event_id", models.UUIDField()),
-                ("event_type", models.CharField(max_length=64)),
-                (
-                    "created_at",
-                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now()),
-                ),
-                (
-                    "webhook",
-                    models.ForeignKey(
-                        db_index=False,
-                        on_delete=django.db.models.deletion.CASCADE,
-                        related_name="deliveries",
-                        to="django_ojs.webhook",
-                    ),
-                ),
-            ],
-            options={
-                "verbose_name": "webhook delivery",
-                "verbose_name_plural": "webhook deliveries",
-                "db_table": "ojs_webhook_delivery",
-                "default_permissions": (),
-                "indexes": [
-                    models.Index(fields=["webhook", "-id"], name="ojs_webhook_delivery_of"),
-                    models.Index(models.F("created_at"), name="ojs_webhook_delivery_time"),
-                ],
-            },
         ),
         migrations.CreateModel(
             name="EndedWorkflowJob",

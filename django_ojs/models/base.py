@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 from typing import Any, ClassVar, Self, TypeVar
 
+from django.apps import apps
 from django.db import connections, models
 
 from django_ojs.storage import database
@@ -53,3 +54,13 @@ class StoredModel(models.Model):
 
     class Meta:
         abstract = True
+
+
+def stored_models() -> list[type[StoredModel]]:
+    """Return the models of this package, and of its extensions that are installed."""
+    return [model for model in apps.get_models() if issubclass(model, StoredModel)]
+
+
+def model_named(name: str) -> type[StoredModel] | None:
+    """Return the model of this name, whichever app has it; None if no app that is installed has."""
+    return next((model for model in stored_models() if model._meta.model_name == name), None)

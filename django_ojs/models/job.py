@@ -3,17 +3,17 @@
 from collections.abc import Collection, Iterable
 from datetime import timedelta
 from typing import Any, ClassVar
+from uuid import UUID
 
-from django.apps import apps
 from django.db import models
 from django.db.models import F, Q
 from django.utils.translation import gettext_lazy as _
 
-from django_ojs.extensions.checkpoints import spec as checkpoint
+from django_ojs import hooks
 from django_ojs.models.base import StoredModel
 from django_ojs.models.fields import StoredJSONField
 from django_ojs.spec import envelope, ids, retry_policy
-from django_ojs.spec.hold import Hold
+from django_ojs.spec.hold import FIRST_HELD
 from django_ojs.spec.isolation import ISOLATED_AFTER
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import TERMINAL, WAITING, State
@@ -116,28 +116,23 @@ class Job(StoredModel):
     #: Bytes of type, queue, args, meta and options as compact JSON, which a queue's bound counts.
     size_bytes = models.BigIntegerField(null=True, blank=True, editable=False)
 
-    #: The workflow of which it is a step.
-    workflow_id = models.UUIDField(null=True, blank=True, editable=False)
+    #: What it is to extensions, a bit for the number of each: their triggers look at jobs with it.
+    marks = models.BigIntegerField(default=0, db_default=0, editable=False)
 
     #: The job that enqueued it (ojs-execution-history §5), which may be pruned; in `options` too.
     parent_id = models.UUIDField(null=True, blank=True, editable=False)
 
-    #: The key of its rate limit policy, and whether a claim considers it (`spec.hold.Hold`).
-    limit_key = models.CharField(max_length=255, null=True, blank=True, editable=False)  # noqa: DJ001  # NULL: no policy
-    limit_hold = models.PositiveSmallIntegerField(
-        default=Hold.NONE, db_default=Hold.NONE, editable=False
-    )
+    #: Which claims consider it while it is available (`spec.hold`).
+    hold = models.PositiveSmallIntegerField(default=0, db_default=0, editable=False)
 
     #: Its tenant, where the configuration of the queue names tenants (`spec.tenants`).
     tenant_id = models.CharField(max_length=255, null=True, blank=True, editable=False)  # noqa: DJ001  # NULL: another queue
 
     progress = StoredJSONField(null=True, blank=True)
-    # Whether a run has saved a checkpoint, so that no other job needs a query for it.
-    has_checkpoint = models.BooleanField(default=False, db_default=False, editable=False)
     result = StoredJSONField(null=True, blank=True)
     error = StoredJSONField(null=True, blank=True)
     dead_letter = models.BooleanField(default=False)
-    #: Where it ran, of a dead letter in the `dead_letter_queue` of that queue.
+    #: For a dead letter that was moved to a `dead_letter_queue`: the queue in which it ran.
     original_queue = models.CharField(max_length=255, null=True, blank=True, editable=False)  # noqa: DJ001  # NULL: it is there
     #: What happened before is no longer in its history (`operations.jobs.execution_history`).
     history_deleted_at = models.DateTimeField(null=True, blank=True, editable=False)
@@ -158,11 +153,11 @@ class Job(StoredModel):
             ("view_payload_job", "Can see arguments, results and backtraces in the admin"),
         ]
         indexes = [
-            # FETCH: the next job of a queue is the first entry of its range of the index. Jobs with
-            # a limit by key have ranges of their own.
+            # FETCH: the next job of a queue is the first entry of its range of the index. Jobs that
+            # an extension keeps from some claims have ranges of their own.
             models.Index(
                 "queue",
-                "limit_hold",
+                "hold",
                 F("priority").desc(),
                 "enqueued_at",
                 "id",
@@ -172,7 +167,7 @@ class Job(StoredModel):
             # FETCH of the jobs that run alone: few among many others.
             models.Index(
                 "queue",
-                "limit_hold",
+                "hold",
                 F("priority").desc(),
                 "enqueued_at",
                 "id",
@@ -223,31 +218,8 @@ class Job(StoredModel):
             models.Index(
                 "parent_id", "id", name="ojs_job_parent", condition=Q(parent_id__isnull=False)
             ),
-            # Limits by key: the running and the waiting jobs of a key.
-            models.Index(
-                "limit_key",
-                name="ojs_job_limit_active",
-                condition=Q(limit_key__isnull=False, state="active"),
-            ),
-            models.Index(
-                "limit_key",
-                "queue",
-                "limit_hold",
-                F("priority").desc(),
-                "enqueued_at",
-                "id",
-                name="ojs_job_limit_waiting",
-                condition=Q(limit_key__isnull=False, state="available"),
-            ),
-            # The jobs of a key that it has rescheduled, or that are retried after its pause.
-            models.Index(
-                "limit_key",
-                "due_at",
-                name="ojs_job_limit_due",
-                condition=Q(limit_key__isnull=False, state__in=_DUE),
-            ),
-            # FETCH by turns: the tenants of a priority, and the jobs of each. Jobs that are held at
-            # a limit by key are left out.
+            # FETCH by turns: the tenants of a priority, and the jobs of each. Jobs that no claim
+            # considers are left out.
             models.Index(
                 "queue",
                 F("priority").desc(),
@@ -255,7 +227,7 @@ class Job(StoredModel):
                 "enqueued_at",
                 "id",
                 name="ojs_job_tenant_turn",
-                condition=Q(tenant_id__isnull=False, state="available", limit_hold__lt=Hold.HELD),
+                condition=Q(tenant_id__isnull=False, state="available", hold__lt=FIRST_HELD),
             ),
             # Tenants of a queue: the number of waiting jobs of each.
             models.Index(
@@ -318,9 +290,20 @@ class Job(StoredModel):
         return self.attempt - self.returned
 
     @property
+    def workflow_id(self) -> UUID | None:
+        """The workflow of which it is a step."""
+        return envelope.workflow_of(self.options)
+
+    @property
     def tags(self) -> list[str]:
         """The job's tags, in the order they were given."""
         return list(self.options.get("tags", ()))
+
+    @property
+    def limit_key(self) -> str | None:
+        """The key of its rate limit policy; None without one."""
+        key: str | None = self.options.get("limit_key")
+        return key
 
     @property
     def waited(self) -> timedelta | None:
@@ -329,15 +312,6 @@ class Job(StoredModel):
             return None
         return elapsed(self.enqueued_at, self.started_at)
 
-    @property
-    def checkpoint(self) -> checkpoint.SavedCheckpoint | None:
-        """The latest checkpoint of a job that has not ended, or of a dead letter."""
-        if not self.has_checkpoint or (self.finished_at is not None and not self.dead_letter):
-            return None
-        checkpoints: Any = apps.get_model("django_ojs", "Checkpoint")
-        found: checkpoint.SavedCheckpoint | None = checkpoints.of([self.pk]).get(self.pk)
-        return found
-
     def envelope(self) -> dict[str, Any]:
         """Render the job as its OJS envelope (ojs-core §5), with the errors of earlier runs."""
         errors = []
@@ -345,4 +319,4 @@ class Job(StoredModel):
         if self.run > 1 or (self.run == 1 and self.state not in _WELL):
             attempts = self.attempts.order_by("id")
             errors = [attempt.as_error() for attempt in attempts if attempt.error]
-        return envelope.render(self, errors=errors or None, checkpoint=self.checkpoint)
+        return envelope.render(self, errors=errors or None, more=hooks.shown(self))

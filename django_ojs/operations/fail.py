@@ -10,22 +10,19 @@ from uuid import UUID
 
 from django.db.models import F, Max
 from django.db.models.functions import Now
-from django.utils import timezone
 
 from django_ojs.conf import settings
 from django_ojs.extension import Known
-from django_ojs.hooks import publish
+from django_ojs.hooks import registry
 from django_ojs.models import Attempt, Job
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import dead_letter_queue, histories
 from django_ojs.spec import json
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.isolation import ISOLATED_AFTER
-from django_ojs.spec.published import EventType, of_limit_key
 from django_ojs.spec.retry_policy import Decision
 from django_ojs.spec.states import State, Trigger
 from django_ojs.spec.timeouts import total_ends
-from django_ojs.spec.times import format_timestamp
 from django_ojs.storage import database, notify, transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.transitions import ANY_CLAIM, Claim
@@ -81,7 +78,7 @@ def fail_batch(
     again: dict[UUID, dict[str, object]] = {}
     ended: dict[UUID, dict[str, object]] = {}
     for job, failure, outcome in kept:
-        # By the claimed job: nothing changes the policy or the counts of an active one.
+        # The claimed job is enough: nothing changes the policy or the counts of an active job.
         decision = _within_total_timeout(job, decide(job, failure))
         row = {"id": str(job.id), "outcome": outcome.value, "error": _error_of(failure)}
         if decision.action == "retry":
@@ -139,7 +136,7 @@ def postpone(job_id: UUID, failure: Failure, *, delay: timedelta, claim: Claim =
 
 def _postpone(job_id: UUID, failure: Failure, delay: timedelta, claim: Claim) -> Job:
     job = _lock_active(job_id, Trigger.FAIL, State.RETRYABLE, claim)
-    _pause_key(job, failure)
+    _tell_pause(job, failure)
     return _wait(job, failure, delay, AttemptOutcome.RETURNED, spend=False)
 
 
@@ -188,7 +185,7 @@ def requeue(
 def fail_beside_others(
     job_id: UUID, failure: Failure, *, others: int, claim: Claim = ANY_CLAIM
 ) -> Job:
-    """Record a failed run that so many other jobs of the process may have caused.
+    """Record a failed run that this job, or one of `others` jobs of its process, has caused.
 
     The first ISOLATED_AFTER such runs of a job spend no attempt; see `rescue`. Raises as `fail`
     does.
@@ -234,7 +231,7 @@ def _requeue(
     job = _lock_active(job_id, Trigger.RETURN, State.AVAILABLE, claim)
     error = _error_of(failure) if failure is not None else None
     if failure is not None:
-        _pause_key(job, failure)
+        _tell_pause(job, failure)
     if error is not None:
         histories.record([job.pk], outcome, error)
         values["error"] = error
@@ -286,20 +283,10 @@ def _lock_active(job_id: UUID, trigger: Trigger, target: State, claim: Claim) ->
     return job
 
 
-def _pause_key(job: Job, failure: Failure) -> None:
-    if job.limit_key is not None and (pause := failure.pause):
-        from django_ojs.extensions.limits import limit_journal
-
-        is_new = limit_journal.pause(job.limit_key, pause)
-        if is_new:
-            until = format_timestamp(timezone.now() + pause)
-            publish(
-                EventType.RATE_LIMIT_DYNAMIC_ADJUSTED,
-                of_limit_key,
-                job.limit_key,
-                until=until,
-                reason=failure.type,
-            )
+def _tell_pause(job: Job, failure: Failure) -> None:
+    if failure.pause:
+        for hook in registry.pause_asked:
+            hook(job, failure)
 
 
 def _wait(

@@ -10,7 +10,6 @@ from django.db import DatabaseError, InterfaceError
 
 from django_ojs import hooks
 from django_ojs.conf import settings
-from django_ojs.extensions.checkpoints.models import Checkpoint
 from django_ojs.models import Job, Worker
 from django_ojs.models.worker import Directive
 from django_ojs.operations import fail, liveness
@@ -19,12 +18,13 @@ from django_ojs.operations.liveness import Principal
 from django_ojs.operations.operator_texts import check_text
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict, InvalidRequest, JobNotFound
-from django_ojs.spec.hold import Hold
+from django_ojs.spec.hold import FIRST_HELD
 from django_ojs.spec.isolation import ISOLATED_AFTER, Isolation
 from django_ojs.spec.scheduling import STRICT_ORDER, Pool, QueueOrder
 from django_ojs.spec.states import State
 from django_ojs.storage import (
     database,
+    holds,
     queue_configs,
     queue_turns,
     raw_queries,
@@ -34,7 +34,7 @@ from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.dialects.rows import ANY_SIZE, ClaimRequest
 
-#: The claims of a queue whose rules another process changes meanwhile.
+#: How often a queue is claimed from again because another process has changed its rules.
 TRIES: Final = 3
 
 #: A claim of more jobs would hold row locks for too long.
@@ -121,7 +121,9 @@ def fetch(
                 # A smaller job of the next queue must not overtake one that did not fit.
                 break
     try:
-        _read_checkpoints(jobs)
+        for mark, hook in hooks.registry.fetched:
+            if marked := [job for job in jobs if job.marks & mark]:
+                hook(marked)
     except Exception:
         _give_back(jobs)
         raise
@@ -130,8 +132,9 @@ def fetch(
 
 def _claim(request: ClaimRequest) -> list[Claimed]:
     """Claim jobs of a queue; where it has rules that this process does not know, once it does."""
+    of_jobs = 0
     for _ in range(TRIES):
-        rules = queue_configs.remembered_rules(request.queue)
+        rules = queue_configs.remembered_rules(request.queue) | of_jobs
         try:
             if rules:
                 from django_ojs.storage import ruled_claims
@@ -139,22 +142,14 @@ def _claim(request: ClaimRequest) -> list[Claimed]:
                 return ruled_claims.claim(request, rules)
             return database.retried(partial(transitions.claim, request))
         except transitions.RulesUnknown:
-            queue_configs.refresh()
+            of_jobs = holds.learn_rules(request.queue)
     return []
 
 
 def _open_to(pool: str | None, queues: Sequence[str]) -> list[str]:
-    """Return those of the queues, each once, that are not exclusive to another pool."""
+    """Return the queues, each once, without those that are exclusive to another pool."""
     kept = settings().pool_of_queue if pool is not None else {}
     return [name for name in dict.fromkeys(queues) if kept.get(name, pool) == pool]
-
-
-def _read_checkpoints(jobs: Sequence[Claimed]) -> None:
-    having = [job for job in jobs if job.has_checkpoint]
-    if having:
-        found = Checkpoint.of([job.id for job in having])
-        for job in having:
-            job.checkpoint = found.get(job.id)
 
 
 def _give_back(jobs: Sequence[Claimed]) -> None:
@@ -172,15 +167,15 @@ def may_find(queues: Sequence[str]) -> bool:
     keeps an old snapshot open: it has no floor (see `storage.claim_floors`).
     """
     # The least value, not EXISTS: that can only be read from the end of the index of claims.
-    least = f"SELECT min(limit_hold) FROM ojs_job WHERE queue = %s AND state = '{_AVAILABLE}'"
-    each = [f"({least}) < {Hold.HELD.value}"] * len(queues)
+    least = f"SELECT min(hold) FROM ojs_job WHERE queue = %s AND state = '{_AVAILABLE}'"
+    each = [f"({least}) < {FIRST_HELD}"] * len(queues)
     rules = hooks.registry.claim_rules.values()
     opened = [condition for rule in rules if (condition := rule.may_open()) is not None]
     return raw_queries.holds(" OR ".join([*each, *opened]), queues)
 
 
 def isolated_waiting(queues: Sequence[str] | None, *, limit: int, pool: str = "") -> int:
-    """Return how many available jobs must run alone, in those of these queues that are not paused.
+    """Return how many available jobs must run alone, in the queues that are not paused.
 
     None stands for all queues that are not exclusive to a pool other than this one. If there are
     more than `limit`, return that.
@@ -261,7 +256,7 @@ def _pool_of(
     if worker_id is None or not (settings().pools or pool is not None):
         return None
     before = liveness.pool_of(worker_id, principal)
-    # A worker may have named a pool that the settings have no more.
+    # A worker may have named a pool that the settings no longer have.
     found = settings().pool((before or "") if pool is None else pool)
     if found is not None and not all(map(found.takes, queues)):
         raise InvalidRequest.of(

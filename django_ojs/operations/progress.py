@@ -7,8 +7,7 @@ from uuid import UUID
 from django.utils import timezone
 
 from django_ojs.extension import Count
-from django_ojs.extensions.checkpoints import operations as checkpoint
-from django_ojs.hooks import count, is_published, publish
+from django_ojs.hooks import count, is_published, publish, registry
 from django_ojs.models import Job
 from django_ojs.operations import liveness
 from django_ojs.operations.liveness import Principal
@@ -47,8 +46,8 @@ def report(
     before, now = job.progress, timezone.now()
     job.progress = after(before, reported, run=job.run, now=now)
     Job.primary.filter(pk=job_id).update(progress=job.progress, lease_until=liveness.extended())
-    if reported.checkpoint is not None:
-        checkpoint.store(job, checkpoint.encoded(reported.checkpoint))
+    for hook in registry.reported:
+        hook(job, reported)
     liveness.after_progress(job.worker_id, principal)
     numbers = {(job.queue, job.type): 1}
     database.after_commit(lambda: count(Count.PROGRESS_UPDATES, numbers))

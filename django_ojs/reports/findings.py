@@ -14,8 +14,10 @@ from uuid import UUID
 from django.utils import timezone
 
 from django_ojs.conf import settings
+from django_ojs.extension import Problem
 from django_ojs.extensions.backpressure.storage import Load
 from django_ojs.extensions.statistics import rollup_queries
+from django_ojs.extensions.tenants.spec import TenantLimits
 from django_ojs.operations.access import key_expiry
 from django_ojs.operations.access.key_expiry import KeyProblem
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
@@ -48,8 +50,7 @@ Kind = Literal[
     "failing",
     "dead_letters",
     "limit_drops",
-    "webhooks",
-    "outbox",
+    "problem",
     "transaction",
     "locked",
     "paused",
@@ -85,6 +86,8 @@ class Finding:
     lasts: timedelta | None = None
     text: str = ""
     key: KeyProblem | None = None
+    #: What an extension has found.
+    problem: Problem | None = None
 
 
 def of_system(
@@ -124,25 +127,9 @@ def of_system(
             )
         )
     found += _of_limit_keys(observed.limit_keys)
-    if observed.disabled_webhooks.number:
-        found.append(
-            Finding(
-                kind="webhooks",
-                level=Level.FAIR,
-                number=observed.disabled_webhooks.number,
-                since=observed.disabled_webhooks.since,
-            )
-        )
     found += [
-        Finding(
-            kind="outbox",
-            level=Level.FAIR,
-            number=min(each.number, health_queries.MOST),
-            capped=each.number > health_queries.MOST,
-            since=each.since,
-            text=each.alias,
-        )
-        for each in observed.rejected_in_outbox
+        Finding(kind="problem", level=Level.FAIR, since=each.since, problem=each)
+        for each in observed.problems
     ]
     if transaction is not None and transaction >= OLD:
         level = Level.BAD if transaction >= VERY_OLD else Level.FAIR
@@ -231,7 +218,7 @@ def _of_row(row: OverviewRow, *, is_stopped: bool) -> list[Finding]:
         )
     elif rejected or dropped:
         # Without a bound of its own, the bounds of its tenants rejected them.
-        of_tenants = row.status.config.tenant_limits is not None and not row.bounded
+        of_tenants = row.status.config.part(TenantLimits) is not None and not row.bounded
         found.append(
             Finding(
                 kind="rejected_tenants" if of_tenants else "rejected",

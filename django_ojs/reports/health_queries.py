@@ -7,24 +7,21 @@ table.
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import timedelta
 from typing import Final
 from uuid import UUID
 
-from django.db import Error, connections
-from django.db.models import Count, F, Min, Q, Sum
+from django.db.models import Count, F, Q, Sum
 from django.db.models.functions import Now
 
 from django_ojs.conf import settings
+from django_ojs.extension import Problem
 from django_ojs.extensions.limits import key_limits, limit_key_use
 from django_ojs.extensions.limits.limit_key_use import KeyStatus
 from django_ojs.extensions.limits.models import LimitKey
-from django_ojs.extensions.outbox import operations as outbox
-from django_ojs.extensions.outbox import storage as stored_outbox
-from django_ojs.extensions.outbox.models import Delivery
 from django_ojs.extensions.statistics import rollup_queries
 from django_ojs.extensions.statistics.rollup_queries import TypeFigures
-from django_ojs.extensions.webhooks.models import Webhook
+from django_ojs.hooks import registry
 from django_ojs.models import Job
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.reports import ended_workers
@@ -78,24 +75,6 @@ class RestrictedKeys:
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class DisabledWebhooks:
-    """Webhooks that are disabled because their deliveries failed, and since when the first is."""
-
-    number: int = 0
-    since: datetime | None = None
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
-class RejectedInOutbox:
-    """Jobs that the outbox of a database could not deliver, up to `MOST`, and since when."""
-
-    #: Where it is not the database of the jobs.
-    alias: str
-    number: int
-    since: datetime
-
-
-@dataclass(frozen=True, kw_only=True, slots=True)
 class HeldBack:
     """A type of which jobs were claimed by workers that have no handler for it."""
 
@@ -113,8 +92,7 @@ class Observations:
     held_back: Sequence[HeldBack] = ()
     failing: Sequence[TypeFigures] = ()
     limit_keys: RestrictedKeys = RestrictedKeys()
-    disabled_webhooks: DisabledWebhooks = DisabledWebhooks()
-    rejected_in_outbox: Sequence[RejectedInOutbox] = ()
+    problems: Sequence[Problem] = ()
 
 
 def observe() -> Observations:
@@ -125,8 +103,7 @@ def observe() -> Observations:
         held_back=held_back(),
         failing=rollup_queries.failing(minutes=FAILURE_MINUTES, limit=MOST_TYPES),
         limit_keys=restricted_keys(),
-        disabled_webhooks=disabled_webhooks(),
-        rejected_in_outbox=rejected_in_outbox(),
+        problems=[each for extension in registry.extensions() for each in extension.problems()],
     )
 
 
@@ -164,31 +141,6 @@ def restricted_keys() -> RestrictedKeys:
         paused=paused[:MOST_NAMED],
         more_paused=number - len(paused[:MOST_NAMED]),
     )
-
-
-def disabled_webhooks() -> DisabledWebhooks:
-    """Return the webhooks that are disabled because of their failures. There are few webhooks."""
-    disabled = Webhook.primary.filter(active=False, disabled_at__isnull=False)
-    return DisabledWebhooks(**disabled.aggregate(number=Count("pk"), since=Min("disabled_at")))
-
-
-def rejected_in_outbox() -> list[RejectedInOutbox]:
-    """Return what the outbox of each alias has that was rejected."""
-    found = []
-    for alias in outbox.aliases():
-        is_here = alias == database.alias()
-        rows = stored_outbox.entries(alias)
-        rejected = rows.filter(state=Delivery.REJECTED).order_by("created_at").values("created_at")
-        try:
-            figures = rejected[: MOST + 1].aggregate(number=Count("*"), since=Min("created_at"))
-        except Error:
-            if is_here:
-                raise
-            connections[alias].close()  # A database without jobs does not respond.
-            continue
-        if figures["number"]:
-            found.append(RejectedInOutbox(alias="" if is_here else alias, **figures))
-    return found
 
 
 def oldest_transaction() -> timedelta | None:

@@ -6,9 +6,8 @@ from collections.abc import Sequence
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network
 from typing import Final
 
-from django_ojs.extensions.payloads.spec import Network
-
 Address = IPv4Address | IPv6Address
+Network = IPv4Network | IPv6Network
 
 # Own tables: `is_global` of the standard library differs between versions, and has been true for
 # NAT64, 6to4, site-local and multicast addresses.

@@ -7,24 +7,18 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 from fnmatch import fnmatchcase
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, TypeVar
 
-from django_ojs.extensions.limits.rate_limit import RateLimit, check_number, check_on_limit
-from django_ojs.extensions.tenants.spec import (
-    DEFAULT_TENANT,
-    MAX_WEIGHT,
-    TenantFairness,
-    TenantLimits,
-    is_tenant_id,
-)
-from django_ojs.extensions.tenants.spec import STRATEGIES as FAIRNESS_STRATEGIES
 from django_ojs.spec import json, retry_policy
 from django_ojs.spec.envelope import MAX_TIMEOUT_MS, check_queue
 from django_ojs.spec.errors import InvalidRequest, OJSError, UnsupportedFeature
+from django_ojs.spec.field_checks import Check, Object, count, duration, names, share
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import State
-from django_ojs.spec.suggestions import did_you_mean, is_misspelt, one_of
+from django_ojs.spec.suggestions import did_you_mean, is_misspelt
 from django_ojs.spec.times import parse_duration
+
+T = TypeVar("T")
 
 Strategy = Literal["reject", "block", "drop_oldest"]
 
@@ -32,9 +26,6 @@ STRATEGIES: Final = ("reject", "block", "drop_oldest")
 
 #: The share of the bound above which a backpressure warning is raised (backpressure §6.2).
 WARNING_THRESHOLD: Final = 0.8
-
-#: The limits of the queue itself.
-LIMITS: Final = frozenset({"concurrency", "rate_limit"})
 
 #: Every enqueue reads the configuration, so it must stay small.
 MAX_BYTES: Final = 64 * 1024
@@ -47,8 +38,7 @@ FLAT: Final = {
 }
 
 #: What this server does not do, and the values that ask for nothing.
-UNSUPPORTED: Final[dict[str, tuple[object, ...]]] = {
-    "rate_limit.on_limit": ("wait",),
+_UNSUPPORTED: Final[dict[str, tuple[object, ...]]] = {
     "dead_letter_max_size": (0,),
     "dead_letter.retention.max_count": (0,),
 }
@@ -59,6 +49,39 @@ RETAINED: Final = (State.COMPLETED, State.DISCARDED, State.CANCELLED)
 
 #: The name of the default policy (ojs-queue-config §7.1).
 DEFAULT_POLICY: Final = "_default"
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class QueueFields:
+    """The fields of a queue's configuration that an extension declares."""
+
+    #: By the name of the field.
+    checks: Mapping[str, Check]
+    #: What the effective values mean, by its class, which `QueueConfig.part` takes. None: nothing
+    #: is asked for.
+    read: Mapping[type, Callable[[Mapping[str, Any]], object | None]]
+    #: Members by their dotted names, of which only these values are accepted.
+    supported: Mapping[str, tuple[object, ...]] = field(default_factory=dict)
+    #: Checks each new job of a queue where something is asked for. Raises InvalidRequest.
+    check_job: Callable[[Any], None] | None = None
+
+
+class _Known:
+    """All fields: those of the core, and those of extensions."""
+
+    def __init__(self, declared: Iterable[QueueFields] = ()) -> None:
+        self.checks: dict[str, Check] = dict(_CHECKS)
+        self.declared: Final = tuple(declared)
+        self.supported: dict[str, tuple[object, ...]] = dict(_UNSUPPORTED)
+        for each in self.declared:
+            self.checks.update(each.checks)
+            self.supported.update(each.supported)
+
+
+def declare(fields: Iterable[QueueFields]) -> None:
+    """Replace the fields of extensions by these."""
+    global _known
+    _known = _Known(fields)
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -80,13 +103,9 @@ class QueueConfig:
 
     backpressure: Backpressure = Backpressure()
     max_envelope_bytes: int | None = None
-    #: On running and on starting its jobs.
-    rate_limit: RateLimit | None = None
     #: Patterns of job types and of names of producers; None permits all.
     allowed_job_types: tuple[str, ...] | None = None
     producers: tuple[str, ...] | None = None
-    tenant_limits: TenantLimits | None = None
-    tenant_fairness: TenantFairness | None = None
     #: For jobs that have no value of their own.
     default_timeout_ms: int | None = None
     visibility_timeout_ms: int | None = None
@@ -96,12 +115,24 @@ class QueueConfig:
     #: By state, and by whether a job is a dead letter.
     retention: Mapping[tuple[State, bool], timedelta] = field(default_factory=dict)
     values: Mapping[str, Any] = field(default_factory=dict, repr=False)
+    #: What the fields of extensions mean, by its class.
+    parts: Mapping[type, Any] = field(default_factory=dict)
+    #: Checks of its new jobs.
+    job_checks: tuple[Callable[[Any], None], ...] = ()
 
     @classmethod
     def of(cls, own: Mapping[str, Any], default: Mapping[str, Any] | None = None) -> Self:
         """Return the value of a stored configuration over that of the default policy."""
         values = inherit(own, default or {})
         bounds = values.get("backpressure", {})
+        parts: dict[type, Any] = {}
+        job_checks = []
+        for declared in _known.declared:
+            read = {kind: read(values) for kind, read in declared.read.items()}
+            found = {kind: value for kind, value in read.items() if value is not None}
+            parts |= found
+            if found and declared.check_job is not None:
+                job_checks.append(declared.check_job)
         return cls(
             backpressure=Backpressure(
                 max_depth=bounds.get("max_depth") or None,
@@ -110,23 +141,21 @@ class QueueConfig:
                 warning_threshold=_or(bounds.get("warning_threshold"), WARNING_THRESHOLD),
             ),
             max_envelope_bytes=values.get("max_envelope_bytes") or None,
-            rate_limit=RateLimit.of(values),
             allowed_job_types=_patterns(values.get("allowed_job_types")),
             producers=_patterns(values.get("producers")),
-            tenant_limits=TenantLimits.of(values.get("tenant_limits")),
-            tenant_fairness=TenantFairness.of(values.get("tenant_fairness")),
             default_timeout_ms=_milliseconds(values.get("default_timeout") or 0),
             visibility_timeout_ms=_milliseconds(values.get("visibility_timeout") or 0),
             default_retry=_retry(values.get("default_retry")),
             dead_letter_queue=values.get("dead_letter_queue"),
             retention=retention_of(values),
             values=_with_flat_spelling(values),
+            parts=parts,
+            job_checks=tuple(job_checks),
         )
 
-    @property
-    def has_tenants(self) -> bool:
-        """Whether the tenants of its jobs are stored."""
-        return self.tenant_limits is not None or self.tenant_fairness is not None
+    def part(self, kind: type[T]) -> T | None:
+        """Return what the fields of an extension mean; None where they ask for nothing."""
+        return self.parts.get(kind)
 
     def allows_type(self, job_type: str) -> bool:
         """Whether jobs of a type may be enqueued (§6.5)."""
@@ -155,9 +184,9 @@ def check(
         if name.startswith("_"):
             raise InvalidRequest.of(whole, "must not have names that begin with an underscore")
         # It would be stored as a field of a later version, and have no effect.
-        _check_names({name: value}, _CHECKS, prefix, if_misspelt=True)
-        if value is not None and name in _CHECKS:
-            _CHECKS[name](value, f"{prefix}{name}")
+        _check_names({name: value}, _known.checks, prefix, if_misspelt=True)
+        if value is not None and name in _known.checks:
+            _known.checks[name](value, f"{prefix}{name}")
             _check_supported(name, value, prefix)
     if (given.get("max_envelope_bytes") or 0) > max_envelope_bytes:
         rule = f"must be at most {max_envelope_bytes}, the limit of the server"
@@ -172,7 +201,7 @@ def check(
 
 def _check_supported(name: str, value: object, prefix: str) -> None:
     # A limit that is accepted and not enforced would be taken for one that holds.
-    if name in UNSUPPORTED and value not in UNSUPPORTED[name]:
+    if name in _known.supported and value not in _known.supported[name]:
         rule = "is not supported: this server does not act on it"
         raise UnsupportedFeature.of(f"{prefix}{name}", rule)
     if isinstance(value, Mapping):
@@ -186,12 +215,12 @@ def check_names(given: Mapping[str, Any], path: str) -> None:
 
     For settings: JSON of clients may carry fields of later versions, which are stored as sent.
     """
-    _check_names(given, _CHECKS, f"{path}.", if_misspelt=False)
+    _check_names(given, _known.checks, f"{path}.", if_misspelt=False)
 
 
 def _check_names(
     given: Mapping[str, Any],
-    known: Mapping[str, Callable[[object, str], None]],
+    known: Mapping[str, Check],
     prefix: str,
     *,
     if_misspelt: bool,
@@ -207,11 +236,9 @@ def _check_names(
         if not isinstance(value, Mapping):
             continue
         check_member = known[name]
-        if isinstance(check_member, _Object):
-            _check_names(value, check_member.members, f"{field_path}.", if_misspelt=if_misspelt)
-        elif isinstance(check_member, _ByTenant):
-            tenants = dict.fromkeys(map(str, value), check_member.check_value)
-            _check_names(value, tenants, f"{field_path}.", if_misspelt=if_misspelt)
+        if isinstance(check_member, Object):
+            members = check_member.members_of(value)
+            _check_names(value, members, f"{field_path}.", if_misspelt=if_misspelt)
         elif check_member is _policy:
             check_policy = retry_policy.check_spelling if if_misspelt else retry_policy.check_names
             check_policy(value, field_path)
@@ -283,35 +310,14 @@ def _or(value: Any, default: float) -> float:
     return default if value is None else value
 
 
-def _count(value: object, path: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise InvalidRequest.of(path, "must be an integer of at least 0, which means unbounded")
-
-
 def _strategy(value: object, path: str) -> None:
     if value not in STRATEGIES:
         raise InvalidRequest.of(path, f"must be one of {', '.join(STRATEGIES)}")
 
 
-def _share(value: object, path: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
-        raise InvalidRequest.of(path, "must be a number from 0.0 to 1.0")
-
-
-def _duration(value: object, path: str) -> None:
-    try:
-        found = parse_duration(value, path) if isinstance(value, str) else timedelta(0)
-    except InvalidRequest as error:
-        raise error.with_details(field=path) from None
-    if found <= timedelta(0):
-        raise InvalidRequest.of(
-            path, 'must be an ISO 8601 duration longer than zero, such as "P7D"'
-        )
-
-
 def _seconds(value: object, path: str) -> None:
     if isinstance(value, str):
-        _duration(value, path)
+        duration(value, path)
     elif isinstance(value, bool) or not isinstance(value, int) or value < 0:
         raise InvalidRequest.of(path, "must be an integer of seconds, or an ISO 8601 duration")
     assert isinstance(value, str | int)
@@ -341,122 +347,24 @@ def _name(value: object, path: str) -> None:
     check_queue(value, field=path)
 
 
-def _boolean(value: object, path: str) -> None:
-    if not isinstance(value, bool):
-        raise InvalidRequest.of(path, "must be true or false")
-
-
-def _weight(value: object, path: str) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not 1 <= value <= MAX_WEIGHT:
-        raise InvalidRequest.of(path, f"must be an integer from 1 to {MAX_WEIGHT}")
-
-
-def _fairness_strategy(value: object, path: str) -> None:
-    if value not in FAIRNESS_STRATEGIES:
-        raise InvalidRequest.of(path, f"must be {one_of(FAIRNESS_STRATEGIES)}")
-
-
-class _ByTenant:
-    """The check of an object whose names are tenants."""
-
-    def __init__(self, check_value: Callable[[object, str], None]) -> None:
-        self.check_value = check_value
-
-    def __call__(self, value: object, path: str) -> None:
-        if not isinstance(value, dict):
-            raise InvalidRequest.of(path, "must be an object with a member for each tenant")
-        for tenant, inner in value.items():
-            if tenant != DEFAULT_TENANT and not is_tenant_id(tenant):
-                raise InvalidRequest.of(
-                    path,
-                    "must have the ids of tenants as names: letters, digits and . _ : -, of "
-                    f"which the first is a letter or a digit, or {DEFAULT_TENANT} for jobs "
-                    "without one",
-                )
-            if inner is not None:
-                self.check_value(inner, f"{path}.{tenant}")
-
-
-def _names(value: object, path: str) -> None:
-    if not isinstance(value, list) or not all(isinstance(name, str) and name for name in value):
-        raise InvalidRequest.of(path, "must be an array of non-empty strings")
-
-
-class _Object:
-    """The check of an object and its known members."""
-
-    def __init__(self, **members: Callable[[object, str], None]) -> None:
-        self.members = members
-
-    def __call__(self, value: object, path: str) -> None:
-        if not isinstance(value, dict):
-            raise InvalidRequest.of(path, "must be an object")
-        for name, check_member in self.members.items():
-            if value.get(name) is not None:
-                check_member(value[name], f"{path}.{name}")
-
-
-class _Rate(_Object):
-    """The check of an object that has a limit and a period, or neither."""
-
-    def __call__(self, value: object, path: str) -> None:
-        super().__call__(value, path)
-        assert isinstance(value, dict)
-        for name, other in (("limit", "period"), ("period", "limit")):
-            if value.get(name) is not None and value.get(other) is None:
-                raise InvalidRequest.of(f"{path}.{other}", f"is required beside {name}")
-
-
-class _Fairness(_Object):
-    """The check of the turns of tenants, of which weights alone switch nothing on."""
-
-    def __call__(self, value: object, path: str) -> None:
-        super().__call__(value, path)
-        assert isinstance(value, dict)
-        for name in self.members:
-            if value.get(name) is not None and value.get("enabled") is None:
-                raise InvalidRequest.of(f"{path}.enabled", f"is required beside {name}")
-
-
-_RATE: Final[dict[str, Callable[[object, str], None]]] = {
-    "limit": check_number,
-    "period": _duration,
-}
-
-_CHECKS: Final[dict[str, Callable[[object, str], None]]] = {
-    "backpressure": _Object(
-        max_depth=_count, max_size_bytes=_count, strategy=_strategy, warning_threshold=_share
+_CHECKS: Final[dict[str, Check]] = {
+    "backpressure": Object(
+        max_depth=count, max_size_bytes=count, strategy=_strategy, warning_threshold=share
     ),
-    "max_size": _count,
-    "max_size_bytes": _count,
+    "max_size": count,
+    "max_size_bytes": count,
     "overflow_policy": _strategy,
-    "max_envelope_bytes": _count,
-    "concurrency": _count,
-    "rate_limit": _Rate(
-        **_RATE,
-        max_per_second=check_number,
-        concurrency=_count,
-        rate=_Rate(**_RATE),
-        throttle=_Rate(**_RATE),
-        on_limit=check_on_limit,
-    ),
+    "max_envelope_bytes": count,
     "visibility_timeout": _seconds,
     "default_timeout": _seconds,
     "default_retry": _policy,
-    "retention": _Object(**{state.value: _duration for state in RETAINED}),
+    "retention": Object(**{state.value: duration for state in RETAINED}),
     "dead_letter_queue": _name,
-    "dead_letter_max_size": _count,
-    "dead_letter_ttl": _duration,
-    "dead_letter": _Object(retention=_Object(max_age=_duration, max_count=_count)),
-    "allowed_job_types": _names,
-    "producers": _names,
-    "tenant_limits": _Object(
-        max_queue_depth=_count, tenants=_ByTenant(_Object(max_queue_depth=_count))
-    ),
-    "tenant_fairness": _Fairness(
-        enabled=_boolean,
-        strategy=_fairness_strategy,
-        weights=_ByTenant(_weight),
-        default_weight=_weight,
-    ),
+    "dead_letter_max_size": count,
+    "dead_letter_ttl": duration,
+    "dead_letter": Object(retention=Object(max_age=duration, max_count=count)),
+    "allowed_job_types": names,
+    "producers": names,
 }
+
+_known = _Known()

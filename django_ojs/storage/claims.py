@@ -4,16 +4,16 @@ Its JSON is parsed on access, because FETCH creates hundreds of them.
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from datetime import datetime, timedelta
+from types import MappingProxyType
 from typing import Any, Final
 from uuid import UUID
 
 from django.utils.functional import cached_property
 
 from django_ojs.conf import settings
-from django_ojs.extensions.checkpoints.spec import SavedCheckpoint
 from django_ojs.spec import envelope, json, json_text, retry_policy
 from django_ojs.spec.retry_policy import RetryPolicy
 from django_ojs.spec.states import State
@@ -48,10 +48,9 @@ class Claimed:
     started_at: datetime | None
     lease_until: datetime | None
     worker_id: str | None
-    workflow_id: UUID | None
-    has_checkpoint: bool
-    #: What an earlier run saved; FETCH reads it for jobs that have one.
-    checkpoint: SavedCheckpoint | None = None
+    marks: int
+    #: What extensions have read for its handler, as members of its JSON object (`Hooks.fetched`).
+    more: Mapping[str, json.JSON] = MappingProxyType({})
 
     def __init__(self, row: tuple[Any, ...]) -> None:
         (
@@ -78,8 +77,7 @@ class Claimed:
             self.worker_id,
             self._error,
             self._progress,
-            self.workflow_id,
-            self.has_checkpoint,
+            self.marks,
         ) = row
         #: The length of its arguments, metadata and options as the database returned them.
         self.size: int = len(self._args) + len(self._meta) + len(self._options)
@@ -140,23 +138,22 @@ class Claimed:
         return list(self.options.get("tags") or ())  # type: ignore[arg-type]  # validated at PUSH
 
     @property
+    def workflow_id(self) -> UUID | None:
+        """The workflow of which it is a step."""
+        return envelope.workflow_of(self.options) if self.marks else None
+
+    @property
     def parent_results(self) -> list[json.JSON]:
         """The results of the steps before it in its workflow, in order."""
         return list(self.options.get("parent_results") or ())  # type: ignore[arg-type]  # an array
 
     def envelope(self) -> dict[str, Any]:
         """Render the job as its OJS envelope."""
-        return envelope.render(self, checkpoint=self.checkpoint)
+        return envelope.render(self, more=self.more)
 
     def _shape(self) -> tuple[Any, ...] | None:
         """Return what its JSON object is made of besides `_OWN`; None where it is made of more."""
-        if (
-            self.run > 1
-            or self._error is not None
-            or self._progress is not None
-            or self.workflow_id is not None
-            or self.checkpoint is not None
-        ):
+        if self.run > 1 or self._error is not None or self._progress is not None or self.more:
             return None
         return (
             self.type,

@@ -1,7 +1,7 @@
 """The database that holds the jobs, and the repetition of short transactions after contention.
 
-A new database is a line in `_DIALECTS`, a module in `dialects` and a folder in `dialects/sql`, and
-its functions and triggers in `migrations/sql`.
+A new database is a line in `_DIALECTS`, a module in `dialects` and a folder in `dialects/sql`;
+`storage.schema` says where its functions and triggers are.
 """
 
 import os

@@ -68,6 +68,22 @@ def _select(
     return found
 
 
+def update(model: type[M], changed: Sequence[M], names: Sequence[str]) -> None:
+    """Store these fields of rows, by one statement that is sent with the values of each row."""
+    connection = database.connection()
+    fields = [field for field in model._meta.concrete_fields if field.name in names]
+    columns = ", ".join(f"{field.column} = %s" for field in fields)
+    key = model._meta.pk
+    statement = f"UPDATE {model._meta.db_table} SET {columns} WHERE {key.column} = %s"
+    values = [
+        [each.get_db_prep_save(getattr(row, each.attname), connection) for each in (*fields, key)]
+        for row in changed
+    ]
+    if values:
+        with connection.cursor() as cursor:
+            cursor.executemany(statement, values)
+
+
 def exists(
     model: type[Model], where: str, values: Sequence[Any] = (), *, using: str | None = None
 ) -> bool:

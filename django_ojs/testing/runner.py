@@ -11,8 +11,8 @@ from django.utils import timezone
 from django_ojs import context as contexts
 from django_ojs.conf import settings
 from django_ojs.context import JobContext
-from django_ojs.extensions.checkpoints import spec as checkpoint
 from django_ojs.handlers import Handler, get_handler
+from django_ojs.hooks import registry
 from django_ojs.models import Job
 from django_ojs.operations.enqueue.admission import admit
 from django_ojs.options import Request, envelope_of
@@ -39,7 +39,7 @@ def new_run(
 def call(run: Run, complete: Callable[..., object]) -> tuple[Any, bool]:
     """Run the handler; see `executor.run_handler`. Exceptions are raised."""
     run.begin()
-    # As in a worker, what the handler sets there, such as a language, ends with it.
+    # As in a worker, what the handler sets in its context, such as a language, ends with it.
     return copy_context().run(_run_in_context, run, complete)
 
 
@@ -79,9 +79,17 @@ def perform(request: Request, failures: Failures, *, in_memory: bool) -> Any:
         job,
         is_async=handler.is_async,
         report=lambda job, reported: True,
-        save=_check_checkpoint,
+        extensions=context_functions(),
     )
     return call(new_run(job, handler, context, failures), _check_transaction)[0]
+
+
+def context_functions() -> dict[str, Callable[..., Any]]:
+    """Return what extensions do for the context of a handler that runs in a test."""
+    functions = dict(registry.context)
+    for each in registry.for_tests():
+        functions |= each.context
+    return functions
 
 
 def claimed(job: Job) -> Claimed:
@@ -89,10 +97,6 @@ def claimed(job: Job) -> Claimed:
     first = {"attempt": 1, "run": 1, "started_at": timezone.now()}
     first |= {name: json.dumps(getattr(job, name)) for name in ("args", "meta", "options")}
     return Claimed(tuple(first.get(name, getattr(job, name)) for name in CLAIMED))
-
-
-def _check_checkpoint(job: Claimed, state: json.JSON) -> None:
-    checkpoint.encode(state)  # Raises for what cannot be stored.
 
 
 def _check_transaction(job_id: UUID, **values: Any) -> None:

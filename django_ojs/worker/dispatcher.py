@@ -5,8 +5,8 @@ from datetime import timedelta
 
 from django_ojs.conf import settings
 from django_ojs.context import JobContext
-from django_ojs.extensions.checkpoints import worker as checkpoint
 from django_ojs.handlers import get_handler
+from django_ojs.hooks import registry
 from django_ojs.operations import beat
 from django_ojs.spec.failure import UNKNOWN_JOB_TYPE, Failure
 from django_ojs.spec.timeouts import limit_of
@@ -58,7 +58,7 @@ class Dispatcher:
                 is_async=handler is not None and handler.is_async,
                 heartbeat=self._extend,
                 report=progress.report,
-                save=checkpoint.save,
+                extensions=registry.context,
             )
             run = Run(
                 job,

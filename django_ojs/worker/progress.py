@@ -7,7 +7,7 @@ from typing import Any
 
 from django.db import OperationalError
 
-from django_ojs.extensions.checkpoints import worker as checkpoint
+from django_ojs.hooks import registry
 from django_ojs.operations import progress
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.progress import Report
@@ -56,7 +56,8 @@ def _save_checkpoint(job: Claimed, state: Mapping[str, Any]) -> bool:
     try:
         # In a savepoint: an error must not end the transaction of the handler.
         with database.atomic():
-            checkpoint.save(job, dict(state))
+            if (save := registry.context.get("checkpoint")) is not None:
+                save(job, dict(state))
     except (Conflict, JobNotFound):
         return False
     return True

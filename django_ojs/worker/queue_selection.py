@@ -5,7 +5,6 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from django_ojs.conf import settings
-from django_ojs.extensions.webhooks import spec as webhooks
 from django_ojs.registry import registry
 from django_ojs.spec.scheduling import ALL
 from django_ojs.spec.states import WAITING
@@ -29,7 +28,7 @@ class QueueSelection:
             return self._queues
         now = time.monotonic()
         if self._read_at is None or now - self._read_at >= self._max_age:
-            # Before it is read: `expire` may be called meanwhile.
+            # This is set before the list is read, because `expire` may be called during the query.
             self._read_at = now
             try:
                 self._current = self._read()
@@ -63,10 +62,19 @@ def handler_queues() -> dict[str, list[str]]:
     return dict(sorted(found.items()))
 
 
+def own_queues() -> set[str]:
+    """Return the queues of the handlers that this package brings, such as that of webhooks."""
+    return {
+        str(handler.defaults.queue)
+        for handler in registry.handlers.values()
+        if handler.__module__.startswith("django_ojs.")
+    }
+
+
 def mismatch(
     queues: Sequence[str], handlers: Mapping[str, Sequence[str]], pool: str = ""
 ) -> str | None:
-    """Return a warning if the queues are not those of the handlers, or None.
+    """Return a warning if handlers have other queues than these, or None.
 
     The queues of a pool are set by the project. Other workers need not serve queues that a pool
     keeps to itself.
@@ -78,7 +86,7 @@ def mismatch(
     }
     unused = [name for name in queues if name not in handlers]
     # Most projects have no webhooks; a worker need not serve them.
-    missed = [name for name in sorted(handlers) if name not in (*queues, webhooks.QUEUE)]
+    missed = sorted(handlers.keys() - {*queues} - own_queues())
     if unused:
         text = f"No handler here has {_names(unused)} as its queue."
     elif missed and tuple(queues) == (_DEFAULT_QUEUE,):

@@ -20,7 +20,7 @@ from django.test import Client, TestCase, override_settings
 
 import django_ojs
 from django_ojs.extension import Actor
-from django_ojs.extensions.audit import extension as audit
+from django_ojs.extensions.audit import storage as audit
 from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.extensions.cron import operations as cron
 from django_ojs.extensions.limits import limit_keys
@@ -36,7 +36,7 @@ from django_ojs.operations.maintenance import mode
 from django_ojs.storage import database
 from django_ojs.storage.figures import counts
 from tests import factories
-from tests.admin.users import root
+from tests.admin.users import at, root
 from tests.command_line.run import ojs
 from tests.operations.cron.scenes import register
 from tests.testapp.testing_jobs import send
@@ -474,7 +474,7 @@ def filled(value: Any, key: object) -> Any:
 def in_admin(act: Act, key: object, tmp_path: Path) -> None:
     assert act.admin is not None
     address, form = act.admin
-    response = root("ann").post(f"{BASE}{filled(address, key)}", filled(form, key))
+    response = root("ann").post(at(f"{filled(address, key)}"), filled(form, key))
     # A page shows the secret of a webhook and of a key; others lead on.
     status = 200 if act.action in SHOWING_A_SECRET else 302
     assert response.status_code == status, response.content.decode()

@@ -16,7 +16,7 @@ from django.utils import timezone
 from django.utils.http import urlencode
 
 from django_ojs.extension import Actor
-from django_ojs.extensions.audit import extension as audit
+from django_ojs.extensions.audit import storage as audit
 from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.extensions.cron import operations as cron
 from django_ojs.models import Job, Queue
@@ -29,7 +29,7 @@ from django_ojs.storage import database
 from tests import factories
 from tests.admin.markup import HOSTILE, structure
 from tests.admin.test_plans import plans_of
-from tests.admin.users import VIEW, root, staff
+from tests.admin.users import VIEW, at, root, staff
 from tests.command_line.run import ojs
 from tests.operations.cron.scenes import register
 from tests.sizes import FULL
@@ -55,7 +55,7 @@ def changes() -> dict[str, Any]:
 
 def act(client: Client, model: str, action: str, key: object, **values: Any) -> None:
     body = {"key": str(key), "confirmed": "1", **values}
-    response = client.post(f"{BASE}{model}/action/{action}/", body, REMOTE_ADDR="192.0.2.7")
+    response = client.post(at(f"{model}/action/{action}/"), body, REMOTE_ADDR="192.0.2.7")
     assert response.status_code == 302, response.content.decode()
 
 

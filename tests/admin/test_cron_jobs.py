@@ -12,7 +12,6 @@ from django.test import Client
 from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.extensions.cron import operations as cron
 from django_ojs.extensions.cron.models import CronJob, CronOwner
-from tests.admin.test_pages import BASE
 from tests.admin.users import root, staff
 from tests.cases import together
 from tests.factories import jobs
@@ -20,7 +19,7 @@ from tests.operations.cron.scenes import definition, register, tick
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
-LIST = f"{BASE}cronjob/"
+LIST = "/admin/ojs_cron/cronjob/"
 FORM = {
     "name": "nightly",
     "expression": "0 3 * * *",
@@ -113,7 +112,7 @@ def test_the_page_links_to_the_jobs_of_its_runs() -> None:
 
     page = text(root("second"), f"{LIST}report/change/")
 
-    assert f'<a href="{BASE}job/{job.pk}/change/">' in page
+    assert f'<a href="/admin/django_ojs/job/{job.pk}/change/">' in page
     assert "available" in page
     jobs().all().delete()
     assert "deleted" in text(root("third"), f"{LIST}report/change/")

@@ -16,7 +16,7 @@ from django_ojs.admin import register
 from django_ojs.models import Queue
 from tests.admin.markup import structure
 from tests.admin.test_pages import LISTS, fill
-from tests.admin.users import root
+from tests.admin.users import at, root
 from tests.cases import together
 
 
@@ -30,7 +30,7 @@ from tests.cases import together
 )
 def test_pages_link_to_the_site_they_are_on(page: str) -> None:
     fill(1)
-    response = root().get(f"/back/office/django_ojs/{page}")
+    response = root().get(at(page).replace("/admin/", "/back/office/", 1))
     assert response.status_code == 200
     text = response.content.decode()
     assert "/back/office/django_ojs/queue/" in text

@@ -15,8 +15,7 @@ from django_ojs.extensions.workflows.operations import cancellation as workflow_
 from django_ojs.operations import queues
 from tests import factories
 from tests.admin import test_cron_jobs
-from tests.admin.test_pages import BASE
-from tests.admin.users import root
+from tests.admin.users import at, root
 from tests.operations.cron.scenes import register
 
 # A full queue is counted in a transaction of its own.
@@ -41,7 +40,7 @@ class Visit:
         self.wrong: list[str] = []
 
     def __call__(self, address: str, body: dict[str, Any], expected: str) -> None:
-        response = self._client.post(f"{BASE}{address}", body, follow=True)
+        response = self._client.post(at(address), body, follow=True)
         assert response.status_code == 200
         if expected not in shown(response):
             place = response.content.decode()

@@ -23,7 +23,7 @@ from django_ojs.spec.failure import Failure
 from tests import factories
 from tests.admin.markup import HOSTILE, structure
 from tests.admin.test_pages import BASE
-from tests.admin.users import root
+from tests.admin.users import at, root
 from tests.cases import case, named, together
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -143,7 +143,7 @@ TOGETHER = 5
 def shown(client: Client, pages: Iterable[str]) -> list[list[tuple[str, tuple[str, ...]]]]:
     found = []
     for page in pages:
-        response = client.get(BASE + page)
+        response = client.get(at(page))
         assert response.status_code == 200, page
         read = structure(response.content.decode())
         assert read.forbidden == [], page
@@ -205,10 +205,10 @@ def test_a_string_changes_no_pages_structure(kind: Kind) -> None:
 )
 def test_an_address_nobody_would_type_is_no_error_of_the_server(address: str) -> None:
     client = root()
-    assert client.get(BASE + address).status_code in (200, 302, 404)
+    assert client.get(at(address)).status_code in (200, 302, 404)
     if "action/" in address:
         response = client.post(
-            BASE + address.partition("?")[0], {"key": "\0", "next": "//elsewhere.example/"}
+            at(address.partition("?")[0]), {"key": "\0", "next": "//elsewhere.example/"}
         )
         assert response.status_code in (200, 302, 404)
         assert "elsewhere" not in response.get("Location", "") + response.content.decode()
@@ -225,7 +225,7 @@ def test_an_action_on_rows_that_cannot_be_there_is_no_error_of_the_server(
     client = root()
     for keys in ("a", "\0", "1e9", "-1", "9" * 30, "9" * 5_000, "²", "\u2028", ["1", "a"], ""):
         for given in ({"action": action}, {"action": action, "index": "x"}, {"action": "nothing"}):
-            response = client.post(f"{BASE}{model}/", {**given, "_selected_action": keys})
+            response = client.post(at(f"{model}/"), {**given, "_selected_action": keys})
             assert response.status_code in (200, 302), keys
 
 
@@ -240,7 +240,7 @@ def test_an_action_on_rows_that_cannot_be_there_is_no_error_of_the_server(
     ],
 )
 def test_an_old_link_leads_on_to_the_list(address: str, list_address: str, why: str) -> None:
-    response = root().get(BASE + address)
+    response = root().get(at(address))
     assert response.status_code == 404
     page = response.content.decode()
     assert why in page

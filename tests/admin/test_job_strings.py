@@ -10,7 +10,7 @@ from django_ojs.models import Attempt, BulkOperation
 from django_ojs.storage import database
 from tests.admin.markup import HOSTILE, structure
 from tests.admin.test_pages import BASE
-from tests.admin.users import root
+from tests.admin.users import at, root
 from tests.cases import case
 from tests.factories import hourly, in_state, jobs
 
@@ -56,7 +56,7 @@ def pages_with(text: str) -> list[list[tuple[str, tuple[str, ...]]]]:
         *(f"bulkoperation/{operation.pk}/change/", "deadletterjob/"),
         *(f"job/action/retry-with/?key={job.pk}", f"job/action/delete/?key={job.pk}"),
     ):
-        response = client.get(BASE + page)
+        response = client.get(at(page))
         assert response.status_code == 200, page
         read = structure(response.content.decode())
         assert read.forbidden == [], page

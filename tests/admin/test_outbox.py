@@ -191,7 +191,7 @@ def test_the_outbox_of_each_database_is_shown_and_requeued() -> None:
     ("values", "of_site", "where"),
     [
         ({}, "default", ""),
-        ({"WRONG_DATABASE": "outbox"}, "other", "The outbox is that of the database other."),
+        ({"WRONG_DATABASE": "outbox"}, "other", "It is the outbox of the database other."),
     ],
 )
 def test_the_overview_and_doctor_say_that_jobs_were_rejected(
@@ -203,12 +203,12 @@ def test_the_overview_and_doctor_say_that_jobs_were_rejected(
             ojs.enqueue("test.job")
         client = root()
         overview = "/admin/django_ojs/overview/"
-        assert "of the outbox was rejected" not in client.get(overview).content.decode()
+        assert "Rejected jobs of the outbox" not in client.get(overview).content.decode()
         OutboxEntry.objects.using(of_site).update(state="rejected")
         page = client.get(overview).content.decode()
-        assert "1 job of the outbox was rejected</b>" in page
+        assert "<b>Rejected jobs of the outbox: 1." in page
         assert where in page
-        (address,) = re.findall(rf'href="({LIST}[^"]*)"[^>]*>\s*Rejected jobs', page)
+        (address,) = re.findall(rf'href="({LIST}[^"]*)"[^>]*>\s*Outbox', page)
         assert "test.job" in client.get(unescape(address)).content.decode()
         said = run("doctor", "--only", "queues")
         assert "Rejected jobs of the outbox: 1" in said.out

@@ -15,7 +15,7 @@ from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.operations import beat, queues
 from django_ojs.storage import database
 from tests import factories
-from tests.admin.users import root
+from tests.admin.users import at, root
 from tests.browser.test_accessibility import incident
 
 pytestmark = pytest.mark.django_db
@@ -56,7 +56,7 @@ def budget(address: str) -> int:
 def test_a_page_without_anything_to_show_says_what_to_do_next() -> None:
     client = root()
     for page in LISTS:
-        response = client.get(f"{BASE}{page}/")
+        response = client.get(at(f"{page}/"))
         assert response.status_code == 200, page
         assert "ojs-empty" in response.content.decode(), page
 
@@ -66,7 +66,7 @@ def test_each_page_of_an_incident_is_there_on_sqlite_too() -> None:
     # On PostgreSQL a browser opens the same pages, and most tests of the admin run there only.
     client = root()
     for address in incident():
-        status = client.get(BASE + address).status_code
+        status = client.get(at(address)).status_code
         assert status == (404 if "gone" in address else 200), address
 
 
@@ -74,13 +74,13 @@ def test_a_page_takes_as_many_queries_for_many_queues_as_for_few() -> None:
     fill(2)
     factories.push(queue="more")
     listener("more", "more")
-    few = {page: budget(f"{BASE}{page}/") for page in LISTS}
+    few = {page: budget(at(f"{page}/")) for page in LISTS}
     assert max(few.values()) <= BUDGET, few
     for n in range(20):
         factories.push(queue=f"more-{n}")
         listener(f"more-{n}", f"more-{n}")
     for page in LISTS:
-        assert budget(f"{BASE}{page}/") <= few[page], page
+        assert budget(at(f"{page}/")) <= few[page], page
 
 
 def test_the_pages_of_a_queue_and_of_a_worker_respond_within_the_budget() -> None:
@@ -94,7 +94,7 @@ def test_a_page_says_at_what_time_it_was_true() -> None:
     fill(1)
     client = root()
     for page in ("overview", "queue", "worker", "job", "deadletterjob"):
-        text = client.get(f"{BASE}{page}/").content.decode()
+        text = client.get(at(f"{page}/")).content.decode()
         assert re.search(r"As of <time [^>]+>\d\d:\d\d:\d\d [A-Z]+</time>\.", text), page
 
 
@@ -104,7 +104,7 @@ def test_a_page_says_where_it_is_in_the_markup_of_this_version_of_django(address
     queues.configure("email", {})
     client = root()
     form = {"name": "shop", "scopes": ["read"]}
-    response = client.post(BASE + address, form) if "add" in address else client.get(BASE + address)
+    response = client.post(at(address), form) if "add" in address else client.get(at(address))
     own = re.findall(r'<(\w+) class="breadcrumbs">(.*?)</\1>', response.content.decode(), re.DOTALL)
     django = client.get("/admin/auth/user/add/").content.decode()
     ((tag, inside),) = own
@@ -121,7 +121,7 @@ def test_a_queue_has_its_ready_scheduled_and_retrying_jobs_and_its_threshold() -
         factories.in_state(state, queue="email")
     client = root()
     for page in ("queue/", "queue/email/change/"):
-        text = client.get(BASE + page).content.decode()
+        text = client.get(at(page)).content.decode()
         assert ">1 · 2 · 1<" in text
         assert '<line x1="50.0%" x2="50.0%"' in text
         assert "● open" in text

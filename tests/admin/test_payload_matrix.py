@@ -27,7 +27,7 @@ from django_ojs.operations.jobs.redaction import HIDDEN, redacted_key
 from django_ojs.registry import registry
 from django_ojs.reports.findings import Finding, Level
 from tests.admin.test_pages import BASE
-from tests.admin.users import staff
+from tests.admin.users import at, staff
 from tests.command_line.run import ojs as command
 from tests.factories import WORKER, jobs, push, worker
 from tests.operations.workflows.scenes import chain, create, finish
@@ -181,7 +181,7 @@ def test_limit_keys_are_redacted_in_jobs_that_are_sent_later(redact: list[str]) 
     client = staff(*may)
     with override_settings(OJS={"ADMIN_REDACT": redact}):
         for address in (f"outboxentry/{entry.pk}", "cronjob/nightly"):
-            response = client.get(f"{BASE}{address}/change/")
+            response = client.get(at(f"{address}/change/"))
             assert response.status_code == 200
             shown = unescape(response.content.decode())
             assert (KEY in shown) is (not redact), address

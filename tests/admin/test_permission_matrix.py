@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.apps import apps
 from django.contrib import admin
 from django.contrib.admin.utils import quote
 from django.contrib.auth.models import Permission
@@ -17,10 +16,13 @@ from django.urls import NoReverseMatch, URLPattern, reverse
 import django_ojs as ojs
 from django_ojs.admin.actions import Action
 from django_ojs.admin.base import OperatorModelAdmin
+from django_ojs.admin.operator_views import view_name
+from django_ojs.extensions.events.models import Event
 from django_ojs.extensions.limits import limit_keys
 from django_ojs.extensions.limits.models import LimitKey
 from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.http.access import PERMISSIONS
+from django_ojs.models.base import stored_models
 from django_ojs.models.bulk_operation import BulkActionName
 from django_ojs.operations import beat, queues
 from django_ojs.operations.jobs import bulk_operations
@@ -34,8 +36,7 @@ from tests.operations.cron.scenes import register
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
-APP = apps.get_app_config("django_ojs")
-ADMINS = {model: each for model, each in admin.site._registry.items() if model in APP.get_models()}
+ADMINS = {model: each for model, each in admin.site._registry.items() if model in stored_models()}
 PAGES = {model: each for model, each in ADMINS.items() if isinstance(each, OperatorModelAdmin)}
 
 #: What the parts of an address are filled with, by name, beside an object's own key.
@@ -73,7 +74,7 @@ def things() -> dict[str, str]:
     workflow = ojs.chain(ojs.request("order.charge", queue="alpha")).enqueue()
     limit_keys.override("acme", {"concurrency": 3})
     ordered = bulk_operations.order(BulkActionName.CANCEL, JobFilter(queue="alpha"), by="another")
-    event = apps.get_model("django_ojs", "Event").objects.using(database.alias()).first()
+    event = Event.objects.using(database.alias()).first()
     return {
         "queue": "alpha",
         "worker": "w",
@@ -104,7 +105,7 @@ def everything() -> dict[str, list[tuple[Any, ...]]]:
     """All that is stored by the app; the rows that a reading may settle stay out of it."""
     stored = {}
     with database.connection().cursor() as cursor:
-        for model in APP.get_models():
+        for model in stored_models():
             if model._meta.managed and not model._meta.proxy and model is not Rollup:
                 # Read often: without what the models make of the rows.
                 table = model._meta.db_table
@@ -140,12 +141,12 @@ def test_a_list_is_open_to_whoever_may_look(things: dict[str, str]) -> None:
         name = name_of(model)
         with named(name):
             client = staff(SEEN_BY.get(name, f"view_{name}"), name=name)
-            address = reverse(f"admin:django_ojs_{name}_changelist")
+            address = reverse(view_name(model, "changelist"))
             assert client.get(address).status_code == 200
 
 
 def order(client: Client, model: type[models.Model], action: Action, key: str) -> int:
-    address = reverse(f"admin:django_ojs_{name_of(model)}_action", args=[action.name])
+    address = reverse(view_name(model, "action"), args=[action.name])
     asked = client.get(address, {"key": key}).status_code
     done = client.post(address, {"key": key, "confirmed": "1", "confirm_name": key}).status_code
     assert (asked == 403) == (done == 403)
@@ -156,7 +157,7 @@ def test_no_action_is_offered_to_whoever_may_only_look(things: dict[str, str]) -
     client = staff(*VIEW, "push_job", "work_job", "view_payload_job")
     for model, page in PAGES.items():
         with named(name_of(model)):
-            listed = client.get(reverse(f"admin:django_ojs_{name_of(model)}_changelist"))
+            listed = client.get(reverse(view_name(model, "changelist")))
             for action in page.object_actions:
                 assert f"/action/{action.name}/" not in listed.content.decode()
 
@@ -194,9 +195,10 @@ def test_no_action_of_djangos_is_left_on_the_pages() -> None:
     assert all(not each.get_actions(request) for each in pages)
 
 
-def test_every_permission_of_the_app_gives_something() -> None:
+def test_every_permission_of_the_apps_gives_something() -> None:
     # Those of Django's user page: one that gives nothing misleads.
-    offered = Permission.objects.filter(content_type__app_label="django_ojs")
+    labels = {model._meta.app_label for model in stored_models()}
+    offered = Permission.objects.filter(content_type__app_label__in=labels)
     forms = {f"{do}_{what}" for do in ("add", "change", "delete") for what in ("apikey", "webhook")}
     actions_of_their_own = {"requeue_outboxentry", "view_payload_job", "enqueue_job"}
     scopes = {name.partition(".")[2] for name in PERMISSIONS.values()}

@@ -15,8 +15,8 @@ from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.storage import database
 from django_ojs.storage.figures import counts
 from tests import factories
-from tests.admin.test_pages import BASE, fill
-from tests.admin.users import root
+from tests.admin.test_pages import fill
+from tests.admin.users import at, root
 from tests.factories import jobs
 from tests.sizes import FULL
 
@@ -73,7 +73,7 @@ _SEARCHES = (
 def plans_of(client: Client, address: str, table: str = "ojs_job") -> Iterator[tuple[str, str]]:
     """Open a page, and yield each statement about the jobs, or another table, with its plan."""
     with CaptureQueriesContext(database.connection()) as captured:
-        assert client.get(BASE + address).status_code == 200, address
+        assert client.get(at(address)).status_code == 200, address
     for statement in (query["sql"] for query in captured.captured_queries):
         if table not in statement or not statement.lstrip().startswith(("SELECT", "WITH")):
             continue

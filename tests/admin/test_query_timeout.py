@@ -15,8 +15,8 @@ from django_ojs.operations.maintenance import mode
 from django_ojs.reports import queue_overview
 from django_ojs.storage import database
 from django_ojs.storage.figures import known_queues
-from tests.admin.test_pages import BASE, fill
-from tests.admin.users import root
+from tests.admin.test_pages import fill
+from tests.admin.users import at, root
 
 pytestmark = pytest.mark.django_db
 
@@ -80,7 +80,7 @@ def test_no_figure_that_is_unknown_is_shown_as_zero(
     for each in (overview, queue_pages):
         monkeypatch.setattr(each, "history", endless)
     monkeypatch.setattr(query_timeout.timed_queries.__wrapped__, "__defaults__", (0.2,))
-    shown = root().get(BASE + page).content.decode()
+    shown = root().get(at(page)).content.decode()
     for dash in dashes:
         assert dash in shown
     for nothing in ("∞", "No job was enqueued or run", "No job was completed"):
@@ -93,7 +93,7 @@ def test_queues_that_are_unknown_are_not_missing(monkeypatch: pytest.MonkeyPatch
     monkeypatch.setattr(query_timeout.timed_queries.__wrapped__, "__defaults__", (0.2,))
     client = root()
     for page in ("overview/", "queue/?q=queue"):
-        shown = client.get(BASE + page).content.decode()
+        shown = client.get(at(page)).content.decode()
         assert "There is no queue yet" not in shown
         assert "No queue's name contains" not in shown
 
@@ -115,7 +115,7 @@ def test_a_page_does_not_wait_for_the_maintenance_mode(
     client = root()
     with database.connection().cursor() as cursor:  # A query without a timeout fails the page.
         cursor.execute("SET LOCAL statement_timeout = '20s'")
-    response = client.get(BASE + page)
+    response = client.get(at(page))
     assert response.status_code == 200
     if "history" not in page and "apikey" not in page:
         # Read once, also where another part of the page shows it.
@@ -131,11 +131,11 @@ def broken(**_: object) -> object:
 def test_a_query_that_the_database_rejects_is_no_timeout(monkeypatch: pytest.MonkeyPatch) -> None:
     fill(1)
     monkeypatch.setattr(rollup_queries, "failing", broken)
-    page = root().get(BASE + "overview/").content.decode()
+    page = root().get(at("overview/")).content.decode()
     assert "could not be read: failures, failing types." in page
     assert "took too long" not in page
     monkeypatch.setattr(known_queues, "by_load", broken)
-    page = root("other").get(BASE + "queue/").content.decode()
+    page = root("other").get(at("queue/")).content.decode()
     assert "could not be read: queues" in page
     assert "took too long" not in page
 
@@ -144,7 +144,7 @@ def test_a_query_that_the_database_rejects_is_no_timeout(monkeypatch: pytest.Mon
 @pytest.mark.parametrize("page", ["queue/?q=%00queue", "cronjob/?q=%00", "workflow/?q=%00"])
 def test_a_search_for_a_character_that_no_text_has_is_no_error(page: str) -> None:
     fill(1)
-    response = root().get(BASE + page)
+    response = root().get(at(page))
     assert response.status_code == 200
     assert "could not be read" not in response.content.decode()
 
@@ -164,7 +164,7 @@ def test_a_page_shows_what_it_knows(page: str, monkeypatch: pytest.MonkeyPatch) 
     fill(1)
     monkeypatch.setattr(rollup_queries, "flows", endless)
     monkeypatch.setattr(query_timeout.timed_queries.__wrapped__, "__defaults__", (0.2,))
-    response = root().get(BASE + page)
+    response = root().get(at(page))
     assert response.status_code == 200
     assert "took too long: throughput" in response.content.decode()
     assert "queue-0" in response.content.decode()

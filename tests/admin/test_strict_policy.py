@@ -9,8 +9,8 @@ import pytest
 
 import django_ojs as ojs
 from tests.admin.markup import structure
-from tests.admin.test_pages import BASE, LISTS, fill
-from tests.admin.users import root
+from tests.admin.test_pages import LISTS, fill
+from tests.admin.users import at, root
 from tests.operations.cron.scenes import register
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -41,7 +41,7 @@ def test_a_page_needs_nothing_inline_and_nothing_from_elsewhere() -> None:
         "worker/action/terminate/?key=worker-0",
         "overview/action/start-maintenance/?key=1",
     ):
-        response = client.get(BASE + page)
+        response = client.get(at(page))
         assert response.status_code == 200, page
         assert structure(response.content.decode()).forbidden == [], page
 

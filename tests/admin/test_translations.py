@@ -16,8 +16,7 @@ from django_ojs.models import ApiKey
 from django_ojs.operations import progress
 from django_ojs.spec.progress import Report
 from tests import factories
-from tests.admin.test_pages import BASE
-from tests.admin.users import root
+from tests.admin.users import at, root
 from tests.browser.test_accessibility import incident
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
@@ -106,7 +105,7 @@ def test_each_text_of_the_pages_is_translated() -> None:
     for address in addresses:
         reader = _Unbracketed()
         # Not the other apps, which Django lists beside it.
-        _, _, page = client.get(BASE + address).content.decode().partition('<div id="content"')
+        _, _, page = client.get(at(address)).content.decode().partition('<div id="content"')
         reader.feed("<div" + page.partition('<footer id="footer"')[0])
         texts = {_DATA.sub("", re.sub(names, "", text)) for text in reader.found}
         texts = {text for text in texts if _LETTERS.search(text)}
@@ -149,7 +148,7 @@ def test_numbers_that_programs_read_are_the_same_in_each_language() -> None:
     progress.report(claimed.id, Report(progress=0.35), claim=factories.held(claimed))
     client = root()
     with translation.override("de"):
-        pages = [client.get(BASE + each).content.decode() for each in addresses]
+        pages = [client.get(at(each)).content.decode() for each in addresses]
     reader = _Numbers()
     for page in pages:  # Not the icons of Django around it.
         reader.feed(page.partition('class="ojs-page"')[2].partition('id="footer"')[0])

@@ -20,7 +20,7 @@ from django_ojs.operations.maintenance import mode
 from django_ojs.operations.workers import removal, rescue
 from django_ojs.spec.progress import Report
 from tests import factories
-from tests.admin.users import VIEW, root, staff
+from tests.admin.users import VIEW, at, root, staff
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
@@ -28,7 +28,7 @@ BASE = "/admin/django_ojs/"
 
 
 def text(client: Client, address: str) -> str:
-    response = client.get(f"{BASE}{address}")
+    response = client.get(at(address))
     assert response.status_code == 200
     return re.sub(r"\s+", " ", unescape(re.sub(r"<[^>]+>", " ", response.content.decode())))
 
@@ -85,7 +85,7 @@ def test_maintenance_mode_is_ended_by_who_may(page: str) -> None:
     assert "Reason: the new <disk>" in text(root(), f"{page}/")
     viewer = staff(*VIEW)
     assert "Reason: the new <disk>" in text(viewer, f"{page}/")
-    assert "action/end-maintenance/" not in viewer.get(f"{BASE}{page}/").content.decode()
+    assert "action/end-maintenance/" not in viewer.get(at(f"{page}/")).content.decode()
 
 
 def test_the_overview_has_it_once_and_a_queue_does_not_look_active() -> None:
@@ -250,7 +250,7 @@ def test_charts_mark_where_the_release_of_the_workers_changed() -> None:
         marked = re.findall(r"release \S+, [\d:]{8}", text(client, page))
         assert [each.split()[1] for each in marked][-2:] == ["<b>v2,", "2.2,"], page
         assert not any("v1" in each for each in marked), page
-        assert "<b>v2" not in client.get(BASE + page).content.decode()
+        assert "<b>v2" not in client.get(at(page)).content.decode()
     page = text(client, "queue/images/change/")
     assert "release v1" not in page
     assert "<b>v2" in text(client, "worker/a2/change/")

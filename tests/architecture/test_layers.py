@@ -18,6 +18,7 @@ FLOORS = {
     "async_twins": 1,
     "version": 1,
     "conf": 2,
+    "setting": 1,
     "extension": 2,
     "hooks": 2,
     "extensions": 5,
@@ -27,6 +28,7 @@ FLOORS = {
     "migrations": 2,
     "operations": 3,
     "formatting": 1,
+    "not_installed": 1,
     "reports": 4,
     "client": 5,
     "command_line": 5,
@@ -43,7 +45,6 @@ FLOORS = {
     "unique_arguments": 5,
     "middleware": 3,
     "worker": 5,
-    "jobs": 5,
     "testing": 5,
     "pytest_plugin": 5,
     "management": 5,
@@ -66,24 +67,37 @@ LAYERS: dict[str, tuple[set[str], ...]] = {
         {"workers"},
     ),
     "storage": (
-        {"background_writer", "backoff", "dialects", "limit_then_filter", "in_memory_state"},
+        {
+            *("background_writer", "backoff", "dialects", "limit_then_filter"),
+            *("in_memory_state", "last_query"),
+        },
         {"database"},
         {
             "connection_watch",
             "raw_queries",
+            "schema",
             "lock_holders",
             "notify",
             "queue_configs",
             "claims",
             "claim_floors",
         },
-        {"next_starts", "queue_turns"},
+        {"next_starts", "queue_turns", "holds"},
         {"transitions", "unique", "api_keys", "figures"},
-        {"ruled_claims"},
+        {"ruled_claims", "remains"},
     ),
 }
 # The parts of an extension that stand lower than the others.
-EXTENSION_FLOORS = {"spec": 1, "destinations": 1, "models": 2, "storage": 2, "commit_order": 2}
+EXTENSION_FLOORS = {
+    "spec": 1,
+    "destinations": 1,
+    "models": 2,
+    "settings": 2,
+    "storage": 2,
+    "commit_order": 2,
+    "queue_fields": 2,
+    "rate_limit": 1,
+}
 # Django calls these, or they only name what others provide: they may see the whole house.
 ROOF = {"", "apps", "checks"}
 
@@ -101,36 +115,21 @@ NOT_CORE = (
     REPORTS,
     *(f"django_ojs.{name}" for name in ("admin", "http", "command_line", "management", "contrib")),
     *("django_ojs.apps", "django_ojs.logging", "django_ojs.testing", "django_ojs.tasks"),
-    "django_ojs.jobs",
 )
 #: What the core still imports. An import that is gone is to be taken out.
 LEFT = frozenset(
     {
-        "conf imports extensions.outbox.destinations",
-        "conf imports extensions.payloads.spec",
         "django_ojs imports extensions.cron.schedules",
         "django_ojs imports extensions.limits.rate_limit_policy",
         "django_ojs imports extensions.payloads.parameter_kinds",
         "django_ojs imports extensions.payloads.reference",
         "django_ojs imports extensions.workflows.api",
+        "django_ojs imports extensions.workflows.models",
         "handlers imports extensions.limits.rate_limit_policy",
-        "models.job imports extensions.checkpoints.spec",
-        "operations.enqueue.admission imports extensions.tenants.spec",
-        "operations.fail imports extensions.limits.limit_journal",
-        "operations.fetch imports extensions.checkpoints.models",
         "operations.jobs.redaction imports extensions.limits.rate_limit_policy",
-        "operations.progress imports extensions.checkpoints.operations",
         "options imports extensions.limits.rate_limit_policy",
-        "spec.addresses imports extensions.payloads.spec",
         "spec.envelope.model imports extensions.limits.rate_limit_policy",
         "spec.envelope.optional_checks imports extensions.limits.rate_limit_policy",
-        "spec.envelope.render imports extensions.checkpoints.spec",
-        "spec.queue_config imports extensions.limits.rate_limit",
-        "spec.queue_config imports extensions.tenants.spec",
-        "storage.claims imports extensions.checkpoints.spec",
-        "worker.dispatcher imports extensions.checkpoints.worker",
-        "worker.progress imports extensions.checkpoints.worker",
-        "worker.queue_selection imports extensions.webhooks.spec",
     }
 )
 

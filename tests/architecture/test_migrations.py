@@ -6,18 +6,21 @@ import re
 from pathlib import Path
 
 import pytest
-from django.apps import apps
 from django.core.management import call_command
 from django.db import connection
 from django.db.migrations.executor import MigrationExecutor
 
+import django_ojs.extensions
 import django_ojs.migrations
 from django_ojs.extensions.backpressure import storage as bounds
-from django_ojs.migrations._run_sql_files import statements
+from django_ojs.models.base import stored_models
 from django_ojs.spec.states import WAITING, State, Trigger, initial, sources
+from django_ojs.storage import schema
 from tests.cases import together
 
 SQL = Path(django_ojs.migrations.__path__[0]) / "sql"
+EXTENSIONS = Path(django_ojs.extensions.__path__[0])
+FILES = sorted([*SQL.rglob("*.sql"), *EXTENSIONS.glob("*/schema/*.sql")])
 
 
 @pytest.mark.django_db
@@ -34,7 +37,7 @@ def test_a_fresh_schema_has_all_migrations_applied() -> None:
 @pytest.mark.django_db
 @together(
     "model",
-    [m for m in apps.get_app_config("django_ojs").get_models() if m._meta.managed],
+    [m for m in stored_models() if m._meta.managed],
     ids=lambda model: model._meta.db_table,
     undo=True,
 )
@@ -47,9 +50,10 @@ def test_a_table_has_exactly_the_columns_of_its_model(model: type) -> None:
 
 @pytest.mark.django_db(transaction=True)
 def test_the_migrations_can_be_taken_back_and_applied_again() -> None:
-    call_command("migrate", "django_ojs", "zero", verbosity=0)
+    for app in ("ojs_steps", "django_ojs"):
+        call_command("migrate", app, "zero", verbosity=0)
     assert not [t for t in connection.introspection.table_names() if t.startswith("ojs_")]
-    call_command("migrate", "django_ojs", verbosity=0)
+    call_command("migrate", verbosity=0)
 
 
 @pytest.mark.django_db
@@ -72,17 +76,19 @@ def states_in(text: str) -> list[State]:
 
 def test_the_sql_of_the_schema_names_the_states_of_the_transition_table() -> None:
     named = {
-        str(path.relative_to(SQL)): found
-        for path in SQL.rglob("*.sql")
+        str(path.relative_to(SQL if path.is_relative_to(SQL) else EXTENSIONS)): found
+        for path in FILES
         if (found := states_in(path.read_text()))
     }
-    triggers = {f"{vendor}/limit_triggers.sql" for vendor in ("mariadb", "postgresql", "sqlite")}
+    triggers = {f"limits/schema/{vendor}.sql" for vendor in ("mariadb", "postgresql", "sqlite")}
     constraints = "postgresql/constraints.sql"
     assert set(named) == {"postgresql/admission.sql", constraints, "postgresql/push.sql", *triggers}
     # What a job leaves by which another job of its limit key may start, unless it is rescheduled.
     under_limit = {State.ACTIVE, *sources(Trigger.FETCH, State.ACTIVE), State.SCHEDULED}
     assert sources(Trigger.RESCHEDULE, State.SCHEDULED) == sources(Trigger.FETCH, State.ACTIVE)
-    assert all(set(named[name]) == under_limit for name in triggers)
+    for name in triggers:
+        _, trigger = (EXTENSIONS / name).read_text().split(" ojs_job_limit_update ")
+        assert set(states_in(trigger)) == under_limit
     # What counts towards a bound: the waiting jobs, and the active ones, which may come back.
     counted = {*WAITING, State.ACTIVE}
     lists = re.findall(r"state IN \(.*?\)", (SQL / "postgresql/admission.sql").read_text())
@@ -102,9 +108,9 @@ def test_the_sql_has_as_many_ticket_sequences_and_shares_as_the_bounds_count_on(
     assert f"20298 + {bounds._SHARES.bit_length() - 1}\n" in admission
 
 
-@together("path", sorted(SQL.rglob("*.sql")), ids=lambda path: path.name)
+@together("path", FILES, ids=lambda path: "/".join(path.parts[-3:]))
 def test_no_statement_of_a_sql_file_is_split_in_two(path: Path) -> None:
-    found = statements(path.parent.name, path.stem)
+    found = schema.split(path.read_text())
     assert found
     assert all(statement.endswith(";") for statement in found)
     assert all(statement.count("$$") in (0, 2) for statement in found)

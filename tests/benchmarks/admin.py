@@ -155,9 +155,9 @@ def prepare(rows: int, dead: float) -> Server:
     set_up(server, name)
     from django.core.management import call_command
 
-    from django_ojs.extensions.statistics import stats
+    from django_ojs.storage.figures import counts
 
-    there = sum(number for counts in stats.by_queue().values() for number in counts.values())
+    there = sum(number for counts in counts.by_queue().values() for number in counts.values())
     if there < rows:
         call_command("ojs_loadjobs", rows, first=there, dead=dead)
     return server

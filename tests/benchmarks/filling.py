@@ -67,9 +67,10 @@ def fill(*, finished: int = 0, waiting: int = 0) -> None:
 
 
 def _check(rows: int) -> None:
-    from django_ojs.extensions.statistics import stats
 
-    counted = sum(number for queue in stats.by_queue().values() for number in queue.values())
+    from django_ojs.storage.figures import counts
+
+    counted = sum(number for queue in counts.by_queue().values() for number in queue.values())
     if counted != rows:
         raise RuntimeError(f"the table should hold {rows} jobs, and the counts say {counted}")
 

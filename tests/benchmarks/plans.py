@@ -74,7 +74,6 @@ def measure(rows: int, waiting: int) -> Iterator[str]:
 
 def _steps() -> list[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:
     import django_ojs as ojs
-    from django_ojs.extensions.statistics import stats
     from django_ojs.operations import expiry, promotion
     from django_ojs.operations.maintenance import pruning
     from django_ojs.operations.workers import rescue
@@ -104,8 +103,8 @@ def _steps() -> list[tuple[str, Callable[[], Any], Callable[[Any], Any]]]:
         ("Lapsed leases", nothing, lambda _: rescue.lapse()),
         ("Rescue of a dead worker's jobs", nothing, lambda _: rescue.rescue(["worker_3"])),
         ("Pruning", nothing, lambda _: pruning.prune()),
-        ("Counts by state", nothing, lambda _: stats.by_queue()),
-        ("Depth of a queue", nothing, lambda _: stats.depth("default")),
+        ("Counts by state", nothing, lambda _: counts.by_queue()),
+        ("Depth of a queue", nothing, lambda _: counts.depth("default")),
         (
             "Folding of the counts",
             lambda: [ojs.enqueue("bench.noop", [number]) for number in range(100)],

@@ -17,6 +17,7 @@ from django_ojs.operations.access import api_keys, operator
 from django_ojs.operations.jobs import bulk_execution, bulk_operations
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.spec.failure import Failure
+from tests.admin.users import at
 from tests.factories import active, claim, hourly, in_state, push, push_many, silence, worker
 from tests.operations.cron.scenes import register
 
@@ -113,7 +114,7 @@ def test_no_page_violates_a_rule_of_accessibility(page: Any) -> None:
     looks = [(1280, "light"), (390, "dark")]
     # One test, because to start a browser takes longer than to look at all pages.
     for address in addresses:
-        assert page.goto(ADMIN + address).status < 500
+        assert page.goto(at(address)).status < 500
         # Only style sheets depend on these: a page need not be loaded for each of them, and it
         # begins with those of the page before.
         for width, scheme in looks:

@@ -23,6 +23,7 @@ from django_ojs.operations.workers import rescue
 from django_ojs.reports.findings import FEWEST_RUNS
 from django_ojs.spec.errors import QueueFull
 from django_ojs.spec.failure import Failure
+from tests.admin.users import at
 from tests.browser.conftest import TIMEOUT_MS
 from tests.factories import active, claim, hourly, jobs, push, push_many, read, silence
 from tests.factories import worker as worker_that_beats
@@ -390,7 +391,7 @@ def test_no_page_is_wider_than_its_window(page: Any) -> None:
     )
     # One test, because to start a browser takes longer than to look at all pages.
     for address in addresses:
-        page.goto(ADMIN + address)
+        page.goto(at(address))
         # Only style sheets depend on these: a page need not be loaded for each of them.
         for width, scheme in ((1280, "light"), (390, "dark")):
             page.set_viewport_size({"width": width, "height": 844})

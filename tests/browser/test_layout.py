@@ -8,6 +8,7 @@ import pytest
 
 from django_ojs.operations import queues
 from django_ojs.operations.access import api_keys
+from tests.admin.users import at
 from tests.factories import push
 
 pytestmark = [pytest.mark.browser, pytest.mark.django_db(transaction=True)]
@@ -55,7 +56,7 @@ def test_a_page_has_the_frame_of_djangos_own(page: Any) -> None:
     page.goto("/admin/auth/group/add/")
     django = page.evaluate(FRAME)
     for address in ("queue/", "queue/email/change/", "job/", "apikey/add/", "apikey/"):
-        page.goto(ADMIN + address)
+        page.goto(at(address))
         assert page.evaluate(FRAME) == django, address
         assert page.evaluate(UNDERLINED) == 0, address
 

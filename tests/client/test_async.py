@@ -115,7 +115,9 @@ async def called(function: Callable[[], object]) -> str:
 
 def context() -> ojs.JobContext:
     return ojs.JobContext(
-        claimed(), heartbeat=lambda job, by: Job.objects.exists(), save=lambda job, state: save()
+        claimed(),
+        heartbeat=lambda job, by: Job.objects.exists(),
+        extensions={"checkpoint": lambda job, state: save()},
     )
 
 

@@ -86,7 +86,7 @@ def test_run_enqueues_a_job_now() -> None:
     failed = fetch.fetch([job.queue], worker_id=None)[0]
     fail.fail(failed.id, Failure(type="Boom", message="", retryable=False))
     assert " dead letter " in run("cron", "list").out.splitlines()[1]
-    assert "dead letter" in root().get("/admin/django_ojs/cronjob/").content.decode()
+    assert "dead letter" in root().get("/admin/ojs_cron/cronjob/").content.decode()
     job.delete()
     assert "is available." in run("cron", "run", "a").out
     Job.objects.all().delete()

@@ -17,14 +17,17 @@ from django.utils import timezone
 
 from django_ojs.command_line.checks import server
 from django_ojs.command_line.doctor import CHECKS
+from django_ojs.extension import Extension
 from django_ojs.extensions.cron import operations as cron
-from django_ojs.models import Attempt, Job, Worker
-from django_ojs.operations import promotion, queues
+from django_ojs.extensions.limits.extension import KeyLimitsExtension
+from django_ojs.hooks import registry
+from django_ojs.models import Attempt, Job, Queue, Worker
+from django_ojs.operations import fetch, promotion, queues
 from django_ojs.operations.access import operator
 from django_ojs.operations.beat import Registration
 from django_ojs.operations.maintenance import lease, mode, pruning
 from django_ojs.operations.workers import rescue
-from django_ojs.storage import database
+from django_ojs.storage import database, queue_configs, remains, schema
 from django_ojs.storage.dialects.server import HorizonHolder
 from django_ojs.storage.figures import counts
 from tests.command_line.run import Run, ojs
@@ -179,7 +182,7 @@ def test_a_missing_trigger_is_created_again() -> None:
 @pytest.mark.postgresql
 def test_a_missing_procedure_is_created_again() -> None:
     execute("DROP ROUTINE ojs_push")
-    assert finding("triggers")["found"] == "The function or procedure ojs_push is missing."
+    assert finding("triggers")["found"] == "The procedure ojs_push is missing."
     assert doctor("triggers", "--repair").code == 0
     push(queue="mail")
 
@@ -506,13 +509,11 @@ def test_jobs_without_maintenance_are_found() -> None:
 def test_cron_jobs_that_nothing_fires_are_found() -> None:
     register("nightly")
     make_due("nightly")
-    assert is_well("maintenance")
+    assert is_well("cron")
     make_due("nightly", ago=2 * MINUTE)
-    assert finding("maintenance")["found"] == (
-        "Cron jobs that were due over a minute ago have not run."
-    )
+    assert finding("cron")["found"] == ("Cron jobs that were due over a minute ago have not run.")
     cron.set_enabled("nightly", False)
-    assert is_well("maintenance")
+    assert is_well("cron")
 
 
 def test_a_worker_that_died_lately_is_found() -> None:
@@ -528,3 +529,77 @@ def test_a_worker_that_died_lately_is_found() -> None:
     assert found["why"].startswith("They run again, unless their attempts are spent;")
     Attempt.objects.update(finished_at=timezone.now() - 2 * HOUR)
     assert is_well("lost-workers")
+
+
+@pytest.fixture
+def gone() -> Iterator[Extension]:
+    """Let the extension of workflows be no longer installed."""
+    (extension,) = (each for each in registry.with_schema() if each.name == "workflows")
+    registry.remove(extension)
+    yield extension
+    registry.register(extension)
+
+
+def test_what_an_extension_has_left_is_found_and_removed(gone: Extension) -> None:
+    held = push(queue="mail")
+    Queue.objects.update_or_create(name="mail", defaults={"rules": 1 << 40})
+    for state in ("available", "scheduled", "completed"):
+        marked = in_state(state)
+        Job.objects.filter(pk=marked.pk).update(marks=1 << 16 | 1 << 41)
+    checkpoint = 1 << 18
+    Job.objects.filter(pk=held.pk).update(marks=checkpoint)
+    objects = remains.objects()
+    assert {each.name for each in objects if each.kind == "TRIGGER"} == {
+        "ojs_job_workflow_update",
+        "ojs_job_workflow_delete",
+    }
+    run = doctor("remains", "--json")
+    findings = run.json["checks"][0]["findings"]
+    assert [each["found"] for each in findings] == [
+        *(f"The {each} is of an extension that is not installed." for each in objects),
+        "Queues have a rule of an extension that is not installed (number 40): mail.",
+        "Unfinished jobs have the mark of an extension that is not installed (workflows): 2.",
+        "Unfinished jobs have the mark of an extension that is not installed (number 41): 2.",
+    ]
+    assert fetch.fetch(["mail"]) == []
+    # The others are repaired without it.
+    assert ojs("doctor", "--skip", "counters,types", "--repair").code == 1
+    assert remains.objects() == objects
+    command = ["doctor", "--only", "remains", "--repair"]
+    assert all(f"`manage.py ojs {' '.join(command)}`" in each["cure"] for each in findings)
+    assert ojs(*command).code == 0
+    assert is_well("remains")
+    assert not remains.objects()
+    queue_configs.refresh()  # As each process does after a second.
+    assert [job.id for job in fetch.fetch(["mail"])] == [held.pk]
+    assert sorted(Job.objects.values_list("marks", flat=True)) == [0, 0, 0, checkpoint]
+    schema.create(connection)
+
+
+def test_jobs_that_an_extension_keeps_which_was_taken_out_run_after_the_repair() -> None:
+    limits = KeyLimitsExtension()
+    closed = {"key": "acme", "concurrency": 0}
+    held, opened, later = (
+        push(queue="mail", rate_limit=closed),
+        push(queue="post", rate_limit=closed),
+        push(queue="post", rate_limit=closed, scheduled_at=timezone.now() + DAY),
+    )
+    assert fetch.fetch(["mail"]) == []
+    registry.remove(limits)
+    try:
+        assert fetch.fetch(["mail", "post"]) == []
+        found = [
+            each["found"] for each in doctor("remains", "--json").json["checks"][0]["findings"]
+        ]
+        assert (
+            "Jobs are kept by an extension that is not installed (limits by key), in the queues "
+            "mail, post."
+        ) in found
+        assert ojs("doctor", "--only", "remains", "--repair").code == 0
+        assert is_well("remains")
+        queue_configs.refresh()
+        assert {job.id for job in fetch.fetch(["mail", "post"], count=9)} == {held.pk, opened.pk}
+        assert Job.objects.get(pk=later.pk).hold == 0
+    finally:
+        registry.register(limits)
+        schema.create(connection)

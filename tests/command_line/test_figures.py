@@ -10,7 +10,7 @@ import pytest
 from django.core.management import call_command
 from django.db import connection
 
-from django_ojs.management.commands.ojs import SUBCOMMANDS
+from django_ojs.management.commands.ojs import subcommands
 from django_ojs.models import Queue
 from django_ojs.operations import queues
 from django_ojs.operations.beat import Registration
@@ -173,7 +173,7 @@ def test_the_name_of_a_host_cannot_write_to_the_terminal() -> None:
 def test_without_a_subcommand_the_help_names_them(capsys: pytest.CaptureFixture[str]) -> None:
     assert ojs().code == 2
     text = capsys.readouterr().out
-    for name in SUBCOMMANDS:
+    for name in subcommands():
         assert f"\n    {name} " in text
 
 

@@ -20,6 +20,7 @@ from django_ojs.operations.jobs import listing
 from django_ojs.operations.jobs.redaction import HIDDEN
 from django_ojs.spec import ids
 from django_ojs.spec.failure import Failure
+from django_ojs.storage.dialects.expressions import InWorkflow
 from tests.cases import together
 from tests.command_line.run import Terminal, ojs
 from tests.factories import HOUR, active, hourly, in_state, push, push_many
@@ -205,7 +206,7 @@ def test_show_of_what_is_no_job_fails() -> None:
     other = ojs("show", str(workflow.id))
     assert other.code == 2
     assert f"manage.py ojs workflows show {workflow.id}" in other.err
-    (job,) = Job.objects.filter(workflow_id=workflow.id)
+    (job,) = Job.objects.filter(InWorkflow(workflow.id))
     assert f"workflow   {workflow.id}" in ojs("show", str(job.pk)).out
     group(send.s("bob"), send.s("cyd")).enqueue()
     for search in (f"workflow:{workflow.id}", f"workflow:{workflow.id} state:available"):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from django_ojs.conf import KEPT_EVENTS
+from django_ojs.extensions.events.settings import KEPT_EVENTS
 from django_ojs.spec import published
 from tests.docs.pages import table
 

@@ -22,7 +22,7 @@ from django_ojs import conf, handlers, models, signals
 from django_ojs.command_line.doctor import CHECKS
 from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.http.views.openapi import DOCUMENT
-from django_ojs.management.commands.ojs import SUBCOMMANDS
+from django_ojs.management.commands.ojs import subcommands
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.options import OptionArguments, Options
 from django_ojs.spec.envelope import FIELDS, OPTIONS, SYSTEM
@@ -54,14 +54,14 @@ def column(rows: list[list[str]], index: int = 0) -> list[str]:
 
 
 def test_every_setting_is_there() -> None:
-    assert sorted(column(SETTINGS)) == sorted(f.name.upper() for f in fields(conf.Settings))
+    assert sorted(column(SETTINGS)) == sorted(conf.declared())
 
 
 @together("row", SETTINGS, ids=lambda row: row[0])
 def test_a_setting_has_the_default_and_the_kind_that_the_table_says(row: list[str]) -> None:
     key, default, kind, _ = row
-    declared = next(f for f in fields(conf.Settings) if f.name == key.lower())
-    read = conf._read({key: ast.literal_eval(default)})
+    group, declared = conf.declared()[key]
+    read = conf._read({key: ast.literal_eval(default)})[group]
     assert getattr(read, declared.name) == declared.default
     assert declared.metadata["kind"] == KINDS.get(kind, kind)
 
@@ -113,7 +113,7 @@ def test_every_subcommand_and_its_arguments_are_there() -> None:
         row[0]: row[1].split(", ") for row in table("reference/command-line.md", "Subcommands")
     }
     found = {}
-    for each in SUBCOMMANDS.values():
+    for each in subcommands().values():
         parser = ArgumentParser(add_help=False)
         each.add_arguments(parser)
         actions = parser._actions

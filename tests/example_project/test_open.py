@@ -7,9 +7,9 @@ from django.core.exceptions import ImproperlyConfigured
 from django.http import HttpResponse
 from django.test import RequestFactory, override_settings
 
-from django_ojs.extensions.statistics import stats
 from django_ojs.models import Job, Lease, Queue, Worker
 from django_ojs.operations.maintenance import lease
+from django_ojs.storage.figures import counts
 from example_project.open.middleware import loopback_only
 from example_project.open.reset import reset
 from tests.factories import push
@@ -43,7 +43,7 @@ def test_a_reset_leaves_no_row_and_no_count_but_the_lease() -> None:
     assert not Job.objects.exists()
     assert not Queue.objects.exists()
     assert not Worker.objects.exists()
-    assert stats.depth("full") == 0
+    assert counts.depth("full") == 0
     assert Lease.objects.filter(holder="me").exists()
     push(queue="full")
-    assert stats.depth("full") == 1
+    assert counts.depth("full") == 1

@@ -10,10 +10,10 @@ import pytest
 from django.db.models import F, Max, Min
 from django.db.models.functions import Now
 
-from django_ojs.extensions.statistics import stats
 from django_ojs.models import Job
 from django_ojs.operations import fetch
 from django_ojs.spec.states import State
+from django_ojs.storage.figures import counts
 from tests.databases import ALIASES
 from tests.factories import HOUR, push, push_many
 from tests.faults.conftest import FULL, Report
@@ -34,7 +34,7 @@ pytestmark = [
 def all_available(queue: str, *, instead_of: State) -> None:
     """Wait until no job of a queue is in its old state."""
     eventually(
-        lambda: not stats.by_queue([queue])[queue].get(instead_of),
+        lambda: not counts.by_queue([queue])[queue].get(instead_of),
         "all are available",
         within=600,
     )

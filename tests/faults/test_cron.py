@@ -30,7 +30,7 @@ _SCHEDULE = """
 import random, time
 import django
 django.setup()
-from django_ojs.operations import cron
+from django_ojs.extensions.cron import operations as cron
 while True:
     cron.fire_due(50)
     time.sleep(random.uniform(0, 0.05))

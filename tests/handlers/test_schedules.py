@@ -16,7 +16,6 @@ from django_ojs.extensions.cron import operations as cron
 from django_ojs.extensions.cron import schedules
 from django_ojs.extensions.cron.models import CronJob
 from django_ojs.extensions.cron.operations import registration
-from django_ojs.registry import registry
 from django_ojs.spec.errors import InvalidArgs, InvalidCronExpression, InvalidRequest
 from tests.cases import together
 from tests.factories import jobs
@@ -93,7 +92,7 @@ def test_a_sync_changes_and_removes_what_the_code_has_changed_and_removed() -> N
     ojs.cron("@hourly", name="c")(handler)
     schedules.sync()
     due = make_due("b")
-    del registry.schedules["a"], registry.schedules["c"]
+    del schedules.declarations["a"], schedules.declarations["c"]
     ojs.cron("@weekly", name="c")(handler)
     planned = schedules.sync(dry_run=True)
     assert CronJob.primary.count() == 3
@@ -113,7 +112,7 @@ def test_what_an_operator_disabled_stays_disabled() -> None:
     declare(name="a")
     schedules.sync()
     cron.set_enabled("a", False)
-    registry.schedules.clear()
+    schedules.declarations.clear()
     declare("@weekly", name="a")
     assert schedules.sync().changed == ["a"]
     assert cron.get("a").enabled is False
@@ -125,7 +124,7 @@ def test_what_an_operator_disabled_is_still_disabled_when_it_is_back_in_the_code
     schedules.sync()
     cron.set_enabled("a", False)
     # Such as a deployment of the version before.
-    registry.schedules.clear()
+    schedules.declarations.clear()
     planned = schedules.sync(dry_run=True)
     assert (planned.removed, planned.kept) == (["b"], ["a"])
     done = schedules.sync()
@@ -142,7 +141,7 @@ def test_what_an_operator_disabled_is_still_disabled_when_it_is_back_in_the_code
     assert schedules.sync().taken_over == ["a"]
     again = cron.get("a")
     assert (again.enabled, again.owner, again.next_run_at) == (False, "code", None)
-    registry.schedules.clear()
+    schedules.declarations.clear()
     schedules.sync()
     cron.remove("a")
 
@@ -161,7 +160,7 @@ def test_cron_jobs_of_the_api_and_of_other_projects_stay() -> None:
     declare(name="a")
     with override_settings(OJS={"SERVICE_NAME": "other-shop"}):
         schedules.sync()
-    registry.schedules.clear()
+    schedules.declarations.clear()
     assert schedules.sync().lines() == []
     assert CronJob.primary.count() == 2
 
@@ -227,6 +226,6 @@ class TestWorker:
     def test_one_that_cannot_be_stored_ends_it(self) -> None:
         declare(name="a")
         # Such as a timezone that this machine does not have.
-        registry.schedules["a"] = replace(registry.schedules["a"], timezone="Gone/Zone")
+        schedules.declarations["a"] = replace(schedules.declarations["a"], timezone="Gone/Zone")
         with pytest.raises(CommandError, match="schedule of the code cannot be stored"):
             call_command("ojs_worker", "--once", verbosity=0)

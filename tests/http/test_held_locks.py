@@ -13,7 +13,6 @@ from typing import Any
 from uuid import UUID
 
 import pytest
-from django.apps import apps
 from django.db import connection, transaction
 
 from django_ojs.extensions.backpressure import storage as bounds
@@ -22,6 +21,7 @@ from django_ojs.extensions.webhooks.operations import subscriptions
 from django_ojs.extensions.webhooks.operations.subscriptions import Subscription
 from django_ojs.extensions.workflows import operations as workflows
 from django_ojs.extensions.workflows.spec.parse import parse
+from django_ojs.models.base import stored_models
 from django_ojs.operations import queues
 from django_ojs.spec.unique_policy import UniquePolicy
 from tests.cases import case
@@ -67,7 +67,7 @@ def all_rows_locked() -> AbstractContextManager[Callable[[], None]]:
 
     def lock() -> None:
         with connection.cursor() as cursor:
-            for model in apps.get_app_config("django_ojs").get_models():
+            for model in stored_models():
                 cursor.execute(f"SELECT 1 FROM {model._meta.db_table} FOR UPDATE")
 
     return open_transaction(lock)

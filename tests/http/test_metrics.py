@@ -14,6 +14,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from django_ojs.extensions.backpressure.operations import rejections
 from django_ojs.extensions.statistics import all_time, rollup_compaction, rollups
+from django_ojs.extensions.statistics import metrics as of_statistics
 from django_ojs.extensions.statistics.models import Rollup
 from django_ojs.http import metrics
 from django_ojs.operations import fetch, queues
@@ -137,7 +138,7 @@ def test_counters_never_become_less_whatever_is_folded_and_however_old_it_grows(
 
 
 def test_types_without_number_become_one_series(monkeypatch: Any) -> None:
-    monkeypatch.setattr(metrics, "MAX_SERIES", 3)
+    monkeypatch.setattr(of_statistics, "MAX_SERIES", 3)
     for number in range(6):
         push(queue="q", type=f"made.up{number}")
     found = scrape()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
-from importlib import resources
+from pathlib import Path
 from typing import Any
 
+import pytest
 import yaml
 from django.test import Client
 from django.urls import URLPattern
@@ -14,6 +15,7 @@ from drf_spectacular.drainage import GENERATOR_STATS
 from drf_spectacular.generators import SchemaGenerator
 from openapi_spec_validator import OpenAPIV31SpecValidator
 
+import django_ojs
 from django_ojs.extensions.backpressure import http as backpressure
 from django_ojs.extensions.events.operations import log
 from django_ojs.extensions.events.spec import SPECVERSION
@@ -62,6 +64,15 @@ ERRORS = {
     504: "GatewayTimeout",
 }
 
+PACKAGE = Path(django_ojs.__file__).parent
+#: Where the parts of the document are.
+FOLDERS = [
+    "http",
+    *sorted(
+        str(each.parent.relative_to(PACKAGE)) for each in PACKAGE.glob("extensions/*/openapi.yaml")
+    ),
+]
+
 each_operation = together("operation", operations(), ids=lambda one: one.id)
 
 
@@ -103,7 +114,8 @@ def test_a_client_cannot_set_an_attribute_that_the_document_gives_a_job() -> Non
     assert envelope.parse({**sent, "type": "a", "args": []}).extra == {}
 
 
-def test_no_key_is_written_twice() -> None:
+@pytest.mark.parametrize("folder", FOLDERS)
+def test_no_key_is_written_twice(folder: str) -> None:
     # The parser would take the last one, and lose the others.
     def check(node: yaml.Node) -> None:
         if isinstance(node, yaml.MappingNode):
@@ -113,7 +125,16 @@ def test_no_key_is_written_twice() -> None:
             for each in child if isinstance(child, tuple) else (child,):
                 check(each)
 
-    check(yaml.compose(resources.files("django_ojs.http").joinpath("openapi.yaml").read_bytes()))
+    check(yaml.compose((PACKAGE / folder / "openapi.yaml").read_bytes()))
+
+
+def test_no_part_of_an_extension_replaces_another() -> None:
+    parts = [yaml.safe_load((PACKAGE / folder / "openapi.yaml").read_bytes()) for folder in FOLDERS]
+    names = [path for part in parts for path in part.get("paths", {})]
+    for part in parts:
+        for kind, components in part.get("components", {}).items():
+            names += [f"{kind}/{name}" for name in components]
+    assert len(set(names)) == len(names)
 
 
 def test_every_component_is_used() -> None:

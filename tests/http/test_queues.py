@@ -8,9 +8,9 @@ from urllib.parse import quote
 import pytest
 from django.test import override_settings
 
-from django_ojs.extensions.statistics import stats
 from django_ojs.operations import queues
 from django_ojs.operations.maintenance import mode
+from django_ojs.storage.figures import counts
 from tests.cases import together
 from tests.factories import active, in_state, push
 from tests.http.api import Api, make_key
@@ -240,7 +240,7 @@ class TestDelete:
     def test_a_request_that_makes_no_sense_is_rejected(self, body: Any, field: str) -> None:
         push(queue="a")
         api.delete("queues/a", body).error(400, "invalid_request", field=field)
-        assert stats.depth("a") == 1
+        assert counts.depth("a") == 1
 
     def test_moving_needs_a_place_to_move_to(self) -> None:
         push(queue="a")

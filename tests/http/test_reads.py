@@ -10,7 +10,7 @@ from uuid import UUID
 
 import pytest
 
-from django_ojs.extensions.checkpoints.models import Checkpoint
+from django_ojs.extensions.checkpoints.models import MARK, Checkpoint
 from django_ojs.extensions.limits import limit_keys
 from django_ojs.extensions.webhooks.models import Webhook, WebhookDelivery
 from django_ojs.extensions.webhooks.operations import subscriptions
@@ -54,7 +54,7 @@ def make_things(key: str) -> None:
     Checkpoint(
         job_id=id, run=1, sequence=1, state="1", created_at=jobs().get(pk=id).created_at
     ).save()
-    jobs().filter(pk=id).update(has_checkpoint=True)
+    jobs().filter(pk=id).update(marks=MARK)
 
 
 def test_no_get_writes(other: str) -> None:  # noqa: F811  # the fixture

@@ -111,7 +111,7 @@ def test_a_time_after_another_one_is_as_far_from_it_as_said() -> None:
     due = cron.get("hourly")
     due.next_run_at = AFTER
     due.save()
-    page = root().get("/admin/django_ojs/cronjob/hourly/change/").content.decode()
+    page = root().get("/admin/ojs_cron/cronjob/hourly/change/").content.decode()
     assert AFTER.strftime("%Y-%m-%d %H:%M:") in page
 
 

@@ -9,12 +9,14 @@ from django.core.exceptions import ImproperlyConfigured
 from django.test import override_settings
 
 from django_ojs import conf
+from django_ojs.conf import of
 from django_ojs.extensions.outbox import responses
 from django_ojs.extensions.outbox import storage as outbox
 from django_ojs.extensions.outbox.breaker import COOLDOWN, THRESHOLD, Breaker, BreakerState
 from django_ojs.extensions.outbox.relay import lease_name
 from django_ojs.extensions.outbox.remote_manifest import RemoteManifest
 from django_ojs.extensions.outbox.responses import DeliveryOutcome
+from django_ojs.extensions.outbox.settings import OutboxSettings
 from django_ojs.spec import ids
 from tests.cases import together
 
@@ -176,7 +178,7 @@ def test_a_bad_destination_is_an_error(bad: Any) -> None:
 def test_the_key_of_a_destination_is_in_no_text_and_its_url_has_no_path_of_ours() -> None:
     given = {"a": {"url": "https://a.example/x/ojs/v1/", "api_key": "secret", "timeout": "PT5S"}}
     with override_settings(OJS={"OUTBOX": given}):
-        (made,) = conf.settings().outbox
+        (made,) = of(OutboxSettings).outbox
         assert "secret" not in repr(conf.settings())
     assert made.url == "https://a.example/x"
     assert made.timeout.total_seconds() == 5

@@ -13,7 +13,7 @@ import pytest
 from django.test import override_settings
 
 import django_ojs as ojs
-from django_ojs.conf import settings
+from django_ojs.conf import of
 from django_ojs.extensions.outbox import operations
 from django_ojs.extensions.outbox.breaker import COOLDOWN, BreakerState
 from django_ojs.extensions.outbox.models import OutboxEntry
@@ -21,6 +21,7 @@ from django_ojs.extensions.outbox.relay import Relay
 from django_ojs.extensions.outbox.relay_threads import relays
 from django_ojs.extensions.outbox.responses import Unreachable
 from django_ojs.extensions.outbox.sender import Sender
+from django_ojs.extensions.outbox.settings import OutboxSettings
 from django_ojs.spec import ids
 from tests.outbox.conftest import destination
 from tests.outbox.server import Server, error
@@ -345,7 +346,7 @@ def test_a_server_that_sends_a_byte_at_a_time_is_given_up(
         url = f"http://127.0.0.1:{slow.getsockname()[1]}"
         try:
             with override_settings(OJS={"OUTBOX": destination(server, url=url, timeout=1)}):
-                sender = Sender(settings().outbox[0])
+                sender = Sender(of(OutboxSettings).outbox[0])
                 asked = ThreadPoolExecutor(1).submit(sender.manifest)
                 with pytest.raises(Unreachable):
                     asked.result(BOUND)

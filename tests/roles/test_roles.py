@@ -19,6 +19,7 @@ from django.test import Client, override_settings
 import django_ojs as ojs
 from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.extensions.backpressure.operations import pressure_monitor
+from django_ojs.extensions.checkpoints.models import MARK
 from django_ojs.extensions.cron import operations as cron
 from django_ojs.extensions.cron.models import CronRun
 from django_ojs.extensions.outbox.models import OutboxEntry
@@ -156,7 +157,7 @@ def enqueue_and_control() -> None:
     rule = ojs.UniquePolicy(on_conflict="replace")
     dead = factories.in_state("discarded", queue="c")
     running = factories.active(queue="d")
-    Job.objects.filter(pk=running.id).update(has_checkpoint=True)
+    Job.objects.filter(pk=running.id).update(marks=MARK)
     with override_settings(OJS={"QUEUES": bounds, "KEEP_EVENTS": ["*"]}):
         one = ojs.enqueue("a.job", [1], queue="a")
         assert one is not None

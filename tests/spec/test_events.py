@@ -7,8 +7,8 @@ from uuid import UUID
 
 import pytest
 
-from django_ojs.conf import KEPT_EVENTS
 from django_ojs.extensions.events import spec as events
+from django_ojs.extensions.events.settings import KEPT_EVENTS
 from django_ojs.spec import ids, published
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.spec.published import EventType

@@ -13,21 +13,20 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.apps import apps
 from django.db import OperationalError, ProgrammingError, connection, connections, transaction
 
 from django_ojs import checks
 from django_ojs.extensions.limits.models import LimitKey
-from django_ojs.migrations import _run_sql_files as schema_files
 from django_ojs.models import Attempt, Job
 from django_ojs.models.attempt import AttemptOutcome
+from django_ojs.models.base import stored_models
 from django_ojs.operations import ack, fail, fetch, queues
 from django_ojs.operations import push as pushing
 from django_ojs.operations.cancel import cancel
 from django_ojs.spec.errors import PayloadTooLarge, QueueFull
 from django_ojs.spec.failure import Failure
 from django_ojs.spec.states import State
-from django_ojs.storage import database, transitions
+from django_ojs.storage import database, schema, transitions
 from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.rows import ClaimRequest
 from django_ojs.storage.figures import counts
@@ -66,11 +65,10 @@ def said() -> list[str]:
 
 
 def test_every_text_is_compared_by_its_code_points_to_its_last_space() -> None:
-    tables = {
-        model._meta.db_table
-        for model in apps.get_app_config("django_ojs").get_models()
-        if model._meta.managed
-    } | {"ojs_count", "ojs_count_change"}
+    tables = {model._meta.db_table for model in stored_models() if model._meta.managed} | {
+        "ojs_count",
+        "ojs_count_change",
+    }
     with connection.cursor() as cursor:
         cursor.execute(
             "SELECT table_name, column_name, collation_name FROM information_schema.columns"
@@ -517,5 +515,5 @@ def test_a_broken_trigger_of_the_site_itself_raises_its_own_error() -> None:
 
 def test_the_schema_can_be_created_twice() -> None:
     push(queue="kept")
-    schema_files.create(connection)
+    schema.create(connection)
     assert counts.by_queue(["kept"])["kept"][State.AVAILABLE] == 1

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from django.db import connection
 
-from django_ojs.migrations._run_sql_files import create_missing
 from django_ojs.storage.figures import counts
+from django_ojs.storage.schema import create_missing
 from tests.factories import push
 from tests.worker.processes import ROOT
 

@@ -18,7 +18,7 @@ from tests.webhooks.conftest import Receiver
 
 pytestmark = [pytest.mark.django_db, pytest.mark.once]
 
-LIST = "/admin/django_ojs/webhook/"
+LIST = "/admin/ojs_webhooks/webhook/"
 ADD = f"{LIST}add/"
 FORM = {"url": "https://hooks.test/a", "events": "queue.*\njob.discarded", "active": "on"}
 SECRET = re.compile(r"whsec_[A-Za-z0-9_-]{43}")

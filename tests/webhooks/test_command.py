@@ -52,8 +52,8 @@ def test_an_operator_finds_a_disabled_webhook_and_has_it_work_again(
     # Whoever does not look for it is told: by the doctor, and by the overview of the admin.
     assert "webhooks enable ID" in run("doctor", "--only", "queues").out
     overview = root().get("/admin/django_ojs/overview/").content.decode()
-    assert "1 webhook is disabled</b> because its deliveries failed" in overview
-    assert '<a href="/admin/django_ojs/webhook/"' in overview
+    assert "Webhooks that are disabled because their deliveries failed: 1.</b>" in overview
+    assert '<a href="/admin/ojs_webhooks/webhook/"' in overview
     shown = run("webhooks", "show", webhook.pk)
     assert "responded with 410" in shown.out
     assert f"manage.py ojs webhooks retry {job.pk}" in shown.out

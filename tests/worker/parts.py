@@ -48,8 +48,7 @@ def claimed(
             names["worker_id"],
             None,
             None,
-            None,
-            False,
+            0,
         ),
     )
 

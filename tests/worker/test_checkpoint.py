@@ -12,6 +12,7 @@ from django.db import connection, transaction
 from django_ojs.context import JobContext
 from django_ojs.extensions.checkpoints import worker as checkpoint
 from django_ojs.extensions.checkpoints.models import Checkpoint
+from django_ojs.extensions.checkpoints.operations import latest
 from django_ojs.operations import cancel, fail, fetch
 from django_ojs.spec.errors import Conflict
 from django_ojs.storage.claims import Claimed
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.django_db(transaction=True)
 
 def executed(outcomes: Outcomes, job: Claimed, function: Callable[..., Any]) -> Outcome:
     made = handler(function)
-    context = JobContext(job, is_async=made.is_async, save=checkpoint.save)
+    context = JobContext(job, is_async=made.is_async, extensions={"checkpoint": checkpoint.save})
     executor = Executor(1, outcomes)
     try:
         executor.submit([Run(job, made, context, 60.0)])
@@ -36,7 +37,7 @@ def executed(outcomes: Outcomes, job: Claimed, function: Callable[..., Any]) -> 
 
 
 def state(job: Claimed) -> Any:
-    found = read(job.id).checkpoint
+    found = latest(read(job.id))
     return None if found is None else found.state
 
 

@@ -18,7 +18,8 @@ class Check:
     """A check. `about` is what is in order when it finds nothing.
 
     `repair` removes what it finds, in steps with a transaction each; checks without it only say
-    what to do. `applies`: whether this database can have the fault.
+    what to do. `applies`: whether this database can have the fault. `is_repaired_alone`: only where
+    `--only` names the check, since the repair removes something.
     """
 
     name: str
@@ -26,3 +27,4 @@ class Check:
     run: Callable[[], Iterable[DoctorFinding]]
     repair: tuple[Callable[[], object], ...] = ()
     applies: Callable[[], bool] = lambda: True
+    is_repaired_alone: bool = False

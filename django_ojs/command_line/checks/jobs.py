@@ -8,7 +8,6 @@ from django.db.models import Count
 from django.db.models.functions import Now
 
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
-from django_ojs.extensions.cron.models import CronJob
 from django_ojs.formatting import grouped
 from django_ojs.handlers import job_types
 from django_ojs.models import Job, Lease, Worker
@@ -23,7 +22,7 @@ from django_ojs.storage.figures import counts
 LATE: Final = timedelta(minutes=1)
 #: The same for pruning, for which no one waits.
 PRUNING_LATE: Final = timedelta(minutes=10)
-#: Without a renewal for so long, no worker has the maintenance lease.
+#: If the maintenance lease was not renewed for this long, no worker has it.
 LEASE: Final = timedelta(seconds=10)
 #: Finished jobs that are kept so long are kept forever.
 KEPT_FOREVER: Final = timedelta(days=3650)
@@ -132,12 +131,6 @@ def _maintenance() -> Iterator[DoctorFinding]:
                     "and what the workers log."
                 ),
             )
-    if CronJob.primary.filter(due_at__lt=Now() - LATE).exists():
-        yield DoctorFinding(
-            found="Cron jobs that were due over a minute ago have not run.",
-            why="No process enqueues their jobs.",
-            cure="Start a worker: `manage.py ojs_worker`. If one is running, see what it logs.",
-        )
 
 
 CHECKS: Final = (

@@ -74,6 +74,9 @@ def _queues() -> Iterator[DoctorFinding]:
 
 
 def _finding(each: Finding) -> DoctorFinding:
+    if (problem := each.problem) is not None:
+        ago = f" The first is {age(each.since, timezone.now())} old." if each.since else ""
+        return DoctorFinding(found=problem.found + ago, why=problem.why, cure=problem.cure)
     found, why, cure = _texts(each)
     return DoctorFinding(found=found, why=why, cure=cure)
 
@@ -172,23 +175,6 @@ def _texts(each: Finding) -> tuple[str, str, str]:
                 f"More limit keys that are paused: {number}.",
                 "None of their jobs starts before the ends of their pauses.",
                 "`manage.py ojs limits list` has them.",
-            )
-        case "webhooks":
-            return (
-                f"Webhooks that are disabled because their deliveries failed: {number}.",
-                "Their receivers get no events.",
-                "`manage.py ojs webhooks list` has them, and `webhooks show ID` the errors; "
-                "when the receiver works again, `webhooks enable ID`.",
-            )
-        case "outbox":
-            found = f"Rejected jobs of the outbox: {some}; the first is {ago} old."
-            if each.text:
-                found = f"{found} It is the outbox of the database {each.text}."
-            return (
-                found,
-                "They are not sent again by themselves, and deleted after KEEP_DEAD_LETTERS.",
-                "The outbox in the admin has their errors; once the cause is removed, requeue "
-                "them there, or delete them.",
             )
         case "locked":
             since = f" for {ago}" if each.since else ""

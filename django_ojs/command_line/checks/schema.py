@@ -4,18 +4,26 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, Final
 
-from django.apps import apps
 from django.core import checks as system_checks
 from django.db.models import CheckConstraint, Index
 
 from django_ojs.command_line.checks.finding import Check, DoctorFinding
 from django_ojs.command_line.database_check import unapplied_migrations
-from django_ojs.migrations import _run_sql_files as schema_files
-from django_ojs.storage import database
+from django_ojs.models.base import stored_models
+from django_ojs.storage import database, schema
 from django_ojs.storage.figures import counts
 
-_TRIGGER: Final = re.compile(r"\bTRIGGER (?:IF NOT EXISTS )?(\w+)\s.*?\bON (\w+)", re.DOTALL)
-_ROUTINE: Final = re.compile(r"\bCREATE OR REPLACE (?:FUNCTION|PROCEDURE) (\w+)")
+#: What goes wrong without it.
+_WHY: Final = {
+    "TRIGGER": (
+        "Jobs that change meanwhile are not counted, or their workflows and limits do not go on."
+    ),
+    **dict.fromkeys(("FUNCTION", "PROCEDURE"), "Enqueues fail, or jobs are not counted."),
+    "INDEX": (
+        "Queries that need it read the whole table: claims, promotion or pages get slower with "
+        "every job."
+    ),
+}
 
 
 def _settings() -> Iterator[DoctorFinding]:
@@ -41,61 +49,41 @@ def _migrations() -> Iterator[DoctorFinding]:
         )
 
 
-def _declared_triggers() -> list[tuple[str, str]]:
-    statements = schema_files.all_statements(database.connection().vendor)
-    found = (_TRIGGER.search(statement) for statement in statements)
-    return [(trigger[1], trigger[2]) for trigger in found if trigger]
-
-
-def _routines() -> Iterator[DoctorFinding]:
-    statements = schema_files.all_statements(database.connection().vendor)
-    found = (_ROUTINE.search(statement) for statement in statements)
-    declared = {routine[1] for routine in found if routine}
-    for name in sorted(declared - database.dialect().routines(database.connection())):
+def _triggers() -> Iterator[DoctorFinding]:
+    connection = database.connection()
+    fires = database.dialect().triggers(connection)
+    present = database.dialect().named_objects(connection)
+    for each in sorted(schema.created(schema.all_statements(connection.vendor))):
+        if each not in present:
+            problem = "is missing"
+        elif each.kind == "TRIGGER" and not fires[each.name, each.table]:
+            problem = "is disabled"
+        else:
+            continue
         yield DoctorFinding(
-            found=f"The function or procedure {name} is missing.",
-            why="Enqueues fail, or jobs are not counted.",
-            cure="Run `manage.py ojs doctor --repair`. It creates it again.",
+            found=f"The {each} {problem}.",
+            why=_WHY[each.kind],
+            cure=(
+                "Run `manage.py ojs doctor --repair`. It creates what is missing again, and "
+                "corrects the counts."
+            ),
         )
 
 
-def _triggers() -> Iterator[DoctorFinding]:
-    yield from _routines()
-    present = database.dialect().triggers(database.connection())
-    for trigger, table in _declared_triggers():
-        fires = present.get((trigger, table))
-        if not fires:
-            yield DoctorFinding(
-                found=(
-                    f"The trigger {trigger} of {table} is missing."
-                    if fires is None
-                    else f"The trigger {trigger} of {table} is disabled."
-                ),
-                why=(
-                    "Jobs that change meanwhile are not counted: the figures are "
-                    "wrong, and bounded queues accept too many jobs or too few."
-                ),
-                cure=(
-                    "Run `manage.py ojs doctor --repair`. It creates the triggers again, and "
-                    "corrects the counts."
-                ),
-            )
-
-
 def _create_triggers() -> None:
-    schema_files.create(database.connection())
+    schema.create(database.connection())
 
 
 def _indexes() -> Iterator[DoctorFinding]:
     connection = database.connection()
-    combined = schema_files.combined_constraints(connection)
+    combined = schema.combined_constraints(connection)
     for name in database.dialect().invalid_indexes(connection):
         yield DoctorFinding(
             found=f"The index {name} is not valid: it was not built to its end.",
             why="No query uses it, and every write still pays for it.",
             cure=f"REINDEX INDEX CONCURRENTLY {name};",
         )
-    for model in apps.get_app_config("django_ojs").get_models():
+    for model in stored_models():
         if not model._meta.managed or model._meta.proxy:
             continue
         with connection.cursor() as cursor:
@@ -105,10 +93,7 @@ def _indexes() -> Iterator[DoctorFinding]:
             if index.name not in present and _is_made(index):
                 yield DoctorFinding(
                     found=f"The index {index.name} of {table} is missing.",
-                    why=(
-                        "Queries that need it read the whole table: claims, promotion or "
-                        "pages get slower with every job."
-                    ),
+                    why=_WHY["INDEX"],
                     cure=f"{_creation(model, index)};",
                 )
         for name in _missing_constraints(model, present, combined):
@@ -136,17 +121,17 @@ def _is_made(index: Index) -> bool:
     if connection.vendor != "mysql" or not index.contains_expressions:
         return True
     name = re.compile(rf"\b{index.name}\b")
-    return any(map(name.search, schema_files.all_statements(connection.vendor)))
+    return any(map(name.search, schema.all_statements(connection.vendor)))
 
 
 def _creation(model: Any, index: Index) -> str:
     if database.connection().vendor == "mysql":
         wanted = re.compile(rf"ADD INDEX IF NOT EXISTS {index.name}\s+\([^;]*?\)(?=[,;])")
-        made = schema_files.all_statements(database.connection().vendor)
+        made = schema.all_statements(database.connection().vendor)
         found = (wanted.search(text) for text in made)
         for match in filter(None, found):
             return f"ALTER TABLE {model._meta.db_table} {' '.join(match[0].split())}"
-    # Not as a context manager: it executes nothing.
+    # It is not used as a context manager, because it must execute nothing.
     editor = database.connection().schema_editor(collect_sql=True)
     statement = str(index.create_sql(model, editor))
     return statement.replace("CREATE INDEX", database.dialect().create_index, 1)

@@ -11,7 +11,7 @@ from django_ojs.contrib.celery.configuration import configuration
 from django_ojs.contrib.celery.exceptions import NoEquivalent
 from django_ojs.contrib.celery.schedules import crontab
 from django_ojs.contrib.celery.values import encode
-from django_ojs.extensions.cron.schedules import cron
+from django_ojs.not_installed import check_module
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.suggestions import allowed_name
 
@@ -42,6 +42,9 @@ def declare(name: str, entry: Mapping[str, Any]) -> None:
             f"beat_schedule[{name!r}] names the task {entry['task']!r}, which no module tasks.py "
             "of an installed app declares."
         )
+    check_module("django_ojs.extensions.cron.schedules", "cron")
+    from django_ojs.extensions.cron.schedules import cron
+
     try:
         declaration = cron(
             expression_of(entry["schedule"], name),

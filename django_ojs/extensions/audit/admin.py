@@ -10,15 +10,16 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, gettext_noop
 
+from django_ojs.admin import limit_key_text
 from django_ojs.admin.base import OperatorModelAdmin, read_page
 from django_ojs.admin.query_timeout import timed_queries
-from django_ojs.conf import settings
+from django_ojs.conf import of
 from django_ojs.extensions.audit import admin_search as audit_search
-from django_ojs.extensions.audit import extension as audit
+from django_ojs.extensions.audit import storage as audit
 from django_ojs.extensions.audit.admin_rows import AuditRow, row_of
 from django_ojs.extensions.audit.admin_search import SCAN_LIMIT, AuditSearch
 from django_ojs.extensions.audit.models import AuditEntry
-from django_ojs.extensions.limits import admin_text as limit_key_text
+from django_ojs.extensions.audit.settings import AuditSettings
 from django_ojs.models import ActorKind
 from django_ojs.operations import keyset
 from django_ojs.operations.keyset import Page, PageRequest
@@ -33,6 +34,8 @@ _LISTS: Final[dict[str, tuple[Any, tuple[ActorKind, ...]]]] = {
 
 class AuditEntryAdmin(OperatorModelAdmin):
     """Read only: operations store the entries, and maintenance removes old ones."""
+
+    place = 90
 
     def list_page(self, request: HttpRequest) -> HttpResponse:
         text = request.GET.get("q", "").strip()
@@ -68,7 +71,7 @@ class AuditEntryAdmin(OperatorModelAdmin):
             ],
             "by": by,
             "unsearched": bool(search.errors),
-            "keeps": settings().keep_audit_entries,
+            "keeps": of(AuditSettings).keep_audit_entries,
             "unread": query.unread,
         }
         return self.render(request, "audit_trail", _("Audit trail"), context)

@@ -2,23 +2,34 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Final
 
-from django.apps import apps
+from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.http import urlencode
 from django.utils.translation import gettext as _
-from django.utils.translation import pgettext
+from django.utils.translation import gettext_noop, pgettext
 
+from django_ojs.admin import limit_key_text
+from django_ojs.admin.base import OperatorModelAdmin
+from django_ojs.admin.panels import Panel
+from django_ojs.admin.query_timeout import TimedQueries
 from django_ojs.conf import settings
-from django_ojs.extensions.audit import extension as audit
+from django_ojs.extensions.audit import storage as audit
 from django_ojs.extensions.audit.admin_search import AuditSearch
 from django_ojs.extensions.audit.models import AuditEntry
+from django_ojs.models import Job
+from django_ojs.models.base import model_named
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
 
-#: Of one entry, the members that are shown, and the characters of each value.
+#: How many members of an entry are shown, and how many characters of each value.
 _MAX_MEMBERS: Final = 30
 _MAX_LENGTH: Final = 200
+
+#: Entries about an object, and of those on the page of a job.
+_MAX_ROWS: Final = 100
+_MAX_OF_JOB: Final = 20
 
 #: Members of the detail that are ids of jobs.
 _JOBS: Final = ("job", "copy_of")
@@ -75,6 +86,12 @@ def rows_about(
     return [row_of(entry, shown_key=shown_key) for entry in entries.order_by("-pk")[:limit]]
 
 
+def history_of(request: HttpRequest, model: str, key: str) -> list[AuditRow]:
+    """Return the newest entries about an object, for a user."""
+    shown_key = partial(limit_key_text.shown, request)
+    return rows_about(model, key, _MAX_ROWS, shown_key=shown_key)
+
+
 def row_of(
     entry: AuditEntry, search: AuditSearch | None = None, *, shown_key: Callable[[str], str] = str
 ) -> AuditRow:
@@ -117,9 +134,9 @@ def row_of(
 
 
 def _kind(object_type: str) -> str:
-    model = _MODELS.get(object_type)
+    model = model_named(_MODELS.get(object_type, ""))
     if model is not None:
-        return str(apps.get_model("django_ojs", model)._meta.verbose_name)
+        return str(model._meta.verbose_name)
     kinds = {
         "maintenance": _("maintenance"),
         "outbox_entry": _("outbox entry"),
@@ -139,3 +156,15 @@ def _text(value: Any) -> str:
         return _("yes") if value else _("no")
     text = ", ".join(map(str, value)) if isinstance(value, list) else str(value)
     return text if len(text) <= _MAX_LENGTH else f"{text[:_MAX_LENGTH]}…"
+
+
+def _of_job(
+    page: OperatorModelAdmin, request: HttpRequest, query: TimedQueries, job: Job
+) -> dict[str, Any]:
+    rows = query(gettext_noop("history"), lambda: rows_about("job", str(job.pk), _MAX_OF_JOB))
+    return {"rows": rows}
+
+
+JOB_HISTORY: Final = Panel(
+    kind=Job, read=_of_job, template="django_ojs/admin/job_history.html", place=100
+)

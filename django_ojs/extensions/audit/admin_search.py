@@ -10,7 +10,7 @@ from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy
 
 from django_ojs.admin.formatting import StrOrPromise
-from django_ojs.extensions.audit import extension as audit
+from django_ojs.extensions.audit import storage as audit
 from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.models import ActorKind
 from django_ojs.operations.jobs import search_query
@@ -147,7 +147,7 @@ def _day(value: str) -> date | None:
         day = date.fromisoformat(value)
     except ValueError:
         return None
-    # Not one whose midnight, or that of the next day, is no time.
+    # A day is rejected if its midnight, or the next day's, cannot be expressed as a time.
     return day if 1970 < day.year < 9999 else None
 
 

@@ -8,39 +8,15 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
-from django.db.models import QuerySet
-from django.utils import timezone
+from django.db.models import Model
 
-from django_ojs.conf import settings
 from django_ojs.extension import Act, DueStep, Extension, Hooks
 from django_ojs.extensions.audit.models import AuditEntry
+from django_ojs.extensions.audit.settings import AuditSettings
 from django_ojs.operations.access.operator import MAX_NAME, log_fields, printable
-from django_ojs.spec import ids
 from django_ojs.storage import database
 
 logger = logging.getLogger("django_ojs")
-
-#: What operators do. The first word is the object, or what has several of them.
-ACTIONS: Final = (
-    *("job.enqueued", "job.retried", "job.cancelled", "job.deleted"),
-    *("job.run_now", "job.activated", "job.history_deleted"),
-    *("jobs.retry", "jobs.cancel", "jobs.delete", "jobs.run_now", "bulk.ordered", "bulk.stopped"),
-    *("jobs.exported", "jobs.imported", "doctor.repaired", "queue.drained"),
-    *("queue.created", "queue.configured", "queue.paused", "queue.resumed", "queue.purged"),
-    *("queue.deleted", "cron.created", "cron.changed", "cron.removed", "cron.paused"),
-    *("cron.resumed", "cron.run", "worker.directed", "worker.deregistered", "workflow.cancelled"),
-    *("api_key.created", "api_key.changed", "api_key.replaced", "api_key.revoked"),
-    *("api_key.deleted", "limit_key.overridden", "limit_key.override_removed", "limit_key.opened"),
-    "limit_key.paused",
-    *("webhook.created", "webhook.changed", "webhook.removed", "webhook.secret_rotated"),
-    *("maintenance.started", "maintenance.ended", "outbox.requeued", "outbox.deleted"),
-)
-OBJECT_TYPES: Final = frozenset(
-    {
-        *("job", "queue", "cron_job", "api_key", "webhook", "bulk_operation", "worker"),
-        *("workflow", "maintenance", "outbox_entry", "check", "limit_key"),
-    }
-)
 
 _EMPTY: Final[tuple[object, ...]] = (None, "", [], {})
 
@@ -50,6 +26,7 @@ class AuditExtension(Extension):
 
     name = "audit"
     number = 4
+    settings = AuditSettings
 
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""
@@ -57,7 +34,28 @@ class AuditExtension(Extension):
 
     def due_steps(self) -> Sequence[DueStep]:
         """Delete old entries."""
-        return (DueStep(run=prune, interval=60.0),)
+        from django_ojs.extensions.audit import storage
+
+        return (DueStep(run=storage.prune, interval=60.0),)
+
+    def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
+        """Return the pages of its model."""
+        from django_ojs.extensions.audit.admin import AuditEntryAdmin
+        from django_ojs.extensions.audit.models import AuditEntry
+
+        return ((AuditEntry, AuditEntryAdmin),)
+
+    def panels(self) -> Sequence[Any]:
+        """Return what operators did to a job."""
+        from django_ojs.extensions.audit.admin_rows import JOB_HISTORY
+
+        return (JOB_HISTORY,)
+
+    def history(self, request: Any, model: str, key: str) -> Sequence[Any]:
+        """Return the entries about an object."""
+        from django_ojs.extensions.audit.admin_rows import history_of
+
+        return history_of(request, model, key)
 
 
 def _record(act: Act) -> Callable[[Mapping[str, Any]], None]:
@@ -98,20 +96,3 @@ def _log(entry: AuditEntry, correlation_id: str) -> None:
 def _complete(entry: AuditEntry, detail: Mapping[str, Any]) -> None:
     entry.detail = {**entry.detail, **detail}
     database.retried(lambda: entry.save(using=database.alias(), update_fields=["detail"]))
-
-
-def entries() -> QuerySet[AuditEntry]:
-    """All entries."""
-    return AuditEntry.primary.all()
-
-
-def prune(limit: int = database.BATCH) -> int:
-    """Delete the oldest entries after their retention time, as a step of maintenance.
-
-    Return how many.
-    """
-    old = entries().filter(pk__lt=ids.first_of(timezone.now() - settings().keep_audit_entries))
-    keys = list(old.order_by("pk").values_list("pk", flat=True)[:limit])
-    if not keys:
-        return 0
-    return database.retried(lambda: entries().filter(pk__in=keys).delete()[0])

@@ -1,21 +1,20 @@
 """Backpressure (ojs-backpressure): the bounds of queues, and what happens where one is full."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from django.http import HttpRequest
+
 from django_ojs import hooks
-from django_ojs.extension import Batch, DueStep, Extension, Hooks
+from django_ojs.extension import Batch, Declared, DueStep, Extension, Hooks
 from django_ojs.extensions.backpressure import storage
 from django_ojs.extensions.backpressure.operations import bounds, pressure_monitor, rejections
 from django_ojs.extensions.backpressure.operations.wait_policy import wait_for_room
 from django_ojs.extensions.backpressure.storage import Load
-from django_ojs.extensions.outbox import operations as outbox
-from django_ojs.extensions.outbox.destinations import LOCAL
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
-from django_ojs.spec.errors import QueueFull
+from django_ojs.spec.errors import OJSError, QueueFull
 from django_ojs.spec.full_policy import FullPolicy
 from django_ojs.spec.states import State
-from django_ojs.storage import database
 from django_ojs.storage.dialects.job_row import NewRow
 
 _NONE: Final = FullPolicy()
@@ -37,6 +36,10 @@ class BackpressureExtension(Extension):
             queue_deleted=storage.remove,
             counts_repaired=storage.withdraw_tickets,
             rejected=_count,
+            request_note=_request_note,
+            push_headers=_push_headers,
+            error_headers=_error_headers,
+            request_served=pressure_monitor.watch.request,
         )
 
     def due_steps(self) -> Sequence[DueStep]:
@@ -46,23 +49,44 @@ class BackpressureExtension(Extension):
             DueStep(run=pressure_monitor.restore_bounds, interval=60.0),
         )
 
+    def manifest(self) -> Sequence[Declared]:
+        """Declare it."""
+        return (Declared(official="backpressure"),)
+
+    def metrics(self, within: Collection[str] | None) -> Iterable[Any]:
+        """Return the pressure of bounded queues."""
+        from django_ojs.extensions.backpressure.metrics import metrics
+
+        return metrics(within)
+
+
+# HTTP is imported by a request, and by no worker.
+
+
+def _request_note(request: HttpRequest, types: Collection[str]) -> FullPolicy | None:
+    from django_ojs.extensions.backpressure import http
+
+    return http.policy_of(request, types)
+
+
+def _push_headers(queues: Collection[str]) -> Mapping[str, str]:
+    from django_ojs.extensions.backpressure import http
+
+    return http.warning(queues)
+
+
+def _error_headers(error: OJSError) -> Mapping[str, str]:
+    if not isinstance(error, QueueFull):
+        return {}
+    from django_ojs.extensions.backpressure import http
+
+    return http.rejection(error)
+
 
 def _store(batch: Batch, store: Callable[[], list[EnqueuedJob]]) -> list[EnqueuedJob]:
-    """Wait for room, and store the jobs in the outbox where there is none."""
-    policy, options = batch.options.note(FullPolicy) or _NONE, batch.options
-    try:
-        return store() if policy.wait is None else wait_for_room(store, policy.wait)
-    except QueueFull as full:
-        if not policy.outbox or (full.is_busy and options.is_tried_again):
-            raise
-        if options.tells_rejected:
-            hooks.rejected(full, batch.jobs)
-    return outbox.add(
-        batch.jobs,
-        [LOCAL] * len(batch.jobs),
-        using=database.alias(),
-        generated_ids=options.generated_ids,
-    )
+    """Wait for room, if the caller does."""
+    policy = batch.options.note(FullPolicy) or _NONE
+    return store() if policy.wait is None else wait_for_room(store, policy.wait)
 
 
 def _insert(batch: Batch, insert: Callable[[], Sequence[NewRow] | None]) -> Sequence[NewRow] | None:

@@ -1,19 +1,49 @@
-"""Checkpoints (ojs-progress): delete those that their jobs have left."""
+"""Checkpoints (ojs-durable-execution §4): where another run of a job can continue."""
 
-from collections.abc import Sequence
+from __future__ import annotations
 
-from django_ojs.extension import DueStep, Extension, Hooks
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from django.db.backends.base.base import BaseDatabaseWrapper
+
+from django_ojs.extension import Declared, DueStep, Extension, ForTests, Hooks
+from django_ojs.extensions.checkpoints.models import MARK, NUMBER, Checkpoint
+from django_ojs.extensions.checkpoints.spec import SavedCheckpoint
+from django_ojs.spec import json
+from django_ojs.spec.progress import Report
+from django_ojs.storage import schema
+from django_ojs.storage.transitions import Claim
+
+if TYPE_CHECKING:
+    from django_ojs.models import Job
+    from django_ojs.storage.claims import Claimed
 
 
 class CheckpointsExtension(Extension):
-    """Deletes checkpoints."""
+    """Saves checkpoints, and gives them to the next run."""
 
     name = "checkpoints"
-    number = 18
+    number = NUMBER
+    schema = Path(__file__).parent / "schema"
 
     def hooks(self) -> Hooks:
-        """Return the hooks: claims and handlers still know checkpoints by name."""
-        return Hooks()
+        """Return the hooks; no setting changes them."""
+        return Hooks(
+            fetched=_fetched,
+            shown=_shown,
+            reported=_reported,
+            context={"checkpoint": _save},
+        )
+
+    def for_tests(self) -> ForTests:
+        """Save in the transaction of the test: a worker marks the job on another connection."""
+        return ForTests(context={"checkpoint": _save_in_test})
+
+    def catch_up(self, connection: BaseDatabaseWrapper) -> None:
+        """Mark the jobs that have a checkpoint. What others have left behind, a step deletes."""
+        schema.mark(connection, self.number, "SELECT job_id FROM ojs_checkpoint")
 
     def due_steps(self) -> Sequence[DueStep]:
         """Delete what a trigger could not."""
@@ -21,3 +51,67 @@ class CheckpointsExtension(Extension):
 
         pruner = checkpoints.CheckpointPruner()
         return (DueStep(run=pruner.prune, interval=60.0, batch=checkpoints.WALK),)
+
+    def routes(self) -> Sequence[Any]:
+        """Return the routes of checkpoints."""
+        from django_ojs.extensions.checkpoints import views as checkpoint
+        from django_ojs.http.routing import route
+
+        path = "v1/jobs/<str:key>/checkpoint"
+        return (route(path, checkpoint.JobCheckpoint, "ojs-job-checkpoint"),)
+
+    def openapi(self) -> Sequence[Mapping[str, Any]]:
+        """Return the part of its routes."""
+        from django_ojs.http.views.openapi import part_of
+
+        return part_of("checkpoints")
+
+    def manifest(self) -> Sequence[Declared]:
+        """Declare it."""
+        return (Declared(official="durable-execution"),)
+
+
+def _fetched(jobs: Sequence[Claimed]) -> None:
+    found = Checkpoint.of([job.id for job in jobs])
+    for job in jobs:
+        if (saved := found.get(job.id)) is not None:
+            job.more = {**job.more, **_members(saved)}
+
+
+def _shown(job: Job) -> Mapping[str, json.JSON]:
+    if not job.marks & MARK:
+        return {}
+    from django_ojs.extensions.checkpoints import operations
+
+    saved = operations.latest(job)
+    return {} if saved is None else _members(saved)
+
+
+def _members(saved: SavedCheckpoint) -> Mapping[str, json.JSON]:
+    # ojs-durable-execution §6.1, and ojs-progress §6.4.
+    return {
+        "checkpoint": {"state": saved.state, "sequence": saved.sequence},
+        "last_checkpoint": saved.state,
+    }
+
+
+def _reported(job: Job, report: Report) -> None:
+    if report.checkpoint is not None:
+        from django_ojs.extensions.checkpoints import operations
+
+        operations.store(job, operations.encoded(report.checkpoint))
+
+
+def _save(job: Claimed, state: json.JSON) -> None:
+    from django_ojs.extensions.checkpoints import worker
+
+    worker.save(job, state)
+
+
+def _save_in_test(job: Claimed, state: json.JSON) -> None:
+    from django_ojs.extensions.checkpoints import operations
+
+    if job.worker_id is None:
+        operations.encoded(state)  # Raises for what cannot be stored.
+        return
+    operations.save(job.id, state, claim=Claim(worker_id=job.worker_id, run=job.run))

@@ -1,6 +1,7 @@
 """The checkpoints of jobs."""
 
 from collections.abc import Collection
+from typing import Final
 from uuid import UUID
 
 from django.db import models
@@ -9,6 +10,10 @@ from django_ojs.conf import settings
 from django_ojs.extensions.checkpoints import spec as checkpoint
 from django_ojs.models.base import StoredModel
 from django_ojs.spec import json
+
+#: The number of the extension, and its bit in `Job.marks`: a run has saved a checkpoint.
+NUMBER: Final = 18
+MARK: Final = 1 << NUMBER
 
 
 class Checkpoint(StoredModel):

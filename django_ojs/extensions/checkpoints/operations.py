@@ -5,8 +5,11 @@ from contextlib import AbstractContextManager
 from typing import Final
 from uuid import UUID
 
+from django.db.models import F
+
 from django_ojs.conf import settings
 from django_ojs.extensions.checkpoints import storage as checkpoints
+from django_ojs.extensions.checkpoints.models import MARK, Checkpoint
 from django_ojs.extensions.checkpoints.spec import SavedCheckpoint, encode
 from django_ojs.hooks import is_published, publish
 from django_ojs.models import Job
@@ -90,9 +93,16 @@ def read(job_id: UUID) -> SavedCheckpoint:
     return found(transitions.get(job_id))
 
 
+def latest(job: Job) -> SavedCheckpoint | None:
+    """Return the latest checkpoint of a job that has not ended, or of a dead letter."""
+    if not job.marks & MARK or (job.finished_at is not None and not job.dead_letter):
+        return None
+    return Checkpoint.of([job.pk]).get(job.pk)
+
+
 def found(job: Job) -> SavedCheckpoint:
     """Return the latest checkpoint of a job. Raises NotFound if it has none."""
-    checkpoint = job.checkpoint
+    checkpoint = latest(job)
     if checkpoint is None:
         raise _none(job)
     return checkpoint
@@ -103,7 +113,7 @@ def delete(job_id: UUID) -> None:
     """Delete the checkpoint: the next run starts from the beginning. Raises as `read` does."""
     job = transitions.lock(job_id)
     with _no_wait():
-        found = job.checkpoint is not None and checkpoints.delete(job_id)
+        found = latest(job) is not None and checkpoints.delete(job_id)
     if not found:
         raise _none(job)
 
@@ -127,8 +137,8 @@ def _check(job: Job, claim: Claim) -> None:
 
 
 def _mark(job: Job) -> None:
-    if not job.has_checkpoint:
-        Job.primary.filter(pk=job.pk).update(has_checkpoint=True)
+    if not job.marks & MARK:
+        Job.primary.filter(pk=job.pk).update(marks=F("marks").bitor(MARK))
 
 
 def _store(job: Job, text: str) -> SavedCheckpoint:

@@ -3,6 +3,7 @@
 from functools import partial
 
 from django_ojs.extensions.checkpoints import operations as checkpoint
+from django_ojs.extensions.checkpoints.models import MARK
 from django_ojs.spec import json
 from django_ojs.spec.errors import BackendTimeout
 from django_ojs.storage.claims import Claimed
@@ -21,9 +22,9 @@ def save(job: Claimed, state: json.JSON) -> None:
         return
     # The checkpoint commits with the handler's rows, or not at all. The job's row is changed on
     # another connection, since its lock would block the beats of the whole worker.
-    if not job.has_checkpoint:
+    if not job.marks & MARK:
         announce = partial(checkpoint.announce, job.id, claim=claim)
         if not outside_transaction.run(announce, timeout=WRITE_TIMEOUT):
             raise BackendTimeout("The row of the job stayed locked: the checkpoint is not saved.")
-        job.has_checkpoint = True
+        job.marks |= MARK
     checkpoint.save_unlocked(job.id, state, claim=claim)

@@ -13,7 +13,7 @@ from django.urls import URLPattern
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, gettext_noop, ngettext_lazy
 
-from django_ojs.admin import payloads
+from django_ojs.admin import limit_key_text, payloads
 from django_ojs.admin.actions import Action, Skipped
 from django_ojs.admin.base import OperatorModelAdmin, read_page
 from django_ojs.admin.job_list import Badge, badge
@@ -23,7 +23,6 @@ from django_ojs.extensions.cron.admin_form import CronJobForm
 from django_ojs.extensions.cron.models import CronJob, CronOwner, CronRun
 from django_ojs.extensions.cron.operations import description, schedule
 from django_ojs.extensions.cron.spec import CronExpressionError, check_timezone
-from django_ojs.extensions.limits import admin_text as limit_key_text
 from django_ojs.models import Job
 from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.spec import json
@@ -112,6 +111,7 @@ ACTIONS: Final = (
 class CronJobAdmin(OperatorModelAdmin):
     """The cron jobs. Those that are declared in code can be paused and run, and not edited."""
 
+    place = 60
     object_actions = ACTIONS
 
     def get_urls(self) -> list[URLPattern]:
@@ -176,7 +176,7 @@ class CronJobAdmin(OperatorModelAdmin):
 
     def form_view(self, request: HttpRequest, key: str | None = None) -> HttpResponse:
         """Create a cron job, or edit one that is not declared in code."""
-        self._check_view_permission(request)
+        self.check_view_permission(request)
         if not self.has_scope(request, Scope.ADMIN):
             raise PermissionDenied
         job = None if key is None else self.get_object(request, key)

@@ -1,12 +1,19 @@
 """Cron jobs (ojs-cron): fire those that are due, and delete old runs."""
 
+import logging
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
-from django_ojs.extension import TICK, DueStep, Extension, Hooks
+from django.core.management.base import CommandError
+from django.db.models import Model
+
+from django_ojs.extension import TICK, Declared, DueStep, Extension, Hooks
+from django_ojs.spec.errors import OJSError
+
+logger = logging.getLogger("django_ojs")
 
 _TASK: Final = "ojs.cron.trigger"
 
@@ -19,7 +26,7 @@ class CronExtension(Extension):
 
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""
-        return Hooks(before_fetch=_fire)
+        return Hooks(before_fetch=_fire, workers_start=_store_schedules)
 
     def due_steps(self) -> Sequence[DueStep]:
         """Fire cron jobs, go by their schedules when the clock was set back, and prune runs."""
@@ -44,6 +51,57 @@ class CronExtension(Extension):
                 when=partial(due_query.due_condition, behind),
             ),
         )
+
+    def subcommands(self) -> Sequence[Any]:
+        """Return `cron`."""
+        from django_ojs.extensions.cron import command_line as cron
+
+        return cron.SUBCOMMANDS
+
+    def doctor_checks(self) -> Sequence[Any]:
+        """Check that cron jobs run in time."""
+        from django_ojs.extensions.cron import doctor
+
+        return doctor.CHECKS
+
+    def routes(self) -> Sequence[Any]:
+        """Return the routes of cron jobs."""
+        from django_ojs.extensions.cron import views as cron
+        from django_ojs.http.routing import route
+
+        return (
+            route("v1/cron", cron.CronJobs, "ojs-cron"),
+            route("v1/cron/<str:name>", cron.CronJobDetail, "ojs-cron-job"),
+        )
+
+    def openapi(self) -> Sequence[Mapping[str, Any]]:
+        """Return the part of its routes."""
+        from django_ojs.http.views.openapi import part_of
+
+        return part_of("cron")
+
+    def manifest(self) -> Sequence[Declared]:
+        """Declare it."""
+        return (Declared(capability="cron_jobs"),)
+
+    def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
+        """Return the pages of its model."""
+        from django_ojs.extensions.cron.admin import CronJobAdmin
+        from django_ojs.extensions.cron.models import CronJob
+
+        return ((CronJob, CronJobAdmin),)
+
+
+def _store_schedules() -> None:
+    """Store the schedules of the code. Raises CommandError for one that cannot be stored."""
+    from django_ojs.extensions.cron import schedules
+
+    try:
+        result = schedules.sync()
+    except OJSError as error:
+        raise CommandError(f"A schedule of the code cannot be stored: {error.message}") from error
+    for name, text in result.lines():
+        logger.info("Cron job %s: %s", name, text)
 
 
 def _fire() -> int:

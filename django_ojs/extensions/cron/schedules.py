@@ -22,6 +22,9 @@ from django_ojs.spec.errors import InvalidArgs, InvalidRequest
 from django_ojs.spec.json import JSON
 from django_ojs.spec.suggestions import nearest
 
+#: The schedules that the code of this process declares, by name.
+declarations: dict[str, CronDeclaration] = {}
+
 T = TypeVar("T")
 OverlapPolicyName = Literal["skip", "allow", "cancel_previous", "enqueue"]
 _OPTIONS = ("name", "timezone", "args", "kwargs", "overlap_policy", "description")
@@ -122,7 +125,7 @@ def cron(
 
 def declared() -> list[CronDeclaration]:
     """Return the schedules that the code of this process declares, by name."""
-    return [registry.schedules[name] for name in sorted(registry.schedules)]
+    return [declarations[name] for name in sorted(declarations)]
 
 
 def sync(*, dry_run: bool = False) -> SyncResult:
@@ -137,7 +140,7 @@ def path_of(function: Callable[..., Any]) -> str:
 
 
 def _add(declaration: CronDeclaration) -> None:
-    known: CronDeclaration | None = registry.schedules.get(declaration.name)
+    known = declarations.get(declaration.name)
     # The same function again is a reload, which makes a new handler of it.
     if known is not None and (
         known.target is declaration.target
@@ -148,7 +151,7 @@ def _add(declaration: CronDeclaration) -> None:
             f"{path_of(_function_of(known.target))} and "
             f"{path_of(_function_of(declaration.target))}: give one of them another name=..."
         )
-    registry.schedules[declaration.name] = declaration
+    declarations[declaration.name] = declaration
 
 
 def _type_of(target: object) -> str | None:

@@ -1,64 +1,39 @@
-"""The statements of the scheduler on cron jobs, each for many of them."""
+"""The rows of cron jobs that a scheduler fires: locked as it has read them, and moved on."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
 from datetime import datetime
+from typing import Final
 
-from django_ojs.extensions.cron.models import CronRun, CronRunPhase
-from django_ojs.spec import json
-from django_ojs.storage import database
+from django.db.models.functions import Now
 
+from django_ojs.extensions.cron.models import CronJob, CronRun, CronRunPhase
+from django_ojs.storage import raw_queries
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class Advance:
-    """A cron job as it was read, by its `due_at`, and its next occurrence."""
-
-    name: str
-    due_at: datetime
-    next_due_at: datetime | None
-    next_run_at: datetime | None
-    missed: int
+#: What firing changes of a cron job.
+_CHANGED: Final = (
+    *("due_at", "next_run_at", "missed_count"),
+    *("last_run_at", "last_job_id", "run_count"),
+)
 
 
-def advance(cron_jobs: Iterable[Advance]) -> list[str]:
-    """Move cron jobs on to their next occurrence, as far as they are as they were read.
+def lock_as_read(due: Mapping[str, datetime]) -> list[CronJob]:
+    """Return the cron jobs that are still due at these times, by name, locked and with `now`.
 
-    Return their names; the transaction has locked them.
+    One that another transaction has locked belongs to that.
     """
-    rows = [
-        {
-            "name": each.name,
-            "due_at": _text(each.due_at),
-            "next_due_at": _text(each.next_due_at),
-            "next_run_at": _text(each.next_run_at),
-            "missed": each.missed,
-        }
-        for each in cron_jobs
-    ]
-    return database.dialect().advance_cron_jobs(database.connection(), json.dumps(rows))
+    # In the order of the names, so that two schedulers cannot deadlock.
+    rows = CronJob.primary.filter(pk__in=list(due)).annotate(now=Now()).order_by("name")
+    locked = rows.select_for_update(skip_locked=True, no_key=True)
+    return [row for row in locked if row.due_at == due[row.name]]
 
 
-def add_runs(runs: Sequence[CronRun]) -> None:
-    """Store runs, each of another cron job, which the caller has locked; note the run on it."""
-    rows = [
-        {
-            "name": run.name,
-            "job_id": str(run.job_id),
-            "scheduled_at": _text(run.scheduled_at),
-            "triggered_by": run.triggered_by,
-            "phase": run.phase,
-        }
-        for run in runs
-    ]
-    database.dialect().add_cron_runs(database.connection(), json.dumps(rows))
-
-
-def _text(at: datetime | None) -> str | None:
-    """Return a time as Django stores it."""
-    return None if at is None else str(database.connection().ops.adapt_datetimefield_value(at))
+def store(cron_jobs: Sequence[CronJob], runs: Sequence[CronRun]) -> None:
+    """Store what firing has changed of cron jobs, which the caller has locked, and their runs."""
+    raw_queries.update(CronJob, cron_jobs, _CHANGED)
+    CronRun.primary.bulk_create(runs)
 
 
 def with_held_runs() -> list[str]:
-    """Return the cron jobs of which a run waits for an earlier one."""
+    """Return the cron jobs that have a run which waits for an earlier one."""
     held = CronRun.primary.filter(phase=CronRunPhase.HELD)
     return list(held.values_list("name", flat=True).order_by("name").distinct())

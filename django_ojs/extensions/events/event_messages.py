@@ -9,9 +9,10 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from django_ojs.conf import settings
+from django_ojs.conf import of
 from django_ojs.extensions.events import spec as events
 from django_ojs.extensions.events.operations import log
+from django_ojs.extensions.events.settings import EventSettings
 from django_ojs.models import Job
 from django_ojs.spec import published, times
 from django_ojs.spec.states import TERMINAL
@@ -79,14 +80,14 @@ class Channel:
 
 
 class Pace:
-    """The times at which a stream goes on: it sends so many messages in a second (§5.7)."""
+    """When a stream goes on: it sends a limited number of messages in a second (§5.7)."""
 
     def __init__(self) -> None:
-        self.rate = settings().http_event_rate
+        self.rate = of(EventSettings).http_event_rate
         self._next = 0.0
 
     def sent(self, number: int) -> None:
-        """Note that so many messages were sent."""
+        """Note that this number of messages was sent."""
         self._next = time.monotonic() + number / self.rate
 
     @property
@@ -204,4 +205,4 @@ def batch(rate: int) -> int:
 
 def longest() -> float:
     """Return the seconds after which a stream ends."""
-    return settings().http_event_stream_time.total_seconds()
+    return of(EventSettings).http_event_stream_time.total_seconds()

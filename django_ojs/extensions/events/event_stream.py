@@ -21,8 +21,8 @@ from django.core.handlers.asgi import ASGIRequest
 from django.db import DatabaseError, InterfaceError, connections
 from django.http import HttpRequest, StreamingHttpResponse
 
-from django_ojs.conf import settings
-from django_ojs.extensions.events import event_messages
+from django_ojs.conf import of
+from django_ojs.extensions.events import event_messages, server_stop
 from django_ojs.extensions.events.event_messages import (
     Channel,
     Follower,
@@ -33,7 +33,8 @@ from django_ojs.extensions.events.event_messages import (
 )
 from django_ojs.extensions.events.operations import log
 from django_ojs.extensions.events.operations.feed import feed
-from django_ojs.http import long_poll, server_stop
+from django_ojs.extensions.events.settings import EventSettings
+from django_ojs.http import long_poll
 from django_ojs.models import Job
 from django_ojs.spec import json
 from django_ojs.spec.errors import RateLimited, UnsupportedFeature
@@ -50,7 +51,7 @@ STATE_CHECK: Final = 1.0
 RETRY: Final = 3000
 
 #: Streams under ASGI, which occupy no thread.
-_streams: Final = long_poll.WaitingRequests(lambda: settings().http_event_streams)
+_streams: Final = long_poll.WaitingRequests(lambda: of(EventSettings).http_event_streams)
 
 
 class _Slot:

@@ -6,9 +6,12 @@ Those of the types in `KEEP_EVENTS` are recorded. The readers are in `operations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, Final
 
-from django_ojs.conf import settings
-from django_ojs.extension import Change, DueStep, Extension, Hooks
+from django.db.models import Model
+
+from django_ojs.conf import of
+from django_ojs.extension import Change, Declared, DueStep, Extension, Hooks
 from django_ojs.extensions.events import job_events, storage
+from django_ojs.extensions.events.settings import EventSettings
 from django_ojs.spec.published import EventType, NewEvent
 from django_ojs.spec.states import State, Trigger
 
@@ -20,10 +23,11 @@ class EventsExtension(Extension):
 
     name = "events"
     number = 1
+    settings = EventSettings
 
     def hooks(self) -> Hooks:
         """Return the hooks for the types that `KEEP_EVENTS` names."""
-        kept = settings().keep_events
+        kept = of(EventSettings).keep_events
         return Hooks(
             stored=None if kept.isdisjoint(_ENQUEUED) else _stored,
             changed={trigger: hook for trigger, (hook, types) in _CHANGED.items() if types & kept},
@@ -41,9 +45,46 @@ class EventsExtension(Extension):
             DueStep(run=log.prune, interval=10.0, when=log.old_condition),
         )
 
+    def routes(self) -> Sequence[Any]:
+        """Return the routes of recorded events."""
+        from django_ojs.extensions.events import views as events
+        from django_ojs.http.routing import route
+
+        job = "v1/jobs/<str:key>"
+        return (
+            route(f"{job}/progress/stream", events.JobProgressStream, "ojs-job-progress-stream"),
+            route("v1/events", events.Events, "ojs-events"),
+            route("v1/events/stream", events.EventStream, "ojs-event-stream"),
+            route(f"{job}/events", events.JobEvents, "ojs-job-events"),
+            route("v1/queues/<str:name>/events", events.QueueEvents, "ojs-queue-events"),
+        )
+
+    def openapi(self) -> Sequence[Mapping[str, Any]]:
+        """Return the part of its routes."""
+        from django_ojs.http.views.openapi import part_of
+
+        return part_of("events")
+
+    def manifest(self) -> Sequence[Declared]:
+        """Declare it."""
+        return (Declared(experimental="realtime"),)
+
+    def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
+        """Return the pages of its model."""
+        from django_ojs.extensions.events.admin import EventAdmin
+        from django_ojs.extensions.events.models import Event
+
+        return ((Event, EventAdmin),)
+
+    def panels(self) -> Sequence[Any]:
+        """Return the events of a job, and of a queue."""
+        from django_ojs.extensions.events.admin import PANELS
+
+        return PANELS
+
 
 def _record(events: Iterator[NewEvent]) -> None:
-    kept = settings().keep_events
+    kept = of(EventSettings).keep_events
     storage.add([event for event in events if event.type in kept])
 
 
@@ -111,7 +152,7 @@ def _failed(change: Change) -> None:
         for state in change.after.values()
     }
     wanted = follow_ups if not change.known.spends else {EventType.JOB_FAILED, *follow_ups}
-    if settings().keep_events.isdisjoint(wanted):
+    if of(EventSettings).keep_events.isdisjoint(wanted):
         return
     rows = {job.pk: job for job in change.rows()}
     # In the order in which the operation has them.
@@ -138,14 +179,14 @@ def _of_end(job: Any, error: Mapping[str, Any], worker_id: str | None) -> NewEve
 def _lapsed(change: Change) -> None:
     """Runs ended without their worker's response: the jobs are available, or discarded."""
     if not change.known.spends:
-        if EventType.JOB_ENQUEUED in settings().keep_events:
+        if EventType.JOB_ENQUEUED in of(EventSettings).keep_events:
             _available(change)
         return
     wanted = {EventType.JOB_FAILED}
     for state in set(change.after.values()):
         ended = state is State.DISCARDED
         wanted.add(EventType.JOB_DISCARDED if ended else EventType.JOB_ENQUEUED)
-    if not settings().keep_events.isdisjoint(wanted):
+    if not of(EventSettings).keep_events.isdisjoint(wanted):
         _record(event for job in change.rows() for event in _of_lapsed(job, change))
 
 
@@ -163,7 +204,7 @@ def _of_lapsed(job: Any, change: Change) -> Iterator[NewEvent]:
 _AVAILABLE: Final = (_available, frozenset({EventType.JOB_ENQUEUED}))
 _ENDED: Final = (_discarded, frozenset({EventType.JOB_DISCARDED}))
 
-#: By trigger: what records its events, and their types.
+#: For each trigger, the function that records its events, and the types of these.
 _CHANGED: Final[Mapping[Trigger, tuple[Callable[[Change], None], frozenset[EventType]]]] = {
     Trigger.TIMER: _AVAILABLE,
     Trigger.ACTIVATE: _AVAILABLE,

@@ -1,11 +1,20 @@
 """Limits on running and on starting jobs (ojs-rate-limiting): of queues, and by key."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
 
-from django_ojs.extension import TICK, ClaimRule, DueStep, Extension, Hooks, RuledClaim
+from django.db.models import Model
+from django.utils import timezone
+
+from django_ojs.extension import TICK, ClaimRule, Declared, DueStep, Extension, Hooks, RuledClaim
 from django_ojs.extensions.limits.models import BY_KEY
-from django_ojs.spec.queue_config import LIMITS
+from django_ojs.extensions.limits.queue_fields import FIELDS
+from django_ojs.hooks import publish
+from django_ojs.spec.failure import Failure
+from django_ojs.spec.published import EventType, of_limit_key
+from django_ojs.spec.times import format_timestamp
 from django_ojs.storage.dialects.rows import ClaimRequest
 
 
@@ -15,6 +24,7 @@ class QueueLimitsExtension(Extension):
     name = "limits of queues"
     #: Before the limits by key: a job of a queue that is at its limit waits for that alone.
     number = 12
+    queue_fields = FIELDS
 
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""
@@ -33,10 +43,11 @@ class KeyLimitsExtension(Extension):
 
     name = "limits by key"
     number = BY_KEY
+    schema = Path(__file__).parent / "schema"
 
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""
-        return Hooks(claim_rule=KeyLimits())
+        return Hooks(claim_rule=KeyLimits(), pause_asked=_pause)
 
     def due_steps(self) -> Sequence[DueStep]:
         """Open held jobs, and delete what is known of keys that need it no more."""
@@ -54,6 +65,62 @@ class KeyLimitsExtension(Extension):
             DueStep(run=limit_checks.prune, interval=60.0, batch=sys.maxsize),
         )
 
+    def subcommands(self) -> Sequence[Any]:
+        """Return `limits`."""
+        from django_ojs.extensions.limits import command_line as limits
+
+        return limits.SUBCOMMANDS
+
+    def routes(self) -> Sequence[Any]:
+        """Return the routes of limit keys."""
+        from django_ojs.extensions.limits import views as rate_limits
+        from django_ojs.http.routing import route
+
+        return (
+            route("v1/rate-limits", rate_limits.RateLimits, "ojs-rate-limits"),
+            route("v1/rate-limits/<str:key>", rate_limits.RateLimitDetail, "ojs-rate-limit"),
+        )
+
+    def openapi(self) -> Sequence[Mapping[str, Any]]:
+        """Return the part of its routes."""
+        from django_ojs.http.views.openapi import part_of
+
+        return part_of("limits")
+
+    def manifest(self) -> Sequence[Declared]:
+        """Declare it."""
+        return (Declared(official="rate-limiting", capability="rate_limiting"),)
+
+    def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
+        """Return the pages of its model."""
+        from django_ojs.extensions.limits.admin import LimitKeyAdmin
+        from django_ojs.extensions.limits.models import LimitKey
+
+        return ((LimitKey, LimitKeyAdmin),)
+
+    def metrics(self, within: Collection[str] | None) -> Iterable[Any]:
+        """Return how many keys hold jobs."""
+        from django_ojs.extensions.limits.metrics import metrics
+
+        return metrics(within)
+
+
+def _pause(job: Any, failure: Failure) -> None:
+    """Pause the key of a job."""
+    if job.limit_key is None:
+        return
+    from django_ojs.extensions.limits import limit_journal
+
+    pause = failure.pause
+    if limit_journal.pause(job.limit_key, pause):
+        publish(
+            EventType.RATE_LIMIT_DYNAMIC_ADJUSTED,
+            of_limit_key,
+            job.limit_key,
+            until=format_timestamp(timezone.now() + pause),
+            reason=failure.type,
+        )
+
 
 # What they do is imported by the first claim of a queue that has limits.
 
@@ -61,7 +128,7 @@ class KeyLimitsExtension(Extension):
 class QueueLimits(ClaimRule):
     """The rule of queues that have limits of their own."""
 
-    fields = LIMITS
+    fields = frozenset(FIELDS.checks)
 
     def begin(self, request: ClaimRequest) -> RuledClaim:
         """Lock the limits of the queue, and read how much room they have."""
@@ -78,8 +145,6 @@ class QueueLimits(ClaimRule):
 
 class KeyLimits(ClaimRule):
     """The rule of queues that have had a job with a limit by key."""
-
-    job_field = "rate_limit"
 
     def begin(self, request: ClaimRequest) -> RuledClaim:
         """Open the held jobs of keys that have got room."""

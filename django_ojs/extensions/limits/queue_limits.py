@@ -99,12 +99,13 @@ def use(queue: str) -> Use | None:
     connection = database.connection()
     found = database.dialect_of(connection).limit_use(connection, queue)
     config = queue_configs.effective(queue, _read(found.config), _read(found.default_config))
-    if config.rate_limit is None:
+    limit = config.part(RateLimit)
+    if limit is None:
         return None
     parsed = Starts.parse(_read(found.starts))
     starts_so_far = parsed.until(found.now)
     return Use(
-        limit=config.rate_limit,
+        limit=limit,
         active=found.active,
         starts=starts_so_far,
         now=found.now,

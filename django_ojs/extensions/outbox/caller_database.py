@@ -8,7 +8,8 @@ from typing import Final
 
 from django.db import connections
 
-from django_ojs.conf import settings
+from django_ojs.conf import of
+from django_ojs.extensions.outbox.settings import OutboxSettings
 from django_ojs.spec.errors import WrongDatabase
 from django_ojs.storage import database
 
@@ -24,7 +25,7 @@ def alias_for_caller(*, may_use_outbox: bool) -> str | None:
     not "outbox", or the outbox may not be used: raises WrongDatabase or warns, as the setting says.
     """
     other = foreign_transaction()
-    if other is None or (may_use_outbox and settings().wrong_database == "outbox"):
+    if other is None or (may_use_outbox and of(OutboxSettings).wrong_database == "outbox"):
         return other
     alias = database.alias()
     message = (
@@ -34,7 +35,7 @@ def alias_for_caller(*, may_use_outbox: bool) -> str | None:
         "one database; OJS = {'WRONG_DATABASE': 'warn'} turns this error into a warning, and "
         "'outbox' sends the job through the outbox of that alias."
     )
-    if settings().wrong_database != "warn":
+    if of(OutboxSettings).wrong_database != "warn":
         raise WrongDatabase(message)
     warnings.warn(message, RuntimeWarning, stacklevel=_level_of_caller())
     return None

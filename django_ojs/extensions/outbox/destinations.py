@@ -8,7 +8,7 @@ from fnmatch import fnmatchcase
 from typing import Any, Final
 from urllib.parse import urlsplit
 
-from django_ojs.extensions.payloads.spec import strings
+from django_ojs.setting import strings
 from django_ojs.spec.times import parse_seconds
 
 #: The destination of jobs that return to this site's own tables.
@@ -26,7 +26,7 @@ class Destination:
     """An OJS server, and the jobs that are sent to it.
 
     `queues` and `types` are names or patterns such as `remote-*`; a job that matches one of either
-    is sent to it. `timeout` is that of a whole request.
+    is sent to it. `timeout` is for a whole request.
     """
 
     name: str

@@ -6,19 +6,23 @@ in the outbox, and commit with it. A relay sends them on.
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Any
 
 from django.db import connections, transaction
 from django.db.backends.signals import connection_created
+from django.db.models import Model
 
-from django_ojs.conf import settings
-from django_ojs.extension import Batch, Closing, DueStep, Extension, Hooks
+from django_ojs.conf import of
+from django_ojs.extension import Batch, Closing, DueStep, Extension, Hooks, Problem
 from django_ojs.extensions.outbox import caller_database
 from django_ojs.extensions.outbox import operations as outbox
 from django_ojs.extensions.outbox.destinations import LOCAL
-from django_ojs.hooks import registry
+from django_ojs.extensions.outbox.settings import OutboxSettings
+from django_ojs.hooks import registry, rejected
 from django_ojs.operations.enqueue.admission import admit, fill_in_defaults
 from django_ojs.operations.enqueue.result import EnqueuedJob, in_order
-from django_ojs.spec.errors import OJSError
+from django_ojs.spec.errors import OJSError, QueueFull
+from django_ojs.spec.full_policy import FullPolicy
 from django_ojs.storage import database, queue_configs
 
 #: Stores the jobs of a batch in this site's database.
@@ -29,7 +33,10 @@ class OutboxExtension(Extension):
     """Routes jobs, and empties the outbox."""
 
     name = "outbox"
-    number = 8
+    #: After large arguments are stored elsewhere, which stay there for a job of the outbox; before
+    #: the bounds of queues, of which one may be full.
+    number = 9
+    settings = OutboxSettings
 
     def __init__(self) -> None:
         self._has_others = False
@@ -37,12 +44,15 @@ class OutboxExtension(Extension):
         connection_created.connect(self._connected)
 
     def hooks(self) -> Hooks:
-        """Return the hooks: none where all jobs are stored in the only database."""
+        """Return the hooks: those that route are absent where the jobs' is the only database."""
         self._has_others = len(connections.settings) > 1
-        if not self._has_others and not settings().outbox:
-            return Hooks()
-        # Relays are needed where jobs have other destinations.
-        return Hooks(around_push=_push, worker_threads=_relays if settings().outbox else None)
+        destinations = bool(of(OutboxSettings).outbox)
+        return Hooks(
+            around_push=_push if self._has_others or destinations else None,
+            around_store=_store,
+            kept=outbox.kept,
+            worker_threads=_relays if destinations else None,
+        )
 
     def due_steps(self) -> Sequence[DueStep]:
         """Store the jobs for this site for which there is room, and prune."""
@@ -56,6 +66,19 @@ class OutboxExtension(Extension):
     def _connected(self, **signal: object) -> None:
         if (len(connections.settings) > 1) is not self._has_others:
             registry.compile()
+
+    def problems(self) -> Sequence[Problem]:
+        """Return what needs attention."""
+        from django_ojs.extensions.outbox import findings
+
+        return findings.found()
+
+    def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
+        """Return the pages of its model."""
+        from django_ojs.extensions.outbox.admin import OutboxEntryAdmin
+        from django_ojs.extensions.outbox.models import OutboxEntry
+
+        return ((OutboxEntry, OutboxEntryAdmin),)
 
 
 def _relays(worker_id: str) -> Closing:
@@ -71,7 +94,7 @@ def _push(batch: Batch, store: Store) -> list[EnqueuedJob]:
     foreign = None
     if options.has_transaction:
         foreign = caller_database.alias_for_caller(may_use_outbox=not options.local)
-    if options.local or (foreign is None and not settings().outbox):
+    if options.local or (foreign is None and not of(OutboxSettings).outbox):
         return store()
     jobs = list(batch.jobs)
     destinations = [outbox.route(job) or (foreign and LOCAL) for job in jobs]
@@ -109,6 +132,24 @@ def _add(batch: Batch, destinations: Sequence[str], using: str) -> list[Enqueued
         generated_ids=batch.options.generated_ids,
     )
     return in_order(batch.jobs, admitted, stored)
+
+
+def _store(batch: Batch, store: Store) -> list[EnqueuedJob]:
+    """Store jobs in the outbox where their queue is full, if the caller wants that."""
+    policy, options = batch.options.note(FullPolicy), batch.options
+    try:
+        return store()
+    except QueueFull as full:
+        if policy is None or not policy.outbox or (full.is_busy and options.is_tried_again):
+            raise
+        if options.tells_rejected:
+            rejected(full, batch.jobs)
+    return outbox.add(
+        batch.jobs,
+        [LOCAL] * len(batch.jobs),
+        using=database.alias(),
+        generated_ids=options.generated_ids,
+    )
 
 
 @contextmanager

@@ -11,10 +11,11 @@ from uuid import UUID
 from django.db import Error, connections, router
 from django.utils import timezone
 
-from django_ojs.conf import settings
+from django_ojs.conf import of, settings
 from django_ojs.extensions.outbox import storage as stored
 from django_ojs.extensions.outbox.destinations import Destination
 from django_ojs.extensions.outbox.models import OutboxEntry
+from django_ojs.extensions.outbox.settings import OutboxSettings
 from django_ojs.extensions.tenants.spec import tenant_of
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, of_new
 from django_ojs.spec import json
@@ -62,7 +63,7 @@ def route(envelope: Envelope) -> str | None:
     """Return the name of the destination to which a job is sent; None for a job of this site."""
     queue, type = envelope.queue, envelope.type
     if isinstance(queue, str) and isinstance(type, str):  # Admission rejects anything else.
-        for destination in settings().outbox:
+        for destination in of(OutboxSettings).outbox:
             if destination.takes(queue, type):
                 return destination.name
     return None
@@ -70,7 +71,7 @@ def route(envelope: Envelope) -> str | None:
 
 def destination(name: str) -> Destination:
     """Return a destination of the settings. Raises LookupError."""
-    for each in settings().outbox:
+    for each in of(OutboxSettings).outbox:
         if each.name == name:
             return each
     raise LookupError(f"OJS['OUTBOX'] has no destination {name!r}.")
@@ -141,13 +142,16 @@ def requeue(keys: Collection[int], *, using: str | None = None) -> int:
     return stored.requeue(keys, using or database.alias())
 
 
-def waiting(keys: Collection[UUID]) -> set[UUID]:
-    """Return which of these jobs are in an outbox and have not left it; rejected ones have not."""
-    return {key for alias in aliases() for key in stored.unsent(keys, alias)}
+def kept(keys: Collection[UUID], everywhere: bool) -> dict[UUID, bool]:
+    """Return which of these jobs are in an outbox, and whether each was not rejected."""
+    found: dict[UUID, bool] = {}
+    for alias in aliases() if everywhere else [database.alias()]:
+        found |= stored.unsent(keys, alias)
+    return found
 
 
 def is_only_here() -> bool:
-    """Whether no other database than that of the jobs may hold rows to deliver or to prune."""
+    """Whether only the database of the jobs may hold rows to deliver or to prune."""
     return aliases() == [database.alias()]
 
 
@@ -156,7 +160,7 @@ def old_condition() -> str:
     if not is_only_here():
         return "1 = 1"  # The rows of another database are asked for there.
     return stored.old_condition(
-        keep_sent=settings().keep_sent, keep_rejected=settings().keep_dead_letters
+        keep_sent=of(OutboxSettings).keep_sent, keep_rejected=settings().keep_dead_letters
     )
 
 
@@ -167,7 +171,7 @@ def prune() -> int:
         try:
             count += stored.prune(
                 alias,
-                keep_sent=settings().keep_sent,
+                keep_sent=of(OutboxSettings).keep_sent,
                 keep_rejected=settings().keep_dead_letters,
                 limit=PRUNED_AT_ONCE,
             )
@@ -179,12 +183,12 @@ def prune() -> int:
 
 
 def aliases() -> list[str]:
-    """Return the aliases whose outbox may hold jobs: that of the jobs first.
+    """Return the aliases whose outbox may hold jobs, first the alias of the jobs themselves.
 
     Other aliases have an outbox where `WRONG_DATABASE` is "outbox" and migrations made the table.
     """
     home = database.alias()
-    if settings().wrong_database != "outbox":
+    if of(OutboxSettings).wrong_database != "outbox":
         return [home]
     others = [
         alias

@@ -8,9 +8,10 @@ from collections.abc import Collection
 from django.core.exceptions import ImproperlyConfigured
 from django.db import Error, connections
 
-from django_ojs.conf import settings
+from django_ojs.conf import of
 from django_ojs.extensions.outbox import operations as outbox
 from django_ojs.extensions.outbox.relay import POLL_INTERVAL, Relay
+from django_ojs.extensions.outbox.settings import OutboxSettings
 from django_ojs.storage.backoff import Backoff
 
 logger = logging.getLogger("django_ojs.extensions.outbox")
@@ -23,7 +24,7 @@ STORE_TIMEOUT = 2.0
 
 def relays(holder: str, names: Collection[str] | None = None) -> list[Relay]:
     """Make the relays of all destinations, or of some. Raises ImproperlyConfigured."""
-    wanted = [each for each in settings().outbox if names is None or each.name in names]
+    wanted = [each for each in of(OutboxSettings).outbox if names is None or each.name in names]
     if not wanted:
         return []
     try:

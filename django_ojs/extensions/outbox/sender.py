@@ -123,7 +123,7 @@ class Sender:
         compressed = self._compress(content)
         status, headers, body = self._request("POST", path, compressed or content, bool(compressed))
         if status == 415 and compressed is not None:
-            # A proxy, or a server that was replaced meanwhile, does not support the encoding.
+            # A proxy, or a server that has been replaced since, does not support the encoding.
             self._manifest = RemoteManifest()
             return self._request("POST", path, content)
         return status, headers, body

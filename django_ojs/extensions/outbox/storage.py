@@ -206,16 +206,11 @@ def requeue(keys: Collection[int], using: str) -> int:
     )
 
 
-def unsent(job_ids: Collection[UUID], using: str) -> set[UUID]:
-    """Return which of these jobs are in the outbox and not delivered."""
+def unsent(job_ids: Collection[UUID], using: str) -> dict[UUID, bool]:
+    """Return which of these jobs are in the outbox and not delivered, and whether each waits."""
     rows = entries(using).filter(job_id__in=job_ids).exclude(state=Delivery.SENT)
-    return set(rows.values_list("job_id", flat=True))
-
-
-def pending(job_ids: Collection[UUID]) -> set[UUID]:
-    """Return which of these jobs wait in the outbox of the jobs' database to be delivered."""
-    rows = entries(database.alias()).filter(job_id__in=job_ids, state=Delivery.PENDING)
-    return set(rows.values_list("job_id", flat=True))
+    found = rows.values_list("job_id", "state")
+    return {job_id: state == Delivery.PENDING for job_id, state in found}
 
 
 def old_condition(*, keep_sent: timedelta, keep_rejected: timedelta) -> str:
@@ -236,7 +231,7 @@ def prune(using: str, *, keep_sent: timedelta, keep_rejected: timedelta, limit: 
     ):
         keys = list(entries(using).filter(old).order_by(order).values_list("pk", flat=True)[:limit])
         if keys:
-            # With the condition again: one of them may have been requeued in the meantime.
+            # The condition is repeated, because one of them may have been requeued since.
             gone = entries(using).filter(old, pk__in=keys)
             count += database.retried(lambda gone=gone: gone.delete()[0], using)  # type: ignore[misc]  # its default binds the loop's variable
     return count

@@ -7,9 +7,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakKeyDictionary
 
-from django_ojs.conf import settings
+from django_ojs.conf import of
 from django_ojs.extension import DueStep, Extension, Hooks
 from django_ojs.extensions.payloads.reference import is_reference
+from django_ojs.extensions.payloads.settings import PayloadSettings
 
 if TYPE_CHECKING:
     from django_ojs.extensions.payloads.parameter_kinds import ParameterKinds
@@ -22,12 +23,13 @@ class OffloadExtension(Extension):
     """Stores large arguments elsewhere."""
 
     name = "offload"
-    #: Before the bounds of queues: they may wait for room, or store the jobs in the outbox.
-    number = 9
+    #: Before the outbox and the bounds of queues: they may store the jobs elsewhere, or wait.
+    number = 8
+    settings = PayloadSettings
 
     def hooks(self) -> Hooks:
         """Return the hooks: without OFFLOAD, references that clients made are resolved."""
-        if settings().offload is None:
+        if of(PayloadSettings).offload is None:
             return Hooks(around_run=_run)
         from django_ojs.extensions.payloads import offload
 

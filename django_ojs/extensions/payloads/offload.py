@@ -13,10 +13,11 @@ from datetime import UTC, datetime
 from typing import Any, Final
 from uuid import UUID
 
-from django_ojs.conf import settings
+from django_ojs.conf import of
 from django_ojs.extension import Batch
 from django_ojs.extensions.payloads import s3_client
 from django_ojs.extensions.payloads.reference import Reference, is_reference
+from django_ojs.extensions.payloads.settings import PayloadSettings
 from django_ojs.models import Job
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.push import PushOptions
@@ -46,7 +47,7 @@ class ArgumentOffloader:
 
         Raises PayloadTooLarge for an argument that no worker would accept.
         """
-        config = settings().offload
+        config = of(PayloadSettings).offload
         if config is None:
             return envelope
         args: list[Any] = []
@@ -98,7 +99,7 @@ def take(options: PushOptions, envelope: Envelope) -> Envelope:
 
 
 def store(batch: Batch, go_on: Callable[[], list[EnqueuedJob]]) -> list[EnqueuedJob]:
-    """Store large arguments, and remove those of jobs that were not stored; see `around_store`."""
+    """Store large arguments, and remove them if their jobs were not stored; see `around_store`."""
     offloader = batch.options.note(ArgumentOffloader)
     if offloader is None:
         return go_on()
@@ -115,12 +116,12 @@ def store(batch: Batch, go_on: Callable[[], list[EnqueuedJob]]) -> list[Enqueued
 
 def owns(uri: str, job_id: UUID) -> bool:
     """Say whether an object was stored in S3 for this job."""
-    return settings().offload is not None and uri.startswith(_folder(job_id))
+    return of(PayloadSettings).offload is not None and uri.startswith(_folder(job_id))
 
 
 def bucket() -> str:
     """Return the bucket of OFFLOAD. Raises PayloadRejected when there is none."""
-    config = settings().offload
+    config = of(PayloadSettings).offload
     if config is None:
         raise PayloadRejected("OJS['OFFLOAD'] is not set")
     return config.bucket
@@ -128,7 +129,7 @@ def bucket() -> str:
 
 def remove_of(keys: Collection[UUID]) -> None:
     """Remove the objects of jobs that are about to be deleted, after the commit."""
-    if settings().offload is None:
+    if of(PayloadSettings).offload is None:
         return
     rows = Job.primary.filter(OneOf("pk", keys), options__has_key="offloaded")
     uris = [uri for options in rows.values_list("options", flat=True) for uri in _uris(options)]
@@ -138,7 +139,7 @@ def remove_of(keys: Collection[UUID]) -> None:
 
 def remove(uris: Iterable[str]) -> None:
     """Remove objects of OFFLOAD. A failure is logged; the sweep removes the objects later."""
-    config, uris = settings().offload, list(uris)
+    config, uris = of(PayloadSettings).offload, list(uris)
     if config is None or not uris:
         return
     service = s3_client.client()
@@ -168,7 +169,7 @@ def _uris(options: dict[str, Any]) -> list[str]:
 
 
 def _check_size(size: int, index: int) -> None:
-    limit = settings().payload_max_bytes
+    limit = of(PayloadSettings).payload_max_bytes
     if size > limit:
         raise PayloadTooLarge.of(
             f"args[{index}]",
@@ -188,7 +189,7 @@ def _is_small(arg: object, over: int) -> bool:
 
 
 def _folder(job_id: UUID) -> str:
-    config = settings().offload
+    config = of(PayloadSettings).offload
     assert config is not None
     # The id has the day. In a client's own id it may be any day; it only distributes the objects.
     day = datetime.fromtimestamp((job_id.int >> 80) / 1000, UTC) if _is_sane(job_id) else None

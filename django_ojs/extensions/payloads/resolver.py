@@ -13,7 +13,7 @@ from uuid import UUID
 
 from asgiref.sync import sync_to_async
 
-from django_ojs.conf import settings
+from django_ojs.conf import of, settings
 from django_ojs.extensions.payloads import offload, schemes
 from django_ojs.extensions.payloads.parameter_kinds import (
     ParameterKind,
@@ -25,6 +25,7 @@ from django_ojs.extensions.payloads.parameter_kinds import (
 from django_ojs.extensions.payloads.reader import Budget, Reader, too_large
 from django_ojs.extensions.payloads.reference import Reference, is_reference
 from django_ojs.extensions.payloads.schemes import s3
+from django_ojs.extensions.payloads.settings import PayloadSettings
 from django_ojs.spec import json
 from django_ojs.spec.errors import InvalidPayload, PayloadRejected
 
@@ -90,7 +91,7 @@ class Resolved:
         if not is_reference(arg):
             return arg if kind is ParameterKind.VALUE else self._inline(arg, field, kind)
         reference = Reference.parse(arg, field)
-        values = settings()
+        values = of(PayloadSettings)
         max_bytes = (
             values.payload_max_bytes
             if kind is ParameterKind.VALUE
@@ -122,7 +123,7 @@ class Resolved:
         if kind is ParameterKind.STREAM:
             if not reader.has_checksum:
                 return self._stream(PayloadStream(reader))
-            # Without a name: it is gone with the process, however that ends.
+            # The file has no name, so it is gone with the process, however that ends.
             spool = tempfile.TemporaryFile(prefix="ojs-")  # noqa: SIM115  # the stream closes it
             try:
                 reader.copy_to(spool)

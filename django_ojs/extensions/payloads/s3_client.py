@@ -6,7 +6,8 @@ from functools import lru_cache
 from importlib import import_module
 from typing import Any, Final
 
-from django_ojs.conf import settings
+from django_ojs.conf import of
+from django_ojs.extensions.payloads.settings import PayloadSettings
 from django_ojs.spec.errors import PayloadRejected
 
 #: Seconds without a response after which a request fails.
@@ -19,7 +20,7 @@ def client() -> Any:
 
     Raises PayloadRejected where boto3 is not installed.
     """
-    return client_for(settings().payload_s3)
+    return client_for(of(PayloadSettings).payload_s3)
 
 
 @lru_cache(maxsize=4)

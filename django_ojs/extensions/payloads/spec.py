@@ -7,10 +7,10 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import timedelta
-from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import PurePosixPath
 from typing import Any, Final
 
+from django_ojs.setting import strings
 from django_ojs.spec.times import parse_seconds
 
 #: Options of the S3 client, as boto3 names them.
@@ -21,8 +21,6 @@ S3_OPTIONS: Final = (
     "aws_secret_access_key",
     "aws_session_token",
 )
-
-Network = IPv4Network | IPv6Network
 
 _HOST: Final = re.compile(r"(?:\.?[a-z0-9_.\-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?").fullmatch
 _BUCKET: Final = re.compile(r"[a-z0-9][a-z0-9._\-]{1,221}(?:/[!-\[\]-~]*)?").fullmatch
@@ -91,11 +89,6 @@ def roots(value: object) -> tuple[str, ...]:
     return paths
 
 
-def networks(value: object) -> tuple[Network, ...]:
-    """Read networks: "10.1.0.0/16", "fd12::/48", or one address."""
-    return tuple(ip_network(text) for text in strings(value))
-
-
 def s3(value: object) -> tuple[tuple[str, str], ...]:
     """Read the options of the S3 service."""
     if value == ():
@@ -112,13 +105,3 @@ def path(value: object) -> str | None:
     if value is not None and (not isinstance(value, str) or not value.startswith("/")):
         raise ValueError
     return value
-
-
-def strings(value: object) -> tuple[str, ...]:
-    """Read texts that are not empty. Raises ValueError, TypeError."""
-    if isinstance(value, str | bytes | Mapping):
-        raise ValueError
-    texts: tuple[Any, ...] = tuple(value)  # type: ignore[arg-type]  # a non-iterable raises TypeError
-    if not all(isinstance(text, str) and text for text in texts):
-        raise ValueError
-    return texts

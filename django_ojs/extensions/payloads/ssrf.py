@@ -7,8 +7,7 @@ address: DNS rebinding has no effect.
 import socket
 from collections.abc import Sequence
 
-from django_ojs.extensions.payloads.spec import Network
-from django_ojs.spec.addresses import may_connect
+from django_ojs.spec.addresses import Network, may_connect
 from django_ojs.spec.errors import PayloadRejected, PayloadUnavailable
 
 

@@ -10,10 +10,11 @@ from uuid import UUID
 
 from django.db import connections
 
-from django_ojs.conf import settings
-from django_ojs.extensions.outbox import operations as outbox
+from django_ojs.conf import of
 from django_ojs.extensions.payloads import offload, s3_client
+from django_ojs.extensions.payloads.settings import PayloadSettings
 from django_ojs.extensions.payloads.spec import Offload
+from django_ojs.hooks import kept
 from django_ojs.models import Job
 
 logger = logging.getLogger("django_ojs.extensions.payloads")
@@ -27,7 +28,7 @@ def sweep() -> int:
 
     Objects younger than `sweep_after` stay: the transaction that enqueues their job may be open.
     """
-    config = settings().offload
+    config = of(PayloadSettings).offload
     if config is None:
         return 0
     removed = 0
@@ -49,8 +50,8 @@ def _orphans(page: dict[str, Any], config: Offload) -> list[str]:
     if not old:
         return []
     keys = set(old.values())
-    # The outbox first: a job that leaves it meanwhile is then found among the jobs.
-    known = outbox.waiting(keys)
+    # These first: one that is stored meanwhile is then found among the jobs.
+    known = set(kept(keys, everywhere=True))
     known |= set(Job.primary.filter(pk__in=keys).values_list("pk", flat=True))
     return [key for key, job_id in old.items() if job_id not in known]
 
@@ -64,7 +65,7 @@ class Sweeper:
     def start(self) -> int:
         """Start a sweep, unless one is running or nothing is offloaded. Return 0."""
         running = self.thread is not None and self.thread.is_alive()
-        if settings().offload is not None and not running:
+        if of(PayloadSettings).offload is not None and not running:
             self.thread = threading.Thread(target=self._work, name="ojs-sweep", daemon=True)
             self.thread.start()
         return 0
@@ -75,7 +76,7 @@ class Sweeper:
             if removed:
                 logger.info("%d offloaded arguments without a job were removed", removed)
         except Exception as error:
-            # Without its message, which may name the object.
+            # The message of the error is left out, because it may name the object.
             logger.warning(
                 "The sweep for offloaded arguments without a job ended early (%s)",
                 type(error).__name__,

@@ -3,15 +3,16 @@
 from collections.abc import Sequence
 from typing import Any
 
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.utils import timezone
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, pgettext
 
+from django_ojs.admin import enqueue, payloads
 from django_ojs.admin.base import Button, OperatorModelAdmin
 from django_ojs.admin.finding_remedies import jobs, remedies
-from django_ojs.admin.query_timeout import TimedQueries
-from django_ojs.extensions.statistics import job_type
+from django_ojs.admin.query_timeout import TimedQueries, timed_queries
+from django_ojs.extensions.statistics import job_type, rollups
 from django_ojs.extensions.statistics.admin_queue_figures import history_charts, release_markers
 from django_ojs.handlers import get_handler
 from django_ojs.models.attempt import AttemptOutcome
@@ -27,7 +28,22 @@ _MAX_WORKERS = 20
 _MAX_MESSAGE = 300
 
 
-def context(
+def type_view(page: OperatorModelAdmin, request: HttpRequest) -> HttpResponse:
+    """Return the page of the type that the query string names."""
+    page.check_view_permission(request)
+    type = request.GET.get("type", "")
+    if not type or "\0" in type:
+        return HttpResponseRedirect(page.url("changelist"))
+    rollups.flush_if_due()
+    payload = payloads.has_permission(request)
+    with timed_queries() as query:
+        context = _context(page, request, query, type, payload=payload)
+    context["unread"] = query.unread
+    context["enqueue_url"] = enqueue.url(page, request, type=type)
+    return page.render(request, "job_type", _("Type %(type)s") % {"type": type}, context)
+
+
+def _context(
     page: OperatorModelAdmin, request: HttpRequest, query: TimedQueries, type: str, *, payload: bool
 ) -> dict[str, Any]:
     hour = query(gettext_noop("last hour"), lambda: job_type.last_hour(type))

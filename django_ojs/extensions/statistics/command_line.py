@@ -1,4 +1,4 @@
-"""`stats` and `workers`: the numbers and rates of jobs, and the processes that run them."""
+"""`stats`: the numbers and rates of jobs, by queue and state."""
 
 from argparse import ArgumentParser
 from collections.abc import Mapping
@@ -16,19 +16,17 @@ from django_ojs.command_line.console import NONE, Console
 from django_ojs.command_line.lists import ListColumn, column, members, write_list
 from django_ojs.command_line.queues import known_queue
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, add_limit, duration
-from django_ojs.extensions.statistics import rollup_queries, stats
+from django_ojs.extensions.statistics import rollup_queries
 from django_ojs.formatting import grouped
 from django_ojs.operations import queues
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.maintenance.mode import MaintenanceStatus
-from django_ojs.operations.workers import registry
-from django_ojs.operations.workers.registry import WorkerStatus
 from django_ojs.reports import queue_overview
 from django_ojs.reports.queue_overview import Listeners, OverviewRow
 from django_ojs.spec.states import State
 from django_ojs.spec.times import format_timestamp
 from django_ojs.storage import database
-from django_ojs.storage.figures import oldest_available
+from django_ojs.storage.figures import counts, oldest_available
 from django_ojs.storage.figures.counts import ByState
 from django_ojs.worker.signal_handlers import signal_handlers
 from django_ojs.worker.wake_event import WakeEvent
@@ -63,7 +61,7 @@ def _read(names: list[str], limit: int) -> _Figures:
     oldest = oldest_available.oldest(names)
     return _Figures(
         at=timezone.now(),
-        jobs=stats.by_state(),
+        jobs=counts.totals(),
         listeners=listeners,
         maintenance=mode.status(),
         rows=queue_overview.overview(
@@ -172,42 +170,6 @@ def _queue_columns(figures: _Figures) -> list[ListColumn[OverviewRow]]:
     ]
 
 
-_WORKER_COLUMNS: Final[list[ListColumn[WorkerStatus]]] = [
-    column("id", "id", "worker.pk"),
-    column("state", "state", "condition"),
-    column("queues"),
-    ListColumn(name="pool", value=lambda row: row.worker.pool or None),
-    column("active_jobs", "number"),
-    column("concurrency", "number", "worker.concurrency"),
-    column("hostname", path="worker.hostname"),
-    column("pid", "id", "worker.pid"),
-    column("labels", path="worker.labels"),
-    *members("version started_at", of="worker"),
-    column("seen_at", "duration", "worker.seen_at"),
-]
-
-
-def _workers(console: Console, options: Options) -> int:
-    found = registry.listing(limit=options["limit"])
-    more = found.total - len(found.workers)
-    if (
-        write_list(
-            console,
-            "workers",
-            _WORKER_COLUMNS,
-            found.workers,
-            none="No worker is running. Start one: manage.py ojs_worker --queues default",
-            total=found.total,
-            running=found.running,
-            quiet=found.quiet,
-            stale=found.stale,
-        )
-        and more
-    ):
-        console.line(f"Workers that are not shown: {grouped(more)} (--limit).")
-    return OK
-
-
 def _stats_arguments(parser: ArgumentParser) -> None:
     parser.add_argument(
         "--watch",
@@ -246,20 +208,5 @@ SUBCOMMANDS: Final = (
   manage.py ojs stats --queue email --json     for a script""",
         add_arguments=_stats_arguments,
         run=_stats,
-    ),
-    Subcommand(
-        name="workers",
-        help="the registered workers, and what they do",
-        description=(
-            "Show the workers. A stale one has sent no heartbeat in time; "
-            "workers rescue its jobs and remove it."
-        ),
-        examples="""\
-  manage.py ojs workers
-  manage.py ojs workers --json""",
-        add_arguments=lambda parser: add_limit(
-            parser, 100, "the number of workers (default: %(default)d)"
-        ),
-        run=_workers,
     ),
 )

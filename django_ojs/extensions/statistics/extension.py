@@ -4,7 +4,7 @@
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 from uuid import UUID
@@ -12,6 +12,7 @@ from uuid import UUID
 from django_ojs.conf import settings
 from django_ojs.extension import Change, Count, DueStep, Extension, Hooks, Numbers, Reads
 from django_ojs.extensions.statistics import rollups
+from django_ojs.models import Job
 from django_ojs.spec.states import State, Trigger
 from django_ojs.spec.times import elapsed
 
@@ -41,6 +42,42 @@ class StatisticsExtension(Extension):
             DueStep(run=fold, interval=10.0, when=condition),
             DueStep(run=rollup_compaction.coarsen, interval=60.0),
         )
+
+    def subcommands(self) -> Sequence[Any]:
+        """Return `stats`."""
+        from django_ojs.extensions.statistics import command_line as figures
+
+        return figures.SUBCOMMANDS
+
+    def routes(self) -> Sequence[Any]:
+        """Return the routes of figures over time."""
+        from django_ojs.extensions.statistics import views as stats
+        from django_ojs.http.routing import route
+
+        return (
+            route("v1/admin/stats", stats.AdminStats, "ojs-admin-stats"),
+            route("v1/admin/stats/history", stats.AdminHistory, "ojs-admin-history"),
+        )
+
+    def openapi(self) -> Sequence[Mapping[str, Any]]:
+        """Return the part of its routes."""
+        from django_ojs.http.views.openapi import part_of
+
+        return part_of("statistics")
+
+    def page_urls(self, page: Any) -> Sequence[Any]:
+        """Add the page of a type to those of jobs."""
+        from django_ojs.extensions.statistics import admin_job_type
+
+        if page.model is not Job:
+            return ()
+        return (page.pattern("type/", partial(admin_job_type.type_view, page), "type"),)
+
+    def metrics(self, within: Collection[str] | None) -> Iterable[Any]:
+        """Return counters of jobs and gauges of queues."""
+        from django_ojs.extensions.statistics.metrics import metrics
+
+        return metrics(within)
 
 
 def fold() -> int:

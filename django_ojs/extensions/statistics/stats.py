@@ -21,21 +21,6 @@ RATE_OVER = timedelta(minutes=5)
 _started = time.monotonic()
 
 
-def by_queue(queues: Iterable[str] | None = None) -> dict[str, ByState]:
-    """Return the number of jobs by state, for these queues or all; zeros are left out."""
-    return counts.by_queue(queues)
-
-
-def by_state(queues: Iterable[str] | None = None) -> ByState:
-    """Return the number of jobs by state in these queues or all together; zeros are left out."""
-    return counts.totals(queues)
-
-
-def depth(queue: str) -> int:
-    """Return how many jobs wait in a queue: available, scheduled or retryable (backpressure §3)."""
-    return counts.depth(queue)
-
-
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Rates:
     """Rates per minute over the last five minutes.

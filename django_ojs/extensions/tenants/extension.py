@@ -16,6 +16,7 @@ from django_ojs.extension import (
 from django_ojs.extensions.backpressure.operations import bounds
 from django_ojs.extensions.tenants import storage as tenants
 from django_ojs.extensions.tenants import tenant_bounds
+from django_ojs.extensions.tenants.queue_fields import FIELDS, has_tenants
 from django_ojs.storage import database, queue_configs
 from django_ojs.storage.dialects.job_row import NewRow
 from django_ojs.storage.dialects.rows import ClaimRequest
@@ -30,6 +31,7 @@ class TenantsExtension(Extension):
     #: Before the bounds of queues: a tenant at its bound takes no room from the others, and waits
     #: for no lock of theirs.
     number = 10
+    queue_fields = FIELDS
 
     def hooks(self) -> Hooks:
         """Return the hooks; no setting changes them."""
@@ -44,6 +46,12 @@ class TenantsExtension(Extension):
     def due_steps(self) -> Sequence[DueStep]:
         """Name the tenants of jobs that wait."""
         return (DueStep(run=tenants.assigner.assign_all, interval=60.0, batch=sys.maxsize),)
+
+    def panels(self) -> Sequence[Any]:
+        """Return the tenants of a queue."""
+        from django_ojs.extensions.tenants.admin import QUEUE_TENANTS
+
+        return (QUEUE_TENANTS,)
 
 
 class TenantTurns(ClaimRule):
@@ -69,7 +77,7 @@ def _insert(batch: Batch, insert: Callable[[], Sequence[NewRow] | None]) -> Sequ
         tenant_bounds.admit(added, is_tried_again=batch.options.is_tried_again)
         return insert()
 
-    # Not in that transaction, which may hold the lock of a tenant.
+    # This is not done in that transaction, which may hold the lock of a tenant.
     bounds.apply_settings()
     return database.in_write_transaction(operation)
 
@@ -79,7 +87,7 @@ def _admit_again(readmission: Readmission, change: Callable[[], T]) -> T:
     if configs is None:
         return change()
     queues = {readmission.queue or job.queue for job in readmission.jobs}
-    if not any(configs.of(queue).has_tenants for queue in queues):
+    if not any(has_tenants(configs.of(queue)) for queue in queues):
         return change()
     with database.atomic():
         tenant_bounds.admit_again(readmission)
@@ -92,4 +100,4 @@ def _needs_tenant(job: Any, readmission: Readmission) -> bool:
     """Whether a job has moved into a queue that names tenants, or is older than their names."""
     if readmission.queue is not None:
         return job.pk not in readmission.left_out
-    return job.tenant_id is None and queue_configs.of(job.queue).has_tenants
+    return job.tenant_id is None and has_tenants(queue_configs.of(job.queue))

@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 
 from django_ojs.extensions.tenants import storage as tenants
+from django_ojs.extensions.tenants.queue_fields import has_tenants
+from django_ojs.extensions.tenants.spec import TenantFairness, TenantLimits
 from django_ojs.operations.queues.status import QueueStatus
 
 
@@ -27,9 +29,9 @@ class TenantStatus:
 def busiest(status: QueueStatus, *, limit: int) -> list[TenantStatus]:
     """Return the tenants with the most waiting jobs. None where the queue names no tenants."""
     config = status.config
-    if not config.has_tenants:
+    if not has_tenants(config):
         return []
-    limits, fairness = config.tenant_limits, config.tenant_fairness
+    limits, fairness = config.part(TenantLimits), config.part(TenantFairness)
     return [
         TenantStatus(
             tenant=tenant,

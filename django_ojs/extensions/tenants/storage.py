@@ -18,6 +18,7 @@ from typing import Final
 from uuid import UUID
 
 from django_ojs.extensions.backpressure.storage import lock_timeout
+from django_ojs.extensions.tenants.queue_fields import has_tenants
 from django_ojs.extensions.tenants.spec import tenant_of
 from django_ojs.models import Job
 from django_ojs.spec.envelope import Envelope, distinct
@@ -44,8 +45,8 @@ def fill_in(envelopes: Sequence[Envelope]) -> None:
     """Set the tenants of new jobs, as they are to be stored."""
     configs = queue_configs.current()
     for envelope in distinct(envelopes):
-        has_tenants = configs is not None and configs.of(envelope.queue).has_tenants
-        envelope.tenant_id = tenant_of(envelope.meta) if has_tenants else None
+        is_named = configs is not None and has_tenants(configs.of(envelope.queue))
+        envelope.tenant_id = tenant_of(envelope.meta) if is_named else None
 
 
 def has_room(queue: str, tenant: str, jobs: int, bound: int) -> bool:
@@ -84,7 +85,7 @@ def assign(queue: str) -> int:
     Return how many jobs were changed, some thousands at most.
     """
     changed = 0
-    if queue_configs.config_of(queue).has_tenants:
+    if has_tenants(queue_configs.config_of(queue)):
         # Each state has an index that begins with the queue.
         for state in _UNFINISHED:
             while changed < _MOST and (done := _assign_batch(queue, state)):
@@ -120,7 +121,7 @@ class Assigner:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        #: Of each queue: until when such jobs are expected, and the time of its next scan.
+        #: For each queue: until when such jobs are expected, and the time of its next scan.
         self._queues: dict[str, tuple[float, float]] = {}
 
     def reset(self) -> None:
@@ -131,7 +132,7 @@ class Assigner:
         """Scan the queues whose time it is. Return how many jobs were changed."""
         configs, now, changed = queue_configs.current(), self._clock(), 0
         known = [] if configs is None else known_queues.by_name().names
-        names = {name for name in known if configs and configs.of(name).has_tenants}
+        names = {name for name in known if configs and has_tenants(configs.of(name))}
         self._queues = {name: self._queues.get(name, (now + EXPECTED, now)) for name in names}
         for name, (expected_until, scan_at) in sorted(self._queues.items()):
             if now >= scan_at:

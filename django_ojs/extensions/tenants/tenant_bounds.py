@@ -12,7 +12,7 @@ from django.db.models import Q
 
 from django_ojs.extension import LeftOut, Readmission
 from django_ojs.extensions.tenants import storage as tenants
-from django_ojs.extensions.tenants.spec import DEFAULT_TENANT, tenant_of
+from django_ojs.extensions.tenants.spec import DEFAULT_TENANT, TenantLimits, tenant_of
 from django_ojs.models import Job
 from django_ojs.spec.envelope import Envelope, distinct
 from django_ojs.spec.errors import QueueFull
@@ -26,7 +26,7 @@ def added_by(envelopes: Sequence[Envelope]) -> Added:
     """Return how many jobs are added to tenants that have a bound."""
     configs = queue_configs.current()
     if configs is None or all(
-        configs.of(each.queue).tenant_limits is None for each in distinct(envelopes)
+        configs.of(each.queue).part(TenantLimits) is None for each in distinct(envelopes)
     ):
         return {}
     return _bounded((each.queue, each) for each in envelopes if not each.pending)
@@ -42,7 +42,7 @@ def _bounded(jobs: Iterable[tuple[str, Envelope | Job]]) -> Added:
     configs = queue_configs.current()
     if configs is not None:
         for queue, job in jobs:
-            limits = configs.of(queue).tenant_limits
+            limits = configs.of(queue).part(TenantLimits)
             if limits is None:
                 continue  # The metadata of a stored job may be read only where they are needed.
             if limits.depth_of(tenant := tenant_of(job.meta)) is not None:
@@ -58,7 +58,7 @@ def admit(added: Added, *, is_tried_again: bool = False) -> None:
     """
     # In this order, so that two transactions that lock several tenants do not deadlock.
     for (queue, tenant), jobs in sorted(added.items()):
-        limits = queue_configs.of(queue).tenant_limits
+        limits = queue_configs.of(queue).part(TenantLimits)
         bound = None if limits is None else limits.depth_of(tenant)
         if bound is not None and not tenants.has_room(queue, tenant, jobs, bound):
             _admit_locked(queue, tenant, bound, jobs, is_tried_again)
@@ -109,7 +109,7 @@ def _admit_locked(queue: str, tenant: str, bound: int, jobs: int, is_tried_again
 
 
 def _bound_now(queue: str, tenant: str) -> int | None:
-    limits = queue_configs.config_of(queue).tenant_limits
+    limits = queue_configs.config_of(queue).part(TenantLimits)
     return None if limits is None else limits.depth_of(tenant)
 
 

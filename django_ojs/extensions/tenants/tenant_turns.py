@@ -82,7 +82,7 @@ def begin(request: ClaimRequest) -> RuledClaim:
 
     Jobs that must run alone are few, and are claimed in the order of other queues.
     """
-    fairness = queue_configs.of(request.queue).tenant_fairness
+    fairness = queue_configs.of(request.queue).part(TenantFairness)
     if fairness is None or request.isolation is Isolation.ALONE:
         return RuledClaim()
     return _Claim(fairness, request)
@@ -169,7 +169,7 @@ class _Claim(RuledClaim):
 
     def _tenants(self, limit: int) -> dict[int, list[str]]:
         """Return tenants by priority, in the order of their turns."""
-        # A copy: another thread may add a priority meanwhile.
+        # This is a copy, because another thread may add a priority during the loop.
         positions = self._positions.copy()
         starts = {priority: position.after for priority, position in positions.items()}
         rows = self._dialect.tenants_in_turn(

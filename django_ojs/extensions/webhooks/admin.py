@@ -16,11 +16,13 @@ from django.utils.translation import gettext_lazy
 from django_ojs.admin.base import granted_scopes
 from django_ojs.admin.form_fields import NamesField
 from django_ojs.admin.formatting import absolute_time
+from django_ojs.admin.operator_views import view_name
 from django_ojs.admin.secret_page import SecretPageAdmin
 from django_ojs.extensions.webhooks import sending
 from django_ojs.extensions.webhooks.models import Webhook
 from django_ojs.extensions.webhooks.operations import deliveries, subscriptions
 from django_ojs.extensions.webhooks.operations.subscriptions import Subscription
+from django_ojs.models import Job
 from django_ojs.spec.errors import NotFound, OJSError
 from django_ojs.spec.scopes import Scope
 from django_ojs.storage import database
@@ -36,7 +38,7 @@ _FIELDS = ("url", "events", "queues", "job_types", "active")
 
 
 class WebhookForm(_Form):
-    """The rules are those of the HTTP API."""
+    """The form has the same rules as the HTTP API."""
 
     events = NamesField(
         label=gettext_lazy("Events"),
@@ -77,10 +79,11 @@ class WebhookForm(_Form):
 class WebhookAdmin(SecretPageAdmin):
     """Django's own list and form. Only users with the scope admin change anything."""
 
+    place = 110
     form = WebhookForm
     secret_title = gettext_lazy("The secret of the webhook")
-    secret_template = "admin/django_ojs/webhook/secret.html"
-    change_form_template = "admin/django_ojs/webhook/change_form.html"
+    secret_template = "admin/ojs_webhooks/webhook/secret.html"
+    change_form_template = "admin/ojs_webhooks/webhook/change_form.html"
     fields = (*_FIELDS, "failures", "disabled_at", "created_at", "latest")
     readonly_fields = ("failures", "disabled_at", "created_at", "latest")
     list_display = ("url", "event_names", "active", "failures", "disabled_at")
@@ -108,11 +111,11 @@ class WebhookAdmin(SecretPageAdmin):
         return super().has_delete_permission(request, obj) and _is_admin(request)
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        # Without the deliveries, of which there may be very many.
+        # The deliveries are left out, because there may be very many.
         return [str(each) for each in objs], {self.opts.verbose_name_plural: len(objs)}, set(), []
 
     def delete_model(self, request: HttpRequest, obj: Webhook) -> None:
-        with suppress(NotFound):  # Another user has removed it meanwhile.
+        with suppress(NotFound):  # Another user has removed it since.
             subscriptions.remove(obj.pk)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Webhook]) -> None:
@@ -131,9 +134,8 @@ class WebhookAdmin(SecretPageAdmin):
         except OJSError as error:
             # Such as one that was removed since the form was checked.
             self.message_user(request, error.message, messages.ERROR)
-            return HttpResponseRedirect(
-                reverse(f"{self.admin_site.name}:django_ojs_webhook_changelist")
-            )
+            name = view_name(Webhook, "changelist")
+            return HttpResponseRedirect(reverse(name, current_app=self.admin_site.name))
 
     def save_model(self, request: HttpRequest, obj: Webhook, form: Any, change: bool) -> None:
         if change:
@@ -190,8 +192,8 @@ class WebhookAdmin(SecretPageAdmin):
 
     def _job_url(self, delivery: deliveries.DeliveryWithJob) -> str:
         try:
-            name = f"{self.admin_site.name}:django_ojs_job_change"
-            return reverse(name, args=[delivery.row.pk])
+            name = view_name(Job, "change")
+            return reverse(name, args=[delivery.row.pk], current_app=self.admin_site.name)
         except NoReverseMatch:
             return ""
 

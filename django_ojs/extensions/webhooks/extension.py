@@ -1,8 +1,12 @@
 """Webhooks: enqueue the deliveries of new events, and delete old records of them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Any
 
-from django_ojs.extension import DueStep, Extension, Hooks
+from django.db.models import Model
+
+from django_ojs.extension import Declared, DueStep, Extension, Hooks, Problem
+from django_ojs.extensions.webhooks.settings import WebhookSettings
 
 
 class WebhooksExtension(Extension):
@@ -10,6 +14,7 @@ class WebhooksExtension(Extension):
 
     name = "webhooks"
     number = 17
+    settings = WebhookSettings
 
     def hooks(self) -> Hooks:
         """Return the hooks: events are read from their log."""
@@ -28,3 +33,48 @@ class WebhooksExtension(Extension):
             ),
             DueStep(run=dispatch.prune, interval=60.0),
         )
+
+    def subcommands(self) -> Sequence[Any]:
+        """Return `webhooks`."""
+        from django_ojs.extensions.webhooks import command_line as webhooks
+
+        return webhooks.SUBCOMMANDS
+
+    def routes(self) -> Sequence[Any]:
+        """Return the routes of webhooks."""
+        from django_ojs.extensions.webhooks import views as webhooks
+        from django_ojs.http.routing import route
+
+        hook, delivery = "v1/webhooks/subscriptions/<str:key>", "v1/webhooks/deliveries/<str:key>"
+        return (
+            route("v1/webhooks/subscriptions", webhooks.Subscriptions, "ojs-webhooks"),
+            route(hook, webhooks.SubscriptionDetail, "ojs-webhook"),
+            route(f"{hook}/test", webhooks.SubscriptionTest, "ojs-webhook-test"),
+            route(f"{hook}/rotate-secret", webhooks.SubscriptionSecret, "ojs-webhook-secret"),
+            route("v1/webhooks/deliveries", webhooks.Deliveries, "ojs-webhook-deliveries"),
+            route(delivery, webhooks.DeliveryDetail, "ojs-webhook-delivery"),
+            route(f"{delivery}/retry", webhooks.DeliveryRetry, "ojs-webhook-delivery-retry"),
+        )
+
+    def openapi(self) -> Sequence[Mapping[str, Any]]:
+        """Return the part of its routes."""
+        from django_ojs.http.views.openapi import part_of
+
+        return part_of("webhooks")
+
+    def manifest(self) -> Sequence[Declared]:
+        """Declare it."""
+        return (Declared(official="webhooks"),)
+
+    def problems(self) -> Sequence[Problem]:
+        """Return what needs attention."""
+        from django_ojs.extensions.webhooks import findings
+
+        return findings.found()
+
+    def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
+        """Return the pages of its model."""
+        from django_ojs.extensions.webhooks.admin import WebhookAdmin
+        from django_ojs.extensions.webhooks.models import Webhook
+
+        return ((Webhook, WebhookAdmin),)

@@ -12,11 +12,12 @@ from uuid import UUID
 
 from django.utils import timezone
 
-from django_ojs.conf import settings
+from django_ojs.conf import of, settings
 from django_ojs.extensions.events.spec import SPECVERSION
 from django_ojs.extensions.webhooks import spec as webhooks
 from django_ojs.extensions.webhooks.models import Webhook
 from django_ojs.extensions.webhooks.operations import subscriptions
+from django_ojs.extensions.webhooks.settings import WebhookSettings
 from django_ojs.spec import ids, json
 from django_ojs.spec.errors import PayloadRejected, PayloadUnavailable
 from django_ojs.spec.retry_after_reader import read_retry_after
@@ -97,7 +98,7 @@ def _post(
     # Imported here: a site without webhooks does not need the library.
     from django_ojs.extensions.payloads.schemes import https
 
-    values = settings()
+    values = of(WebhookSettings)
     if not url.startswith("https://") and not values.webhook_http:
         raise PayloadRejected("the URL is not https, and OJS['WEBHOOK_HTTP'] is not set")
     response = https.post(

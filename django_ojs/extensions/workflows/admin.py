@@ -73,6 +73,7 @@ def _cancel_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequen
 class WorkflowAdmin(OperatorModelAdmin):
     """The workflows, the latest first."""
 
+    place = 50
     object_actions = (
         Action(
             name="cancel",

@@ -2,23 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Final
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
-from django_ojs.extension import TICK, Change, DueStep, Extension, Hooks, Reads
-from django_ojs.extensions.workflows.models import WorkflowState
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import Model
+
+from django_ojs.extension import (
+    TICK,
+    Change,
+    Declared,
+    DueStep,
+    Extension,
+    ForTests,
+    Hooks,
+    Reads,
+)
+from django_ojs.extensions.workflows.models import MARK, NUMBER, StepState, WorkflowState
+from django_ojs.extensions.workflows.settings import WorkflowSettings
 from django_ojs.hooks import registry
 from django_ojs.spec.states import State, Trigger
+from django_ojs.storage import schema
 
 if TYPE_CHECKING:
     from django_ojs.extensions.workflows.workflow_advancer import WorkflowAdvancer
 
 #: Later jobs of a workflow that runs may read the results of those that have ended.
 _NEEDED: Final = (
-    "ojs_job.workflow_id IS NOT NULL AND EXISTS (SELECT 1 FROM ojs_workflow AS w "
-    f"WHERE w.id = ojs_job.workflow_id AND w.state = '{WorkflowState.RUNNING.value}')"
+    f"ojs_job.marks & {MARK} <> 0 AND EXISTS (SELECT 1 FROM ojs_workflow_step AS s "
+    "JOIN ojs_workflow AS w ON w.id = s.workflow_id "
+    f"WHERE s.id = ojs_job.id AND w.state = '{WorkflowState.RUNNING.value}')"
 )
+
+#: Steps whose jobs have ended while there was no trigger that noted it. It is not known how a job
+#: ended that was deleted since: its step fails.
+_NOT_NOTED: Final = f"""
+INSERT INTO ojs_workflow_ended_job (workflow_id, job_id, state)
+SELECT s.workflow_id, s.id, coalesce(j.state, 'deleted')
+FROM ojs_workflow_step AS s LEFT JOIN ojs_job AS j ON j.id = s.id
+WHERE s.state = '{StepState.ENQUEUED.value}' AND s.type IS NOT NULL
+  AND (j.id IS NULL OR j.finished_at IS NOT NULL)
+  AND NOT EXISTS (SELECT 1 FROM ojs_workflow_ended_job AS e WHERE e.job_id = s.id)
+"""
 
 #: What a worker stores of the end of a run. All other ends are left to the maintenance.
 _ENDS: Final = (Trigger.ACK, Trigger.FAIL)
@@ -28,7 +56,9 @@ class WorkflowsExtension(Extension):
     """Advances workflows."""
 
     name = "workflows"
-    number = 16
+    number = NUMBER
+    schema = Path(__file__).parent / "schema"
+    settings = WorkflowSettings
 
     def __init__(self) -> None:
         #: Where this process has workers: the thread beside them, and how many they are.
@@ -45,8 +75,21 @@ class WorkflowsExtension(Extension):
             before_fetch=_advance_if_due,
             next_jobs=_advance_due,
             worker_started=self._worker_started,
+            request_ended=_request_ended,
             worker_ends=self._worker_ends,
         )
+
+    def catch_up(self, connection: BaseDatabaseWrapper) -> None:
+        """Mark the jobs of workflows, and note those that have ended or are no longer there."""
+        schema.mark(connection, self.number, "SELECT id FROM ojs_workflow_step")
+        with connection.cursor() as cursor:
+            cursor.execute(_NOT_NOTED)
+
+    def for_tests(self) -> ForTests:
+        """Return what the test helpers do of workflows."""
+        from django_ojs.extensions.workflows.testing import FOR_TESTS
+
+        return FOR_TESTS
 
     def due_steps(self) -> Sequence[DueStep]:
         """Advance workflows whose jobs something else than a worker has ended, and prune."""
@@ -95,6 +138,52 @@ class WorkflowsExtension(Extension):
             registry.compile()
             advancer.close()
 
+    def subcommands(self) -> Sequence[Any]:
+        """Return `workflows`."""
+        from django_ojs.extensions.workflows import command_line as workflows
+
+        return workflows.SUBCOMMANDS
+
+    def routes(self) -> Sequence[Any]:
+        """Return the routes of workflows."""
+        from django_ojs.extensions.workflows import views as workflows
+        from django_ojs.http.routing import route
+
+        one = "v1/workflows/<str:key>"
+        return (
+            route("v1/workflows", workflows.Workflows, "ojs-workflows"),
+            route(one, workflows.WorkflowDetail, "ojs-workflow"),
+            route(f"{one}/progress", workflows.WorkflowProgressDetail, "ojs-workflow-progress"),
+            route(f"{one}/history", workflows.WorkflowHistory, "ojs-workflow-history"),
+        )
+
+    def openapi(self) -> Sequence[Mapping[str, Any]]:
+        """Return the part of its routes."""
+        from django_ojs.http.views.openapi import part_of
+
+        return part_of("workflows")
+
+    def manifest(self) -> Sequence[Declared]:
+        """Declare it."""
+        return (Declared(capability="workflows"),)
+
+    def pages(self, site: Any) -> Sequence[tuple[type[Model], type[Any]]]:
+        """Return the pages of its model."""
+        from django_ojs.extensions.workflows.admin import WorkflowAdmin
+        from django_ojs.extensions.workflows.models import Workflow
+
+        return ((Workflow, WorkflowAdmin),)
+
+    def what_is(self, key: UUID) -> Sequence[str]:
+        """Return where the workflow with this id is shown."""
+        from django_ojs.extensions.workflows.models import Workflow
+
+        if not Workflow.primary.filter(pk=key).exists():
+            return ()
+        return (
+            f"This is the id of a workflow: `manage.py ojs workflows show {key}` shows its steps.",
+        )
+
 
 def _advancing(interval: float) -> DueStep:
     from django_ojs.extensions.workflows.operations import due
@@ -107,6 +196,12 @@ def _advancing(interval: float) -> DueStep:
         when=due.due_condition,
         task=TASK,
     )
+
+
+def _request_ended(job: Any) -> None:
+    from django_ojs.extensions.workflows.operations import advance_after_commit
+
+    advance_after_commit(job.workflow_id)
 
 
 def _advance_if_due() -> int:

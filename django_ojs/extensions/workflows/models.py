@@ -1,5 +1,7 @@
 """Workflows: their graphs of steps, and the journal of their jobs that have ended."""
 
+from typing import Final
+
 from django.db import models
 from django.db.models import Q
 from django.db.models.functions import Now
@@ -87,6 +89,11 @@ class Workflow(StoredModel):
     @property
     def jobs_ended(self) -> int:
         return self.jobs_completed + self.jobs_failed
+
+
+#: The number of the extension, and its bit in `Job.marks`: it is a step of a workflow.
+NUMBER: Final = 16
+MARK: Final = 1 << NUMBER
 
 
 class WorkflowStep(StoredModel):

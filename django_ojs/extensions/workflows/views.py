@@ -18,7 +18,9 @@ from django_ojs.extensions.workflows.spec.parse import parse
 from django_ojs.http import fields, pagination
 from django_ojs.http.responses import json_response
 from django_ojs.http.views.base import OJSView
+from django_ojs.http.views.history import history_of
 from django_ojs.http.views.jobs import check_access
+from django_ojs.operations import keyset
 from django_ojs.spec.failure import with_code
 from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State
@@ -108,6 +110,19 @@ class WorkflowProgressDetail(WorkflowView):
         }
         headers = {"Cache-Control": "no-cache", "X-OJS-Progress": str(found.progress)}
         return json_response(data, headers=headers)
+
+
+class WorkflowHistory(WorkflowView):
+    """The events of a workflow, oldest first (§3.3); the document names no route for them."""
+
+    needs = {"GET": Scope.READ}
+
+    def get(self, request: Request, key: str) -> dict[str, Any]:
+        wanted = pagination.cursor_page(request.query_params)
+        workflow = self.find(key)
+        events = workflows.history_of(workflow)
+        page = keyset.page_of_all(events, {"time": datetime, "order": int}, wanted)
+        return history_of([event.render(workflow) for event in page.rows], page)
 
 
 def _step_progress(step: StepProgress) -> dict[str, Any]:

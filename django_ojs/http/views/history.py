@@ -1,13 +1,10 @@
-"""The histories of jobs and of workflows (ojs-execution-history §7)."""
+"""The history and the lineage of a job (ojs-execution-history §7)."""
 
-from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from rest_framework.request import Request
 
-from django_ojs.extensions.workflows import operations as workflows
-from django_ojs.extensions.workflows.views import WorkflowView
 from django_ojs.http import pagination
 from django_ojs.http.views.jobs import JobView, job_id
 from django_ojs.operations import keyset
@@ -27,7 +24,7 @@ class JobHistory(JobView):
         wanted = pagination.cursor_page(request.query_params)
         job = self.info(job_id(key))
         page = keyset.page_of_all(execution_history.read(job), {"run": int, "step": int}, wanted)
-        return _history([event.render(job) for event in page.rows], page)
+        return history_of([event.render(job) for event in page.rows], page)
 
     def delete(self, request: Request, key: str) -> dict[str, Any]:
         """Delete the history, not the job (§7.3)."""
@@ -69,19 +66,7 @@ def _rendered(descendant: Descendant) -> dict[str, Any]:
     }
 
 
-class WorkflowHistory(WorkflowView):
-    """The events of a workflow, oldest first (§3.3); the document names no route for them."""
-
-    needs = {"GET": Scope.READ}
-
-    def get(self, request: Request, key: str) -> dict[str, Any]:
-        wanted = pagination.cursor_page(request.query_params)
-        workflow = self.find(key)
-        events = workflows.history_of(workflow)
-        page = keyset.page_of_all(events, {"time": datetime, "order": int}, wanted)
-        return _history([event.render(workflow) for event in page.rows], page)
-
-
-def _history(events: list[dict[str, Any]], page: Page[Any]) -> dict[str, Any]:
+def history_of(events: list[dict[str, Any]], page: Page[Any]) -> dict[str, Any]:
+    """Return a page of a history."""
     total, _ = page.count()
     return {"events": events, "next_cursor": page.after, "total": total}

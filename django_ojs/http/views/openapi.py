@@ -6,11 +6,15 @@ from typing import Any, Final
 import yaml
 from rest_framework.request import Request
 
+from django_ojs.hooks import registry
 from django_ojs.http.views.base import PublicView
 
 
 class Document:
-    """The content of `openapi.yaml`. It is parsed at the first request: that takes 0.1 s."""
+    """The content of `openapi.yaml`, with the parts of the extensions.
+
+    It is parsed at the first request: that takes 0.1 s.
+    """
 
     def __init__(self) -> None:
         self._content: dict[str, Any] | None = None
@@ -18,18 +22,34 @@ class Document:
     def read(self) -> dict[str, Any]:
         """Return the document; the same object each time, which nothing may change."""
         if self._content is None:
-            text = resources.files("django_ojs.http").joinpath("openapi.yaml").read_bytes()
-            # The parser in C is ten times as fast, and not in every build of PyYAML.
-            loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-            self._content = yaml.load(text, Loader=loader)
+            content = _read("http")
+            for part in registry.brought("openapi"):
+                content["tags"] += part.get("tags", ())
+                content["paths"] |= part.get("paths", {})
+                for kind, components in part.get("components", {}).items():
+                    content["components"][kind] |= components
+            self._content = content
         return self._content
 
     def reset(self) -> None:
-        """Read the file again at the next request."""
+        """Read the files again at the next request."""
         self._content = None
 
 
 DOCUMENT: Final = Document()
+
+
+def part_of(extension: str) -> list[dict[str, Any]]:
+    """Return the part of an extension of this package."""
+    return [_read(f"extensions/{extension}")]
+
+
+def _read(folder: str) -> dict[str, Any]:
+    text = resources.files("django_ojs").joinpath(folder, "openapi.yaml").read_bytes()
+    # The parser in C is ten times as fast, and not in every build of PyYAML.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    found: dict[str, Any] = yaml.load(text, Loader=loader)
+    return found
 
 
 class OpenAPI(PublicView):

@@ -5,7 +5,16 @@ from typing import Any, Final
 
 from django.core.management.base import BaseCommand, CommandError
 
-from django_ojs.command_line import changes, dead_letters, deletion, doctor, jobs, queues, transfer
+from django_ojs.command_line import (
+    changes,
+    dead_letters,
+    deletion,
+    doctor,
+    jobs,
+    queues,
+    transfer,
+    workers,
+)
 from django_ojs.command_line.console import Console, discard_output
 from django_ojs.command_line.database_check import errors_in_words
 from django_ojs.command_line.operator import operator
@@ -16,11 +25,7 @@ from django_ojs.command_line.subcommand import (
     check_texts,
 )
 from django_ojs.extension import Actor
-from django_ojs.extensions.cron import command_line as cron
-from django_ojs.extensions.limits import command_line as limits
-from django_ojs.extensions.statistics import command_line as figures
-from django_ojs.extensions.webhooks import command_line as webhooks
-from django_ojs.extensions.workflows import command_line as workflows
+from django_ojs.hooks import registry
 from django_ojs.models import ActorKind
 from django_ojs.operations.access.operator import acting
 
@@ -31,10 +36,6 @@ Operate background jobs from a shell: what the admin does, and a check of the wh
   manage.py ojs jobs state:discarded queue:email    find jobs, as the search of the admin does
   manage.py ojs show ID --args                      one job, its runs and its arguments
   manage.py ojs retry is:dead queue:email           retry all jobs of a search
-  manage.py ojs workflows list --state running      the workflows, and how far each is
-  manage.py ojs limits list                         the limit keys that hold jobs back
-  manage.py ojs webhooks list                       the webhooks, and which are disabled
-  manage.py ojs cron list                           the schedules, and when each runs next
   manage.py ojs doctor                              what is wrong, why it matters, what to do
 
 `manage.py ojs SUBCOMMAND --help` has the arguments and examples of each.
@@ -48,23 +49,22 @@ Exit codes: 0 success; 1 a finding of `doctor`, or something failed; 2 wrong arg
 question that was not answered with yes.
 """
 
-SUBCOMMANDS: Final[dict[str, Subcommand]] = {
-    each.name: each
-    for each in (
-        *figures.SUBCOMMANDS,
-        *jobs.SUBCOMMANDS,
-        *dead_letters.SUBCOMMANDS,
-        *changes.SUBCOMMANDS,
-        *workflows.SUBCOMMANDS,
-        *queues.SUBCOMMANDS,
-        *limits.SUBCOMMANDS,
-        *webhooks.SUBCOMMANDS,
-        *cron.SUBCOMMANDS,
-        *deletion.SUBCOMMANDS,
-        *transfer.SUBCOMMANDS,
-        *doctor.SUBCOMMANDS,
-    )
-}
+#: The core's, without those of extensions.
+_CORE: Final[tuple[Subcommand, ...]] = (
+    *jobs.SUBCOMMANDS,
+    *dead_letters.SUBCOMMANDS,
+    *changes.SUBCOMMANDS,
+    *queues.SUBCOMMANDS,
+    *workers.SUBCOMMANDS,
+    *deletion.SUBCOMMANDS,
+    *transfer.SUBCOMMANDS,
+    *doctor.SUBCOMMANDS,
+)
+
+
+def subcommands() -> dict[str, Subcommand]:
+    """Return the subcommands by name: the core's, and those of the installed extensions."""
+    return {each.name: each for each in (*_CORE, *registry.brought("subcommands"))}
 
 
 class Command(BaseCommand):
@@ -78,7 +78,7 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         actions = parser.add_subparsers(dest="subcommand", metavar="SUBCOMMAND")
-        for each in SUBCOMMANDS.values():
+        for each in subcommands().values():
             sub = actions.add_parser(
                 each.name,
                 help=each.help,
@@ -112,7 +112,7 @@ examples:
         try:
             actor = Actor(kind=ActorKind.COMMAND, name=operator())
             with errors_in_words(), acting(actor):
-                code = SUBCOMMANDS[subcommand].run(console, options)
+                code = subcommands()[subcommand].run(console, options)
         except BrokenPipeError:
             # The reader, such as `head`, has ended; Python must not write to it at its exit either.
             discard_output()

@@ -12,12 +12,13 @@ from django.core.management.base import BaseCommand, CommandError
 from django.db import Error, connections
 
 from django_ojs.command_line.database_check import errors_in_words, schema_problem
-from django_ojs.conf import settings
+from django_ojs.conf import of
 from django_ojs.extensions.outbox import local
 from django_ojs.extensions.outbox import operations as outbox
 from django_ojs.extensions.outbox.destinations import LOCAL
 from django_ojs.extensions.outbox.relay import POLL_INTERVAL, Relay
 from django_ojs.extensions.outbox.relay_threads import Relays, relays
+from django_ojs.extensions.outbox.settings import OutboxSettings
 from django_ojs.management.commands.ojs_worker import log_to_console
 from django_ojs.spec import ids
 from django_ojs.storage import database
@@ -70,7 +71,7 @@ class Command(BaseCommand):
 
     def _relay(self, **options: Any) -> None:
         names = options["destination"]
-        known = {each.name for each in settings().outbox} | {LOCAL}
+        known = {each.name for each in of(OutboxSettings).outbox} | {LOCAL}
         for name in names or ():
             if name not in known:
                 raise CommandError(

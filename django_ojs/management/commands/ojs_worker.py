@@ -17,13 +17,12 @@ from django.db import connections
 from django.db.backends.signals import connection_created
 from django.utils.autoreload import get_child_arguments
 
+from django_ojs import hooks
 from django_ojs.command_line.database_check import (
     require_database,
     with_retries,
 )
 from django_ojs.conf import settings
-from django_ojs.extensions.cron import schedules
-from django_ojs.extensions.webhooks import spec as webhooks
 from django_ojs.logging import component
 from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, message, unbounded
 from django_ojs.spec.envelope import check_queue
@@ -35,7 +34,7 @@ from django_ojs.worker.code_watch import CodeWatch
 from django_ojs.worker.config import WorkerConfig
 from django_ojs.worker.health import HealthFile
 from django_ojs.worker.process import WorkerProcess
-from django_ojs.worker.queue_selection import handler_queues, mismatch
+from django_ojs.worker.queue_selection import handler_queues, mismatch, own_queues
 from django_ojs.worker.supervisor import Supervisor, run_process
 
 logger = logging.getLogger("django_ojs")
@@ -71,7 +70,7 @@ longer than the grace period.
 
 
 def _queues(text: str) -> dict[str, int | None]:
-    """Return the weights of queues, such as those of `payments:5,email`, in their order."""
+    """Return the weights of queues in their order, for a text such as `payments:5,email`."""
     queues: dict[str, int | None] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, colon, weight = part.partition(":")
@@ -233,15 +232,14 @@ class Command(BaseCommand):
             health_file=options["health_file"],
         )
         _check_health_file(config)
-        # Beside the one of the package itself.
-        if not handler_queues().keys() - {webhooks.QUEUE}:
+        if not handler_queues().keys() - own_queues():
             self.stderr.write(
                 "No handlers were found: is the app with your jobs.py or tasks.py "
                 "in INSTALLED_APPS? Until then all jobs are held back."
             )
         self._log_start(config)
         self._warn_of_unbounded(config)
-        _sync_schedules()
+        _tell_extensions()
         if options["check_start"]:
             return
         if config.once:
@@ -262,10 +260,10 @@ class Command(BaseCommand):
             values["NAME"],
             f" on {values['HOST']}" if values.get("HOST") else "",
         )
-        handlers = handler_queues()
+        handlers, own = handler_queues(), own_queues()
         for queue, types in handlers.items():
-            # The package's own handler: nothing to a worker that delivers no webhooks.
-            if queue == webhooks.QUEUE and not {queue, ALL}.intersection(config.queues):
+            # Such as the queue of webhooks: nothing to a worker that delivers none.
+            if queue in own and not {queue, ALL}.intersection(config.queues):
                 continue
             logger.info("Handlers of the queue %s: %s", queue, ", ".join(types))
         warning = mismatch(config.queues, handlers, config.pool)
@@ -327,21 +325,11 @@ def _which_jobs(
     return {"queues": tuple(queues), "order": order}
 
 
-def _sync_schedules() -> None:
+def _tell_extensions() -> None:
     try:
-        with_retries(_store_schedules)
+        with_retries(hooks.workers_start)
     finally:
         connections.close_all()  # As in _check_database.
-
-
-def _store_schedules() -> None:
-    """Store the schedules of the code. Raises CommandError for one that cannot be stored."""
-    try:
-        result = schedules.sync()
-    except OJSError as error:
-        raise CommandError(f"A schedule of the code cannot be stored: {error.message}") from error
-    for name, text in result.lines():
-        logger.info("Cron job %s: %s", name, text)
 
 
 def _check_health_file(config: WorkerConfig) -> None:

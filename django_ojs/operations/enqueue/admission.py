@@ -8,7 +8,6 @@ from typing import Any, TypeAlias
 
 from django_ojs import middleware
 from django_ojs.conf import settings
-from django_ojs.extensions.tenants.spec import MAX_LENGTH, is_tenant_id
 from django_ojs.operations.enqueue.result import as_stored
 from django_ojs.spec import json, retry_policy
 from django_ojs.spec.envelope import (
@@ -167,21 +166,14 @@ def _admit(
 def check(envelope: Envelope, limits: Limits, configs: Snapshot | None) -> None:
     """Check a job by the rules of the envelope and of its queue. Raises an OJSError."""
     validate(envelope, limits)
-    if configs is not None:
-        check_queue_size(envelope, limits, configs)
-    if configs is not None and not configs.of(envelope.queue).allows_type(envelope.type):
+    if configs is None:
+        return
+    check_queue_size(envelope, limits, configs)
+    config = configs.of(envelope.queue)
+    if not config.allows_type(envelope.type):
         raise JobTypeNotAllowed.of("type", "is not among the allowed_job_types of its queue")
-    if configs is not None and configs.of(envelope.queue).has_tenants:
-        _check_tenant(envelope)
-
-
-def _check_tenant(envelope: Envelope) -> None:
-    if "tenant_id" in envelope.meta and not is_tenant_id(envelope.meta["tenant_id"]):
-        raise InvalidRequest.of(
-            "meta.tenant_id",
-            f"must be a string of 1 to {MAX_LENGTH} letters, digits and . _ : -, which begins "
-            "with a letter or a digit: the queue has limits or turns by tenant",
-        )
+    for check_job in config.job_checks:
+        check_job(envelope)
 
 
 def _with_key(envelope: Envelope, args: list[Any]) -> Envelope:

@@ -12,19 +12,19 @@ from uuid import UUID
 
 from django.db.models import QuerySet, Value
 
-from django_ojs import hooks
 from django_ojs.models import Job
 from django_ojs.operations import keyset
 from django_ojs.operations.jobs.job_filter import JobFilter
 from django_ojs.operations.keyset import FIRST_PAGE, Count, Cursor, Order, Page, PageRequest
-from django_ojs.spec.hold import Hold
+from django_ojs.spec.hold import FREE
 from django_ojs.spec.states import TERMINAL, State
-from django_ojs.storage import database, queue_configs
+from django_ojs.storage import database
 from django_ojs.storage.dialects.expressions import InWorkflow, Moment, RetriedBy
 from django_ojs.storage.figures import counts
+from django_ojs.storage.holds import values_in
 from django_ojs.storage.limit_then_filter import first_rows
 
-#: Jobs that one scan reads to find those of a filter.
+#: How many jobs one scan reads to find those that match a filter.
 SCAN_LIMIT: Final = 100_000
 
 #: The same for jobs that are due, cancelled or discarded. Neighbours in their index are far apart
@@ -78,13 +78,13 @@ class IndexScan:
     limit: int = SCAN_LIMIT
     #: The jobs that a bulk operation retried, of these rows.
     retried_by: int | None = None
-    #: The workflow of which these rows are steps.
+    #: The workflow that these rows are steps of.
     workflow_id: UUID | None = None
 
     def jobs_of(
         self, which: JobFilter, wanted: PageRequest, scan_limit: int
     ) -> tuple[QuerySet[Job], Cursor | None]:
-        """Return the matching jobs of one scan, and the cursor at its end (None: no more)."""
+        """Return the matching jobs of one scan, and the cursor at its end, or None."""
         rest = keyset.rest_of(self._all(), self.order, wanted)
         if self.retried_by is not None:
             which = replace(which, retried_by=None)
@@ -149,24 +149,20 @@ def index_scans(which: JobFilter, *, in_steps: bool = False) -> list[IndexScan]:
     if state in _DUE:
         due = {"state__in": _DUE}
         return [IndexScan(rows=due, order=_NEXT_DUE_FIRST, limit=SCATTERED_LIMIT)]
-    # Without the rules of its configuration, whose jobs lie together.
-    by_jobs = (
-        state is State.AVAILABLE
-        and which.queue is not None
-        and hooks.rules_with(queue_configs.rules_of(which.queue), {}) != 0
-    )
-    if state is State.AVAILABLE and which.queue is not None and not (by_jobs and in_steps):
+    holds = [FREE]
+    if state is State.AVAILABLE and which.queue is not None:
+        holds = values_in(which.queue) or holds
+    if state is State.AVAILABLE and which.queue is not None and not (in_steps and len(holds) > 1):
         whose = {"state": state, "queue": which.queue}
         whole = _only(which, "states", "queue")
-        # Jobs with a limit by key have ranges of the index of their own, and change between them.
-        holds = Hold if by_jobs else (Hold.NONE,)
+        # What extensions hold has ranges of the index of its own, and changes between them.
         return [
             IndexScan(
-                rows={**whose, "limit_hold": hold},
+                rows={**whose, "hold": value},
                 order=_NEXT_CLAIMED_FIRST,
                 whole=whole,
             )
-            for hold in holds
+            for value in holds
         ]
     if state in (State.ACTIVE, State.PENDING):
         return [IndexScan(rows={"state": state}, order=_NEWEST_FIRST, whole=whole)]
@@ -202,7 +198,7 @@ def list_jobs(
     nearest = min(ends, key=lambda end: keyset.rank(end, order), default=None)
     ranked = sorted((keyset.rank(keyset.at(job, order), order), job.pk, job) for job in found)
     if nearest is not None:
-        # Beyond it, only one of two scans has read the index.
+        # Beyond this point, only one of the two scans has read the index.
         ranked = [each for each in ranked if each[0] <= keyset.rank(nearest, order)]
     read = min(scan_limit, *(scan.limit for scan in scans))
     page = keyset.page_from(

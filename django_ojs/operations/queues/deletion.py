@@ -23,7 +23,7 @@ from django_ojs.operations.queues.status import QueueState, get
 from django_ojs.spec.envelope import check_queue
 from django_ojs.spec.errors import Conflict, InvalidRequest, QueueFull
 from django_ojs.spec.failure import Failure
-from django_ojs.spec.hold import Hold
+from django_ojs.spec.hold import FREE
 from django_ojs.spec.published import EventType, of_queue
 from django_ojs.spec.states import WAITING, State, Trigger
 from django_ojs.storage import (
@@ -48,7 +48,7 @@ _LEFT = (*sorted(WAITING), State.PENDING)
 
 # Each in the order of an index; the available ones from the end that is not claimed from.
 _ORDER = {
-    State.AVAILABLE: ("-limit_hold", "priority", "-enqueued_at"),
+    State.AVAILABLE: ("-hold", "priority", "-enqueued_at"),
     State.PENDING: ("pk",),
 }
 
@@ -161,7 +161,7 @@ def _move_all(name: str, target: str, most: int) -> int:
 
 
 def _stopped(error: QueueFull, source: str, moved: int, tenants: Collection[str] = ()) -> QueueFull:
-    """Return the error of a move from that of a batch, which says nothing of the move."""
+    """Return the error of a move. The error of its batch says nothing about a move."""
     never_fits = error.can_never_fit and not tenants
     if tenants:
         error.can_never_fit, error.retryable = False, True
@@ -185,7 +185,7 @@ def _stopped(error: QueueFull, source: str, moved: int, tenants: Collection[str]
 def _each_batch(
     name: str, most: int, act: _Act, rejections: Mapping[str, LeftOut] = NOTHING_LEFT_OUT
 ) -> int:
-    """Act on the jobs of each state; `rejections` are those of `act` so far."""
+    """Act on the jobs of each state; `rejections` are what `act` has rejected so far."""
     affected = 0
     for state in _LEFT:
         before = (-1, -1)
@@ -240,7 +240,7 @@ def _moved(keys: list[UUID], source: str, target: str) -> int:
     # `enqueued_at` stays, so they keep the order in which they became available.
     which = Job.primary.filter(OneOf("pk", keys), queue=source, state__in=_LEFT)
     moved = which.update(queue=target)
-    if Job.primary.filter(OneOf("pk", keys), limit_hold__gt=Hold.NONE).exists():
+    if Job.primary.filter(OneOf("pk", keys), hold__gt=FREE).exists():
         # What has these jobs to itself needs to have a say in the claims of the other queue.
         rules = Queue.primary.filter(pk=source).values_list("rules", flat=True).first() or 0
         queue_configs.add_rules([target], hooks.rules_with(rules, {}))

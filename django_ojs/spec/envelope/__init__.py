@@ -13,7 +13,7 @@ from django_ojs.spec.envelope.model import (
     Limits,
 )
 from django_ojs.spec.envelope.parse import parse, parse_alike, when_text
-from django_ojs.spec.envelope.render import StoredJob, outline, render
+from django_ojs.spec.envelope.render import StoredJob, outline, render, workflow_of
 from django_ojs.spec.envelope.stored import options_of
 from django_ojs.spec.envelope.validate import (
     check_bytes,
@@ -51,4 +51,5 @@ __all__ = [
     "sized",
     "validate",
     "when_text",
+    "workflow_of",
 ]

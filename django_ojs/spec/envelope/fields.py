@@ -49,7 +49,7 @@ def _when(value: Any, spelling: str, envelope: Envelope) -> Any:
 def _retry(value: Any, spelling: str, envelope: Envelope) -> Any:
     # `parse` has set the policy that completes a partial one.
     default = envelope.retry or retry_policy.DEFAULT
-    # Not by the value: 1 and True are equal.
+    # The values are not compared, because 1 and True are equal.
     text = repr(value)
     if type(value) is not dict or len(text) > _LONGEST_KNOWN:
         return retry_policy.parse(value, default=default)
@@ -206,7 +206,6 @@ FIELDS: Final = (
     ),
     Field(
         name="rate_limit",
-        columns=("limit_key",),
         stored="rate_limit",
         read=_object,
         check=optional_checks.rate_limit,
@@ -229,6 +228,7 @@ FIELDS: Final = (
 #: arguments, the results of a step's parents, and the attributes that have no field.
 INTERNAL: Final = (
     Field(name="offloaded", default=(), option=False, stored="offloaded", render=_items),
+    Field(name="workflow_id", option=False, stored="workflow_id", render=str),
     Field(name="parent_results", option=False, stored="parent_results"),
     Field(
         name="extra",
@@ -268,7 +268,7 @@ SYSTEM: Final[dict[str, str | None]] = {
     "last_checkpoint": None,
     "checkpoint": None,
     "parent_results": "options",
-    "workflow_id": "workflow_id",
+    "workflow_id": "options",
     "original_queue": "original_queue",
     # In the response to a change of state.
     "previous_state": None,

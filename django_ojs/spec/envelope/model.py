@@ -52,7 +52,7 @@ class Envelope:
     size counts. `offloaded` are the objects that hold large arguments. `workflow_id` and
     `parent_results` belong to a step of a workflow. `parent_id` is the job that enqueued it, and
     `root_id` the first of its ancestors. `tenant_id` is what PUSH makes of `meta`, in a queue whose
-    configuration names tenants.
+    configuration names tenants. `marks` are the bits of extensions (`Job.marks`).
     """
 
     id: UUID = field(default_factory=uuid7)
@@ -80,6 +80,7 @@ class Envelope:
     unique_key: str | None = None
     offloaded: tuple[str, ...] = ()
     workflow_id: UUID | None = None
+    marks: int = 0
     parent_id: UUID | None = None
     root_id: UUID | None = None
     parent_results: list[JSON] | None = None

@@ -5,7 +5,6 @@ from datetime import datetime
 from typing import Any, Final, Protocol
 from uuid import UUID
 
-from django_ojs.extensions.checkpoints.spec import SavedCheckpoint
 from django_ojs.spec import progress
 from django_ojs.spec.envelope.fields import FIELDS
 from django_ojs.spec.envelope.model import SPECVERSION
@@ -67,8 +66,6 @@ class StoredJob(Protocol):
     @property
     def lease_until(self) -> datetime | None: ...
     @property
-    def workflow_id(self) -> UUID | None: ...
-    @property
     def original_queue(self) -> str | None: ...
 
 
@@ -88,12 +85,12 @@ NOT_COMPLETED: Final = frozenset({"expired", "dropped", "operator", "rate_limite
 def render(
     job: StoredJob,
     errors: Sequence[dict[str, Any]] | None = None,
-    checkpoint: SavedCheckpoint | None = None,
+    more: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """Return the JSON object of a job, without absent attributes; `meta` is always there.
 
-    `errors` is the history, oldest first, and `checkpoint` the latest one, for responses that carry
-    them.
+    `errors` is the history, oldest first, and `more` has members that extensions add, for responses
+    that carry them.
     """
     options: dict[str, Any] = job.options or {}
     state = str(job.state)
@@ -117,17 +114,15 @@ def render(
     for name in _VERBATIM:
         if name in options:
             out[name] = options[name]
-    if job.workflow_id is not None:
-        out["workflow_id"] = str(job.workflow_id)
+    if "workflow_id" in options:
+        out["workflow_id"] = options["workflow_id"]
         out["parent_results"] = options.get("parent_results", [])
     if job.original_queue is not None:
         out["original_queue"] = job.original_queue
     if job.progress:
         _add_progress(out, job, state)
-    if checkpoint is not None:
-        # ojs-durable-execution §6.1, and ojs-progress §6.4.
-        out["checkpoint"] = {"state": checkpoint.state, "sequence": checkpoint.sequence}
-        out["last_checkpoint"] = checkpoint.state
+    if more:
+        out |= more
     if job.result is not None:
         out["result"] = job.result
     if job.error is not None:
@@ -137,6 +132,12 @@ def render(
     for name, value in options.get("extra", {}).items():
         out.setdefault(name, value)
     return out
+
+
+def workflow_of(options: Mapping[str, Any]) -> UUID | None:
+    """Return the workflow of which a job is a step, from its stored options."""
+    found = options.get("workflow_id")
+    return None if found is None else UUID(found)
 
 
 def outline(shown: Mapping[str, Any]) -> dict[str, Any]:

@@ -185,9 +185,8 @@ class Dialect(Server):
     ) -> list[tuple[Any, ...]]:
         """Execute a statement that returns `CLAIMED`, and return its rows as `Claimed` has them."""
         read: dict[str, Callable[[Any], object]] = {
-            **dict.fromkeys(("id", "workflow_id"), self.uuid),
+            "id": self.uuid,
             **dict.fromkeys(_TIMES, self.time),
-            "has_checkpoint": bool,
         }
         return [
             tuple(
@@ -562,28 +561,13 @@ class Dialect(Server):
     def condition(self, name: str, **numbers: float) -> str:
         """Return the SQL of a condition, to be executed as in a statement that has parameters.
 
-        These are asked often, many in one statement (see `raw_queries.which_hold`): `cron_is_due`,
-        for `since` seconds or longer, or where a run is held; and `counts_have_changes`, if
-        `fold_counts` has anything to do.
+        These are asked often, many in one statement (see `raw_queries.which_hold`):
+        `counts_have_changes`, if `fold_counts` has anything to do.
         """
         statement = self.sql[name]
         for key, number in numbers.items():
             statement = statement.replace(f"%({key})s", repr(float(number)))
         return f"({statement})"
-
-    def advance_cron_jobs(self, connection: BaseDatabaseWrapper, rows: str) -> list[str]:
-        """Set the next times of cron jobs whose `due_at` is the given one; return their names.
-
-        Given as a JSON array of `{name, due_at, next_due_at, next_run_at, missed}`.
-        """
-        return [name for (name,) in self._rows(connection, "advance_cron_jobs", {"rows": rows})]
-
-    def add_cron_runs(self, connection: BaseDatabaseWrapper, runs: str) -> None:
-        """Store runs of cron jobs, and note on each cron job that it has run.
-
-        Given as a JSON array of `{name, job_id, scheduled_at, triggered_by, phase}`.
-        """
-        self._run(connection, "add_cron_runs", {"runs": runs})
 
     def take_ended_jobs(
         self, connection: BaseDatabaseWrapper, workflow_ids: Collection[UUID], limit: int

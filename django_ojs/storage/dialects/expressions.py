@@ -131,10 +131,7 @@ class RetriedBy(_AmongJobs):
 
 
 class InWorkflow(_AmongJobs):
-    """Whether a job is a step of a workflow: a step has the id of its job.
-
-    `Job.workflow_id` has no index.
-    """
+    """Whether a job is a step of a workflow: a step has the id of its job."""
 
     query = "(SELECT id FROM ojs_workflow_step WHERE workflow_id = "
 

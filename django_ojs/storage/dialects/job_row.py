@@ -14,7 +14,6 @@ from uuid import UUID
 
 from django_ojs.spec import json, json_text, retry_policy, times
 from django_ojs.spec.envelope import AlikeJobs, Envelope, StoredJob, options_of, render
-from django_ojs.spec.hold import Hold
 from django_ojs.spec.states import State
 
 #: JSON as Python values; `due_in` and `expires_in` in seconds from now.
@@ -45,11 +44,10 @@ CLAIMED: Final = (
     "worker_id",
     "error",
     "progress",
-    "workflow_id",
-    "has_checkpoint",
+    "marks",
 )
 
-#: What responses show of jobs that have begun, which a new one has not.
+#: Responses show these for jobs that have begun. A new job has none of them.
 _LATER: Final = dict.fromkeys(
     (
         *("activated_at", "started_at", "finished_at", "worker_id", "lease_until", "progress"),
@@ -88,12 +86,12 @@ def row_of(envelope: Envelope) -> JobRow:
         row["visibility_timeout_ms"] = envelope.visibility_timeout_ms
     if envelope.unique is not None:
         row["unique_key"] = envelope.unique_key
-    if envelope.workflow_id is not None:
-        row["workflow_id"] = str(envelope.workflow_id)
+    if envelope.marks:
+        row["marks"] = envelope.marks
     if envelope.parent_id is not None:
         row["parent_id"] = str(envelope.parent_id)
     if envelope.rate_limit:
-        row["limit_key"] = envelope.limit_key
+        row["options"]["limit_key"] = envelope.limit_key
     if envelope.tenant_id is not None:
         row["tenant_id"] = envelope.tenant_id
     if envelope.pending:
@@ -145,6 +143,8 @@ class NewRow(NamedTuple):
         """Return the columns; those are left out that no enqueue sets."""
         envelope = self.envelope
         options = options_of(envelope)
+        if envelope.rate_limit:
+            options["limit_key"] = envelope.limit_key
         # A relative time was made absolute when the job was stored.
         for name, given, absolute in (
             ("scheduled_at", envelope.scheduled_at, self.due_at),
@@ -176,11 +176,9 @@ class NewRow(NamedTuple):
             "size_bytes": self.size_bytes,
             "unique_key": envelope.unique_key,
             "dead_letter": False,
-            "has_checkpoint": False,
-            "workflow_id": envelope.workflow_id,
+            "marks": envelope.marks,
             "parent_id": envelope.parent_id,
-            "limit_key": envelope.limit_key,
-            "limit_hold": Hold.of(envelope.limit_key),
+            "hold": 0,
             "tenant_id": envelope.tenant_id,
         }
 

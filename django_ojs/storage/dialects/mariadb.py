@@ -51,6 +51,7 @@ _SQL: Final = load_all(
     "mariadb",
     now=_NOW,
     deadline_when_started=load("mariadb", "deadline_when_started"),
+    limit_key="JSON_VALUE(options, '$.limit_key')",
     rate_limit="JSON_EXTRACT(options, '$.rate_limit')",
     collation=_COLLATION,
     **KNOWN_QUEUES,
@@ -171,9 +172,9 @@ def _new_job(row: JobRow, n: int) -> tuple[str, list[Any]]:
         *(json.dumps(row["args"]), json.dumps(row["meta"]), *options_values),
         *(row["max_attempts"], row.get("timeout_ms"), row.get("visibility_timeout_ms")),
         *(*now_values, *queued_values, *due_values, *waits_values),
-        *(row.get("unique_key"), row.get("workflow_id"), row.get("parent_id")),
+        *(row.get("unique_key"), row.get("marks", 0), row.get("parent_id")),
         size_of(row),
-        *(row.get("limit_key"), 0 if row.get("limit_key") is None else 1, row.get("tenant_id")),
+        row.get("tenant_id"),
     ]
 
 
@@ -564,7 +565,7 @@ class MariaDB(GaleraLocks):
     def repair_counts(self, connection: BaseDatabaseWrapper) -> list[Difference]:
         with self._whole(connection):
             wrong = self.count_differences(connection)
-            # As changes: those that others commit meanwhile are added as always.
+            # They are written as changes, so that what others commit in between is added too.
             for queue, state, counted, actual, counted_size, size in wrong:
                 values = [queue, state, actual - counted, size - counted_size]
                 self._run(connection, "add_change", values)
@@ -658,24 +659,6 @@ class MariaDB(GaleraLocks):
         rows = [{**event, "data": json.dumps(event["data"])} for event in _items(events)]
         with connection.cursor() as cursor:
             cursor.executemany(self.sql["add_event"], rows)
-
-    @_repeated
-    def advance_cron_jobs(self, connection: BaseDatabaseWrapper, rows: str) -> list[str]:
-        advanced: list[str] = []
-        with self._whole(connection):
-            # In the order of the names, so that two schedulers cannot deadlock.
-            for row in sorted(_items(rows), key=lambda row: str(row["name"])):
-                if self._rows(connection, "lock_cron_job", row):
-                    self._run(connection, "advance_cron_job", row)
-                    advanced.append(row["name"])
-        return advanced
-
-    @_repeated
-    def add_cron_runs(self, connection: BaseDatabaseWrapper, runs: str) -> None:
-        with self._whole(connection):
-            for run in sorted(_items(runs), key=lambda run: str(run["name"])):
-                self._run(connection, "note_cron_run", run)
-                self._run(connection, "add_cron_run", run)
 
     @_repeated
     def take_ended_jobs(

@@ -106,14 +106,14 @@ class Inserts(Dialect):
 
 
 def _is_plain(envelope: Envelope) -> bool:
-    """Say whether a job is available at once, and has no key, workflow or tenant."""
+    """Say whether a job is available at once, and has no key, mark or tenant."""
     return (
         envelope.scheduled_at is None
         and envelope.expires_at is None
         and envelope.longest_wait is None
         and envelope.unique is None
         and not envelope.pending
-        and envelope.workflow_id is None
+        and not envelope.marks
         and envelope.rate_limit is None
         and envelope.tenant_id is None
     )

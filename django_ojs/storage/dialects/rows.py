@@ -22,6 +22,18 @@ ALL_RULES: Final = -1
 SHORTEST_LEASE_MS: Final = 2000
 
 
+class Named(NamedTuple):
+    """A trigger, a function, a procedure or an index on the table of jobs."""
+
+    kind: str
+    name: str
+    #: The table of a trigger or an index.
+    table: str
+
+    def __str__(self) -> str:
+        return f"{self.kind.lower()} {self.name}" + (f" of {self.table}" if self.table else "")
+
+
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ClaimRequest:
     """Which jobs a claim takes of a queue, and for whom."""

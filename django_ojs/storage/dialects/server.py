@@ -12,6 +12,8 @@ from django.core.checks import CheckMessage
 from django.db import InterfaceError, OperationalError
 from django.db.backends.base.base import BaseDatabaseWrapper
 
+from django_ojs.storage.dialects.rows import Named
+
 #: Limits one query to the timeout of `Dialect.query_timeout`.
 QueryLimit = Callable[[], AbstractContextManager[None]]
 
@@ -302,9 +304,9 @@ class Server(ABC):
         rows = self._rows(connection, "triggers")
         return {(trigger, table): bool(fires) for trigger, table, fires in rows}
 
-    def routines(self, connection: BaseDatabaseWrapper) -> set[str]:
-        """Return the names of the functions and procedures of django_ojs."""
-        return set()
+    def named_objects(self, connection: BaseDatabaseWrapper) -> set[Named]:
+        """Return the triggers, functions, procedures and indexes on jobs of django_ojs."""
+        return {Named(*row) for row in self._rows(connection, "named_objects")}
 
     def invalid_indexes(self, connection: BaseDatabaseWrapper) -> list[str]:
         """Return the indexes on tables of django_ojs that were not built to their end."""

@@ -34,6 +34,7 @@ _POSITIONS = {
     # As exact as its clock: to the millisecond.
     "microseconds": "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER) * 1000",
 }
+_LIMIT_KEY = "(options ->> '$.limit_key')"
 _SQL = load_all(
     "sqlite",
     now=_NOW,
@@ -42,8 +43,8 @@ _SQL = load_all(
     dead_letter="coalesce(options ->> '$.retry.on_exhaustion', 'dead_letter') = 'dead_letter'",
 ) | {
     "due_queues": load("common", "due_queues", now=_NOW),
-    "limit_keys": load("common", "limit_keys"),
-    "recheck_limit_keys": load("common", "recheck_limit_keys", now=_NOW),
+    "limit_keys": load("common", "limit_keys", limit_key=_LIMIT_KEY),
+    "recheck_limit_keys": load("common", "recheck_limit_keys", now=_NOW, limit_key=_LIMIT_KEY),
     "busiest_tenants": load("common", "busiest_tenants"),
     "tenant_depth": load("common", "tenant_depth"),
     "assign_positions": load("common", "assign_positions", **_POSITIONS),
@@ -139,10 +140,6 @@ class SQLite(Dialect):
     ) -> bool:
         self.begin_write(connection)
         return True
-
-    def add_cron_runs(self, connection: BaseDatabaseWrapper, runs: str) -> None:
-        self._run(connection, "add_cron_runs", {"runs": runs})
-        self._run(connection, "note_cron_runs", {"runs": runs})
 
     def reschedule(self, connection: BaseDatabaseWrapper, jobs: Mapping[UUID, datetime]) -> int:
         given = [

@@ -165,9 +165,10 @@ def beside(contender: Contender, *, kind: str, jobs: int) -> dict[str, float]:
 
 
 def _left(state: str) -> int:
-    from django_ojs.extensions.statistics import stats
 
-    return stats.by_queue([_BURST]).get(_BURST, {}).get(state, 0)  # type: ignore[call-overload]  # a State is a str
+    from django_ojs.storage.figures import counts
+
+    return counts.by_queue([_BURST]).get(_BURST, {}).get(state, 0)  # type: ignore[call-overload]  # a State is a str
 
 
 def _delay(job_id: Any) -> float:

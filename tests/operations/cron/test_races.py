@@ -6,8 +6,8 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterable
-from datetime import timedelta
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 
 import pytest
 from django.db.models.functions import Now
@@ -15,7 +15,6 @@ from django.db.models.functions import Now
 from django_ojs.extensions.cron import operations as cron
 from django_ojs.extensions.cron import storage as cron_jobs
 from django_ojs.extensions.cron.models import CronJob
-from django_ojs.extensions.cron.storage import Advance
 from django_ojs.spec.errors import Conflict
 from django_ojs.storage import database
 from tests.factories import jobs
@@ -33,11 +32,13 @@ ROUNDS = 4
 def test_a_scheduler_moves_on_only_what_is_as_it_read_it() -> None:
     register("c")
     due = make_due("c")
-    later = due + timedelta(hours=1)
-    step = Advance(name="c", due_at=due, next_due_at=later, next_run_at=later, missed=0)
-    assert cron_jobs.advance([step]) == ["c"]
-    assert cron_jobs.advance([step]) == []
-    assert cron.get("c").due_at == later
+    with database.atomic():
+        (row,) = cron_jobs.lock_as_read({"c": due})
+        row.due_at = due + timedelta(hours=1)
+        cron_jobs.store([row], [])
+    with database.atomic():
+        assert cron_jobs.lock_as_read({"c": due}) == []
+    assert cron.get("c").due_at == due + timedelta(hours=1)
 
 
 def test_of_many_schedulers_one_fires_each_occurrence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,15 +46,15 @@ def test_of_many_schedulers_one_fires_each_occurrence(monkeypatch: pytest.Monkey
     for name in names:
         register(name, overlap_policy="allow")
     all_have_read = threading.Barrier(SCHEDULERS)
-    advance = cron_jobs.advance
+    lock_as_read = cron_jobs.lock_as_read
 
-    def advance_together(steps: Iterable[Advance]) -> list[str]:
+    def lock_together(due: Mapping[str, datetime]) -> list[CronJob]:
         all_have_read.wait(BOUND)
-        return advance(steps)
+        return lock_as_read(due)
 
     # On SQLite they have the write lock here, one after the other.
     if not database.dialect().has_one_writer:
-        monkeypatch.setattr(cron_jobs, "advance", advance_together)
+        monkeypatch.setattr(cron_jobs, "lock_as_read", lock_together)
     for number in range(1, ROUNDS + 1):
         make_due(*names)
         fired = at_once([cron.fire_due] * SCHEDULERS)
@@ -89,15 +90,15 @@ _DIES = """
 import os, signal
 import django
 django.setup()
-from django_ojs.operations import cron
-from django_ojs.storage import cron_jobs
+from django_ojs.extensions.cron import operations as cron
+from django_ojs.extensions.cron import storage as cron_jobs
 
-def die(runs):
+def die(cron_jobs, runs):
     from django_ojs.models import Job
     assert Job.primary.count() == 1, "the job is stored, and not committed"
     os.kill(os.getpid(), signal.SIGKILL)
 
-cron_jobs.add_runs = die
+cron_jobs.store = die
 cron.fire_due()
 """
 

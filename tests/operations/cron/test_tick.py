@@ -203,15 +203,14 @@ def test_a_schedule_that_changes_during_a_tick_is_evaluated_anew(
 ) -> None:
     register(expression="0 0 1 1 *")
     due = make_due("report")
-    advance = cron_jobs.advance
+    lock_as_read = cron_jobs.lock_as_read
 
-    def register_then_advance(rows: Any) -> list[str]:
-        rows = list(rows)
+    def register_then_lock(due: Any) -> list[CronJob]:
         register(expression="* * * * *")
-        return advance(rows)
+        return lock_as_read(due)
 
     with monkeypatch.context() as patch:
-        patch.setattr(cron_jobs, "advance", register_then_advance)
+        patch.setattr(cron_jobs, "lock_as_read", register_then_lock)
         assert cron.fire_due() == 0
     assert cron.get("report").due_at == due
     assert not jobs().exists()

@@ -8,11 +8,11 @@ import pytest
 from django.db import connection
 from django.test.utils import CaptureQueriesContext
 
-from django_ojs.extensions.statistics import stats
 from django_ojs.models import Job, Queue
 from django_ojs.operations import ack, fail, fetch, queues
 from django_ojs.operations.queues import rows
 from django_ojs.spec.errors import Conflict, InvalidQueue, InvalidRequest, NotFound, QueueFull
+from django_ojs.storage.figures import counts
 from tests.factories import (
     BOOM,
     active,
@@ -157,7 +157,7 @@ def test_a_request_that_makes_no_sense_is_rejected(values: dict[str, Any], field
     with pytest.raises(InvalidRequest) as caught:
         queues.delete("a", **values)
     assert caught.value.details["field"] == field
-    assert stats.depth("a") == 1
+    assert counts.depth("a") == 1
 
 
 @pytest.mark.parametrize("target", [None, "_default", "No"])

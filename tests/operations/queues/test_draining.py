@@ -13,7 +13,7 @@ from django_ojs.operations.jobs import bulk
 from django_ojs.spec.errors import QueuePaused
 from django_ojs.storage import in_memory_state
 from tests.admin.test_pages import BASE
-from tests.admin.users import root
+from tests.admin.users import at, root
 from tests.command_line.run import ojs as command
 from tests.factories import BOOM, HOUR, age, hourly, in_state, push, read
 from tests.http.api import Api
@@ -114,7 +114,7 @@ def test_the_admin_asks_before_it_drains_and_shows_it_everywhere() -> None:
     client.post(f"{BASE}queue/action/drain/", {"key": "old", "confirmed": "1"})
     assert Queue.primary.get(pk="old").draining_at is not None
     for path in ("", "queue/", "queue/old/change/"):
-        assert "draining" in client.get(f"{BASE}{path}").content.decode(), path
+        assert "draining" in client.get(at(path)).content.decode(), path
     page = client.get(f"{BASE}queue/old/change/").content.decode()
     assert "action/resume/" in page
     assert "action/drain/" not in page

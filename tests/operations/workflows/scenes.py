@@ -14,6 +14,7 @@ from django_ojs.models import Job
 from django_ojs.operations import ack, fail, fetch
 from django_ojs.spec.failure import Failure
 from django_ojs.storage.claims import Claimed
+from django_ojs.storage.dialects.expressions import InWorkflow
 from tests.factories import jobs
 
 FATAL = Failure(type="Boom", message="it broke", retryable=False)
@@ -86,7 +87,7 @@ def states(workflow: Workflow) -> dict[str, str]:
 
 def job_of(workflow: Workflow, type: str) -> Job:
     """Return the job of the step with this type."""
-    return Job.primary.get(workflow_id=workflow.pk, type=type)
+    return Job.primary.get(InWorkflow(workflow.pk), type=type)
 
 
 def step_of(workflow: Workflow, type: str) -> WorkflowStep:

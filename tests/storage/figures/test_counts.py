@@ -8,7 +8,6 @@ import pytest
 from django.core.management import call_command
 from django.db import connection, transaction
 
-from django_ojs.extensions.statistics import stats
 from django_ojs.models import Job
 from django_ojs.operations import ack, cancel, fetch, promotion, queues
 from django_ojs.operations.maintenance.count_keeper import CountKeeper
@@ -29,7 +28,7 @@ def execute(statement: str, *parameters: Any) -> None:
 
 
 def counted(queue: str) -> dict[str, int]:
-    return {state.value: n for state, n in stats.by_queue([queue]).get(queue, {}).items()}
+    return {state.value: n for state, n in counts.by_queue([queue]).get(queue, {}).items()}
 
 
 def unfolded() -> int:
@@ -54,8 +53,8 @@ def test_a_job_is_counted_in_its_state(state: State) -> None:
 def test_depth_is_what_waits() -> None:
     waits = {State.AVAILABLE, State.SCHEDULED, State.RETRYABLE}
     for state in State:
-        assert stats.depth(in_state(state).queue) == int(state in waits), state
-    assert stats.depth("never-used") == 0
+        assert counts.depth(in_state(state).queue) == int(state in waits), state
+    assert counts.depth("never-used") == 0
 
 
 def test_the_operations_keep_the_counts() -> None:
@@ -117,7 +116,7 @@ def test_truncating_the_jobs_empties_the_counts() -> None:
     counts.fold()
     push()
     execute("TRUNCATE ojs_job CASCADE")
-    assert stats.by_queue() == {}
+    assert counts.by_queue() == {}
     assert not counts.differences()
 
 
@@ -127,7 +126,7 @@ def test_a_flush_empties_the_counts() -> None:
     counts.fold()
     push()
     call_command("flush", interactive=False, verbosity=0)
-    assert stats.by_queue() == {}
+    assert counts.by_queue() == {}
 
 
 @pytest.mark.django_db(transaction=True)
@@ -183,4 +182,4 @@ def test_a_count_of_a_queue_without_jobs_is_repaired_too() -> None:
 
 def test_a_paused_queue_has_no_count_until_it_has_a_job() -> None:
     queues.pause("quiet-one")
-    assert "quiet-one" not in stats.by_queue()
+    assert "quiet-one" not in counts.by_queue()

@@ -12,7 +12,6 @@ from django.db import InterfaceError, OperationalError
 
 from django_ojs.conf import settings
 from django_ojs.extensions.cron import cron_events
-from django_ojs.extensions.cron import storage as cron_jobs
 from django_ojs.extensions.cron.cron_events import SkipReason
 from django_ojs.extensions.cron.models import CronJob, CronRun, CronRunPhase, OverlapPolicy
 from django_ojs.extensions.cron.operations.queries import split
@@ -157,7 +156,7 @@ def _replace(run: Firing, options: PushOptions) -> None:
     try:
         with suppress(_NotPushedError), database.atomic():
             for job_id in run.replaces:
-                # It may have ended meanwhile, or wait in the outbox.
+                # The job may have ended since then, or wait in the outbox.
                 with suppress(Conflict, JobNotFound):
                     cancel(job_id)
             _push([run], options)
@@ -233,8 +232,11 @@ def _rejected(run: Firing, error: Exception) -> SkippedRun:
     return SkippedRun(reason=SkipReason.REJECTED, message=type(error).__name__)
 
 
-def record(runs: Sequence[Firing], now: datetime) -> None:
-    """Store the runs whose jobs were enqueued, and publish what happened."""
+def record(runs: Sequence[Firing], now: datetime) -> list[CronRun]:
+    """Publish what happened, and note on each cron job that it has enqueued a job.
+
+    Return the runs; the caller stores them, and the cron jobs.
+    """
     rows: list[CronRun] = []
     events: list[NewEvent] = []
     for run in runs:
@@ -249,11 +251,13 @@ def record(runs: Sequence[Firing], now: datetime) -> None:
                     phase=CronRunPhase.HELD if run.is_held else CronRunPhase.OPEN,
                 )
             )
+            cron_job.run_count += 1
+            cron_job.last_run_at, cron_job.last_job_id = now, run.result.id
             events.append(
                 event_source(cron_job).triggered(
                     job_id=run.result.id,
                     job_type=run.result.type,
-                    run_count=cron_job.run_count + 1,
+                    run_count=cron_job.run_count,
                     scheduled_at=occurrence.scheduled_at,
                     at=now,
                     by=occurrence.by,
@@ -268,6 +272,5 @@ def record(runs: Sequence[Firing], now: datetime) -> None:
                     message=run.result.message,
                 )
             )
-    if rows:
-        cron_jobs.add_runs(rows)
     publish_all(events)
+    return rows

@@ -40,3 +40,11 @@ def _release(name: str) -> int:
             return 0
     CronRun.primary.filter(pk=held[0].pk).update(phase=CronRunPhase.OPEN)
     return 1
+
+
+def release_all() -> None:
+    """Activate all held jobs, because nothing does when cron jobs are taken out of the site."""
+    held = CronRun.primary.filter(phase=CronRunPhase.HELD).order_by("id")
+    for job_id in held.values_list("job_id", flat=True):
+        with suppress(Conflict, JobNotFound):  # It was activated or cancelled by hand.
+            activate(job_id)

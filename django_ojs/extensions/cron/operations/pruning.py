@@ -4,7 +4,7 @@ from django.db.models.functions import Now
 
 from django_ojs.conf import settings
 from django_ojs.extensions.cron.models import CronRun
-from django_ojs.extensions.outbox import storage as outbox
+from django_ojs.hooks import kept
 from django_ojs.models import Job
 from django_ojs.storage import database, raw_queries
 from django_ojs.storage.dialects.expressions import OneOf
@@ -42,8 +42,7 @@ class RunPruner:
         jobs = {row.job_id for row in rows}
         if jobs:
             jobs -= set(Job.primary.filter(OneOf("pk", jobs)).values_list("pk", flat=True))
-        if jobs:
-            jobs -= outbox.pending(jobs)
+        jobs -= {key for key, waits in kept(jobs).items() if waits}
         return _delete([row.pk for row in rows if row.job_id in jobs]) if jobs else 0
 
 

@@ -8,7 +8,7 @@ from django.db.models import OuterRef, QuerySet, Subquery
 from django.db.models.functions import Now
 
 from django_ojs.extensions.cron.models import CronJob, CronRun, CronRunPhase
-from django_ojs.extensions.outbox import storage as outbox
+from django_ojs.hooks import kept
 from django_ojs.models import Job
 from django_ojs.operations import keyset
 from django_ojs.operations.keyset import FIRST_PAGE, Page, PageRequest
@@ -99,4 +99,4 @@ def _unended_jobs(keys: Collection[UUID]) -> set[UUID]:
     states = dict(Job.primary.filter(OneOf("pk", keys)).values_list("pk", "state"))
     gone = [key for key in keys if key not in states]
     going_on = {key for key, state in states.items() if State(state) not in TERMINAL}
-    return going_on | (outbox.pending(gone) if gone else set())
+    return going_on | {key for key, waits in kept(gone).items() if waits}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final, cast
 
-from django.db.models import F, Q
+from django.db.models import Q
 from django.db.models.functions import Now
 
 from django_ojs.extensions.cron import storage as cron_jobs
@@ -110,20 +110,10 @@ def _evaluate(row: CronJob) -> _Due:
 @database.write_transaction
 def _fire(due: dict[str, _Due]) -> tuple[int, int]:
     """Enqueue what is due. Return how many cron jobs were moved on, and how many have to wait."""
-    won = cron_jobs.advance(
-        cron_jobs.Advance(
-            name=name,
-            due_at=each.due_at,
-            next_due_at=each.passed.next.due_at,
-            next_run_at=each.passed.next.next_run_at,
-            missed=each.passed.missed,
-        )
-        for name, each in due.items()
-    )
-    if not won:
+    rows = cron_jobs.lock_as_read({name: each.due_at for name, each in due.items()})
+    if not rows:
         return 0, 0
-    # As they are now: one may have been registered again since it was read.
-    rows = list(CronJob.primary.filter(pk__in=won).annotate(now=Now()).order_by("due_at", "name"))
+    rows.sort(key=lambda row: (due[row.name].due_at, row.name))
     runs = enqueue(
         [
             DueRun(cron_job=row, scheduled_at=fires_at)
@@ -134,27 +124,22 @@ def _fire(due: dict[str, _Due]) -> tuple[int, int]:
     )
     enqueued = {run.occurrence.cron_job.name for run in runs if isinstance(run.result, EnqueuedJob)}
     waiting = {run.occurrence.cron_job.name for run in runs if run.result is None}
-    # Their next times are those of a schedule that they no longer have.
+    # One may have been registered again since it was read, with a schedule that has other times.
     waiting.update(row.name for row in rows if not due[row.name].is_of(row))
-    for name in waiting:
-        _stay_due(name, due[name])
+    # The next tick tries the others again.
+    moved = [row for row in rows if row.name not in waiting]
+    for row in moved:
+        passed = due[row.name].passed
+        row.due_at, row.next_run_at = passed.next.due_at, passed.next.next_run_at
+        row.missed_count += passed.missed
     publish_all(
         event
-        for row in rows
-        if row.name not in waiting
+        for row in moved
         for event in _of_passed(row, due[row.name], is_enqueued=row.name in enqueued)
     )
-    record(runs, rows[0].now)
-    return len(won) - len(waiting), len(waiting)
-
-
-def _stay_due(name: str, due: _Due) -> None:
-    """Take back that a cron job was moved on: the next tick tries its occurrence again."""
-    CronJob.primary.filter(pk=name).update(
-        due_at=due.due_at,
-        next_run_at=due.read.next_run_at,
-        missed_count=F("missed_count") - due.passed.missed,
-    )
+    now = rows[0].now  # type: ignore[attr-defined]  # annotated
+    cron_jobs.store(moved, record(runs, now))
+    return len(moved), len(waiting)
 
 
 def _of_passed(row: CronJob, due: _Due, *, is_enqueued: bool) -> Sequence[NewEvent]:

@@ -1,5 +1,6 @@
 """Run a cron job now, outside of its schedule."""
 
+from django_ojs.extensions.cron import storage as cron_jobs
 from django_ojs.extensions.cron.cron_events import SkipReason
 from django_ojs.extensions.cron.operations.firing import DueRun, SkippedRun, enqueue, record
 from django_ojs.extensions.cron.operations.queries import lock
@@ -18,7 +19,7 @@ def trigger(name: str, *, by: str) -> EnqueuedJob:
     """
     cron_job, now = lock(name)
     (run,) = enqueue([DueRun(cron_job=cron_job, scheduled_at=now, by=by)], wait=True)
-    record([run], now)
+    cron_jobs.store([cron_job], record([run], now))
     result = run.result
     assert result is not None  # It has waited for the key.
     if isinstance(result, EnqueuedJob):

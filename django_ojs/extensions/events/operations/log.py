@@ -11,10 +11,11 @@ from uuid import UUID
 from django.db.models import Q
 from django.utils import timezone
 
-from django_ojs.conf import settings
+from django_ojs.conf import of, settings
 from django_ojs.extensions.events import spec as events
 from django_ojs.extensions.events import storage as stored
 from django_ojs.extensions.events.models import Event
+from django_ojs.extensions.events.settings import EventSettings
 from django_ojs.spec import published
 from django_ojs.spec.errors import InvalidRequest
 from django_ojs.storage.database import BATCH
@@ -88,7 +89,8 @@ def read(
     )
     if where is not None:
         which &= where
-    # Before the bounds are read: an event that gets its position later would be beyond them.
+    # Positions are assigned before the bounds are read: an event that gets its position later would
+    # be beyond them.
     assigned = stored.assign_positions()
     start = 0 if after is None else _position(after, within)
     bounds = stored.bounds()
@@ -171,12 +173,12 @@ def settle() -> int:
 
 def old_condition() -> str:
     """Whether `prune` may find any, in SQL."""
-    return stored.old_condition(settings().keep_events_for)
+    return stored.old_condition(of(EventSettings).keep_events_for)
 
 
 def prune(limit: int = BATCH) -> int:
     """Delete events that are past the retention time of the settings. Return how many."""
-    return stored.prune(settings().keep_events_for, limit)
+    return stored.prune(of(EventSettings).keep_events_for, limit)
 
 
 def matching_types(patterns: Collection[str]) -> Collection[str]:

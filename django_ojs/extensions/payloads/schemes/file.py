@@ -8,9 +8,10 @@ from urllib.parse import unquote
 
 from django.conf import settings as django_settings
 
-from django_ojs.conf import settings
+from django_ojs.conf import of
 from django_ojs.extensions.payloads.reader import Budget, Source
 from django_ojs.extensions.payloads.reference import Reference
+from django_ojs.extensions.payloads.settings import PayloadSettings
 from django_ojs.spec.errors import PayloadRejected, PayloadUnavailable
 
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -20,7 +21,7 @@ _FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O
 
 def open_(reference: Reference, field: str, budget: Budget) -> Source:
     """Open a regular file below one of PAYLOAD_FILE_ROOTS; no part of its path is a link."""
-    values = settings()
+    values = of(PayloadSettings)
     if not (django_settings.DEBUG or values.payload_files):
         raise PayloadRejected(f"{field} is a file, and OJS['PAYLOAD_FILES'] is not True")
     host, slash, rest = reference.uri[len("file://") :].partition("/")

@@ -9,11 +9,12 @@ from typing import Any, Final
 
 import httpcore
 
-from django_ojs.conf import settings
+from django_ojs.conf import of
 from django_ojs.extensions.payloads.reader import Budget, Source
 from django_ojs.extensions.payloads.reference import Reference
-from django_ojs.extensions.payloads.spec import Network
+from django_ojs.extensions.payloads.settings import PayloadSettings
 from django_ojs.extensions.payloads.ssrf import addresses_of
+from django_ojs.spec.addresses import Network
 from django_ojs.spec.errors import PayloadRejected, PayloadUnavailable
 from django_ojs.spec.urls import locate
 
@@ -22,7 +23,7 @@ NETWORK_TIMEOUT: Final = 20.0
 
 _HEADERS: Final = [
     (b"Accept", b"*/*"),
-    # The checksum is that of the payload as it is stored.
+    # The checksum is computed from the payload as it is stored.
     (b"Accept-Encoding", b"identity"),
     (b"User-Agent", b"django-ojs"),
 ]
@@ -31,7 +32,7 @@ _HEADERS: Final = [
 def open_(reference: Reference, field: str, budget: Budget) -> Source:
     """Open a URL on a host in PAYLOAD_HTTPS_HOSTS. Follows no redirects and uses no proxies."""
     host, port, target = _split(reference.uri, field)
-    values = settings()
+    values = of(PayloadSettings)
     if not is_allowed(host, port, values.payload_https_hosts):
         raise PayloadRejected(
             f"the host of {field} is not allowed: OJS['PAYLOAD_HTTPS_HOSTS'] does not name it"
@@ -93,7 +94,7 @@ def post(
     fields += [(name.encode(), value.encode()) for name, value in headers.items()]
     with Budget(timeout) as budget:
         backend = _GuardedBackend(allowed, field, budget, setting)
-        context = ssl_context(settings().payload_ca_file)
+        context = ssl_context(of(PayloadSettings).payload_ca_file)
         try:
             with (
                 httpcore.ConnectionPool(

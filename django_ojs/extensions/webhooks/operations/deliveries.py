@@ -2,6 +2,7 @@
 
 import logging
 from collections.abc import Collection
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
@@ -15,10 +16,11 @@ from django_ojs.extensions.webhooks.models import Webhook, WebhookDelivery
 from django_ojs.extensions.webhooks.operations import subscriptions
 from django_ojs.models import Job
 from django_ojs.operations import keyset
+from django_ojs.operations.cancel import cancel
 from django_ojs.operations.keyset import Page, PageRequest
 from django_ojs.operations.retry import retry as retry_job
-from django_ojs.spec.errors import NotFound
-from django_ojs.spec.states import State
+from django_ojs.spec.errors import Conflict, JobNotFound, NotFound
+from django_ojs.spec.states import TERMINAL, State
 
 logger = logging.getLogger("django_ojs")
 
@@ -105,7 +107,8 @@ def retry(key: UUID, within: Collection[str] | None = None) -> DeliveryWithJob:
 
 def succeeded(webhook: Webhook) -> None:
     """A delivery succeeded."""
-    # Not by the webhook as it was read: others may have failed while this one waited.
+    # The stored number counts, and not the one that was read: other deliveries may have failed
+    # while this one waited.
     Webhook.primary.filter(pk=webhook.pk, failures__gt=0).update(failures=0)
 
 
@@ -131,3 +134,11 @@ def _with_jobs(rows: list[WebhookDelivery]) -> list[DeliveryWithJob]:
 
 def _not_found() -> NotFound:
     return NotFound("There is no delivery with this id.", details={"resource_type": "delivery"})
+
+
+def cancel_all() -> None:
+    """Cancel the deliveries that have not ended, because nothing delivers them any more."""
+    jobs = Job.primary.filter(type=webhooks.JOB_TYPE).exclude(state__in=sorted(TERMINAL))
+    for key in jobs.values_list("pk", flat=True):
+        with suppress(Conflict, JobNotFound):  # It has ended since.
+            cancel(key)

@@ -14,8 +14,9 @@ from uuid import UUID
 from django.db.models import Exists, OuterRef, Q
 from django.db.models.functions import Now
 
-from django_ojs.conf import settings
+from django_ojs.conf import of
 from django_ojs.extensions.events.operations import log
+from django_ojs.extensions.events.settings import EventSettings
 from django_ojs.extensions.events.spec import parse_event_id
 from django_ojs.extensions.webhooks import spec as webhooks
 from django_ojs.extensions.webhooks.models import Webhook, WebhookDelivery
@@ -155,7 +156,7 @@ def prune() -> int:
     may_run = Q(finished_at=None) | Q(dead_letter=True)
     old = WebhookDelivery.primary.filter(
         ~Exists(Job.primary.filter(may_run, pk=OuterRef("pk"))),
-        created_at__lt=Now() - settings().keep_events_for,
+        created_at__lt=Now() - of(EventSettings).keep_events_for,
     )
     keys = list(old.order_by("created_at").values_list("pk", flat=True)[: database.BATCH])
     if not keys:

@@ -15,10 +15,12 @@ from django.db.models import QuerySet
 from django.db.models.functions import Now
 from django.utils import timezone
 
-from django_ojs.conf import settings
+from django_ojs.conf import of, settings
 from django_ojs.extensions.events.operations import log
+from django_ojs.extensions.events.settings import EventSettings
 from django_ojs.extensions.webhooks import spec as webhooks
 from django_ojs.extensions.webhooks.models import Webhook, WebhookDelivery
+from django_ojs.extensions.webhooks.settings import WebhookSettings
 from django_ojs.operations.access import operator
 from django_ojs.spec import addresses, times
 from django_ojs.spec.envelope import check_queue, check_type
@@ -228,7 +230,7 @@ def _checked_url(url: str) -> str:
             "url",
             f"must be a URL with a host and no user, of at most {webhooks.MAX_URL} characters",
         )
-    if not url.startswith("https://") and not settings().webhook_http:
+    if not url.startswith("https://") and not of(WebhookSettings).webhook_http:
         raise InvalidRequest.of(
             "url",
             "must begin with https://",
@@ -238,7 +240,7 @@ def _checked_url(url: str) -> str:
     address = addresses.literal(location.host) if location is not None else None
     # A name is resolved at each delivery, which checks its addresses.
     if address is not None and not addresses.may_connect(
-        address, settings().webhook_private_networks
+        address, of(WebhookSettings).webhook_private_networks
     ):
         raise InvalidRequest.of(
             "url",
@@ -267,7 +269,7 @@ def _checked_events(patterns: list[str]) -> list[str]:
         except InvalidRequest:
             rule = "must hold types of events such as job.failed, or patterns: job.*, or *"
             raise InvalidRequest.of("events", rule) from None
-        if not types & settings().keep_events:
+        if not types & of(EventSettings).keep_events:
             raise UnsupportedFeature(
                 f"events: no event that {pattern} matches is recorded",
                 details={"field": "events"},

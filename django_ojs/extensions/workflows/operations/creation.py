@@ -9,11 +9,12 @@ from uuid import UUID
 from django.db import IntegrityError, connections
 
 from django_ojs import hooks
-from django_ojs.conf import settings
+from django_ojs.conf import of, settings
 from django_ojs.extensions.outbox import caller_database
 from django_ojs.extensions.workflows import workflow_events
 from django_ojs.extensions.workflows.models import StepState, Workflow, WorkflowStep
 from django_ojs.extensions.workflows.operations import starting
+from django_ojs.extensions.workflows.settings import WorkflowSettings
 from django_ojs.extensions.workflows.spec import Graph, GraphStep
 from django_ojs.hooks import publish_all
 from django_ojs.operations.enqueue import lineage
@@ -38,10 +39,8 @@ def check(graph: Graph) -> list[Envelope]:
     """
     values = settings()
     jobs = graph.jobs
-    if len(jobs) > values.max_workflow_jobs:
-        raise InvalidRequest.of(
-            "jobs", f"must be at most {values.max_workflow_jobs} in one workflow"
-        )
+    if len(jobs) > (most := of(WorkflowSettings).max_workflow_jobs):
+        raise InvalidRequest.of("jobs", f"must be at most {most} in one workflow")
     return [
         parse(_job(step), default_retry=values.default_retry, limits=values.limits) for step in jobs
     ]

@@ -5,8 +5,9 @@ from uuid import UUID
 
 from django.db.models.functions import Now
 
-from django_ojs.conf import settings
+from django_ojs.conf import of
 from django_ojs.extensions.workflows.models import Workflow, WorkflowState, WorkflowStep
+from django_ojs.extensions.workflows.settings import WorkflowSettings
 from django_ojs.storage import database, raw_queries
 from django_ojs.storage.dialects.expressions import OneOf
 
@@ -20,7 +21,7 @@ _ENDED: Final = (WorkflowState.COMPLETED, WorkflowState.FAILED, WorkflowState.CA
 
 def condition() -> str:
     """Whether `prune` may find any, in SQL."""
-    keep = settings().keep_workflows
+    keep = of(WorkflowSettings).keep_workflows
     each = (
         raw_queries.is_older(Workflow, "finished_at", f"state = '{state.value}'", keep)
         for state in _ENDED
@@ -34,7 +35,7 @@ def prune(limit: int = AT_ONCE, *, steps: int = STEPS_AT_ONCE) -> int:
     Their jobs are pruned as others are.
     """
     old = Workflow.primary.filter(
-        state__in=_ENDED, finished_at__lte=Now() - settings().keep_workflows
+        state__in=_ENDED, finished_at__lte=Now() - of(WorkflowSettings).keep_workflows
     )
     keys = list(old.order_by("finished_at").values_list("pk", flat=True)[:limit])
     return _delete(keys, steps) if keys else 0

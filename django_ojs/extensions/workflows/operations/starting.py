@@ -14,7 +14,7 @@ from django_ojs.conf import settings
 from django_ojs.extensions.backpressure import storage as bounds
 from django_ojs.extensions.tenants import tenant_bounds
 from django_ojs.extensions.workflows import storage as workflows
-from django_ojs.extensions.workflows.models import StepState, WorkflowStep
+from django_ojs.extensions.workflows.models import MARK, StepState, WorkflowStep
 from django_ojs.models import Job
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
 from django_ojs.operations.enqueue.unique import UniqueKeyLocked
@@ -69,6 +69,7 @@ def envelope_of(
     envelope = parse(job, default_retry=values.default_retry, limits=values.limits)
     envelope.id = step_id
     envelope.workflow_id = workflow_id
+    envelope.marks |= MARK
     envelope.parent_results = parent_results or None
     return envelope
 

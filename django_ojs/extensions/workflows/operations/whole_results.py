@@ -7,6 +7,7 @@ from django_ojs.models import Job
 from django_ojs.spec import ids
 from django_ojs.spec.errors import JobNotFound, OJSError
 from django_ojs.spec.json import JSON
+from django_ojs.storage.dialects.expressions import InWorkflow
 
 _REFERENCE: Final = {"result_ref", "result_size_bytes", "result_content_type"}
 
@@ -25,7 +26,7 @@ def whole_result(workflow_id: UUID, value: JSON) -> JSON:
     except OJSError:
         return value
     # Of this workflow only: a result may look like a reference to any job.
-    job = Job.primary.filter(pk=job_id, workflow_id=workflow_id).first()
+    job = Job.primary.filter(InWorkflow(workflow_id), pk=job_id).first()
     if job is None:
         raise JobNotFound.with_id(job_id)
     return job.result  # type: ignore[no-any-return]  # the result of a job is JSON

@@ -1,17 +1,5 @@
 -- The reverse of the other files: Django drops the tables of the models itself, with their indexes.
 
-DROP TRIGGER ojs_job_workflow_update;
-
-DROP TRIGGER ojs_job_workflow_delete;
-
-DROP TRIGGER ojs_job_limit_update;
-
-DROP TRIGGER ojs_job_limit_delete;
-
-DROP TRIGGER ojs_job_checkpoint_end;
-
-DROP TRIGGER ojs_job_checkpoint_delete;
-
 DROP TRIGGER ojs_job_count_insert;
 
 DROP TRIGGER ojs_job_count_update;

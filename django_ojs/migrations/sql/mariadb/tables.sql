@@ -11,7 +11,7 @@ ALTER TABLE ojs_api_key CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_b
 ALTER TABLE ojs_checkpoint CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 
 ALTER TABLE ojs_job CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
-    ADD INDEX IF NOT EXISTS ojs_job_claim (queue, state, limit_hold, priority DESC, enqueued_at, id),
+    ADD INDEX IF NOT EXISTS ojs_job_claim (queue, state, hold, priority DESC, enqueued_at, id),
     ADD INDEX IF NOT EXISTS ojs_job_due (state, due_at, id),
     ADD INDEX IF NOT EXISTS ojs_job_due_queue (queue, state, due_at, id),
     ADD INDEX IF NOT EXISTS ojs_job_expiry (state, expires_at),
@@ -21,8 +21,6 @@ ALTER TABLE ojs_job CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
     ADD INDEX IF NOT EXISTS ojs_job_original_queue (original_queue),
     ADD INDEX IF NOT EXISTS ojs_job_unique (unique_key),
     ADD INDEX IF NOT EXISTS ojs_job_parent (parent_id, id),
-    ADD INDEX IF NOT EXISTS ojs_job_limit_waiting
-        (limit_key, state, queue, limit_hold, priority DESC, enqueued_at, id),
     ADD INDEX IF NOT EXISTS ojs_job_tenant_turn
         (queue, state, priority DESC, tenant_id, enqueued_at, id),
     ADD INDEX IF NOT EXISTS ojs_job_tenant_waiting (queue, tenant_id, state);
@@ -38,14 +36,6 @@ ALTER TABLE ojs_bound CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin
 
 ALTER TABLE ojs_bulk_operation CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
     ADD INDEX IF NOT EXISTS ojs_bulk_operation_open (state, id);
-
-ALTER TABLE ojs_cron_job CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
-    ADD INDEX IF NOT EXISTS ojs_cron_job_due (due_at, name),
-    ADD INDEX IF NOT EXISTS ojs_cron_job_code (owner, service);
-
-ALTER TABLE ojs_cron_run CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
-    ADD INDEX IF NOT EXISTS ojs_cron_run_name (name, id),
-    ADD INDEX IF NOT EXISTS ojs_cron_run_open (phase, name, id);
 
 ALTER TABLE ojs_event CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
     ADD INDEX IF NOT EXISTS ojs_event_no_position (position, id),
@@ -80,12 +70,6 @@ ALTER TABLE ojs_queue CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin
 ALTER TABLE ojs_rollup CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
     ADD INDEX IF NOT EXISTS ojs_rollup_key (minute, queue, type),
     ADD INDEX IF NOT EXISTS ojs_rollup_type (type, minute);
-
-ALTER TABLE ojs_webhook CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
-    ADD INDEX IF NOT EXISTS ojs_webhook_active (active, `cursor`);
-
-ALTER TABLE ojs_webhook_delivery CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin,
-    ADD INDEX IF NOT EXISTS ojs_webhook_delivery_time (created_at);
 
 ALTER TABLE ojs_worker CONVERT TO CHARACTER SET utf8mb4 COLLATE utf8mb4_nopad_bin;
 

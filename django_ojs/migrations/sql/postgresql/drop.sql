@@ -19,14 +19,6 @@ BEGIN
     END LOOP;
 END $$;
 
-DROP FUNCTION IF EXISTS ojs_job_workflow_update CASCADE;
-
-DROP FUNCTION IF EXISTS ojs_job_workflow_delete CASCADE;
-
-DROP FUNCTION IF EXISTS ojs_job_limit_check CASCADE;
-
-DROP FUNCTION IF EXISTS ojs_checkpoint_end CASCADE;
-
 DROP FUNCTION IF EXISTS ojs_job_count_insert CASCADE;
 
 DROP FUNCTION IF EXISTS ojs_job_count_update CASCADE;

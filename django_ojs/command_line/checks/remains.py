@@ -1,0 +1,59 @@
+"""What extensions that are not installed any more have left behind."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from django_ojs.command_line.checks.finding import Check, DoctorFinding
+from django_ojs.formatting import grouped
+from django_ojs.not_installed import name_of
+from django_ojs.storage import remains
+
+_CURE: Final = (
+    "Install the extension again and run `manage.py migrate`, or run `manage.py ojs doctor --only "
+    "remains --repair`: it removes this, and the jobs run without the extension."
+)
+
+
+def _remains() -> Iterator[DoctorFinding]:
+    for each in remains.objects():
+        yield DoctorFinding(
+            found=f"The {each} is of an extension that is not installed.",
+            why="Jobs still pay for it, and a trigger writes rows that nobody reads.",
+            cure=_CURE,
+        )
+    for number, names in remains.queues().items():
+        yield DoctorFinding(
+            found=(
+                f"Queues have a rule of an extension that is not installed ({name_of(number)}): "
+                f"{', '.join(names)}."
+            ),
+            why="Their jobs do not start: a worker claims none from a queue whose rule it lacks.",
+            cure=_CURE,
+        )
+    for number, names in remains.held().items():
+        yield DoctorFinding(
+            found=(
+                f"Jobs are kept by an extension that is not installed ({name_of(number)}), in the "
+                f"queues {', '.join(names)}."
+            ),
+            why="No worker without the extension claims them.",
+            cure=_CURE,
+        )
+    for number, jobs in remains.marked().items():
+        yield DoctorFinding(
+            found=(
+                f"Unfinished jobs have the mark of an extension that is not installed "
+                f"({name_of(number)}): {grouped(jobs)}."
+            ),
+            why="An extension that gets this number would take them for its own.",
+            cure=_CURE,
+        )
+
+
+CHECK: Final = Check(
+    name="remains",
+    about="What extensions have left",
+    run=_remains,
+    repair=(remains.drop, remains.free_queues, remains.free_jobs, remains.unmark),
+    is_repaired_alone=True,
+)

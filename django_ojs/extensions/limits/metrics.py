@@ -1,0 +1,19 @@
+"""What Prometheus is told of limit keys."""
+
+from collections.abc import Collection, Iterator
+
+from prometheus_client.core import GaugeMetricFamily, Metric
+
+from django_ojs.extensions.limits import limit_keys
+
+
+def metrics(within: Collection[str] | None) -> Iterator[Metric]:
+    """Yield how many keys hold jobs."""
+    # No series by key: there may be one for each customer. The jobs of a key may be in any queue.
+    if within is None:
+        keys = GaugeMetricFamily(
+            "ojs_rate_limit_keys", "Limit keys of which jobs are held.", labels=["strategy"]
+        )
+        for strategy, number in limit_keys.at_limit().items():
+            keys.add_metric([strategy], number)
+        yield keys

@@ -1,0 +1,69 @@
+"""What the extensions of this package answer to where they are not installed: the line to add.
+
+`apps` beside it puts the product together. These are the only files that know them by name.
+"""
+
+from typing import Final
+
+#: Those that are apps of their own.
+APPS: Final = ("cron", "webhooks")
+
+#: Paths below `ojs/v1/`, by the name of the extension.
+PATHS: Final = {
+    "checkpoints": r"jobs/[^/]+/checkpoint",
+    "cron": r"cron(?:/[^/]+)?",
+    "limits by key": r"rate-limits(?:/[^/]+)?",
+    "webhooks": r"webhooks/(?:subscriptions|deliveries)(?:/[^/]+){0,2}",
+    "workflows": r"workflows(?:/[^/]+(?:/(?:progress|history))?)?",
+}
+
+#: The public names of `django_ojs` that extensions bring, by their modules.
+NAMES: Final = {
+    "django_ojs.extensions.cron.schedules": "cron",
+    "django_ojs.extensions.limits.rate_limit_policy": "RateLimitPolicy",
+    "django_ojs.extensions.payloads.parameter_kinds": """
+        PayloadFile PayloadStream UnverifiedPayloadStream""",
+    "django_ojs.extensions.payloads.reference": "payload_reference",
+    "django_ojs.extensions.workflows.api": """
+        EnqueuedWorkflow WorkflowRequest chain group batch graph step
+        get_workflow cancel_workflow aget_workflow acancel_workflow""",
+    "django_ojs.extensions.workflows.models": "Workflow",
+}
+
+#: The app of an extension that has another name.
+_APPS: Final = {"limits by key": "limits"}
+
+
+def check_module(module: str, name: str) -> None:
+    """Raise ImproperlyConfigured where a public name comes from an app that is not installed."""
+    # Here, because pytest imports this package in projects without Django, too.
+    from django.apps import apps
+    from django.core.exceptions import ImproperlyConfigured
+
+    for extension in APPS:
+        app = f"django_ojs.extensions.{extension}"
+        if module.startswith(f"{app}.") and not apps.is_installed(app):
+            raise ImproperlyConfigured(
+                f"ojs.{name} needs an extension of django_ojs. {line_to_add(extension)}"
+            )
+
+
+def line_to_add(extension: str) -> str:
+    """Return what a project does to install an extension."""
+    app = f"django_ojs.extensions.{_APPS.get(extension, extension)}"
+    return f'Add "{app}" to INSTALLED_APPS, and run migrate.'
+
+
+#: Those that may leave something in the tables of the core behind, by number.
+NUMBERS: Final = {
+    10: "tenants",
+    12: "limits of queues",
+    14: "limits by key",
+    16: "workflows",
+    18: "checkpoints",
+}
+
+
+def name_of(number: int) -> str:
+    """Return the name of the extension that has this number, or had it, or else the number."""
+    return NUMBERS.get(number, f"number {number}")

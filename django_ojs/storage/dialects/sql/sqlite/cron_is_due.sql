@@ -1,6 +1,0 @@
--- Whether a cron job is due for so many seconds, or a run of one is held.
-SELECT coalesce(
-           (SELECT min(due_at) FROM ojs_cron_job WHERE due_at IS NOT NULL)
-               <= strftime('%%Y-%%m-%%d %%H:%%M:%%f', 'now', printf('-%%.3f seconds', %(since)s)),
-           false)
-       OR EXISTS (SELECT 1 FROM ojs_cron_run WHERE phase = 'held')

@@ -1,0 +1,119 @@
+"""What extensions have left behind in the tables of the core that are not installed any more.
+
+A number of an extension is its bit in `Queue.rules` and `Job.marks`, and it has values of
+`Job.hold`. What has a number that nobody has, nobody looks after.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from functools import partial, reduce
+from operator import or_
+from typing import Any, Final
+from uuid import UUID
+
+from django.db.models import Count, F, QuerySet
+
+from django_ojs.hooks import MOST_NUMBERS, registry
+from django_ojs.models import Job, Queue
+from django_ojs.spec.hold import FREE, held_by, open_to, owner_of
+from django_ojs.spec.states import TERMINAL, State
+from django_ojs.storage import database, holds, schema
+from django_ojs.storage.dialects.rows import Named
+from django_ojs.storage.figures import known_queues
+
+#: Jobs that one transaction changes.
+BATCH: Final = 1000
+
+
+def objects() -> list[Named]:
+    """Return the triggers, functions and indexes on jobs that no extension has, nor the core."""
+    connection = database.connection()
+    known = schema.created(schema.all_statements(connection.vendor))
+    indexes = {index.name for index in Job._meta.indexes}
+    present = database.dialect().named_objects(connection)
+    return sorted(each for each in present - known if each.name not in indexes)
+
+
+def queues() -> dict[int, list[str]]:
+    """Return by number the queues of which a rule lets no job start."""
+    found: defaultdict[int, list[str]] = defaultdict(list)
+    for name, rules in Queue.primary.exclude(rules=0).order_by("name").values_list("name", "rules"):
+        for number in _numbers(rules & _unowned()):
+            found[number].append(name)
+    return dict(sorted(found.items()))
+
+
+def marked() -> dict[int, int]:
+    """Return by number how many unfinished jobs have a mark."""
+    found: Counter[int] = Counter()
+    for state in sorted(set(State) - TERMINAL):
+        # One state at a time: each has an index of its own.
+        jobs = _marked(Job.primary.filter(state=state)).values_list("unowned")
+        for marks, number_of_jobs in jobs.annotate(Count("pk")):
+            found.update(dict.fromkeys(_numbers(marks), number_of_jobs))
+    return dict(sorted(found.items()))
+
+
+def held() -> dict[int, list[str]]:
+    """Return by number the queues with available jobs that are kept from some claims."""
+    found: defaultdict[int, list[str]] = defaultdict(list)
+    for queue in known_queues.by_name().names:
+        for number in sorted({owner_of(hold) for hold in holds.values_in(queue) if hold != FREE}):
+            if number not in registry.numbers():
+                found[number].append(queue)
+    return dict(sorted(found.items()))
+
+
+def drop() -> None:
+    """Drop the triggers, functions and indexes."""
+    connection = database.connection()
+    with connection.cursor() as cursor:
+        for statement in schema.drop_statements(connection.vendor, objects()):
+            cursor.execute(statement)
+
+
+def free_queues() -> None:
+    """Take the rules from the queues: their jobs may start."""
+    Queue.primary.exclude(rules=0).update(rules=F("rules").bitand(_owned()))
+
+
+def free_jobs() -> None:
+    """Open all jobs that have not ended to all claims, also those that become available later."""
+    owned = [value for each in registry.numbers() for value in (open_to(each), held_by(each))]
+    for state in sorted(set(State) - TERMINAL):
+        jobs = Job.primary.filter(state=state).exclude(hold__in=[FREE, *owned]).order_by("pk")
+        for some in _pages(jobs.values_list("pk", flat=True)):
+            job = Job.primary.filter(pk__in=some)
+            database.in_write_transaction(partial(job.update, hold=FREE))
+
+
+def unmark() -> None:
+    """Take the marks from all jobs, also from those that have ended."""
+    keys = _marked(Job.primary.order_by("pk")).values_list("pk", flat=True)
+    for some in _pages(keys):
+        jobs = Job.primary.filter(pk__in=some)
+        database.in_write_transaction(partial(jobs.update, marks=F("marks").bitand(_owned())))
+
+
+def _pages(keys: Any) -> Iterator[list[UUID]]:
+    some = list(keys[:BATCH])
+    while some:
+        yield some
+        some = list(keys.filter(pk__gt=some[-1])[:BATCH])
+
+
+def _marked(jobs: "QuerySet[Job]") -> Any:
+    unowned = F("marks").bitand(_unowned())
+    return jobs.annotate(unowned=unowned).exclude(unowned=0)
+
+
+def _owned() -> int:
+    return reduce(or_, (1 << number for number in registry.numbers()), 0)
+
+
+def _unowned() -> int:
+    return ((1 << MOST_NUMBERS) - 1) & ~_owned()
+
+
+def _numbers(bits: int) -> list[int]:
+    return [number for number in range(MOST_NUMBERS) if bits >> number & 1]

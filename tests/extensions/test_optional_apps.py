@@ -1,0 +1,187 @@
+"""What is not installed is not there: a site without an extension, with it, and after it was taken
+out while its jobs wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from django_ojs.not_installed import APPS
+from tests.cases import named
+from tests.extensions.sites import SCHEMA, Site, site
+
+CORE = ("django_ojs",)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Optional:
+    """An extension that is an app of its own."""
+
+    name: str
+    tables: frozenset[str]
+    #: A page of the admin, a path of the HTTP API and a subcommand of `manage.py ojs`.
+    page: str
+    path: str = ""
+    subcommand: str = ""
+    #: Code that uses it and leaves jobs, and how many of these complete once it is taken out.
+    use: str
+    left: int = 0
+
+    @property
+    def label(self) -> str:
+        return f"ojs_{self.name}"
+
+    @property
+    def app(self) -> str:
+        return f"django_ojs.extensions.{self.name}"
+
+
+OPTIONAL = (
+    Optional(
+        name="cron",
+        tables=frozenset({"ojs_cron_job", "ojs_cron_run"}),
+        page="/admin/ojs_cron/cronjob/",
+        path="/ojs/v1/cron",
+        subcommand="cron",
+        # The last of the four is held, because the run before it has not ended.
+        use="""
+from django_ojs.extensions.cron import operations as cron
+template = {"type": "site.note", "args": [1]}
+for policy in ("allow", "enqueue"):
+    cron.register(
+        cron.Definition(name=policy, expression="@yearly", template=template, overlap_policy=policy)
+    )
+    for _ in range(2):
+        cron.trigger(policy, by="a test")
+""",
+        left=4,
+    ),
+    Optional(
+        name="webhooks",
+        tables=frozenset({"ojs_webhook", "ojs_webhook_delivery"}),
+        page="/admin/ojs_webhooks/webhook/",
+        path="/ojs/v1/webhooks/subscriptions",
+        subcommand="webhooks",
+        # The delivery, for which there is no handler any more, is cancelled.
+        use="""
+import django_ojs as ojs
+from django_ojs.extensions.webhooks.operations import dispatch, subscriptions
+subscriptions.create(
+    subscriptions.Subscription(url="https://receiver.example/", events=["job.completed"])
+)
+ojs.enqueue("site.note", [1])
+call_command("ojs_worker", "--once", "--queues", "default")
+assert dispatch.WebhookDispatcher().dispatch() >= 1
+""",
+        left=1,
+    ),
+)
+
+#: One job that is done, and one that waits.
+SET_UP = """
+import django_ojs as ojs
+from datetime import datetime, UTC
+call_command("migrate", verbosity=0)
+ojs.enqueue("site.note", [1])
+ojs.enqueue("site.note", [2], scheduled_at=datetime(2100, 1, 1, tzinfo=UTC))
+"""
+#: Print all that a site shows of itself.
+LOOK = """
+import sys
+from django.contrib.auth import get_user_model
+from django.core.management import load_command_class
+from django.test import Client
+from django_ojs.models import Job, Queue
+
+call_command("check")
+users = get_user_model().objects
+client = Client()
+client.force_login(users.filter(username="root").first() or users.create_superuser("root"))
+parser = load_command_class("django_ojs", "ojs").create_parser("manage.py", "ojs")
+with connection.cursor() as cursor:
+    cursor.execute({schema!r}, [])
+    schema = dict(cursor.fetchall())
+shown = {{
+    "schema": schema,
+    "tables": [each for each in connection.introspection.table_names() if each.startswith("ojs_")],
+    "index": client.get("/admin/").content.decode(),
+    "paths": {{path: client.get(path).status_code for path in {paths!r}}},
+    "commands": parser.format_help(),
+    "modules": [each for each in sys.modules if each.startswith("django_ojs.extensions.")],
+    "rows": [list(map(repr, each.primary.order_by("pk").values_list())) for each in (Job, Queue)],
+    "states": sorted(Job.primary.values_list("state", flat=True)),
+}}
+"""
+#: Forget the jobs that an extension has left, once they are done.
+FORGET = """
+from django_ojs.models import Job
+print(Job.primary.filter(state="completed").count())
+first = min(Job.primary.filter(state="completed").values_list("pk", flat=True))
+Job.primary.filter(state__in=["completed", "cancelled"]).exclude(pk=first).delete()
+"""
+WORK = 'call_command("ojs_worker", once=True)\n'
+
+
+def shown(project: Site, apps: tuple[str, ...], before: str = "", after: str = "") -> Any:
+    """Return what a site with these apps shows of itself, after it has run some code."""
+    look = LOOK.format(schema=SCHEMA, paths=[each.path for each in OPTIONAL if each.path])
+    return project.ask(apps, f"{before}{look}{after}\nprint(json.dumps(shown))")
+
+
+def check_absent(found: Any, extension: Optional) -> None:
+    assert not extension.tables.intersection(found["tables"])
+    assert extension.page not in found["index"]
+    assert "/admin/django_ojs/job/" in found["index"]
+    if extension.path:
+        assert found["paths"][extension.path] == 422
+    if extension.subcommand:
+        assert f"\n    {extension.subcommand} " not in found["commands"]
+    assert not [each for each in found["modules"] if f"{each}.".startswith(f"{extension.app}.")]
+
+
+def check_present(found: Any, extension: Optional) -> None:
+    assert extension.tables <= set(found["tables"])
+    assert extension.page in found["index"]
+    if extension.path:
+        assert found["paths"][extension.path] == 200
+    if extension.subcommand:
+        assert f"\n    {extension.subcommand} " in found["commands"]
+
+
+@pytest.fixture
+def project(tmp_path: Path, transactional_db: None) -> Iterator[Site]:
+    with site(tmp_path) as made:
+        yield made
+
+
+def test_each_optional_app_is_tried() -> None:
+    assert tuple(each.name for each in OPTIONAL) == APPS
+
+
+@pytest.mark.smoke
+def test_what_is_not_installed_is_not_there_and_what_is_taken_out_leaves_nothing(
+    project: Site,
+) -> None:
+    alone = shown(project, CORE, SET_UP + WORK)
+    assert alone["states"] == ["completed", "scheduled"]
+    for extension in OPTIONAL:
+        with named(extension.name):
+            check_absent(alone, extension)
+            installed = shown(
+                project,
+                (*CORE, extension.app),
+                'call_command("migrate", verbosity=0)\n',
+                extension.use
+                + f'call_command("migrate", "{extension.label}", "zero", verbosity=0)',
+            )
+            check_present(installed, extension)
+            done = project.run(CORE, WORK + FORGET).splitlines()[-1]
+            assert int(done) == 1 + extension.left
+            after = shown(project, CORE)
+            check_absent(after, extension)
+            assert (after["schema"], after["rows"]) == (alone["schema"], alone["rows"])

@@ -1,0 +1,244 @@
+"""What an extension brings to the doors: HTTP, the admin and the command line."""
+
+from __future__ import annotations
+
+import importlib
+import re
+import sys
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from django.conf import settings
+from django.contrib.admin import AdminSite, ModelAdmin
+from django.contrib.auth.models import Group, User
+from django.core.management import CommandError, call_command
+from django.test import Client, RequestFactory, override_settings
+from django.urls import clear_url_caches, get_urlconf
+from prometheus_client.core import GaugeMetricFamily
+
+from django_ojs.admin import navigation
+from django_ojs.admin.sites import register
+from django_ojs.command_line.console import Console
+from django_ojs.command_line.subcommand import Options, Subcommand
+from django_ojs.extension import Extension, Hooks
+from django_ojs.extensions.cron.extension import CronExtension
+from django_ojs.hooks import registry
+from django_ojs.http import metrics, urls
+from django_ojs.http.views.openapi import DOCUMENT
+from django_ojs.models import Job, Overview, Queue
+from django_ojs.not_installed import PATHS
+from tests.admin.users import root
+from tests.command_line.run import ojs
+from tests.factories import active, push
+from tests.http.api import Api, make_key
+from tests.test_extension import Other, installed
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def _greet(console: Console, options: Options) -> int:
+    console.line(f"Hello, {options['name']}.")
+    return 0
+
+
+class Greeting(Other):
+    """An extension that greets on each door."""
+
+    def subcommands(self) -> Sequence[Any]:
+        return (
+            Subcommand(
+                name="greet",
+                help="greet somebody",
+                description="Greet somebody.",
+                examples="  manage.py ojs greet Ada",
+                add_arguments=lambda parser: parser.add_argument("name") and None,
+                run=_greet,
+            ),
+        )
+
+
+def test_an_extension_brings_subcommands_while_it_is_installed() -> None:
+    assert "invalid choice: 'greet'" in ojs("greet", "Ada").err
+    with installed(Greeting(Hooks())):
+        assert ojs("greet", "Ada").out == "Hello, Ada.\n"
+
+
+def test_without_cron_there_is_no_cron_subcommand() -> None:
+    cron = next(each for each in registry.extensions() if isinstance(each, CronExtension))
+    registry.remove(cron)
+    try:
+        assert "invalid choice: 'cron'" in ojs("cron", "list").err
+    finally:
+        registry.register(cron)
+    assert ojs("cron", "list").code == 0
+
+
+@pytest.fixture
+def without() -> Iterator[Callable[[str], None]]:
+    """Return a function that removes an extension of the package; the URLs are made anew."""
+    removed: list[Extension] = []
+
+    def remove(name: str) -> None:
+        removed.append(next(each for each in registry.extensions() if each.name == name))
+        registry.remove(removed[-1])
+        _make_urls_anew()
+
+    yield remove
+    registry.register(*removed)
+    _make_urls_anew()
+
+
+def _make_urls_anew() -> None:
+    importlib.reload(urls)
+    importlib.reload(sys.modules[str(get_urlconf() or settings.ROOT_URLCONF)])
+    clear_url_caches()
+
+
+@pytest.mark.parametrize(
+    ("extension", "path", "app"),
+    [
+        ("cron", "cron", "cron"),
+        ("cron", "cron/nightly", "cron"),
+        ("workflows", "workflows/019539a4-b68c-7def-8000-1a2b3c4d5e6f/progress", "workflows"),
+        ("limits by key", "rate-limits", "limits"),
+        ("webhooks", "webhooks/subscriptions/sub_1/rotate-secret", "webhooks"),
+        ("webhooks", "webhooks/deliveries", "webhooks"),
+        ("checkpoints", "jobs/019539a4-b68c-7def-8000-1a2b3c4d5e6f/checkpoint", "checkpoints"),
+    ],
+)
+def test_a_path_of_an_extension_that_is_not_installed_says_the_line_to_add(
+    without: Callable[[str], None], extension: str, path: str, app: str
+) -> None:
+    with override_settings(OJS={}):
+        key = make_key("admin")
+        assert Client().post(f"/ojs/v1/{path}").status_code == 401
+        assert Api(key).get(path).status != 422
+        without(extension)
+        assert Client().post(f"/ojs/v1/{path}").status_code == 401
+        error = Api(key).post(path, {}).error(422, "unsupported", feature=extension)
+    assert f'"django_ojs.extensions.{app}" to INSTALLED_APPS' in error["hint"]
+
+
+def test_the_manifest_and_the_openapi_document_have_what_is_installed(
+    without: Callable[[str], None],
+) -> None:
+    def manifest() -> Any:
+        return Client().get("/ojs/manifest").json()
+
+    def paths() -> set[str]:
+        DOCUMENT.reset()
+        found = Client().get("/ojs/v1/openapi.json").json()["paths"]
+        return {path.removeprefix("/ojs/v1/").partition("/")[0] for path in found}
+
+    before = manifest()
+    assert before["conformance_level"] == 4
+    assert {"workflows", "rate-limits"} <= paths()
+    without("limits by key")
+    assert manifest()["conformance_level"] == 3
+    assert "rate-limiting" not in str(manifest()["extensions"])
+    without("workflows")
+    assert manifest()["conformance_level"] == 2
+    assert manifest()["capabilities"] == {
+        **before["capabilities"],
+        "workflows": False,
+        "rate_limiting": False,
+    }
+    assert not {"workflows", "rate-limits"} & paths()
+    DOCUMENT.reset()
+
+
+def test_each_route_of_an_extension_that_may_be_left_out_has_an_answer() -> None:
+    # An extension that is always there has none.
+    for extension in registry.extensions():
+        if extension.name in PATHS:
+            answer = re.compile(rf"ojs/v1/(?:{PATHS[extension.name]})")
+            for route in extension.routes():
+                assert answer.fullmatch(re.sub("<[^>]+>", "x", str(route.pattern)))
+
+
+def test_an_extension_brings_pages_of_the_admin() -> None:
+    class Colours(Other):
+        def pages(self, site: Any) -> Sequence[Any]:
+            return ((Group, type("ColourAdmin", (), {"place": 15})),)
+
+    site = AdminSite()
+    request = RequestFactory().get("/")
+    request.user = User(is_active=True, is_superuser=True)
+    with installed(Colours(Hooks())):
+        register(site)
+    shown = [model for model, _ in navigation.viewable(site, request)]
+    assert shown[:4] == [Overview, Queue, Group, Job]
+
+
+def test_an_extension_brings_parts_of_the_page_of_a_job_and_pages_beside_it(
+    without: Callable[[str], None],
+) -> None:
+    job = push(type="test.job")
+    user = root()
+
+    def page() -> str:
+        return user.get(f"/admin/django_ojs/job/{job.id}/change/").content.decode()
+
+    assert "as recorded" in page()
+    assert user.get("/admin/django_ojs/job/type/?type=test.job").status_code == 200
+    without("events")
+    assert "as recorded" not in page()
+
+
+def test_an_extension_brings_metrics_and_one_that_fails_leaves_the_others(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Counting(Other):
+        def metrics(self, within: Collection[str] | None) -> Iterable[Any]:
+            yield GaugeMetricFamily("colours", "Colours of jobs.", value=7)
+
+    class Failing(Other):
+        def metrics(self, within: Collection[str] | None) -> Iterable[Any]:
+            raise ValueError("no colours")
+
+    with installed(Counting(Hooks()), Failing(Hooks(), name="failing", number=41)):
+        shown = metrics.render(None).decode()
+    assert "colours 7.0" in shown
+    assert "ojs_queue_depth" in shown
+    assert "The extension failing of django_ojs has no metrics." in caplog.text
+
+
+def test_an_extension_hears_of_requests_and_adds_to_their_responses() -> None:
+    heard: list[Any] = []
+    hooks = Hooks(
+        request_note=lambda request, types: heard.append(list(types)),
+        push_headers=lambda queues: {"X-Queues": ",".join(queues)},
+        error_headers=lambda error: {"X-Error": error.code},
+        request_served=lambda: heard.append("served"),
+        request_ended=lambda job: heard.append(job.state),
+    )
+    with override_settings(OJS={}), installed(Other(hooks)):
+        api = Api(make_key("admin"))
+        stored = api.post("jobs", {"type": "test.job", "args": [], "options": {"queue": "mine"}})
+        assert stored.headers["X-Queues"] == "mine"
+        assert heard == [["test.job"], "served"]
+        wrong = api.post("jobs", {"type": "", "args": []})
+        assert wrong.headers["X-Error"] == wrong["error"]["code"]
+        heard.clear()
+        job = active()
+        api.post("workers/ack", {"job_id": str(job.id), "result": None}).ok()
+        assert heard == ["completed", "served"]
+
+
+def test_a_page_of_the_project_stays() -> None:
+    site = AdminSite()
+    site.register(Job, ModelAdmin)
+    register(site)
+    assert type(site.get_model_admin(Job)) is ModelAdmin
+
+
+def test_an_extension_is_told_that_workers_start_and_may_end_the_command() -> None:
+    def refuse() -> None:
+        raise CommandError("not today")
+
+    with (
+        installed(Other(Hooks(workers_start=refuse))),
+        pytest.raises(CommandError, match="not today"),
+    ):
+        call_command("ojs_worker", "--once")
