@@ -29,7 +29,8 @@ help:
 	@echo "make matrix   the wheel in an empty folder and tests, on each supported Python/Django pair of"
 	@echo "              this machine; ARGS=--whole for the short suite, ARGS=--wheel for the wheel alone,"
 	@echo "              ARGS='--only 3.12' for some"
-	@echo "make docs     the documentation site, in build/docs/index.html; a warning is an error"
+	@echo "make docs     the documentation site, in build/docs/index.html; a warning is an error; then each"
+	@echo "              page is typed by a test, in a project of its own"
 	@echo "make dist     sdist and wheel in dist/, built twice, checked, and tried in an empty folder;"
 	@echo "              QUICK=1 for the wheel alone"
 	@echo "make bench    speed beside bare SQL and other queues, 25 minutes; QUICK=1 for 3 minutes,"
@@ -112,6 +113,8 @@ docs:
 	@scripts/venv $(DOCS_VENV) docs $(PYTHON)
 	@$(DOCS_VENV)/bin/sphinx-build --quiet --fresh-env --nitpicky --fail-on-warning --keep-going \
 	  --jobs auto --conf-dir docs . build/docs
+	@scripts/venv $(VENV) dev $(PYTHON)
+	@OJS_TEST_TIER=full scripts/suite $(VENV) sqlite -q -m pages tests/docs/test_typed.py
 	@echo "The site is in build/docs/index.html"
 
 dist:

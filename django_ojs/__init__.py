@@ -13,7 +13,7 @@ with transaction.atomic():
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from django_ojs.not_installed import check_module
+from django_ojs.not_installed import NAMES, check_module
 from django_ojs.spec import errors
 from django_ojs.version import VERSION
 
@@ -80,8 +80,9 @@ if TYPE_CHECKING:
     from django_ojs.spec.states import State
     from django_ojs.spec.unique_policy import UniquePolicy
 
-# Where each public name lives. They are imported when first used, because models cannot be before
-# Django is set up, and Django imports this package to set itself up.
+# Where each public name lives, those that extensions bring among them. They are imported when first
+# used, because models cannot be before Django is set up, and Django imports this package to set
+# itself up.
 _HOME = {
     "django_ojs.client": """
         HIGH LOW NORMAL request new_id pause_queue drain_queue resume_queue
@@ -91,22 +92,14 @@ _HOME = {
     "django_ojs.context": "JobContext current_context",
     "django_ojs.handlers": "Handler job",
     "django_ojs.models": "Job",
-    "django_ojs.extensions.workflows.models": "Workflow",
     "django_ojs.operations.enqueue.result": "EnqueuedJob Outcome",
     "django_ojs.options": "Request",
-    "django_ojs.extensions.payloads.reference": "payload_reference",
-    "django_ojs.extensions.cron.schedules": "cron",
-    "django_ojs.extensions.payloads.parameter_kinds": """
-        PayloadFile PayloadStream UnverifiedPayloadStream""",
     "django_ojs.spec.errors": "OJSError",
     "django_ojs.spec.failure": "DeadLetter Discard RateLimitExceeded Retry",
-    "django_ojs.extensions.limits.rate_limit_policy": "RateLimitPolicy",
     "django_ojs.spec.retry_policy": "RetryPolicy",
     "django_ojs.spec.states": "State",
     "django_ojs.spec.unique_policy": "UniquePolicy",
-    "django_ojs.extensions.workflows.api": """
-        EnqueuedWorkflow WorkflowRequest chain group batch graph step
-        get_workflow cancel_workflow aget_workflow acancel_workflow""",
+    **NAMES,
 }
 _MODULES = {name: module for module, names in _HOME.items() for name in names.split()}
 
@@ -178,7 +171,9 @@ if not TYPE_CHECKING:  # A type checker would take every name for granted.
 
     def __getattr__(name: str) -> Any:
         if name not in _MODULES:
-            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+            from django_ojs.spec.other_queues import no_attribute
+
+            raise no_attribute(name, "ojs", f"module {__name__!r}")
         home = _MODULES[name]
         check_module(home, name)
         value = globals()[name] = getattr(import_module(home), name)

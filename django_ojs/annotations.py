@@ -44,7 +44,7 @@ def result_that_is_not_json(function: Callable[..., Any]) -> str | None:
     In doubt, that is None.
     """
     if hasattr(function, "__wrapped__"):
-        return None  # The annotation is that of the inner function, and the outer one returns.
+        return None  # The annotation belongs to the inner function, but the outer one returns.
     annotation = signature(function).return_annotation
     if isinstance(annotation, str):
         try:
@@ -65,7 +65,7 @@ def _may_be_json(annotation: Any) -> bool:
     if not isinstance(found, type) or found in (Any, inspect.Signature.empty):
         return True
     try:
-        # Of a class such as Mapping or object, JSON may be an instance.
+        # JSON may be an instance of a class such as Mapping or object.
         return any(issubclass(found, each) or issubclass(each, found) for each in _JSON)
     except TypeError:  # a protocol that cannot be asked
         return True

@@ -36,7 +36,7 @@ class DjangoOJSConfig(AppConfig):
     default_auto_field = "django.db.models.BigAutoField"
 
     def import_models(self) -> None:
-        """Load the models, those of the extensions too."""
+        """Load the models, including those of the extensions."""
         super().import_models()
         for name in _OTHER_MODELS:
             import_module(f"{self.name}.{name}")

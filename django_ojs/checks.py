@@ -12,7 +12,7 @@ from django.db import Error as DatabaseError
 from django.db import NotSupportedError, connections
 
 from django_ojs import middleware
-from django_ojs.conf import AUTHENTICATION, settings
+from django_ojs.conf import AUTHENTICATION, NO_TIME_ZONES, settings
 from django_ojs.operations.queues.unbounded import BOUND_HINT, CHECK_ID, message, unbounded
 from django_ojs.spec.suggestions import one_of
 from django_ojs.storage import database
@@ -29,6 +29,13 @@ OPEN_HINT = "Leave HTTP_AUTHENTICATION out: programs then need an API key, users
 @register("django_ojs")
 def check_settings(**kwargs: Any) -> list[CheckMessage]:
     """Check OJS, the classes it names, and the time zone support that leases need."""
+    if not django_settings.USE_TZ:
+        hint = (
+            "Set USE_TZ = True. On PostgreSQL Django then reads the times that it has stored as "
+            "before. On other databases convert them to UTC first, if TIME_ZONE is another zone: "
+            "see Django's page on time zones."
+        )
+        return [Error(NO_TIME_ZONES, hint=hint, id="django_ojs.E002")]
     problems: list[CheckMessage] = []
     try:
         settings()
@@ -37,14 +44,6 @@ def check_settings(**kwargs: Any) -> list[CheckMessage]:
         _api_is_open()
     except ImproperlyConfigured as error:
         problems.append(Error(str(error), id="django_ojs.E001"))
-    if not django_settings.USE_TZ:
-        problems.append(
-            Error(
-                "django_ojs needs USE_TZ = True: without it the times of jobs would be "
-                "ambiguous for an hour each autumn.",
-                id="django_ojs.E002",
-            )
-        )
     return problems
 
 
@@ -126,7 +125,7 @@ def check_bounds(databases: Collection[str] | None = None, **kwargs: Any) -> lis
     try:
         names = unbounded()
     except (DatabaseError, ImproperlyConfigured, NotSupportedError):
-        return []  # Before the first migration, or another check reports it.
+        return []  # There is no table yet, or another check reports it.
     return [Warning(message(names), hint=BOUND_HINT, id=CHECK_ID)] if names else []
 
 

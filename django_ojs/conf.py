@@ -114,7 +114,7 @@ def _release(value: object) -> str:
 
 
 _ANY_SIZE = 2**53
-#: The times of so many requests are kept of each caller.
+#: For each caller, the times of this many requests are kept.
 MAX_REQUESTS = 10_000
 #: Durations whose zero has a meaning: never.
 _MAY_BE_ZERO = frozenset(("stall_timeout",))
@@ -278,8 +278,17 @@ def _read_one(key: str, value: object, setting: "Field[Any]") -> object:
     return read
 
 
+#: Django's own setting, without which leases and schedules cannot be trusted.
+NO_TIME_ZONES = (
+    "django_ojs needs USE_TZ = True. With USE_TZ = False the times of jobs would be local times, "
+    "of which an hour comes twice each autumn: a lease or a schedule could be an hour wrong."
+)
+
+
 @lru_cache(maxsize=1)
 def _checked() -> dict[type, Any]:
+    if not django_settings.USE_TZ:
+        raise ImproperlyConfigured(NO_TIME_ZONES)
     given = getattr(django_settings, "OJS", {})
     if not isinstance(given, Mapping):
         raise ImproperlyConfigured("The setting OJS must be a dictionary.")
@@ -306,7 +315,7 @@ def of(group: type[G]) -> G:
 
 
 def are_wrong_and_reported() -> bool:
-    """Return whether the settings are wrong in a command of Django, whose check E001 says so.
+    """Return whether the settings are wrong in a command of Django, whose checks say so.
 
     Until then what is imported must not need them: an error would end the command before.
     """
@@ -326,7 +335,7 @@ def forget() -> None:
 
 
 def _changed(*, setting: str, **kwargs: object) -> None:
-    if setting == "OJS":
+    if setting in ("OJS", "USE_TZ"):
         registry.compile()
 
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import timedelta
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
@@ -58,6 +58,13 @@ class JobContext:
         self._result: Any = _UNSET
         self._args: list[Any] | None = None
 
+    if not TYPE_CHECKING:  # A type checker would take every name for granted.
+
+        def __getattr__(self, name: str) -> Any:
+            from django_ojs.spec.other_queues import no_attribute  # which only an error needs
+
+            raise no_attribute(name, "context", "The context of a job")
+
     # Properties and not attributes, so that `Mock(spec=JobContext)` has them.
     @property
     def job(self) -> Claimed:
@@ -89,7 +96,7 @@ class JobContext:
         return self.job.args if self._args is None else self._args
 
     def resolved(self, args: list[Any]) -> None:
-        """Set the resolved arguments. The worker calls this; those of the job do not change."""
+        """Set the resolved arguments, as the worker does. Those of the job do not change."""
         self._args = args
 
     @property
@@ -107,7 +114,7 @@ class JobContext:
 
     @property
     def workflow_id(self) -> UUID | None:
-        """The workflow of which the job is a step, or None."""
+        """The workflow that the job is a step of, or None."""
         return self.job.workflow_id
 
     @property

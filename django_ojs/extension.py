@@ -218,6 +218,16 @@ class Readmission:
         ]
 
 
+@dataclass(frozen=True, kw_only=True, slots=True)
+class Suspended:
+    """What a hook of `around_run` returns as the result of a run that is to go on later."""
+
+    #: Gives the job back, in a transaction. The worker calls it when the handler has ended and its
+    #: slot is free; again, where it raised what passes: RowLocked, or an error of a database that
+    #: is away. Conflict and JobNotFound say that the job is not the worker's any more.
+    store: Callable[[], object]
+
+
 class MayStart(Enum):
     """Whether a job may start, as a rule says."""
 
@@ -452,7 +462,8 @@ class Hooks:
     #: transaction. It is outside of the middleware, and of the transaction of an atomic handler.
     #: What it goes on to may be awaited where `context.is_async`, and so must be what it returns.
     #: It may set `run.finish`, which is called when the handler has returned, in the transaction of
-    #: an atomic one. An error fails the run.
+    #: an atomic one. It may return `Suspended` in place of the result: the run neither completes
+    #: nor fails, and spends no attempt. An error fails the run.
     around_run: Around | None = None
 
     #: Functions that are asked in place of operations, for tests that keep jobs in memory: by the
@@ -464,6 +475,15 @@ class Hooks:
     #: Jobs are about to be deleted, with all that is kept of them: called with their ids, in the
     #: transaction that deletes them. An error undoes it.
     erased: Callable[[Collection[UUID]], object] | None = None
+    #: Jobs are exported: called with some hundred of them. It returns by their ids what is to be
+    #: written beside the envelope of a job, as JSON, under the name of the extension. An error ends
+    #: the export.
+    exported: Callable[[Sequence[Any]], Mapping[UUID, Any]] | None = None
+
+    #: Jobs are imported: called with what was written, by the ids of the new jobs, in the
+    #: transaction that has stored them. An error rejects them.
+    imported: Callable[[Mapping[UUID, Any]], object] | None = None
+
     #: The counts of jobs by queue and state were wrong: called in the transaction that corrects
     #: them. An error undoes it.
     counts_repaired: Callable[[], object] | None = None
@@ -497,6 +517,24 @@ class Hooks:
     worker_started: Callable[[str], object] | None = None
     worker_stopping: Callable[[str], object] | None = None
 
+    #: A request over HTTP pushes jobs: called with the request and their types, before they are
+    #: stored. It returns a note for the hooks of the enqueue, or None. An OJSError is the response.
+    request_note: Callable[[Any, Collection[str]], object] | None = None
+
+    #: A request has stored jobs: called with their queues. It returns headers of the response. An
+    #: error is the response, although the jobs are stored.
+    push_headers: Callable[[Collection[str]], Mapping[str, str]] | None = None
+
+    #: A request ends with an error: called with the OJSError. It returns headers of the response.
+    error_headers: Callable[[Any], Mapping[str, str]] | None = None
+
+    #: A request over HTTP has ended a run: called with the job, after the operation.
+    request_ended: Callable[[Any], object] | None = None
+
+    #: A request over HTTP that may have changed something has succeeded: called before its
+    #: response is sent.
+    request_served: Callable[[], object] | None = None
+
     #: The command `ojs_worker` starts: called before its processes, when the database has answered,
     #: outside of a transaction. After an error of the database it is called again; a CommandError
     #: ends the command.
@@ -516,10 +554,8 @@ class Hooks:
     reported: Callable[[Any, Any], object] | None = None
 
     #: What methods of a handler's context do, by their names: each is called with the claimed job,
-    #: and what the method got. `context_in_tests` takes its place for handlers that run in a test:
-    #: in its transaction, or without a stored job, which then has no `worker_id`.
+    #: and what the method got.
     context: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
-    context_in_tests: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
 
     #: What works beside a worker in threads of its own, until it is closed: called with the id of
     #: the worker, before its first claim; `close` is called after its last job. A worker with
@@ -536,6 +572,21 @@ class Hooks:
     #: number comes first. An error is logged.
     worker_passes: Callable[[], object] | None = None
     worker_ends: Callable[[], object] | None = None
+
+
+@dataclass(frozen=True, kw_only=True, slots=True)
+class ForTests:
+    """What the test helpers (`django_ojs.testing`) do of an extension."""
+
+    #: In place of those of `Hooks.context`, for handlers that run in a test: in its transaction, or
+    #: without a stored job, which then has no `worker_id`.
+    context: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    #: The `stand_ins` of a test that records jobs in memory: each is called with its `Recorder`,
+    #: and what the operation got. Where jobs run when they are enqueued, the function that stores
+    #: is called, and what it stores is run.
+    recorded: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
+    #: A test forgets its jobs: called with the ids of those that were deleted.
+    cleared: Callable[[Collection[UUID]], object] | None = None
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -598,6 +649,10 @@ class Extension:
         Called whenever hooks are compiled.
         """
         raise NotImplementedError
+
+    def for_tests(self) -> ForTests | None:
+        """Return what the test helpers do of it."""
+        return None
 
     def due_steps(self) -> Sequence[DueStep]:
         """Return what one worker of the site does again and again, for all of them.
@@ -682,4 +737,8 @@ class Extension:
 
         Called whenever the metrics are asked for. An error is logged, unless it is the database's.
         """
+        return ()
+
+    def what_is(self, key: UUID) -> Sequence[str]:
+        """Return what to say to somebody who looks for a job by this id, if it is its own."""
         return ()

@@ -6,7 +6,17 @@ import typing
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial, partialmethod
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, Unpack, overload
+from typing import (
+    TYPE_CHECKING,
+    Any,
+    Concatenate,
+    Generic,
+    ParamSpec,
+    Protocol,
+    TypeVar,
+    Unpack,
+    overload,
+)
 
 from asgiref.sync import sync_to_async
 from django.core.exceptions import ImproperlyConfigured, SynchronousOnlyOperation
@@ -73,6 +83,13 @@ class Enqueuer(Generic[P]):
         See `ojs.enqueue_after_commit`.
         """
         return self.enqueue(*args, **kwargs)
+
+    if not TYPE_CHECKING:  # A type checker would take every name for granted.
+
+        def __getattr__(self, name: str) -> Any:
+            from django_ojs.spec.other_queues import no_attribute  # which only an error needs
+
+            raise no_attribute(name, "handler", "A handler")
 
     async def aenqueue(self, *args: P.args, **kwargs: P.kwargs) -> EnqueuedJob:
         """Store a job for this handler; see `enqueue`."""
@@ -302,12 +319,12 @@ def _check_function(function: Callable[..., Any], type: str) -> None:
 
 
 def _check_result(function: Callable[..., Any], type: str) -> None:
-    """Reject a function of which no run could end well, whatever it does."""
+    """Reject a function whose runs would all fail, whatever it does."""
     if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
         raise ImproperlyConfigured(
             f"The handler of {type!r} is a generator, of which a call runs nothing: use no yield."
         )
-    # With a context, `set_result` may replace what it returns.
+    # A handler with a context may replace what it returns by `set_result`.
     if not _takes_context(function) and (found := annotations.result_that_is_not_json(function)):
         raise ImproperlyConfigured(
             f"The handler of {type!r} is annotated to return {found}, which is not JSON and cannot "

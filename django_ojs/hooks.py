@@ -25,6 +25,7 @@ from django_ojs.extension import (
     Count,
     DueStep,
     Extension,
+    ForTests,
     Hooks,
     Numbers,
     Readmission,
@@ -53,7 +54,7 @@ class ChangeHooks:
 
 
 _Publisher: TypeAlias = tuple[frozenset[EventType], Callable[[Sequence[NewEvent]], object]]
-_Named: TypeAlias = tuple[tuple[str, Callable[..., object]], ...]
+_Named: TypeAlias = tuple[tuple[str, Callable[..., Any]], ...]
 
 
 class Registry:
@@ -161,6 +162,8 @@ class Registry:
         self.published_types = frozenset[EventType]().union(*(each for each, _ in self.published))
         self.counted: _Named = _named(found, "counted")
         self.erased = tuple(hooks.erased for _, hooks in found if hooks.erased)
+        self.exported: _Named = _named(found, "exported")
+        self.imported: _Named = _named(found, "imported")
         self.acted: tuple[Callable[[Act], Callable[[Mapping[str, Any]], object] | None], ...]
         self.acted = tuple(hooks.acted for _, hooks in found if hooks.acted)
         #: The rules of claims by their bits in `ojs_queue.rules`, in the order of their numbers.
@@ -178,6 +181,11 @@ class Registry:
         self.before_fetch: tuple[Callable[[], object], ...] = tuple(
             hooks.before_fetch for _, hooks in found if hooks.before_fetch
         )
+        self.request_note = tuple(hooks.request_note for _, hooks in found if hooks.request_note)
+        self.push_headers = tuple(hooks.push_headers for _, hooks in found if hooks.push_headers)
+        self.error_headers = tuple(h.error_headers for _, h in found if h.error_headers)
+        self.request_ended = tuple(h.request_ended for _, h in found if h.request_ended)
+        self.request_served = tuple(h.request_served for _, h in found if h.request_served)
         self.workers_start: tuple[Callable[[], object], ...] = tuple(
             hooks.workers_start for _, hooks in found if hooks.workers_start
         )
@@ -196,11 +204,6 @@ class Registry:
         self.context: Mapping[str, Callable[..., Any]] = {
             name: function for _, hooks in found for name, function in hooks.context.items()
         }
-        self.context_in_tests: Mapping[str, Callable[..., Any]] = self.context | {
-            name: function
-            for _, hooks in found
-            for name, function in hooks.context_in_tests.items()
-        }
         self.worker_started: _Named = _named(found, "worker_started")
         self.worker_stopping: _Named = _named(found, "worker_stopping")
         self.worker_threads: tuple[Callable[[str], Closing], ...] = tuple(
@@ -215,6 +218,11 @@ class Registry:
     def numbers(self) -> Collection[int]:
         """Return the numbers of all extensions."""
         return self._extensions.keys()
+
+    def for_tests(self) -> list[ForTests]:
+        """Return what the test helpers do of all extensions."""
+        found = (each.for_tests() for each in self.extensions())
+        return [each for each in found if each is not None]
 
     def with_schema(self) -> list[Extension]:
         """Return the extensions that add something to the table of jobs."""
@@ -446,6 +454,22 @@ def count(what: Count, numbers: Numbers) -> None:
     """Call the hooks `counted`, after the commit."""
     for name, hook in registry.counted:
         call(name, hook, what, numbers)
+
+
+def exported(jobs: Sequence[Any]) -> dict[UUID, dict[str, Any]]:
+    """Call the hooks `exported`. Return what each extension has of a job, by its id."""
+    found: dict[UUID, dict[str, Any]] = {}
+    for name, hook in registry.exported:
+        for key, value in hook(jobs).items():
+            found.setdefault(key, {})[name] = value
+    return found
+
+
+def imported(found: Mapping[UUID, Mapping[str, Any]]) -> None:
+    """Call the hooks `imported`, in the transaction that has stored the jobs."""
+    for name, hook in registry.imported:
+        if own := {key: values[name] for key, values in found.items() if name in values}:
+            hook(own)
 
 
 def is_unneeded() -> str:

@@ -49,7 +49,8 @@ class KeywordHandler(Handler[..., Any]):
                 f"The arguments do not fit {self.type}{self.callable_signature}: {error}.",
                 details={"field": "args"},
             ) from None
-        # With the defaults, so that a unique policy sees the same arguments however they are given.
+        # The defaults are added, so that a unique policy sees the same arguments however they are
+        # given.
         for parameter in self.callable_signature.parameters.values():
             if parameter.kind in _KEYWORDS or not has_json_default(parameter):
                 break

@@ -190,7 +190,7 @@ class JSONFormatter(logging.Formatter):
 
 def _given(record: logging.LogRecord) -> dict[str, Any]:
     """Return the fields of its job and span that a record has, by the worker or the filter."""
-    # Without an id they are not about a job: `queue` and `state` are words of others too.
+    # A record without an id is not about a job: other libraries use `queue` and `state` too.
     names = (*(JOB_FIELDS if hasattr(record, "job_id") else ()), *_TRACE_FIELDS)
     return {name: getattr(record, name) for name in names if hasattr(record, name)}
 

@@ -20,6 +20,19 @@ PATHS: Final = {
     "workflows": r"workflows(?:/[^/]+(?:/(?:progress|history))?)?",
 }
 
+#: The public names of `django_ojs` that extensions bring, by their modules.
+NAMES: Final = {
+    "django_ojs.extensions.cron.schedules": "cron",
+    "django_ojs.extensions.limits.rate_limit_policy": "RateLimitPolicy",
+    "django_ojs.extensions.payloads.parameter_kinds": """
+        PayloadFile PayloadStream UnverifiedPayloadStream""",
+    "django_ojs.extensions.payloads.reference": "payload_reference",
+    "django_ojs.extensions.workflows.api": """
+        EnqueuedWorkflow WorkflowRequest chain group batch graph step
+        get_workflow cancel_workflow aget_workflow acancel_workflow""",
+    "django_ojs.extensions.workflows.models": "Workflow",
+}
+
 #: The app of an extension that has another name.
 _APPS: Final = {"limits by key": "limits"}
 

@@ -115,21 +115,8 @@ _OPTION_NAMES = tuple(option.name for option in fields(Options))
 _option_values = attrgetter(*_OPTION_NAMES)
 NO_OPTIONS = Options()
 
-#: Keyword arguments of other task queues, and the option that does the same here.
-_FOREIGN_OPTIONS: Final = {
-    "countdown": "Use scheduled_at=timedelta(seconds=...).",
-    "eta": "Use scheduled_at=...",
-    "delay": "Use scheduled_at=timedelta(seconds=...).",
-    "run_after": "Use scheduled_at=...",
-    "expires": "Use expires_at=...",
-    "max_retries": 'Use retry={"max_attempts": ...}, which counts the first run.',
-    "max_attempts": 'Use retry={"max_attempts": ...}.',
-    "autoretry_for": "A handler that raises is retried by its policy: retry=ojs.RetryPolicy(...).",
-    "time_limit": "Use timeout=...",
-    "soft_time_limit": "Use timeout=...",
-    "name": 'The type is the first argument: @ojs.job("email.send").',
-    "type": 'The type is the first argument: @ojs.job("email.send").',
-}
+#: Not options, because it is the first argument.
+_TYPE = ("name", "type")
 
 
 def read_options(given: OptionArguments) -> Options:
@@ -138,12 +125,23 @@ def read_options(given: OptionArguments) -> Options:
         return NO_OPTIONS
     unknown = sorted(set(given).difference(_OPTION_NAMES))
     if unknown:
-        raise InvalidRequest(
-            f"{unknown[0]} is not an option of a job. {did_you_mean(unknown[0], _OPTION_NAMES)}",
-            details={"field": unknown[0]},
-            hint=_FOREIGN_OPTIONS.get(unknown[0]),
-        )
+        raise _unknown(unknown[0])
     return Options(**given)
+
+
+def _unknown(name: str) -> InvalidRequest:
+    from django_ojs.spec import other_queues  # which only an error needs
+
+    hint: str | None
+    if name in _TYPE:
+        hint = 'The type is the first argument: @ojs.job("email.send").'
+    else:
+        hint = other_queues.called_here(name, "option")
+    return InvalidRequest(
+        f"{name} is not an option of a job. {did_you_mean(name, _OPTION_NAMES)}",
+        details={"field": name},
+        hint=hint,
+    )
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
@@ -174,7 +172,7 @@ def envelope_of(
         id=(new_id or ids.uuid7()) if options.id is None else ids.parse_id(options.id),
         type=item.type,
         args=list(item.args),
-        # Without one, PUSH applies the default of the queue or of the settings.
+        # If there is none, PUSH applies the default of the queue or of the settings.
         retry=None if options.retry is None else _retry_policy(options.retry),
     )
     if options is not NO_OPTIONS:
@@ -215,7 +213,7 @@ def alike_of(items: Sequence[Request]) -> AlikeJobs | None:
 
 
 def _are_identical(one: Options, other: Options) -> bool:
-    # Not by `==`: 1, 1.0 and True are equal, and different JSON.
+    # They are not compared by `==`: 1, 1.0 and True are equal, but different JSON.
     return type(one) is Options and all(map(is_, _option_values(one), _option_values(other)))
 
 

@@ -7,6 +7,7 @@ the same page on a code host and on the site.
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 
 import django
@@ -58,7 +59,8 @@ add_module_names = False
 # The build needs no network, so names of Python and Django are not links; nor are internal types.
 nitpick_ignore_regex = [
     ("py:.*", r"(?!django_ojs\.).*"),
-    ("py:.*", r"django_ojs\.(handlers\.(Decorator|P|R)|schedules\.T|tasks\.backend\.R)"),
+    ("py:.*", r"django_ojs\.(handlers\.(Decorator|P|R)|tasks\.backend\.R)"),
+    ("py:.*", r"django_ojs\.extensions\.cron\.schedules\.T"),
     ("py:.*", r"django_ojs\.options\.Options"),
     ("py:.*", r"django_ojs\.(storage\.claims\.Claimed|testing\.expectation\.Task)"),
 ]
@@ -112,6 +114,13 @@ def _with_json(text: str | None) -> str | None:
     return text
 
 
+def copy_pictures(app: Sphinx, error: Exception | None) -> None:
+    """Copy the pictures of elements that Sphinx does not read, as they are for light and dark."""
+    if error is None:
+        shutil.copytree(ROOT / "docs/images", app.outdir / "docs/images", dirs_exist_ok=True)
+
+
 def setup(app: Sphinx) -> None:
+    app.connect("build-finished", copy_pictures)
     app.connect("autodoc-process-signature", shorten_signature)
     app.connect("source-read", add_navigation)

@@ -34,6 +34,6 @@ def when_ready(server: Any) -> None:
 
 def post_worker_init(worker: Any) -> None:
     """Tell the streams of events when this worker stops."""
-    from django_ojs.http.server_stop import watch_signals
+    from django_ojs.extensions.events.server_stop import watch_signals
 
     watch_signals()

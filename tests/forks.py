@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import warnings
 from collections.abc import Callable
 
 
@@ -13,7 +14,10 @@ def fork(work: Callable[[], object] = lambda: None) -> int:
     It is killed: coverage has replaced `os._exit`, and may fail in a forked process, which would
     then go on as a second runner of the tests.
     """
-    pid = os.fork()
+    with warnings.catch_warnings():
+        # The process of the tests may have threads; the child needs none of their locks.
+        warnings.simplefilter("ignore", DeprecationWarning)
+        pid = os.fork()
     if not pid:  # pragma: no cover - runs in the child
         try:
             work()

@@ -24,6 +24,7 @@ INSTALLED_APPS = [
     "drf_spectacular_sidecar",
     "django_ojs",
     "django_ojs.extensions.cron",
+    "django_ojs.extensions.steps",
     "django_ojs.extensions.webhooks",
     "example_project.shop",
     "tests.testapp",

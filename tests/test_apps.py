@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import sqlite3
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -153,6 +155,50 @@ def test_a_bad_setting_is_a_system_check_although_there_are_handlers(
     # A server runs no checks: it does not start.
     assert server.returncode == 1
     assert "ImproperlyConfigured: OJS['NOTIFI']" in server.stderr
+
+
+@pytest.mark.parametrize("command", ["check", "migrate", "ojs_worker --once", "ojs doctor"])
+def test_a_project_without_time_zones_hears_so_before_it_stores_anything(
+    command: str, tmp_path: Path
+) -> None:
+    done = project_without_time_zones(tmp_path, "manage.py", *command.split())
+    assert done.returncode == 1
+    assert "django_ojs.E002) django_ojs needs USE_TZ = True" in done.stderr
+    assert "HINT: Set USE_TZ = True." in done.stderr
+    assert "Traceback" not in done.stderr
+    with closing(sqlite3.connect(tmp_path / "db.sqlite3")) as database:
+        assert database.execute("SELECT * FROM sqlite_master").fetchall() == []
+
+
+def test_a_server_without_time_zones_does_not_start(tmp_path: Path) -> None:
+    done = project_without_time_zones(tmp_path, "-c", "import django; django.setup()")
+    assert done.returncode == 1
+    assert "ImproperlyConfigured: django_ojs needs USE_TZ = True" in done.stderr
+
+
+def project_without_time_zones(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    (folder / "project.py").write_text(
+        "INSTALLED_APPS = ['django_ojs', 'shop']\nUSE_TZ = False\nROOT_URLCONF = 'urls'\n"
+        "DEBUG = True\nSECRET_KEY = 'test'\nDATABASES = {'default': {'ENGINE':"
+        " 'django.db.backends.sqlite3', 'NAME': 'db.sqlite3'}}\n"
+    )
+    (folder / "urls.py").write_text("urlpatterns = []\n")
+    (folder / "shop").mkdir()
+    (folder / "shop/__init__.py").touch()
+    (folder / "shop/jobs.py").write_text(JOB)
+    (folder / "manage.py").write_text(
+        "import sys\nfrom django.core.management import execute_from_command_line\n"
+        "execute_from_command_line(sys.argv)\n"
+    )
+    return subprocess.run(
+        [sys.executable, *arguments],
+        env={"PYTHONPATH": f"{folder}:{ROOT}", "DJANGO_SETTINGS_MODULE": "project"},
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=240,
+        check=False,
+    )
 
 
 def test_the_models_of_an_app_before_this_one_may_name_any_of_its_models(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from django_ojs.models import Job, Overview, Queue
 from django_ojs.not_installed import PATHS
 from tests.admin.users import root
 from tests.command_line.run import ojs
-from tests.factories import push
+from tests.factories import active, push
 from tests.http.api import Api, make_key
 from tests.test_extension import Other, installed
 
@@ -202,6 +202,28 @@ def test_an_extension_brings_metrics_and_one_that_fails_leaves_the_others(
     assert "colours 7.0" in shown
     assert "ojs_queue_depth" in shown
     assert "The extension failing of django_ojs has no metrics." in caplog.text
+
+
+def test_an_extension_hears_of_requests_and_adds_to_their_responses() -> None:
+    heard: list[Any] = []
+    hooks = Hooks(
+        request_note=lambda request, types: heard.append(list(types)),
+        push_headers=lambda queues: {"X-Queues": ",".join(queues)},
+        error_headers=lambda error: {"X-Error": error.code},
+        request_served=lambda: heard.append("served"),
+        request_ended=lambda job: heard.append(job.state),
+    )
+    with override_settings(OJS={}), installed(Other(hooks)):
+        api = Api(make_key("admin"))
+        stored = api.post("jobs", {"type": "test.job", "args": [], "options": {"queue": "mine"}})
+        assert stored.headers["X-Queues"] == "mine"
+        assert heard == [["test.job"], "served"]
+        wrong = api.post("jobs", {"type": "", "args": []})
+        assert wrong.headers["X-Error"] == wrong["error"]["code"]
+        heard.clear()
+        job = active()
+        api.post("workers/ack", {"job_id": str(job.id), "result": None}).ok()
+        assert heard == ["completed", "served"]
 
 
 def test_a_page_of_the_project_stays() -> None:

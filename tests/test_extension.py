@@ -324,22 +324,20 @@ def test_what_is_counted_is_told_after_the_commit() -> None:
 
 def test_hooks_are_compiled_when_the_settings_change() -> None:
     with override_settings(OJS={"KEEP_EVENTS": []}):
-        assert not registry.published_types
-        assert Trigger.CANCEL not in registry.changes
+        others = registry.published_types
+        assert EventType.JOB_CANCELLED not in others
     with override_settings(OJS={"KEEP_EVENTS": ["job.cancelled"]}):
-        assert registry.published_types == {EventType.JOB_CANCELLED}
-        assert Trigger.CANCEL in registry.changes
+        assert registry.published_types == others | {EventType.JOB_CANCELLED}
+        assert registry.changes[Trigger.CANCEL].changed
 
 
 def test_hooks_are_compiled_when_a_signal_gains_or_loses_a_receiver() -> None:
     def receiver(**kwargs: Any) -> None:
         pass
 
-    assert Trigger.CANCEL not in registry.changes
     signals.job_cancelled.connect(receiver)
     assert registry.changes[Trigger.CANCEL].reads is Reads.WHOLE_ROWS
     signals.job_cancelled.disconnect(receiver)
-    assert Trigger.CANCEL not in registry.changes
 
 
 def test_settings_that_are_wrong_are_an_error_where_they_are_read_and_not_where_they_change() -> (

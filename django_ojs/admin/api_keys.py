@@ -168,7 +168,7 @@ class ApiKeyAdmin(SecretPageAdmin):
 
     def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
         if change:
-            # The others may have changed meanwhile: it was used, or revoked.
+            # The other fields may have changed since then: the key was used, or revoked.
             obj.save(update_fields=form.changed_data)
             old, new = form.initial, form.cleaned_data
             operator.acted(
@@ -284,7 +284,7 @@ class ApiKeyAdmin(SecretPageAdmin):
             latest_known=request.POST.get("latest_known"),
         )
         old = api_keys.keys().get(pk=key.pk)
-        if old.expires_at is not None:  # It may have been changed meanwhile.
+        if old.expires_at is not None:  # It may have been changed since then.
             self.message_user(
                 request,
                 _("The old key %(prefix)s is valid until %(time)s.")

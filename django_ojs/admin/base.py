@@ -253,10 +253,11 @@ class OperatorModelAdmin(ObjectHistory):
         self, request: HttpRequest, query: TimedQueries, obj: Any
     ) -> list[tuple[str, Mapping[str, Any]]]:
         """Return the parts of an object's page that extensions bring: templates with contexts."""
+        panels = [panel for panel in registry.brought("panels") if isinstance(obj, panel.kind)]
         return [
-            (panel.template, panel.read(self, request, query, obj))
-            for panel in registry.brought("panels")
-            if isinstance(obj, panel.model)
+            (panel.template, context)
+            for panel in sorted(panels, key=lambda panel: panel.place)
+            if (context := panel.read(self, request, query, obj)) is not None
         ]
 
     # --- what templates need ----------------------------------------------------------------------
@@ -347,7 +348,7 @@ class OperatorModelAdmin(ObjectHistory):
         """Return a page from a template in `django_ojs/admin/`."""
         request.current_app = self.admin_site.name
         unread = context.get("unread") or Unread()
-        if "maintenance_mode" in context:  # None: this page has tried to read it.
+        if "maintenance_mode" in context:  # None means that this page has tried to read it.
             maintenance = context["maintenance_mode"]
         else:
             maintenance = current_findings.maintenance(unread)

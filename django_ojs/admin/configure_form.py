@@ -25,7 +25,7 @@ _STRATEGIES: Final = {
     "drop_oldest": gettext_lazy("drop_oldest: the oldest jobs are dropped"),
 }
 
-#: Where each field is in the configuration.
+#: The path of each field in the configuration.
 _MEMBERS: Final[Mapping[str, tuple[str, ...]]] = {
     "max_depth": ("backpressure", "max_depth"),
     "max_size_bytes": ("backpressure", "max_size_bytes"),

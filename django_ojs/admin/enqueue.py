@@ -29,7 +29,7 @@ from django_ojs.storage import transitions
 
 #: Types that the page links to; another one can be typed in.
 _MAX_TYPES: Final = 200
-#: Characters of arguments that a form shows; those of a larger job are kept.
+#: A form shows arguments of up to this many characters. Longer ones are kept unchanged.
 _MAX_EDITED: Final = 100_000
 
 

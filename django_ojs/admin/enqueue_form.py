@@ -24,7 +24,7 @@ _POSITIONAL: Final = (
     inspect.Parameter.POSITIONAL_OR_KEYWORD,
 )
 _MISSING: Final = inspect.Parameter.empty
-#: Before the names of parameters, which may be those of other fields.
+#: Stands before the names of parameters, because another field may have the same name.
 _PREFIX: Final = "arg_"
 #: Characters of an annotation or a default in a help text.
 _MAX_SHOWN: Final = 80

@@ -11,10 +11,10 @@ from django.utils.text import capfirst
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext
 
+from django_ojs.admin import limit_key_text
 from django_ojs.admin.base import Button, OperatorModelAdmin
 from django_ojs.admin.bulk_actions import bulk_buttons
 from django_ojs.admin.job_list import filter_query
-from django_ojs.extensions.limits import admin_text as limit_key_text
 from django_ojs.extensions.limits.models import LimitKey
 from django_ojs.models import ApiKey, DeadLetterJob, Job, Queue, Worker
 from django_ojs.operations.jobs.job_filter import JobFilter

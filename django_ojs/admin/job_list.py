@@ -43,7 +43,7 @@ _DISCARDED: Final[dict[str, StrOrPromise]] = {
     "dropped": pgettext_lazy("before a time", "dropped"),
     "operator": pgettext_lazy("before a time", "removed"),
 }
-#: States of which the time column shows how long they have lasted.
+#: For jobs in these states, the time column shows how long the state has lasted.
 _LASTING: Final = (State.PENDING, State.AVAILABLE, State.ACTIVE)
 
 #: The states, as a reader sees them.
@@ -167,7 +167,7 @@ def _row(job: Job, preview: str, payload: bool, share: float | None) -> JobRow:
 
 
 def shares(query: TimedQueries, jobs: Sequence[Job]) -> dict[UUID, float]:
-    """Return the progress of those of these jobs that are running and report it."""
+    """Return the progress of the jobs that are running and report it."""
     running = [job.pk for job in jobs if job.state == State.ACTIVE]
     if not running:
         return {}
@@ -201,7 +201,8 @@ def tabs(query: TimedQueries, which: JobFilter) -> list[Tab]:
         found = query(gettext_noop("counts"), lambda: counts.totals(queues)) or {}
         numbers, total = {state: found.get(state, 0) for state in State}, sum(found.values())
         if which.queue:
-            # With the dead letters that were moved to another queue, as its list has them.
+            # This includes dead letters that were moved to another queue, because the list shows
+            # them too.
             discarded = replace(any_state, states=(State.DISCARDED,))
             numbers[State.DISCARDED] += query(gettext_noop("counts"), discarded.moved_out) or 0
     all_tab = Tab(

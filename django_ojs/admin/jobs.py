@@ -18,7 +18,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from django_ojs.admin import enqueue, job_list, payloads
+from django_ojs.admin import enqueue, job_list, limit_key_text, payloads
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.bulk_actions import bulk_buttons
 from django_ojs.admin.formatting import grouped
@@ -29,7 +29,6 @@ from django_ojs.admin.state_strip import state_strip
 from django_ojs.admin.timeline import timeline
 from django_ojs.extensions.checkpoints.operations import latest
 from django_ojs.extensions.checkpoints.spec import SavedCheckpoint
-from django_ojs.extensions.limits import admin_text as limit_key_text
 from django_ojs.handlers import job_types
 from django_ojs.models import Attempt, Job
 from django_ojs.operations.jobs import lineage, search_query
@@ -114,7 +113,8 @@ class JobAdmin(OperatorModelAdmin):
         if which is None:
             return self._unreadable(request, text, search.errors)
         for_all = bulk_buttons(self, request, which)
-        # Without a script too: the link "Select all" is this page with all its rows selected.
+        # This works without JavaScript too: the link "Select all" leads to this page with all rows
+        # selected.
         all_selected = bool(for_all) and "all" in request.GET
         with timed_queries() as query:
             page = job_list.page(request, query, which, payload=payload)
@@ -236,7 +236,7 @@ def _own_frame(error: Any) -> str | None:
     if not isinstance(frames, list):
         return None
     texts = [frame for frame in frames if isinstance(frame, str)]
-    # Python's innermost frame is the last one, that of other languages the first.
+    # Python prints the innermost frame last; other languages print it first.
     inner = texts[::-1] if any(_PYTHON_FRAME.match(text) for text in texts) else texts
     return next((text for text in inner if not _LIBRARY_FRAME.search(text)), None)
 

@@ -116,7 +116,7 @@ def viewable(site: admin.AdminSite, request: HttpRequest) -> Iterator[tuple[type
 
 
 def remember_findings(findings: Sequence[Finding], *, are_complete: bool) -> None:
-    """Reuse the number of findings of a page that lists them; of a part, that of before."""
+    """Reuse the number of findings that a page has counted; a part of a page keeps its number."""
     if not are_complete:
         _recent.keep(Overview)
         return
@@ -130,7 +130,7 @@ def remember_findings(findings: Sequence[Finding], *, are_complete: bool) -> Non
 def _numbers(
     pages: Container[type[Model]], current: type[Model] | None
 ) -> dict[type[Model], Number | None]:
-    """Return the numbers of these pages; that of dead letters is new on their own page."""
+    """Return the numbers of these pages. The page of dead letters counts its own anew."""
     wanted = [model for model in (Overview, DeadLetterJob) if model in pages]
     outdated = [m for m in wanted if m not in _recent or m is current is DeadLetterJob]
     if outdated:

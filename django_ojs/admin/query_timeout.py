@@ -71,6 +71,6 @@ class TimedQueries:
 
 @contextmanager
 def timed_queries(seconds: float = QUERY_SECONDS) -> Iterator[TimedQueries]:
-    """Run queries with a timeout of so many seconds each."""
+    """Run queries with a timeout, in seconds, for each of them."""
     with database.dialect().query_timeout(database.connection(), seconds) as limit:
         yield TimedQueries(limit)

@@ -141,7 +141,7 @@ def _purge_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequenc
 
 
 def _configure_consequences(request: HttpRequest, objects: Sequence[Any]) -> Sequence[str]:
-    """Return what waits now, and the bounds in force, those of the default policy included."""
+    """Return what waits now, and the bounds in force, including those from the default policy."""
     sentences = []
     for queue in objects:
         status = queues.get(queue.pk)
@@ -176,7 +176,7 @@ def _bound_sentence(bound: Backpressure) -> str:
 
 
 _LABELS = configure_form.labels()
-#: Of these members, 0 is no bound.
+#: For these members, 0 means that there is no bound.
 _BOUNDS = ("backpressure.max_depth", "backpressure.max_size_bytes")
 
 

@@ -19,7 +19,6 @@ from django_ojs.admin.query_timeout import TimedQueries, timed_queries
 from django_ojs.admin.queue_actions import ACTIONS
 from django_ojs.admin.workers import labels_of
 from django_ojs.extensions.events import storage as events
-from django_ojs.extensions.events.admin import data_of
 from django_ojs.extensions.limits.rate_limit import Rate, RateLimit
 from django_ojs.extensions.statistics import admin_charts as charts
 from django_ojs.extensions.statistics import rollups
@@ -29,12 +28,8 @@ from django_ojs.extensions.statistics.admin_queue_figures import (
     release_markers,
 )
 from django_ojs.extensions.statistics.history import Period, history
-from django_ojs.extensions.tenants.operations import TenantStatus, busiest
-from django_ojs.extensions.tenants.queue_fields import has_tenants
-from django_ojs.extensions.tenants.spec import TenantFairness
 from django_ojs.models import Job, Queue
 from django_ojs.operations import queues
-from django_ojs.operations.jobs.redaction import HIDDEN, redacted
 from django_ojs.operations.maintenance import mode
 from django_ojs.operations.queues.rows import RESERVED
 from django_ojs.operations.workers import registry
@@ -47,14 +42,12 @@ from django_ojs.spec.states import State
 from django_ojs.storage.figures import oldest_available
 
 PER_PAGE: Final = 50
-#: Of queues without a configuration, this many are listed: those with the most waiting jobs.
+#: The list shows at most this many queues without a configuration: those with the most waiting
+#: jobs.
 MAX_LISTED: Final = 1_000
-_MAX_EVENTS: Final = 10
 #: Workers on the page of a queue, and running jobs of each.
 _MAX_WORKERS: Final = 50
 _MAX_RUNNING: Final = 3
-#: Tenants on the page of a queue.
-MAX_TENANTS: Final = 10
 
 #: Orders of the list; the default is by pressure.
 _SORT_KEYS: Final[dict[str, Callable[[OverviewRow], Any]]] = {
@@ -165,8 +158,8 @@ class QueueAdmin(OperatorModelAdmin):
             payload = payloads.has_permission(request)
             context = {} if status is None else _context(query, status, period, payload=payload)
             found = query(gettext_noop("findings"), lambda: _findings(context.get("row"))) or ()
-            if status is not None and has_tenants(status.config):
-                context |= _tenants(query, status, visible=_may_see_tenants(request))
+            if status is not None:
+                context["panels"] = self.panels(request, query, status)
         queue = Queue(
             name=key,
             paused_at=status.paused_at if status else None,
@@ -215,7 +208,7 @@ def _workers(
         query(gettext_noop("running jobs"), lambda: latest_runs.running(queue, ids)) if ids else {}
     )
     shown = [job for held in (jobs or {}).values() for job in held[:_MAX_RUNNING]]
-    # Of more running jobs than are read, some are those of a worker that seems to have none.
+    # If more jobs run than are read, a worker may seem to have none although it has some.
     capped = sum(map(len, (jobs or {}).values())) >= latest_runs.MOST_RUNNING
     shares = job_list.shares(query, shown)
     previews: dict[Any, str] = {}
@@ -251,7 +244,6 @@ def _context(
         gettext_noop("its workers"), lambda: registry.listening(name, limit=_MAX_WORKERS)
     )
     newest = events.kept().filter(subject=name).order_by("-id")
-    recorded = query(gettext_noop("events"), lambda: list(newest[:_MAX_EVENTS]))
     latest = newest.values_list("time", "type")[:_MAX_READ]
     happened = query(gettext_noop("changes"), lambda: list(latest)) or []
     deployed = query(gettext_noop("releases"), lambda: release_markers(since, name)) or []
@@ -271,9 +263,6 @@ def _context(
                 *deployed,
             ],
         ),
-        "events": None
-        if recorded is None
-        else [(event, data_of(event, visible=payload)) for event in recorded],
     }
 
 
@@ -281,25 +270,6 @@ def _findings(row: OverviewRow | None) -> list[Finding]:
     if row is None:
         return []
     return findings.of_queue(row, is_stopped=mode.status().enabled)
-
-
-def _may_see_tenants(request: HttpRequest) -> bool:
-    # The tenant of a job is in its metadata.
-    name = "tenant_id"
-    return payloads.may_see(request) and redacted({name: ""})[name] != HIDDEN
-
-
-def _tenants(query: TimedQueries, status: queues.QueueStatus, *, visible: bool) -> dict[str, Any]:
-    found: list[TenantStatus] | None = []
-    if visible:
-        found = query(gettext_noop("tenants"), lambda: busiest(status, limit=MAX_TENANTS))
-    return {
-        "has_tenants": True,
-        "tenants_visible": visible,
-        "tenants": found,
-        "max_tenants": MAX_TENANTS,
-        "has_turns": status.config.part(TenantFairness) is not None,
-    }
 
 
 def _limits(limit: RateLimit | None) -> list[str]:

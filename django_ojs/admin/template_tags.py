@@ -17,11 +17,10 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import pgettext, pgettext_lazy
 
-from django_ojs.admin import current_findings, navigation
+from django_ojs.admin import current_findings, limit_key_text, navigation
 from django_ojs.admin.formatting import THIN, absolute_time, decimal, duration, number, short
 from django_ojs.admin.operator_views import view_name
 from django_ojs.admin.query_timeout import Unread
-from django_ojs.extensions.limits import admin_text as limit_key_text
 from django_ojs.formatting import DASH
 from django_ojs.models.base import model_named
 from django_ojs.spec import times

@@ -17,7 +17,7 @@ from django_ojs.spec.times import elapsed
 WIDTH: Final = 1000
 _MIN_WIDTH: Final = 4.0
 
-#: The latest runs are shown, so many of them.
+#: At most this many of the latest runs are shown.
 MAX_RUNS: Final = 50
 
 #: Ends of a run that are no failure.

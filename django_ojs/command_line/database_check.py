@@ -34,7 +34,7 @@ def errors_in_words() -> Iterator[None]:
     except (NotSupportedError, ConnectionDoesNotExist) as error:
         raise CommandError(str(error)) from error
     except Error as error:
-        # Where it is not there, or not migrated, this says so.
+        # If the database is not there, or not migrated, this error says so.
         require_database()
         # Such as a role that may only read. The lines after the first may hold values of a row.
         reason = str(error).partition("\n")[0]

@@ -22,15 +22,14 @@ from django_ojs.command_line.lists import (
 )
 from django_ojs.command_line.searching import add_search, filter_of, with_search_help
 from django_ojs.command_line.subcommand import OK, Options, Subcommand, add_limit, usage_error
-from django_ojs.extensions.limits.command_line import shown_key
-from django_ojs.extensions.workflows.models import Workflow
 from django_ojs.formatting import absolute_time, grouped
 from django_ojs.handlers import limit_key_templates
+from django_ojs.hooks import registry
 from django_ojs.models import Attempt, Job
 from django_ojs.operations.info import info
 from django_ojs.operations.jobs import lineage, listing
 from django_ojs.operations.jobs.job_filter import JobFilter
-from django_ojs.operations.jobs.redaction import redacted, with_redacted_key
+from django_ojs.operations.jobs.redaction import redacted, redacted_key, with_redacted_key
 from django_ojs.operations.keyset import Page, PageRequest
 from django_ojs.reports.not_running import why_not_running
 from django_ojs.spec import json, progress
@@ -131,13 +130,11 @@ def _show(console: Console, options: Options) -> int:
     try:
         job = info(job_id)
     except NotFound:
-        if not Workflow.primary.filter(pk=job_id).exists():
-            raise
-        raise usage_error(
-            f"This is the id of a workflow: `manage.py ojs workflows show {job_id}` shows its "
-            "steps."
-        ) from None
-    key = job.limit_key and shown_key(job.limit_key, with_arguments=options["payload"])
+        for other in registry.brought("what_is", job_id):
+            raise usage_error(other) from None
+        raise
+    templates, payload = limit_key_templates(), options["payload"]
+    key = job.limit_key and redacted_key(job.limit_key, templates, may_see=payload)
     if console.as_json:
         reason = why_not_running(job, key=key)
         not_running = {"kind": reason.kind, "sentence": reason.sentence} if reason else None

@@ -8,6 +8,7 @@ from argparse import ArgumentParser
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, Final
 from uuid import UUID
@@ -30,9 +31,14 @@ from django_ojs.spec import envelope, json
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import DuplicateJob, InvalidRequest, OJSError
 from django_ojs.spec.states import TERMINAL, State
+from django_ojs.storage import database
 
 #: Lines that are stored in one transaction.
 BATCH: Final = 200
+#: Jobs for which extensions are asked at once.
+EXPORTED: Final = 50
+#: The member of a line with what extensions keep of a job.
+EXTENSIONS: Final = "ojs_extensions"
 #: Jobs between two reports of the progress.
 PROGRESS: Final = 1_000
 #: Rejected lines that the JSON result names; all are written to stderr.
@@ -48,13 +54,17 @@ def _export(console: Console, options: Options) -> int:
     number = offloaded = steps = 0
     entry = operator.acted("jobs.exported", object_type="job")
     try:
-        for job in stream(which):
-            number += 1
-            console.json(envelope.render(job))
-            offloaded += "offloaded" in job.options
-            steps += job.workflow_id is not None
-            if number % PROGRESS == 0:
-                console.progress(counted_jobs(number))
+        found = stream(which)
+        while jobs := list(islice(found, EXPORTED)):
+            more = hooks.exported(jobs)
+            for job in jobs:
+                number += 1
+                own = {EXTENSIONS: more[job.pk]} if job.pk in more else {}
+                console.json(envelope.render(job) | own)
+                offloaded += "offloaded" in job.options
+                steps += job.workflow_id is not None
+                if number % PROGRESS == 0:
+                    console.progress(counted_jobs(number))
     finally:
         # Also when its reader ends early: it has these jobs.
         entry.complete(jobs=number)
@@ -156,7 +166,7 @@ class _Import:
             except OJSError as error:
                 index = error.details.get("index")
                 if index is None and len(batch) > 1:
-                    # Such as a full queue: those of other queues can be stored.
+                    # Such as a full queue: jobs of other queues can still be stored.
                     for one in batch:
                         self._store([one])
                     return
@@ -188,14 +198,26 @@ class _Import:
 
 def _read(data: dict[str, Any]) -> Envelope:
     values = settings()
+    data = {name: value for name, value in data.items() if name != EXTENSIONS}
     return envelope.parse(data, default_retry=values.default_retry, limits=values.limits)
 
 
 def _push(batch: Sequence[dict[str, Any]]) -> list[EnqueuedJob]:
-    return push_batch(
-        [_read(data) for data in batch],
-        PushOptions(batch=True, notes=hooks.notes()),
-    )
+    options = PushOptions(batch=True, notes=hooks.notes())
+    more = [data.get(EXTENSIONS) for data in batch]
+    if not any(more):
+        return push_batch([_read(data) for data in batch], options)
+    with database.atomic():
+        results = push_batch([_read(data) for data in batch], options)
+        pairs = zip(results, more, strict=True)
+        hooks.imported(
+            {
+                result.id: own
+                for result, own in pairs
+                if isinstance(own, dict) and result.outcome is Outcome.STORED
+            }
+        )
+    return results
 
 
 def _ids(batch: Sequence[tuple[int, dict[str, Any]]]) -> list[UUID]:

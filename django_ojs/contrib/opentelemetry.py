@@ -151,7 +151,7 @@ class _Instrumentation(Extension):
         fields = _fields(span)
         for envelope in own if fields else ():
             envelope.meta = {**envelope.meta, **fields}
-            envelope.document = None  # Its size is that of what is stored.
+            envelope.document = None  # The size is computed again, from what is stored.
         try:
             with trace.use_span(
                 span, end_on_exit=False, record_exception=False, set_status_on_exception=False
@@ -263,7 +263,7 @@ class _Instrumentation(Extension):
             tracer_provider or trace.get_tracer_provider(),
             meter_provider or metrics.get_meter_provider(),
         ):
-            # The SDK's providers have it, those of the API do not.
+            # The providers of the SDK have this method; those of the API have not.
             force_flush = getattr(provider, "force_flush", None)
             if force_flush is not None:
                 force_flush(FLUSH_TIMEOUT_MS)

@@ -71,7 +71,7 @@ class OJSIntegration(Integration):
 
         stopped = handler_call.was_stopped(context, error)
         if stopped and not handler_call.has_timed_out(context, seconds):
-            return  # Cancelled, or returned at the end of the worker.
+            return  # The run was cancelled, or its worker stopped and returned the job.
         failure = Failure.from_exception(error, backtrace=False)
         retries = fail.decide(context.job, failure).action == "retry"
         if isinstance(error, HandlerResponse) and (retries or isinstance(error, Discard)):

@@ -1,14 +1,11 @@
-"""Compressed requests and responses (payload-limits §6): gzip, and zstd with zstandard installed.
+"""Compressed requests and responses (payload-limits §6): gzip, and zstd where there is a library.
 
 A request is decompressed as a stream that stops at the limit: a decompression bomb takes no more
 memory, and hardly more time, than a body of the largest size.
 """
 
-import importlib
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from functools import lru_cache
-from types import ModuleType
 from typing import Any, Final
 
 from django.http import HttpRequest
@@ -16,6 +13,7 @@ from django.http.response import HttpResponseBase
 from django.utils.cache import patch_vary_headers
 from django.utils.text import compress_string
 
+from django_ojs.http.zstd import zstd
 from django_ojs.spec.errors import InvalidPayload, UnsupportedCompression
 
 #: Compression does not make shorter responses smaller.
@@ -25,9 +23,6 @@ _CHUNK: Final = 64 * 1024
 # Four bytes of zstd can decompress to 128 KiB, and the decompressor has no limit for its output:
 # with steps of this size the limit is exceeded by 8 MiB at most.
 _ZSTD_STEP: Final = 256
-# The window that every decoder of this coding supports (RFC 9659); a larger one is rejected.
-_ZSTD_WINDOW: Final = 8 * 1024 * 1024
-_ZSTD_LEVEL: Final = 3
 # Members of gzip, frames of zstd: each takes as long as a kilobyte of data, and may be empty.
 _MAX_PARTS: Final = 1_000
 # As in Django's GZipMiddleware: a file name of random length in the gzip header, so that the length
@@ -35,17 +30,8 @@ _MAX_PARTS: Final = 1_000
 _RANDOM_BYTES: Final = 100
 
 
-@lru_cache(maxsize=1)
-def zstandard() -> ModuleType | None:
-    """Return the module zstandard, None where it is not installed."""
-    try:
-        return importlib.import_module("zstandard")
-    except ImportError:
-        return None
-
-
 def supported() -> list[str]:
-    return ["gzip", "zstd"] if zstandard() else ["gzip"]
+    return ["gzip", "zstd"] if zstd() else ["gzip"]
 
 
 def coding_of(request: HttpRequest) -> str | None:
@@ -88,9 +74,9 @@ def compress(request: HttpRequest, response: HttpResponseBase) -> None:
     coding = _preferred(request)
     if coding is None:
         return
-    library = zstandard()
+    library = zstd()
     if coding == "zstd" and library is not None:
-        compressed = library.ZstdCompressor(level=_ZSTD_LEVEL).compress(content)
+        compressed = library.compress(content)
     else:
         compressed = compress_string(content, max_random_bytes=_RANDOM_BYTES)
     if len(compressed) < len(content):
@@ -150,9 +136,9 @@ def _inflate(member: Any, data: bytes) -> bytes:
 
 
 def _unzstd(chunks: Iterable[bytes]) -> Iterator[bytes]:
-    library: Any = zstandard()
-    decompressor = library.ZstdDecompressor(max_window_size=_ZSTD_WINDOW)
-    frame = decompressor.decompressobj()
+    library = zstd()
+    assert library is not None, "zstd is not among the supported codings without it"
+    frame = library.decompressor()
     began, parts = False, 0
     for chunk in chunks:
         for start in range(0, len(chunk), _ZSTD_STEP):
@@ -161,11 +147,11 @@ def _unzstd(chunks: Iterable[bytes]) -> Iterator[bytes]:
                 began = True
                 try:
                     yield frame.decompress(rest)
-                except library.ZstdError:
+                except library.error:
                     raise _malformed("zstd") from None
                 rest = b""
                 if frame.eof:
-                    rest, frame, began = frame.unused_data, decompressor.decompressobj(), False
+                    rest, frame, began = frame.unused_data, library.decompressor(), False
                     parts = _count_part(parts)
     if began:
         raise _incomplete("zstd")

@@ -76,7 +76,7 @@ def client_is_gone(environ: Mapping[str, Any]) -> bool:
     connection = environ.get("gunicorn.socket")
     if connection is None:
         return False
-    # Not by reading: the connection may be encrypted, or belong to an event loop.
+    # It must not read from the connection, which may be encrypted or belong to an event loop.
     poll = select.poll()
     poll.register(connection, getattr(select, "POLLRDHUP", 0))
     return bool(poll.poll(0))

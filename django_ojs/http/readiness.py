@@ -57,7 +57,7 @@ class Probe:
 
     def _ask(self, question: "_Question") -> None:
         try:
-            # Of its own, with a limit to the time of its attempts to connect.
+            # The check has a connection of its own, whose attempts to connect are limited in time.
             link = question.link = connections.create_connection(database.alias())
             options = link.settings_dict.get("OPTIONS") or {}
             options = {**database.client_options(link.alias), **options}

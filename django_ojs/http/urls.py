@@ -56,7 +56,6 @@ urlpatterns: list[URLPattern] = [
     route(f"{_JOB}/ack", workers.Ack, "ojs-job-ack"),
     route(f"{_JOB}/nack", workers.Nack, "ojs-job-nack"),
     route(f"{_JOB}/progress", progress.JobProgress, "ojs-job-progress"),
-    route(f"{_JOB}/progress/stream", progress.JobProgressStream, "ojs-job-progress-stream"),
     route(f"{_JOB}/history", history.JobHistory, "ojs-job-history"),
     route(f"{_JOB}/lineage", history.JobLineage, "ojs-job-lineage"),
     # Queues

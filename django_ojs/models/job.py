@@ -135,7 +135,7 @@ class Job(StoredModel):
     result = StoredJSONField(null=True, blank=True)
     error = StoredJSONField(null=True, blank=True)
     dead_letter = models.BooleanField(default=False)
-    #: Where it ran, of a dead letter in the `dead_letter_queue` of that queue.
+    #: For a dead letter that was moved to a `dead_letter_queue`: the queue in which it ran.
     original_queue = models.CharField(max_length=255, null=True, blank=True, editable=False)  # noqa: DJ001  # NULL: it is there
     #: What happened before is no longer in its history (`operations.jobs.execution_history`).
     history_deleted_at = models.DateTimeField(null=True, blank=True, editable=False)

@@ -81,7 +81,7 @@ def fail_batch(
     again: dict[UUID, dict[str, object]] = {}
     ended: dict[UUID, dict[str, object]] = {}
     for job, failure, outcome in kept:
-        # By the claimed job: nothing changes the policy or the counts of an active one.
+        # The claimed job is enough: nothing changes the policy or the counts of an active job.
         decision = _within_total_timeout(job, decide(job, failure))
         row = {"id": str(job.id), "outcome": outcome.value, "error": _error_of(failure)}
         if decision.action == "retry":
@@ -188,7 +188,7 @@ def requeue(
 def fail_beside_others(
     job_id: UUID, failure: Failure, *, others: int, claim: Claim = ANY_CLAIM
 ) -> Job:
-    """Record a failed run that so many other jobs of the process may have caused.
+    """Record a failed run that this job, or one of `others` jobs of its process, has caused.
 
     The first ISOLATED_AFTER such runs of a job spend no attempt; see `rescue`. Raises as `fail`
     does.

@@ -33,7 +33,7 @@ from django_ojs.storage.claims import Claimed
 from django_ojs.storage.dialects.base import ALL_QUEUES
 from django_ojs.storage.dialects.rows import ANY_SIZE, ClaimRequest
 
-#: The claims of a queue whose rules another process changes meanwhile.
+#: How often a queue is claimed from again because another process has changed its rules.
 TRIES: Final = 3
 
 #: A claim of more jobs would hold row locks for too long.
@@ -145,7 +145,7 @@ def _claim(request: ClaimRequest) -> list[Claimed]:
 
 
 def _open_to(pool: str | None, queues: Sequence[str]) -> list[str]:
-    """Return those of the queues, each once, that are not exclusive to another pool."""
+    """Return the queues, each once, without those that are exclusive to another pool."""
     kept = settings().pool_of_queue if pool is not None else {}
     return [name for name in dict.fromkeys(queues) if kept.get(name, pool) == pool]
 
@@ -173,7 +173,7 @@ def may_find(queues: Sequence[str]) -> bool:
 
 
 def isolated_waiting(queues: Sequence[str] | None, *, limit: int, pool: str = "") -> int:
-    """Return how many available jobs must run alone, in those of these queues that are not paused.
+    """Return how many available jobs must run alone, in the queues that are not paused.
 
     None stands for all queues that are not exclusive to a pool other than this one. If there are
     more than `limit`, return that.
@@ -254,7 +254,7 @@ def _pool_of(
     if worker_id is None or not (settings().pools or pool is not None):
         return None
     before = liveness.pool_of(worker_id, principal)
-    # A worker may have named a pool that the settings have no more.
+    # A worker may have named a pool that the settings no longer have.
     found = settings().pool((before or "") if pool is None else pool)
     if found is not None and not all(map(found.takes, queues)):
         raise InvalidRequest.of(

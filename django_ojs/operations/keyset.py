@@ -72,7 +72,7 @@ FIRST_PAGE: Final = PageRequest()
 class Page(Generic[Row]):
     """Rows of a list, and the cursors of the pages around them; None: there is no such page.
 
-    `scanned`: the page is not full because the scan ended after so many rows; more may match.
+    `scanned`: the page is not full because the scan ended after this many rows; more may match.
     `count` returns how many rows the list has.
     """
 
@@ -102,8 +102,8 @@ def page(
 ) -> Page[Row]:
     """Return a page of the rows of a query. Raises InvalidRequest for a wrong cursor.
 
-    `among`: the rows of which few may be among `found`; the page ends when `scan_limit` of these
-    are read.
+    `among`: rows, only a few of which may be among `found`; the page ends when `scan_limit` of
+    these are read.
     """
     rest, end = rest_of(found, order, wanted), None
     if among is not None:

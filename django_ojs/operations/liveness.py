@@ -31,7 +31,8 @@ SHORTEST_SILENCE = timedelta(seconds=45)
 
 _MILLISECOND = timedelta(milliseconds=1)
 
-#: A look at others that took so many seconds is of the past: it, or this process, was stopped.
+#: A look at other workers that took longer than this, in seconds, is out of date: this process was
+#: stopped.
 LONG_WAIT: Final = 0.5
 
 _NO_JOB: Final = UUID(int=0)
@@ -112,7 +113,7 @@ def after_beat(worker_id: str, interval: timedelta | None) -> dict[str, Any]:
     if interval is not None:
         milliseconds = interval // _MILLISECOND
         in_time = When(beat_at__gt=Now() - 2 * interval, then=F("steady_since"))
-        # Before the time of the beat: MariaDB sets one column after the other.
+        # This stands before the time of the beat, because MariaDB sets one column after the other.
         return (
             {"steady_since": Coalesce(Case(in_time), Now())}
             | seen
@@ -169,7 +170,7 @@ def after_fetch(
     """Record a FETCH over HTTP as a sign of life; the first one makes the worker known.
 
     Until its first BEAT a worker may be silent as long as the longest of its leases: it may be one
-    that never sends BEAT. `leases` are those of the jobs that it claimed now.
+    that never sends BEAT. `leases` are the leases of the jobs that it has just claimed.
     """
     silence = max([settings().http_visibility_timeout, *leases]) // _MILLISECOND
     worker = Worker.primary.filter(pk=worker_id)
@@ -190,7 +191,7 @@ def after_fetch(
         _update(worker, seen_at=Now(), dead_after_ms=silence, owner=principal.id)
     elif (
         owner != principal.id
-        # Not with every FETCH: a worker may poll many times a second.
+        # It is not written with every FETCH, because a worker may poll many times a second.
         or elapsed(seen_at, now) > dead_after_ms * _MILLISECOND / 10
     ):
         _update(worker, seen_at=Now(), owner=principal.id)

@@ -31,7 +31,7 @@ def promote(limit: int = BATCH) -> int:
 def promote_by_queue(queues: Sequence[str], limit: int = BATCH) -> int:
     """Do the same for these queues, each of which gets an equal share. Return how many.
 
-    A queue gets at least one, also if there are more queues than `limit`.
+    A queue gets at least one job, even if there are more queues than `limit`.
     """
     if not queues:
         return 0

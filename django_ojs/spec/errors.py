@@ -26,7 +26,7 @@ class OJSError(Exception):
     canonical: ClassVar[str | None] = None
     number: ClassVar[str] = ""
     status: ClassVar[int | None] = None
-    #: Of the class, unless one occurrence says otherwise.
+    #: The class sets it, unless one occurrence says otherwise.
     retryable: bool = False
     type: ClassVar[str | None] = None
 

@@ -10,7 +10,7 @@ class Hold(IntEnum):
     NONE = 0
     #: Those that apply the rule which limits it.
     OPEN = 1
-    #: None: a rule keeps it from them, and opens it later.
+    #: No worker may take it: a rule keeps it back, and opens it later.
     HELD = 2
 
     @classmethod

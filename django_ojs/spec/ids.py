@@ -97,7 +97,7 @@ def parse_id(value: object, field: str = "id") -> UUID:
 
 
 def is_uuid7(value: UUID) -> bool:
-    """Return whether version and variant are those of a UUIDv7."""
+    """Return whether the id has the version and the variant of a UUIDv7."""
     return (value.int >> 76) & 0xF == 7 and (value.int >> 62) & 3 == 2
 
 
@@ -114,7 +114,7 @@ def first_of(moment: datetime) -> UUID:
 
 def _fresh() -> int:
     milliseconds = time.time_ns() // 1_000_000
-    # 80 bits, of which the upper 74 are taken.
+    # 80 bits; only the upper 74 are used.
     return (milliseconds << _RANDOM_BITS) | (int.from_bytes(os.urandom(10), "big") >> 6)
 
 

@@ -8,7 +8,7 @@ it is known which job was the cause.
 from enum import Enum
 from typing import Final
 
-#: A job that was lost so many times together with others runs alone from then on.
+#: A job that was lost this many times together with others runs alone from then on.
 ISOLATED_AFTER: Final = 2
 
 

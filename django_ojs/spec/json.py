@@ -61,10 +61,10 @@ _LONG_INTEGER: Final = b"0" * 16
 _NOT_FINITE: Final = re.compile(r"\d[eE]|N|I").search
 _BRACKETS_ALIKE: Final = bytes.maketrans(b"{}", b"[]")
 _NO_BRACKETS: Final = bytes(byte for byte in range(256) if byte not in b"[]{}")
-# Of a shorter text, `measure` is as fast.
+# For a shorter text, `measure` is as fast.
 _SHORT: Final = 512
-#: Compact JSON of what was read from a text is at most so many times as long as the text: no string
-#: gets longer, and no number is longer than this.
+#: What was read from a text is, as compact JSON, at most this many times as long as the text: no
+#: string gets longer, and no number is longer than this.
 MOST_GROWTH: Final = 26
 # No 64-bit integer has more characters. Parsing thousands of digits takes quadratic time.
 _LONGEST: Final = 20
@@ -320,7 +320,7 @@ def dumps_lists(lists: Sequence[list[Any]], *, exact_integers: bool) -> tuple[st
             measure(lists, exact_integers=exact_integers, depth=MAX_DEPTH + 1)
         except Rejected:
             raise InvalidPayload("a value cannot be stored as JSON") from None
-    # Where no list contains what separates two of them, there is one part for each.
+    # If no list contains the text that separates two lists, there is one part for each list.
     parts = text[2:-2].split("],[")
     if len(parts) != len(lists):
         parts = [dumps(value)[1:-1] for value in lists]
@@ -387,7 +387,7 @@ def _is_harmless(text: str, levels: int) -> bool:
 
     The text is searched by a few calls, where `measure` visits each value. False where it has to.
     """
-    # Without a backslash, strings are as they are written, and every second quote ends one.
+    # If there is no backslash, strings are as they are written, and every second quote ends one.
     if len(text) < _SHORT or "\\" in text or not text.isascii():
         return False
     parts = text.split('"')

@@ -16,7 +16,7 @@ def read_retry_after(headers: Mapping[str, str]) -> float | None:
     moment = _moment(text)
     if moment is None:
         return None
-    # By the server's clock, where it sends a Date header: ours may differ from it.
+    # The server's clock counts if it sends a Date header, because ours may differ from it.
     now = (_moment(date) if date is not None else None) or datetime.now(UTC)
     return max(0.0, (moment - now).total_seconds())
 

@@ -85,7 +85,7 @@ class QueueOrder:
         return self.strategy == STRICT and self.prevention is None
 
     def weight_of(self, queue: str) -> int:
-        """Return the weight of a queue; those without one have that of `*`, or 1."""
+        """Return the weight of a queue. One without a weight has the weight of `*`, or 1."""
         if self.strategy != WEIGHTED:
             return 1
         weights = dict(self.weights)

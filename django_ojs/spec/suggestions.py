@@ -38,7 +38,7 @@ def allowed_name(text: object) -> str:
 
 
 def one_of(names: Iterable[str]) -> str:
-    """Return names, of which one is meant: "active or available"."""
+    """Return names as alternatives: "active or available"."""
     first, *rest = names
     text: str = first
     for name in rest:

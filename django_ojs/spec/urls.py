@@ -19,8 +19,8 @@ class Location:
 
 def locate(url: str, default_port: int = 443) -> Location | None:
     """Return where a URL leads, None for one without a host or with a user."""
-    # Not a general parser: two of them may read the same URL differently, and that of the standard
-    # library raises ValueError for some. Such URLs are rejected.
+    # A general parser is not used: two of them may read the same URL differently, and the one of
+    # the standard library raises ValueError for some. Such URLs are rejected.
     _, authority, rest = split(url)
     found = _AUTHORITY(authority)
     port = int(found[2] or default_port) if found is not None else 0

@@ -17,7 +17,7 @@ T = TypeVar("T")
 
 
 class OptionsDecorator(Protocol):
-    """The type of `@options(...)`, which keeps that of the task."""
+    """The type of `@options(...)`, which keeps the type of the task."""
 
     @overload
     def __call__(self, task: Task[P, R], /) -> OJSTask[P, R]: ...

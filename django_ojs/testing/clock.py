@@ -15,7 +15,7 @@ from django.utils import timezone
 
 from django_ojs.storage import database
 
-#: The clocks that are stopped: that of a context, and those of contexts within it.
+#: The clocks that are stopped: the one of a context, and of the contexts within it.
 _frozen: Final[list["Clock"]] = []
 
 

@@ -334,10 +334,11 @@ class TestingExtension(Extension):
                 "get": partial(_ask, "get"),
                 "lock": partial(_ask, "lock"),
                 "cancel": partial(_ask, "cancel"),
-                "workflows.create": partial(_ask, "create_workflow"),
-                "workflows.get": partial(_ask, "workflow"),
-                "workflows.step_ids": partial(_ask, "step_ids"),
-                "workflows.cancel": partial(_ask, "cancel_workflow"),
+                **{
+                    name: partial(_ask_extension, recorded)
+                    for each in registry.for_tests()
+                    for name, recorded in each.recorded.items()
+                },
             },
         )
 
@@ -350,6 +351,15 @@ def _push(batch: Batch, store: Callable[[], list[EnqueuedJob]]) -> list[Enqueued
 def _ask(method: str, *args: Any) -> Any:
     found = getattr(_contexts.store(), method, None)
     return None if found is None else found(*args)
+
+
+def _ask_extension(recorded: Callable[..., Any], *args: Any) -> Any:
+    store = _contexts.store()
+    if isinstance(store, Recorder):
+        return recorded(store, *args)
+    if isinstance(store, InlineRows) and callable(args[-1]):
+        return store.run_what(args[-1])
+    return None
 
 
 registry.register(TestingExtension())

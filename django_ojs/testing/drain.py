@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from django_ojs.extension import Suspended
 from django_ojs.handlers import get_handler
 from django_ojs.spec.errors import Conflict, JobNotFound
 from django_ojs.spec.states import State
@@ -17,6 +18,7 @@ from django_ojs.testing.rows import Rows
 from django_ojs.testing.savepoints import savepoint
 from django_ojs.worker.job_log import JobLog
 
+_SUSPENDED: Final = "suspended"
 _WITHOUT_HANDLER: Final = "without_handler"
 
 
@@ -24,14 +26,15 @@ _WITHOUT_HANDLER: Final = "without_handler"
 class Drained:
     """How many runs of a drain left their job in which state.
 
-    A job that failed and was run again counts twice. `without_handler`: postponed, as a worker does
-    with a job whose type has no handler.
+    A job that failed and was run again counts twice. `suspended`: it sleeps, or waits for
+    something. `without_handler`: postponed, as a worker does with a job whose type has no handler.
     """
 
     completed: int = 0
     retryable: int = 0
     discarded: int = 0
     cancelled: int = 0
+    suspended: int = 0
     without_handler: int = 0
 
 
@@ -92,13 +95,17 @@ def _run(store: Rows, failures: Failures, log: JobLog, job: Claimed) -> str:
                 failed = store.fail(run, failure)
             log.failed(run, failure, failed, time.monotonic() - started, error)
         else:
+            if isinstance(result, Suspended):
+                with savepoint():
+                    result.store()
+                return _SUSPENDED
             with savepoint():
                 store.complete(run, result, committed=committed)
             log.completed([(run, time.monotonic() - started)])
     except (Conflict, JobNotFound):
         log.claim_lost(run)
-    if job.workflow_id is not None:
-        store.advance_workflows()
+    if job.marks:
+        store.add_next_jobs()
     try:
         return transitions.get(job.id).state
     except JobNotFound:

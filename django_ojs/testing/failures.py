@@ -18,7 +18,7 @@ class Failures:
         self._errors: dict[str, list[tuple[Error, int | None]]] = {}
 
     def add(self, type: str, error: Error, times: int | None) -> None:
-        """Let so many runs of a type fail, after those that were added before; None: all."""
+        """Let `times` runs of a type fail, after those that were added before; None: all."""
         if times is not None and times < 1:
             raise ValueError("times must be at least 1")
         with self._lock:

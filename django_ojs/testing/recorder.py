@@ -3,21 +3,16 @@
 import threading
 from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from typing import Any
 from uuid import UUID
 
 from django.utils import timezone
 
 from django_ojs import hooks
 from django_ojs.extension import Batch
-from django_ojs.extensions.workflows.models import Workflow, WorkflowState
-from django_ojs.extensions.workflows.operations.cancellation import check_running
-from django_ojs.extensions.workflows.operations.queries import not_found
-from django_ojs.extensions.workflows.operations.starting import envelope_of
-from django_ojs.extensions.workflows.spec import Graph
 from django_ojs.models import Job
 from django_ojs.operations.enqueue.admission import admit, fill_in_defaults
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, of_dropped, of_new
-from django_ojs.spec import ids
 from django_ojs.spec.envelope import Envelope
 from django_ojs.spec.errors import DuplicateJob, JobNotFound
 from django_ojs.spec.states import State
@@ -49,13 +44,14 @@ class Recorder:
         self.results: list[EnqueuedJob] = []
         self._lock = threading.RLock()
         self._jobs: dict[UUID, Job] = {}
-        self._workflows: dict[UUID, Workflow] = {}
-        self._steps: dict[UUID, list[UUID]] = {}
+        #: What extensions record, by ids of their own.
+        self.others: dict[UUID, Any] = {}
 
     def push(self, batch: Batch, store: Callable[[], list[EnqueuedJob]]) -> list[EnqueuedJob]:
-        return self._record(list(batch.jobs), batch=batch.options.batch)
+        return self.record(list(batch.jobs), batch=batch.options.batch)
 
-    def _record(self, envelopes: Sequence[Envelope], *, batch: bool) -> list[EnqueuedJob]:
+    def record(self, envelopes: Sequence[Envelope], *, batch: bool) -> list[EnqueuedJob]:
+        """Record jobs that pass the checks and the middleware. Return their results."""
         admitted = admit_in_memory(envelopes, batch=batch)
         passed = [each for each in admitted if each is not None]
         fill_in_defaults(passed, None)
@@ -97,56 +93,10 @@ class Recorder:
                 job.state, job.finished_at = State.CANCELLED.value, timezone.now()
             return _copy(job), before
 
-    def create_workflow(
-        self, graph: Graph, queues: Sequence[str], store: Callable[[], Workflow]
-    ) -> Workflow:
-        """Record the definition, and the jobs of the first steps; later ones never start."""
-        now = timezone.now()
-        workflow = Workflow(
-            id=graph.id or ids.uuid7(),
-            client_id=graph.client_id,
-            type=graph.type,
-            name=graph.name,
-            queues=list(queues),
-            jobs_total=len([step for step in graph.jobs if step.callback is None]),
-            steps_left=len(graph.steps),
-            created_at=now,
-            started_at=now,
-        )
-        steps = [(ids.uuid7(), step) for step in graph.jobs]
-        first = [
-            envelope_of(key, workflow.pk, step.job, [])
-            for key, step in steps
-            if step.job is not None and not step.depends_on
-        ]
-        self._record(first, batch=True)
-        self._workflows[workflow.pk] = workflow
-        self._steps[workflow.pk] = [key for key, _ in steps]
-        return workflow
-
-    def workflow(self, workflow_id: UUID) -> Workflow:
-        if workflow_id not in self._workflows:
-            raise not_found(workflow_id)
-        return self._workflows[workflow_id]
-
-    def step_ids(self, workflow_id: UUID) -> list[UUID]:
-        return self._steps.get(workflow_id, [])
-
-    def cancel_workflow(self, workflow_id: UUID) -> Workflow:
-        workflow = self.workflow(workflow_id)
-        check_running(workflow)
-        workflow.state, workflow.finished_at = WorkflowState.CANCELLED, timezone.now()
-        workflow.steps_left = 0
-        for job_id in self._steps[workflow_id]:
-            if job_id in self._jobs:
-                self.cancel(job_id)
-        return workflow
-
     def clear(self) -> None:
         with self._lock:
             self._jobs.clear()
-            self._workflows.clear()
-            self._steps.clear()
+            self.others.clear()
             self.results.clear()
 
     def _find(self, job_id: UUID) -> Job:

@@ -11,12 +11,9 @@ from django.db.models.functions import Now
 
 from django_ojs.conf import settings
 from django_ojs.context import JobContext
-from django_ojs.extension import Batch
-from django_ojs.extensions.workflows import operations as workflows
-from django_ojs.extensions.workflows.models import EndedWorkflowJob, Workflow, WorkflowStep
-from django_ojs.extensions.workflows.spec import Graph
+from django_ojs.extension import Batch, Suspended
 from django_ojs.handlers import get_handler, job_types
-from django_ojs.hooks import registry
+from django_ojs.hooks import next_jobs, registry
 from django_ojs.models import Job
 from django_ojs.operations import ack, beat, fail, progress, run_now
 from django_ojs.operations.due_check import DueCheck
@@ -67,19 +64,17 @@ class Rows:
         jobs = Job.primary.order_by("created_at", "pk")
         return [job for job in jobs if job.pk not in self._before]
 
-    def advance_workflows(self) -> None:
+    def add_next_jobs(self) -> None:
+        """Enqueue what extensions enqueue after the jobs that have ended."""
         with savepoint():
-            workflows.advance_due()
+            next_jobs()
 
     def clear(self) -> None:
         keys = [job.pk for job in self.jobs()]
         Job.primary.filter(pk__in=keys).delete()
-        # A step has the id of its job. Without its workflow no deleted job counts as failed.
-        steps = WorkflowStep.primary.filter(pk__in=keys)
-        begun = set(steps.values_list("workflow_id", flat=True))
-        for model in (EndedWorkflowJob, WorkflowStep):
-            model.primary.filter(workflow_id__in=begun).delete()
-        Workflow.primary.filter(pk__in=begun).delete()
+        for each in registry.for_tests():
+            if each.cleared is not None:
+                each.cleared(keys)
         self.results.clear()
 
     def claim(self, queue: str | None, early: Sequence[State]) -> Claimed | None:
@@ -114,7 +109,7 @@ class Rows:
             is_async=is_async,
             heartbeat=lambda job, by: beat.extend(WORKER_ID, job.id, by),
             report=_report,
-            extensions=registry.context_in_tests,
+            extensions=runner.context_functions(),
         )
 
     def complete(self, run: Run, result: Any, *, committed: bool) -> None:
@@ -143,7 +138,7 @@ class Rows:
             for step in (check.promote, check.expire, rescue.lapse):
                 while step():
                     pass
-        self.advance_workflows()
+        self.add_next_jobs()
 
 
 class InlineRows(Rows):
@@ -152,7 +147,7 @@ class InlineRows(Rows):
     def __init__(self, failures: Failures) -> None:
         super().__init__()
         self._failures = failures
-        # Of each thread: the jobs that are stored and have not run, and whether one is storing.
+        # For each thread: the jobs that are stored and have not run, and whether it is storing one.
         self._local = _Stored()
 
     def push(self, batch: Batch, store: Callable[[], list[EnqueuedJob]]) -> list[EnqueuedJob]:
@@ -165,18 +160,13 @@ class InlineRows(Rows):
             ]
             return results
 
-        return self._run_what(stored)
-
-    def create_workflow(
-        self, graph: Graph, queues: Sequence[str], store: Callable[[], Workflow]
-    ) -> Workflow:
-        return self._run_what(store)
+        return self.run_what(stored)
 
     def get(self, job_id: UUID) -> Job | None:
         """Return the job after its run, which a result of `django.tasks` begins with."""
         return Job.primary.filter(pk=job_id).first()
 
-    def _run_what(self, store: Callable[[], T]) -> T:
+    def run_what(self, store: Callable[[], T]) -> T:
         """Store jobs, run them, and return what `store` returns.
 
         All have run, with the later steps of their workflows, before the first exception is raised.
@@ -194,7 +184,7 @@ class InlineRows(Rows):
                     if runner.ends_test(error):
                         raise
                     errors.append(error)
-            self._without_running(self.advance_workflows)
+            self._without_running(self.add_next_jobs)
         if errors:
             raise errors[0]
         return stored
@@ -228,7 +218,10 @@ class InlineRows(Rows):
         # The handler may have cancelled or deleted its own job: as in a worker, the result is
         # ignored.
         with suppress(Conflict, JobNotFound), savepoint():
-            self.complete(run, result, committed=committed)
+            if isinstance(result, Suspended):
+                result.store()
+            else:
+                self.complete(run, result, committed=committed)
 
     def _claim_one(self, stored: EnqueuedJob) -> Claimed | None:
         """Claim this job, whatever its queue and its limits say."""

@@ -39,7 +39,7 @@ def new_run(
 def call(run: Run, complete: Callable[..., object]) -> tuple[Any, bool]:
     """Run the handler; see `executor.run_handler`. Exceptions are raised."""
     run.begin()
-    # As in a worker, what the handler sets there, such as a language, ends with it.
+    # As in a worker, what the handler sets in its context, such as a language, ends with it.
     return copy_context().run(_run_in_context, run, complete)
 
 
@@ -79,9 +79,17 @@ def perform(request: Request, failures: Failures, *, in_memory: bool) -> Any:
         job,
         is_async=handler.is_async,
         report=lambda job, reported: True,
-        extensions=registry.context_in_tests,
+        extensions=context_functions(),
     )
     return call(new_run(job, handler, context, failures), _check_transaction)[0]
+
+
+def context_functions() -> dict[str, Callable[..., Any]]:
+    """Return what extensions do for the context of a handler that runs in a test."""
+    functions = dict(registry.context)
+    for each in registry.for_tests():
+        functions |= each.context
+    return functions
 
 
 def claimed(job: Job) -> Claimed:

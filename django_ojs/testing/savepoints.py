@@ -35,7 +35,7 @@ def savepoint() -> Iterator[None]:
 def transactions_ended() -> Iterator[None]:
     """Run a handler; roll back what it leaves open, and raise the error that a worker has for it.
 
-    A transaction that is open before, such as that of a test, stays as it is.
+    A transaction that was open before, such as a test's, stays as it is.
     """
     before = {link.alias: _depth(link) for link in connections.all(initialized_only=True)}
     error = None

@@ -22,7 +22,7 @@ class BatchSizer:
         self._passed_by = 0
 
     def pass_by(self, number: int) -> None:
-        """Note that a claim returned so many jobs without a handler here, and no others; or 0.
+        """Note how many jobs without a handler here a claim returned, if it returned no others.
 
         They take no slot. The next claim takes twice as many, so that jobs behind thousands of them
         do not wait for as many claims.

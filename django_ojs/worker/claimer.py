@@ -30,7 +30,7 @@ logger = logging.getLogger("django_ojs.worker")
 #: would be planned for too long.
 MAX_ASKED_QUEUES = 20
 
-#: So many polls in a row that took long are not those of a busy machine: an old snapshot makes them
+#: If this many polls in a row took long, the machine is not just busy: an old snapshot makes them
 #: slow, which is what the floors of claims are for.
 SLOW_POLLS = 3
 

@@ -15,7 +15,7 @@ from typing import Any
 from django.db import Error, connections
 
 from django_ojs.conf import settings
-from django_ojs.extension import Known
+from django_ojs.extension import Known, Suspended
 from django_ojs.models.attempt import AttemptOutcome
 from django_ojs.operations import ack, fail
 from django_ojs.operations.workers import rescue
@@ -87,13 +87,13 @@ class StateChange:
 
     runs: list[Run]
     write: Callable[[], object]
-    #: Before the others: other workers may run these jobs as soon as it is stored.
+    #: These are stored before the others: other workers may run the jobs as soon as that is done.
     comes_first: bool = False
     #: The operation passes by runs whose claim is gone, or whose rows another session has locked.
     in_part: bool = False
     #: The one run, if it may be stored together with other failed runs.
     failed: RunFailure | None = None
-    #: As that of a completion.
+    #: It is stored like the outcome of a completion.
     paused: float = 0.0
 
 
@@ -109,7 +109,7 @@ class Deferred:
 
 
 class StatementStopped(Exception):
-    """The server stopped a statement, after so many seconds; it responds. Less may pass."""
+    """The server stopped a statement. It responds, so fewer outcomes at once may pass."""
 
     def __init__(self, error: Exception, seconds: float) -> None:
         super().__init__(str(error))
@@ -174,6 +174,8 @@ class Completer:
             self.fail(
                 run, failure, seconds=seconds, cause=error, others=others, is_conflict=is_conflict
             )
+        elif isinstance(result, Suspended):
+            self._add(StateChange([run], result.store))
         else:
             self._add(Completion(run, result, seconds))
         self._on_slot_free(seconds)
@@ -257,7 +259,7 @@ class Completer:
         self._thread.join(timeout)
         if not self._thread.is_alive():
             return True
-        # Not those of `_deferred`: it has none that is tried again at this moment.
+        # `_deferred` is left out: it has none that is tried again at this moment.
         if locked := sorted(self._locked.copy(), key=lambda run: run.job.id):
             self._job_log.locked(locked, is_last=True)
         return False
@@ -412,7 +414,7 @@ class Completer:
         return {run for run in runs if (run.job.id, run.job.run) in held}
 
     def _defer_locked(self, items: Sequence[tuple[Completion | StateChange, list[Run]]]) -> None:
-        """Try these again in a moment, for the runs beside them; others are stored meanwhile."""
+        """Try these again in a moment. Others are stored until then."""
         now = time.monotonic()
         if new := [run for item, runs in items if not item.paused for run in runs]:
             self._job_log.locked(new)

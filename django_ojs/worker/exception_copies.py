@@ -10,8 +10,8 @@ from typing import Any, Final
 
 from django_ojs.spec.failure import MAX_MESSAGE_CHARACTERS, MAX_TYPE_CHARACTERS, clean
 
-#: Attributes by which the exceptions are found that one follows from. They are read as those of
-#: BaseException: a subclass may define its own, which raise.
+#: Attributes by which the exceptions are found that one follows from. They are read as attributes
+#: of BaseException, because a subclass may define its own, which raise.
 _TRACEBACK: Final[Any] = vars(BaseException)["__traceback__"]
 _CAUSE: Final[Any] = vars(BaseException)["__cause__"]
 _CONTEXT: Final[Any] = vars(BaseException)["__context__"]

@@ -193,7 +193,8 @@ class Executor:
             if not run.end():
                 return not run.interrupted
             thread.last = None
-            # After the end, when this thread cannot be interrupted: it holds the lock.
+            # The run has ended, and this thread cannot be interrupted now, because it holds the
+            # lock.
             if self._limit.is_reduced:
                 with self._lock:
                     if self._limit.ended(time.monotonic() - run.started):
@@ -269,7 +270,7 @@ def _call_atomic(run: Run, call: Callable[[Run], Any], complete: Callable[..., o
     commits = not link.in_atomic_block  # A test may have a transaction round this one.
     with database.atomic(), OwnTransaction(link):
         if commits:
-            link.on_commit(run.note_commit)  # Before those of the handler, which may raise.
+            link.on_commit(run.note_commit)  # These run before the handler's own, which may raise.
         result = _result_of(run, call)
         # The handler's rows and the completion commit together or not at all: when the run has
         # lost its claim, or ended the transaction, this raises and the rows are rolled back.
@@ -292,5 +293,5 @@ def _call_and_flush(run: Run, call: Callable[[Run], Any]) -> Any:
     try:
         return call(run)
     finally:
-        # Before the outcome: the last progress report is stored, also when the handler failed.
+        # The last progress report is stored before the outcome, even when the handler failed.
         run.context.flush()

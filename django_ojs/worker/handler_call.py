@@ -79,7 +79,7 @@ def was_stopped(context: JobContext, error: BaseException) -> bool:
 
 
 def has_timed_out(context: JobContext, seconds: float) -> bool:
-    """Whether a handler that was stopped after so many seconds was stopped for its timeout."""
+    """Whether a handler that was stopped after `seconds` was stopped for its timeout."""
     limit = limit_of(context.job, settings().default_timeout)
     return seconds >= limit.total_seconds()
 
@@ -114,7 +114,8 @@ def transaction_left_open(
         if database.is_transaction_open(link):
             error = left_open_error(link)
             link.close()
-            # Of a closed connection Django keeps that it is in a transaction: for the next jobs.
+            # Django would remember of a closed connection that it is in a transaction, and the next
+            # jobs would have it.
             del connections[link.alias]
     return error
 

@@ -36,7 +36,7 @@ STUCK_AFTER = 10.0
 #: Seconds between two looks at interrupted threads when no job is running.
 STUCK_TICK = 0.5
 
-#: Seconds until leases are extended again of which some were not.
+#: Seconds until leases are extended again when some of them could not be.
 EXTEND_AGAIN = 0.5
 #: The fewest seconds without a reply after which connections are ended. On a busy machine a good
 #: server may take some.
@@ -99,7 +99,7 @@ class Heartbeat:
 
         Return False when the session is not the worker's own (behind a pooler).
         """
-        # A beat meanwhile must not write the old session, which is gone, over the new one.
+        # A beat in between must not write the old session, which is gone, over the new one.
         self.session, self.wants_session = None, False
         self.session = beat.attach_session(self._worker_id)
         # Such a beat may have removed the new one.

@@ -63,8 +63,8 @@ class Run:
         self.lock = threading.Lock()
         self.phase = Phase.WAITING
         self.claimed_at = time.monotonic()
-        #: Before the statement that claimed the job or extended its lease. By this process's clock:
-        #: the database's clock may differ.
+        #: The time before the statement that claimed the job or extended its lease, by this
+        #: process's clock. The database's clock may differ.
         self.extended_at = self.claimed_at if asked_at is None else asked_at
         self.started = 0.0
         self.revoked_at = 0.0
@@ -111,8 +111,8 @@ class Run:
         with self.lock:
             if self.phase is not Phase.WAITING:
                 return False
-            # Before the phase: `overdue` reads both without the lock, and a run without a start
-            # would have exceeded any timeout.
+            # This is set before the phase: `overdue` reads both without the lock, and a run without
+            # a start would have exceeded any timeout.
             self.started = time.monotonic()
             self.thread = threading.current_thread()
             self.thread_id = self.thread.ident

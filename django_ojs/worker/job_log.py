@@ -181,7 +181,7 @@ class JobLog:
         )
 
     def group_stopped(self, number: int, error: Exception) -> None:
-        """Warn that the server stopped the statement that stores so many outcomes together."""
+        """Warn that the server stopped a statement that stores many outcomes together."""
         self.warn_once(
             "group stopped",
             f"The outcomes of {number_of_jobs(number)} could not be stored together "
@@ -278,7 +278,7 @@ def _error(failure: Failure) -> str:
 
 def _exc_info(cause: BaseException | None) -> ExcInfo | None:
     """Return the exception with its traceback, from the first frame of the project's code."""
-    # Of a result that was rejected, no frame is the project's: the message names the handler.
+    # When a result was rejected, no frame is the project's: the message names the handler.
     if cause is None or isinstance(cause, HandlerResponse | ResultRejected):
         return None
     if not settings().log_tracebacks:

@@ -22,7 +22,7 @@ WAIT = 1.0
 
 
 class SessionOwner(Protocol):
-    """Reports the listener's database session as that of the worker: the heartbeat."""
+    """Reports the listener's database session as the worker's own: the heartbeat."""
 
     #: Whether the session is to be attached again, since the server may be another one.
     wants_session: bool

@@ -168,7 +168,7 @@ class MaintenanceThread:
                     if self._leads and time.monotonic() >= held_until:
                         # After an outage the sessions of all workers have ended.
                         take = lease.take if is_away else self._dead_workers.take_lease
-                        # Before the statement, which may take long.
+                        # The time is taken before the statement, which may take long.
                         asked_at = time.monotonic()
                         is_held = take(self._worker_id)
                         if is_away:
@@ -235,7 +235,7 @@ class MaintenanceThread:
 
     def _conditions_of(self, steps: tuple[DueStep, ...]) -> list[str]:
         now = time.monotonic()
-        # After an outage, that of dead workers is another one each time.
+        # After an outage, the message about dead workers is another one each time.
         if now >= self._conditions_until or self._dead_workers.had_outage:
             self._conditions.clear()
             self._conditions_until = now + KEPT

@@ -3,8 +3,8 @@
 import time
 from typing import Final
 
-#: A group that was stopped is tried again in so many parts. Each try costs the whole timeout of the
-#: server, and three of them find the one outcome of 500 whose row another transaction has locked.
+#: A group that was stopped is tried again in this many parts. Each try costs the whole timeout of
+#: the server, and three tries find the one outcome of 500 whose row another transaction has locked.
 PARTS: Final = 8
 
 #: How long groups stay small, as a multiple of the time that the stopped one took: a larger group
@@ -29,7 +29,7 @@ class GroupSize:
         return min(self._most, most)
 
     def reduce(self, size: int, seconds: float) -> None:
-        """Note that the statement of so many outcomes was stopped after so many seconds."""
+        """Note that a statement of `size` outcomes was stopped after `seconds`."""
         self._most = max(1, size // PARTS)
         self._until = time.monotonic() + seconds * FACTOR
 

@@ -45,14 +45,14 @@ logger = logging.getLogger("django_ojs.worker")
 #: Seconds between two log lines of a worker that drains (graceful-shutdown §5.2).
 DRAIN_LOG_INTERVAL = 5.0
 
-#: Seconds without a job after which a worker warns that its queues are not those of the handlers.
+#: Seconds without a job after which a worker warns that no handler uses its queues.
 IDLE_WARNING_INTERVAL = 300.0
 
 #: Seconds in which the last outcomes must be stored when the process ends.
 FINAL_WRITE_TIMEOUT = 5.0
 
-#: With `--once` and no job left: how often extensions are asked for the next ones until the process
-#: ends anyway, and the seconds between two times, for another process that enqueues the same ones.
+#: With `--once`, when no job is left: how often extensions are asked for more jobs before the
+#: process ends, and the seconds between two times. Another process may be enqueueing the same jobs.
 ROUNDS_FOR_NEXT_JOBS = 40
 ROUND_FOR_NEXT_JOBS = 0.05
 
@@ -101,7 +101,7 @@ class WorkerProcess:
         self._idle_since = time.monotonic()
         self._replace = False
         self._rounds_without_job = 0
-        # With `--once`: whether there were no next jobs when the process looked last.
+        # With `--once`: whether there were no further jobs when the process looked last.
         self._has_no_next_jobs = False
 
     def run(self) -> Exit:
@@ -285,7 +285,8 @@ class WorkerProcess:
             self._completer.give_back(waiting)
 
     def _wait(self) -> None:
-        # Before the look at what there is to do: a thread that finds this set wakes the process.
+        # This is set before the process looks what there is to do: a thread that finds it set wakes
+        # the process.
         self._waiting = True
         try:
             timeout = min(
@@ -321,7 +322,7 @@ class WorkerProcess:
 
     def _on_slot_free(self, seconds: float) -> None:
         self._batch_sizer.record(seconds)
-        # With no job in flight it polls too: jobs that came meanwhile may have had no notification.
+        # It also polls when no job is in flight: new jobs may have come without a notification.
         if self._waiting and (not self._in_flight.busy or self._can_claim()):
             self._wake.set()
 
@@ -351,7 +352,7 @@ class WorkerProcess:
         self._wake.set()
 
     def _leave(self) -> None:
-        """Claim no more jobs, and end when those that are here are done.
+        """Stop claiming jobs, and end when the claimed ones are done.
 
         The supervisor starts the replacement now: the last of them may take hours.
         """
@@ -374,7 +375,8 @@ class WorkerProcess:
                 self._completer.requeue(run, failure)
         self._executor.close()
         hooks.worker_stopping(self.id)
-        # After the handlers: on SQLite a handler's transaction may hold the only write lock.
+        # This waits for the handlers: on SQLite a handler's transaction may hold the only write
+        # lock.
         self._listener.close()
         for each in self._threads:
             each.close()

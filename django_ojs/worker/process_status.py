@@ -17,7 +17,7 @@ PULSE_INTERVAL = 0.5
 #: The most jobs in the table. A process that has more has no table.
 CAPACITY = 4096
 
-#: The most processes that run one job alone, besides those of the configuration.
+#: How many processes at most run one job alone, besides the configured ones.
 MAX_ISOLATED = 4
 
 # The number of pulses, two flags, how many jobs wait that must run alone, two flags, and until when
@@ -45,7 +45,7 @@ class ProcessStatus:
         # Filled by the process, which has most entries unused.
         self._free: list[int] = []
         self._next = _TABLE
-        # By the number of the job's id, whose hash is computed in C, and the run.
+        # The key is the job's id as a number, whose hash is computed in C, and the run.
         self._entries: dict[tuple[int, int], int] = {}
         self._lock = threading.Lock()
 
@@ -79,7 +79,7 @@ class ProcessStatus:
         return time.monotonic() < until
 
     def note_leaving(self) -> None:
-        """Note that the process claims no more jobs, and ends when those that it has are done."""
+        """Note that the process has stopped claiming jobs, and ends when it has none left."""
         if not self.is_leaving:
             self._memory[_LEAVING] = True
             self._tell()
@@ -137,7 +137,7 @@ class ProcessStatus:
         return {(UUID(bytes=key), run) for key, run in entries if key != _NO_ENTRY}
 
     def note_isolated(self, number: int) -> None:
-        """Note that so many jobs are available which must run alone; MAX_ISOLATED at most."""
+        """Note how many of the available jobs must run alone, up to MAX_ISOLATED."""
         self._memory[_ISOLATED_WAITING] = number
         if number:
             self._tell()

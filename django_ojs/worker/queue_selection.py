@@ -28,7 +28,7 @@ class QueueSelection:
             return self._queues
         now = time.monotonic()
         if self._read_at is None or now - self._read_at >= self._max_age:
-            # Before it is read: `expire` may be called meanwhile.
+            # This is set before the list is read, because `expire` may be called during the query.
             self._read_at = now
             try:
                 self._current = self._read()
@@ -74,7 +74,7 @@ def own_queues() -> set[str]:
 def mismatch(
     queues: Sequence[str], handlers: Mapping[str, Sequence[str]], pool: str = ""
 ) -> str | None:
-    """Return a warning if the queues are not those of the handlers, or None.
+    """Return a warning if handlers have other queues than these, or None.
 
     The queues of a pool are set by the project. Other workers need not serve queues that a pool
     keeps to itself.

@@ -68,7 +68,7 @@ _of_thread: Final = _OfThread()
 
 def watch() -> None:
     """Read the statements of the connections that the worker keeps, from now on."""
-    # After the receivers of the project, whose statements set up the connection.
+    # This comes after the receivers of the project, whose statements set up the connection.
     connection_created.disconnect(_begin)
     connection_created.connect(_begin)
 
@@ -102,7 +102,7 @@ def _read(
     execute: Callable[..., Any], sql: str, params: Any, many: bool, context: dict[str, Any]
 ) -> Any:
     if changes_session(_text(sql)):
-        # Before it is executed: of several statements in one, the last may fail.
+        # It is noted before it is executed: if one text has several statements, the last may fail.
         _of_thread.changed.add(context["connection"].alias)
     return execute(sql, params, many, context)
 
@@ -110,5 +110,5 @@ def _read(
 def _text(sql: Any) -> str:
     if isinstance(sql, bytes):
         return sql.decode(errors="replace")
-    # Of a statement that the driver composes.
+    # This is a statement that the driver composes.
     return sql.as_string(None) if hasattr(sql, "as_string") else str(sql)

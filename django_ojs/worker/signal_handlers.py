@@ -23,7 +23,7 @@ def signal_handlers(handlers: Mapping[signal.Signals, Handler]) -> Iterator[None
         yield
     finally:
         for number, handler in previous.items():
-            # None: the handler was not installed by Python.
+            # None means that the handler was not installed by Python.
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
@@ -66,7 +66,7 @@ def _follow_forks() -> None:
 
 @contextmanager
 def default_in_forks(signals: Collection[signal.Signals]) -> Iterator[None]:
-    """Let a process that is forked meanwhile, as `multiprocessing` does, end by these signals.
+    """Let a process that is forked in the block, as `multiprocessing` does, end by these signals.
 
     With the handlers of this process it would only note them, and for this one.
     """

@@ -8,10 +8,10 @@ than the jobs.
 import sys
 import time
 
-#: A job that takes less than these seconds waits for nothing: one query of a database takes longer.
+#: A job that ends sooner than this, in seconds, has waited for nothing: one query takes longer.
 SHORT = 0.0001
 
-#: Of the jobs that ended under one thread, this part must be short.
+#: This part of the jobs that ended under one thread must be short.
 PART_SHORT = 0.5
 
 #: So many jobs are judged together.
@@ -34,7 +34,7 @@ class ThreadLimit:
     def __init__(self, slots: int) -> None:
         self._slots = slots
         self.threads = slots
-        # Without the GIL, threads do not wait for each other.
+        # If there is no GIL, threads do not wait for each other.
         self._may_help = slots > 1 and getattr(sys, "_is_gil_enabled", lambda: True)()
         # Of the present sample.
         self._ended = self._short = 0
@@ -60,7 +60,7 @@ class ThreadLimit:
             self._has_progress = True
 
     def ended(self, seconds: float) -> bool:
-        """Count a job that took so many seconds. Return whether more threads may start now."""
+        """Count a job that took `seconds`. Return whether more threads may start now."""
         if not self.is_reduced:
             return False
         self._has_progress = True

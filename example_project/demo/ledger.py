@@ -197,12 +197,19 @@ def _attempt_lines(snapshot: Snapshot) -> Iterator[Entry]:
         "the first of a job": sum(job.attempt > 0 for job in snapshot.jobs),
         "retries after a failure": snapshot.retries,
         "repeated after a dead worker": snapshot.taken_back,
+        # A worker that has claimed more than it can begin soon, or stops, gives the others back.
+        "returned by the worker": sum(job.returned for job in snapshot.jobs),
     }
     yield _line("attempts", attempts)
     for label, number in parts.items():
         yield _line(f"of these, {label}", number)
-    # A worker that has claimed more than it can begin soon, or stops, gives the others back.
-    yield _line("of these, returned by the worker", attempts - sum(parts.values()))
+    unexplained = attempts - sum(parts.values())
+    yield _check(
+        "of these, none of the above",
+        unexplained,
+        "the attempts are not the sum of their lines",
+        [f"{unexplained:+}"] if unexplained else [],
+    )
 
 
 def _dead_letter_lines(snapshot: Snapshot) -> tuple[Entry, ...]:

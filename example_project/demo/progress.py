@@ -1,13 +1,15 @@
-"""A progress bar on a terminal, plain lines anywhere else."""
+"""A bar on a terminal, plain lines anywhere else; and a line each second, whatever it waits for."""
 
+import threading
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
 from typing import Protocol
 
 _WIDTH = 30
-#: Seconds between two lines where the output is not a terminal.
-_LINE_EVERY_SECONDS = 5.0
+#: Seconds between two lines; a bar on a terminal moves more often.
+_LINE_EVERY_SECONDS = 1.0
 
 
 class Output(Protocol):
@@ -21,6 +23,68 @@ class Output(Protocol):
 
     def isatty(self) -> bool:
         """Whether the output is a terminal."""
+
+
+@dataclass(kw_only=True)
+class Reporter:
+    """An output that also says what the demonstration waits for, once a second without a line."""
+
+    out: Output
+    clock: Callable[[], float] = time.monotonic
+    _waits_for: str = ""
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def __post_init__(self) -> None:
+        """Store the start time."""
+        self._began = self._written = self.clock()
+
+    def write(self, msg: str, *, ending: str | None = None) -> None:
+        """Write a line."""
+        with self._lock:
+            self._write(msg, ending)
+
+    def flush(self) -> None:
+        """Flush the output."""
+        self.out.flush()
+
+    def isatty(self) -> bool:
+        """Whether the output is a terminal."""
+        return self.out.isatty()
+
+    def wait_for(self, what: str) -> None:
+        """Write what the lines name from now on."""
+        with self._lock:
+            self._waits_for, self._began = what, self.clock()
+            self._write(f"{what} ...")
+
+    def tick(self) -> None:
+        """Write what the demonstration waits for, if a second has passed since the last line."""
+        with self._lock:
+            now = self.clock()
+            if now - self._written >= _LINE_EVERY_SECONDS:
+                self._write(f"{self._waits_for} ... {now - self._began:.0f} s")
+
+    def _write(self, msg: str, ending: str | None = None) -> None:
+        self.out.write(msg, ending=ending)
+        self.out.flush()
+        self._written = self.clock()
+
+    @contextmanager
+    def ticking(self) -> Iterator[None]:
+        """Tick in a thread until the block has ended."""
+        over = threading.Event()
+
+        def tick() -> None:
+            while not over.wait(_LINE_EVERY_SECONDS / 5):
+                self.tick()
+
+        thread = threading.Thread(target=tick, name="demo-reporter", daemon=True)
+        thread.start()
+        try:
+            yield
+        finally:
+            over.set()
+            thread.join()
 
 
 @dataclass(kw_only=True)

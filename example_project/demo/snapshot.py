@@ -39,7 +39,10 @@ _EXPLAINED = (*RECOVERED, *_FAILED)
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class JobRecord:
-    """A job of the shop; `reference` is the order it was enqueued for."""
+    """A job of the shop; `reference` is the order it was enqueued for.
+
+    `returned`: how many claims of it a worker has given back without an attempt.
+    """
 
     id: UUID
     type: str
@@ -47,6 +50,7 @@ class JobRecord:
     state: str
     attempt: int = 1
     spent: int = 1
+    returned: int = 0
     dead_letter: bool = False
     error: str = ""
     args: tuple[Any, ...] = ()
@@ -158,6 +162,8 @@ def _jobs() -> Iterable[JobRecord]:
             state=job.state,
             attempt=job.attempt,
             spent=job.spent,
+            # A run that ended with its worker may spend no attempt either; it has its own line.
+            returned=job.returned - job.lost_with_others,
             dead_letter=job.dead_letter,
             error=_describe(job.error),
             args=tuple(job.args),

@@ -9,9 +9,9 @@ import pytest
 from django.core.management import call_command
 from django.test import Client, override_settings
 
-from django_ojs.admin import queues as pages
 from django_ojs.extensions.backpressure.operations import rejections
 from django_ojs.extensions.statistics import rollups
+from django_ojs.extensions.tenants import admin as pages
 from django_ojs.operations import queues
 from django_ojs.spec.errors import QueueFull
 from tests import factories

@@ -15,7 +15,10 @@ from tests.cases import together
 
 PACKAGE = ROOT / "django_ojs"
 #: What a person reads in the admin, besides templates.
-READ = ("admin", "models", "apps.py", "extensions/*/admin*.py", "extensions/*/models.py")
+READ = (
+    *("admin", "models", "apps.py"),
+    *("extensions/*/admin*.py", "extensions/*/apps.py", "extensions/*/models.py"),
+)
 #: Besides these, only this module knows of languages: it restores that of a request for a handler.
 OTHER = {"contrib/request_context.py"}
 

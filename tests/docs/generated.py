@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable
 
+from django_ojs.spec import other_queues
 from tests.docs.pages import NONE, ROOT
 
 FOLDER = ROOT / "docs/reference"
@@ -26,6 +27,29 @@ the error is never sent over HTTP. [Errors](errors.md) says which of them Python
 
 {GENERATED}
 """
+
+COMING_FROM = f"""# Coming from another queue
+
+What you type there, and what it is called here. `f` is a task, and `x` its argument. An unknown
+option or attribute with one of these names is an error that says the same. [Move from another
+queue](../how-to/move-from-another-queue.md) moves the jobs that wait. An enqueue here always
+belongs to the transaction around it, so nothing stands for `on_commit`.
+
+{GENERATED}
+"""
+
+#: What stands above the table of a queue.
+ABOVE = {
+    other_queues.CELERY: (
+        "Its tasks [run here](../how-to/move-from-celery.md) with a change of imports, and "
+        "[every option](celery.md) is listed.\n\n"
+    ),
+    other_queues.TASKS: (
+        "`@task`, `enqueue`, `using` and `get_result` of `django.tasks` stay: [a setting]"
+        "(../how-to/use-django-tasks.md) names the backend, and `@options(retry=…, timeout=…, "
+        "unique=…)` stands above `@task`.\n\n"
+    ),
+}
 
 
 def table(head: str, rows: Iterable[Iterable[str]]) -> str:
@@ -81,7 +105,17 @@ def error_codes() -> str:
     )
 
 
+def coming_from() -> str:
+    """Return the page of the names: a table for each of the other queues."""
+    page = COMING_FROM
+    for queue in dict.fromkeys(row.queue for row in other_queues.ROWS):
+        rows = [[row.there, row.here] for row in other_queues.ROWS if row.queue == queue]
+        page += f"\n## {queue}\n\n{ABOVE.get(queue, '')}" + table(f"| {queue} | Here |", rows)
+    return page
+
+
 PAGES: dict[str, Callable[[], str]] = {
+    "coming-from.md": coming_from,
     "error-codes.md": error_codes,
     "http-routes.md": routes,
 }

@@ -14,6 +14,8 @@ from typing import Any
 REST = "…"
 ID = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{4}-[0-9a-f]{12}")
 _TIME = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)")
+#: The time of a line of a log, and how long a job ran.
+_CLOCK, _SPAN = r"\b\d\d:\d\d:\d\d\b", r"\b\d[\d.]* m?s\b"
 # A string, or what stands for what is left out, or a bracket, a comma or a colon.
 _TOKEN = re.compile(r'"(?:[^"\\]|\\.)*"|…|[\[\]{},:]')
 
@@ -91,12 +93,14 @@ def compare_text(shown: str, came: str, ids: Ids, place: str = "the response") -
 
 def _pattern(shown: str) -> tuple[str, list[str]]:
     parts, ids, end = [], [], 0
-    for found in re.finditer(f"(?P<id>{ID.pattern})|(?P<time>{_TIME.pattern})|{REST}", shown):
+    alike = {"time": _TIME.pattern, "clock": _CLOCK, "span": _SPAN}
+    named = "|".join(f"(?P<{name}>{pattern})" for name, pattern in alike.items())
+    for found in re.finditer(f"(?P<id>{ID.pattern})|{named}|{REST}", shown):
         parts.append(re.escape(shown[end : found.start()]))
         if found["id"]:
             parts.append(f"(?P<id{len(ids)}>{ID.pattern})")
             ids.append(found["id"])
         else:
-            parts.append(_TIME.pattern if found["time"] else ".*?")
+            parts.append(alike.get(str(found.lastgroup), ".*?"))
         end = found.end()
     return "".join([*parts, re.escape(shown[end:])]), ids

@@ -13,9 +13,9 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
+from django_ojs import handlers
 from tests.command_line.run import ojs
 from tests.docs.pages import ROOT, blocks
-from tests.docs.runner import PageRun
 from tests.factories import jobs
 
 pytestmark = pytest.mark.django_db
@@ -25,13 +25,15 @@ FUNCTION = "shop.services.send"
 
 
 @pytest.fixture
-def move() -> Iterator[Any]:
-    """Return the module of the page."""
-    with PageRun() as reading:
-        for block in blocks(ROOT / "docs/how-to/move-from-another-queue.md"):
-            if block.module is not None:
-                reading.run(block)
-        yield sys.modules["shop.move"]
+def move(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
+    """Return the module of the page, which imports the one that stands above it."""
+    page = ROOT / "docs/how-to/move-from-another-queue.md"
+    sources = {block.module: block.text for block in blocks(page) if block.module}
+    for name in ("shop", "shop.jobs", "shop.move"):
+        module(monkeypatch, name)
+        exec(sources.get(name, ""), vars(sys.modules[name]))
+    yield sys.modules["shop.move"]
+    handlers.registry.remove("email.send")
 
 
 def module(monkeypatch: pytest.MonkeyPatch, name: str, **values: Any) -> None:

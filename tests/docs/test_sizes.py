@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.docs.generated import GENERATED
@@ -16,7 +18,8 @@ ALL = 65_000
 
 
 def words(text: str) -> int:
-    return len(text.split())
+    # What a comment says is for the tests.
+    return len(re.sub(r"<!--.*?-->", "", text, flags=re.DOTALL).split())
 
 
 def test_a_page_is_read_in_one_sitting() -> None:

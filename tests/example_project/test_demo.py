@@ -6,6 +6,7 @@ import io
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from datetime import timedelta
 
@@ -25,7 +26,7 @@ from django_ojs.storage.transitions import Claim
 from example_project.demo import cleanup, nightly, snapshot
 from example_project.demo.kill import kill_one
 from example_project.demo.placement import place_orders
-from example_project.demo.progress import Progress
+from example_project.demo.progress import Progress, Reporter
 from example_project.shop.catalogue import baskets
 from example_project.shop.jobs import REPORT, report
 from example_project.shop.models import Order, Source, Stock
@@ -153,8 +154,24 @@ def test_the_snapshot_tells_retries_from_what_never_ran() -> None:
     with override_settings(RECEIPT_FOLDER="/nonexistent/mail", MEDIA_ROOT="/nonexistent/media"):
         found = snapshot.read()
     (job,) = found.jobs
-    # The last failure has not been followed by an attempt; nobody knows of the returned one more.
+    # The last failure has not been followed by an attempt.
     assert (job.attempt, found.retries, found.taken_back, found.failed_runs) == (4, 1, 1, 2)
+    assert job.returned == 1
+
+
+@pytest.mark.django_db
+def test_an_attempt_that_ended_beside_others_is_not_counted_as_returned_too() -> None:
+    place_order(basket("T-9"))
+    place_order(basket("T-8"))
+    queue = Job.objects.values_list("queue", flat=True)[0]
+    fetch.fetch([queue], count=2, worker_id=WORKER)
+    rescue.rescue([WORKER])
+    assert set(Job.objects.values_list("returned", flat=True)) == {1}
+    fetch.fetch([queue], count=2, worker_id=WORKER)
+    with override_settings(RECEIPT_FOLDER="/nonexistent/mail", MEDIA_ROOT="/nonexistent/media"):
+        found = snapshot.read()
+    assert found.taken_back == 2
+    assert [job.returned for job in found.jobs] == [0, 0]
 
 
 @pytest.mark.django_db
@@ -228,7 +245,40 @@ def test_a_file_gets_a_line_now_and_then_and_the_last_one() -> None:
     for done in range(1, 101):
         now = done / 10
         progress.show(done)
-    assert output.getvalue().splitlines() == ["jobs  50/100  10/s", "jobs  100/100  10/s"]
+    assert output.getvalue().splitlines() == [
+        f"jobs  {number}/100  10/s" for number in range(10, 101, 10)
+    ]
+
+
+def test_a_second_without_a_line_gets_one_that_says_what_it_waits_for() -> None:
+    now = 0.0
+    output = Output(terminal=False)
+    reporter = Reporter(out=output, clock=lambda: now)
+    reporter.wait_for("starting the workers")
+    for tenths in range(1, 21):
+        now = tenths / 10
+        reporter.tick()
+    reporter.write("jobs  1/2")
+    now = 2.9
+    reporter.tick()
+    assert output.getvalue().splitlines() == [
+        "starting the workers ...",
+        "starting the workers ... 1 s",
+        "starting the workers ... 2 s",
+        "jobs  1/2",
+    ]
+
+
+def test_it_ticks_by_itself_until_the_block_has_ended() -> None:
+    ticked = threading.Event()
+
+    class Ticking(Reporter):
+        def tick(self) -> None:
+            ticked.set()
+
+    with Ticking(out=Output(terminal=False)).ticking():
+        assert ticked.wait(BOUND)
+    assert "demo-reporter" not in {thread.name for thread in threading.enumerate()}
 
 
 def test_a_terminal_gets_a_bar_that_fills() -> None:

@@ -244,10 +244,14 @@ def test_the_table_is_aligned_and_crosses_what_is_wrong() -> None:
     assert len({len(line) for line in lines if line[-1] in "✓✗"}) == 1
 
 
-def test_the_attempts_are_those_of_its_lines() -> None:
+def an_attempt_of_each_kind() -> Snapshot:
     snapshot = good_snapshot()
-    again = replace(job_of(snapshot, "B", LABEL), attempt=4, spent=3)
-    snapshot = replace(with_job(snapshot, again), retries=1, taken_back=1)
+    again = replace(job_of(snapshot, "B", LABEL), attempt=4, spent=3, returned=1)
+    return replace(with_job(snapshot, again), retries=1, taken_back=1)
+
+
+def test_the_attempts_are_those_of_its_lines() -> None:
+    snapshot = an_attempt_of_each_kind()
     (entries,) = (
         entries
         for title, entries in build_ledger(snapshot, PLACED, RUN, IMPORTED).sections
@@ -263,4 +267,13 @@ def test_the_attempts_are_those_of_its_lines() -> None:
         "of these, retries after a failure": 1,
         "of these, repeated after a dead worker": 1,
         "of these, returned by the worker": 1,
+        "of these, none of the above": 0,
     }
+
+
+@pytest.mark.parametrize(("wrong", "by"), [({"retries": 0}, "+1"), ({"taken_back": 2}, "-1")])
+def test_attempts_that_are_not_the_sum_of_their_lines_are_a_problem(
+    wrong: dict[str, int], by: str
+) -> None:
+    snapshot = replace(an_attempt_of_each_kind(), **wrong)  # type: ignore[arg-type]  # numbers
+    assert f"the attempts are not the sum of their lines ({by})" in problems(snapshot)

@@ -2,6 +2,8 @@
 
 `{"die": "claimed" | "acknowledging" | "acknowledged", "flag": PATH}`: the first process that comes
 to this point kills itself; the file at PATH says that one has.
+`{"die": "storing step" | "stored step", "flag": PATH, "step": N}`: the same at the step of a job
+with this number, before its INSERT or between that and the commit or what follows.
 `{"fail": 0.02}`: this share of the statements on jobs fails with a lock or statement timeout.
 `{"fail_once": True}`: each of them fails with a statement timeout when a process first runs it.
 `{"clock": SECONDS, "after": SECONDS}`: the clock of the application jumps.
@@ -48,7 +50,7 @@ class Sabotage(AppConfig):
     def ready(self) -> None:
         plan: dict[str, Any] = getattr(settings, "OJS_SABOTAGE", {})
         if "die" in plan:
-            _die(plan["die"], plan["flag"])
+            _die(plan["die"], plan["flag"], plan.get("step"))
         if "fail" in plan:
             _on_each_connection(_failing(plan["fail"]))
         if "fail_once" in plan:
@@ -72,7 +74,7 @@ def _on_each_connection(wrapper: Wrapper) -> None:
     connection_created.connect(created, weak=False)
 
 
-def _die(where: str, flag: str) -> None:
+def _die(where: str, flag: str, step: int | None) -> None:
     def once(*args: object, **kwargs: object) -> None:
         try:
             os.close(os.open(flag, os.O_CREAT | os.O_EXCL))
@@ -88,8 +90,14 @@ def _die(where: str, flag: str) -> None:
         acknowledges = _ACK.search(sql) is not None
         if acknowledges and where == "acknowledging":
             once()
+        # The second parameter is the number of the step.
+        stores = sql.startswith("INSERT INTO ojs_step ") and params[1] == step
+        if stores and where == "storing step":
+            once()
         result = execute(sql, params, many, context)
         if acknowledges and where == "acknowledged":
+            once()
+        if stores and where == "stored step":
             once()
         return result
 

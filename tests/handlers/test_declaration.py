@@ -70,7 +70,7 @@ def test_the_bare_decorator_shows_how_it_is_written() -> None:
     ("option", "says"),
     [
         ({"countdown": 5}, "countdown is not an option of a job."),
-        ({"countdown": 5}, "Hint: Use scheduled_at=timedelta(seconds=...)."),
+        ({"countdown": 5}, "is here: scheduled_at=timedelta(seconds=60)."),
         ({"max_retries": 5}, "which counts the first run"),
         ({"prioriy": 5}, "Did you mean priority?"),
     ],

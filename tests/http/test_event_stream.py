@@ -20,12 +20,12 @@ from django.core.asgi import get_asgi_application
 from django.db import transaction
 from django.test import Client
 
-from django_ojs.extensions.events import event_messages, event_stream
+from django_ojs.extensions.events import event_messages, event_stream, progress_stream
 from django_ojs.extensions.events.models import Event
 from django_ojs.extensions.events.operations import feed as feeds
 from django_ojs.extensions.events.operations import log
 from django_ojs.hooks import publish
-from django_ojs.http import long_poll, progress_stream
+from django_ojs.http import long_poll
 from django_ojs.operations.access import api_keys
 from django_ojs.spec import times
 from django_ojs.spec.published import EventType, of_queue

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
-import zstandard
+from tests import packed_zstd
 
 #: Status, body (a value to be sent as JSON, or bytes), headers.
 Reply = tuple[int, Any, dict[str, str]]
@@ -37,7 +37,7 @@ class Server:
             def do_POST(self) -> None:
                 content = self.rfile.read(int(self.headers["Content-Length"]))
                 if self.headers.get("Content-Encoding") == "zstd":
-                    content = zstandard.ZstdDecompressor().decompress(content, 2**26)
+                    content = packed_zstd.decompress(content)
                 self._reply(json.loads(content))
 
             def _reply(self, body: Any) -> None:

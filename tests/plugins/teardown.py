@@ -24,6 +24,7 @@ from django.contrib.contenttypes.models import ContentType
 from django.db import DatabaseError, OperationalError, connections, models, transaction
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.test import SimpleTestCase, TransactionTestCase
+from django.test.testcases import _DatabaseFailure
 
 #: What `migrate` leaves in the database, in the order in which rows refer to each other.
 KEPT: tuple[type[models.Model], ...] = (ContentType, Permission)
@@ -80,8 +81,10 @@ def _permit_queries(cls: Any) -> None:
     that wants to see all statements: `storage.dialects.direct_statements` then sends none.
     """
     for connection in (connections[alias] for alias in connections if alias not in cls.databases):
-        for name, _ in cls._disallowed_connection_methods:
-            connection.__dict__.pop(name, None)
+        # Found by what they are: each version of Django has their names somewhere else.
+        for name, value in [*vars(connection).items()]:
+            if isinstance(value, _DatabaseFailure):
+                delattr(connection, name)
 
 
 @pytest.hookimpl(tryfirst=True)

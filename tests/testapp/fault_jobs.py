@@ -8,6 +8,7 @@ import time
 from django.db import OperationalError, connection
 
 import django_ojs as ojs
+from django_ojs.extensions import steps
 from tests.faults import ledger
 from tests.testapp.models import Thing
 
@@ -34,6 +35,37 @@ def atomic(ctx: ojs.JobContext, milliseconds: float = 0) -> str:
     time.sleep(milliseconds / 1000)
     ledger.note(ctx, "done")
     return f"run {ctx.job.run}"
+
+
+@ojs.job("faults.steps", retry=PATIENT)
+def stepped(ctx: ojs.JobContext, milliseconds: float = 0) -> list[int]:
+    """Take a step of each kind, and return in which runs they were done."""
+
+    def effect(event: str) -> int:
+        ledger.note(ctx, event)
+        time.sleep(milliseconds / 1000)
+        return ctx.job.run
+
+    ledger.note(ctx, "start")
+    charged = steps.run("charge", effect, "charge")
+    with steps.atomic("reserve") as reserve:
+        if reserve.pending:
+            Thing.objects.create(name=f"effect {ctx.job.id}")
+            steps.signal("reserved", str(ctx.job.id), ctx.job.run)
+            reserve.result = ctx.job.run
+    steps.sleep("nap", 0.05)
+    signalled = steps.wait("reserved", str(ctx.job.id))
+    shipped = steps.run("ship", effect, "ship")
+    ledger.note(ctx, "done")
+    return [charged, reserve.result, signalled, shipped]
+
+
+@ojs.job("faults.waits", retry=PATIENT)
+def waits(ctx: ojs.JobContext, key: str) -> float:
+    """Wait for a signal, and return how many seconds before it came here it was sent."""
+    ledger.note(ctx, "start")
+    sent: float = steps.wait("go", key)
+    return time.monotonic() - sent
 
 
 @ojs.job("faults.poison", retry=ojs.RetryPolicy(max_attempts=3))

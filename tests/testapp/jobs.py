@@ -6,6 +6,7 @@ from typing import Any
 
 import django_ojs as ojs
 from tests.testapp import fault_jobs as fault_jobs
+from tests.testapp import steps_jobs as steps_jobs
 from tests.testapp import testing_jobs as testing_jobs
 from tests.testapp import worker_jobs as worker_jobs
 from tests.testapp.models import Thing

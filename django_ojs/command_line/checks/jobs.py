@@ -22,7 +22,7 @@ from django_ojs.storage.figures import counts
 LATE: Final = timedelta(minutes=1)
 #: The same for pruning, for which no one waits.
 PRUNING_LATE: Final = timedelta(minutes=10)
-#: Without a renewal for so long, no worker has the maintenance lease.
+#: If the maintenance lease was not renewed for this long, no worker has it.
 LEASE: Final = timedelta(seconds=10)
 #: Finished jobs that are kept so long are kept forever.
 KEPT_FOREVER: Final = timedelta(days=3650)

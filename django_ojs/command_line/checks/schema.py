@@ -131,7 +131,7 @@ def _creation(model: Any, index: Index) -> str:
         found = (wanted.search(text) for text in made)
         for match in filter(None, found):
             return f"ALTER TABLE {model._meta.db_table} {' '.join(match[0].split())}"
-    # Not as a context manager: it executes nothing.
+    # It is not used as a context manager, because it must execute nothing.
     editor = database.connection().schema_editor(collect_sql=True)
     statement = str(index.create_sql(model, editor))
     return statement.replace("CREATE INDEX", database.dialect().create_index, 1)

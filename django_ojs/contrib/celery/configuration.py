@@ -40,7 +40,7 @@ class Configuration(dict[str, Any]):
                     '{"shop.reports.*": {"queue": "reports"}}.'
                 )
             pairs = router.items() if isinstance(router, Mapping) else router
-            # As in Celery a name is before a pattern.
+            # As in Celery, an exact name takes precedence over a pattern.
             for name, found in sorted(pairs, key=lambda pair: _is_pattern(pair[0])):
                 if _matches(name, task):
                     return {"queue": found} if isinstance(found, str) else dict(found)

@@ -39,7 +39,7 @@ class CeleryHandler(KeywordHandler):
     def run(self, context: JobContext) -> Any:
         """Run the task, and enqueue what follows it; see `Handler.run`."""
         job = context.job
-        # Before the task runs: with a wrong signature it must have no effect.
+        # This happens before the task runs, because with a wrong signature it must have no effect.
         chains = following.chains_of(job)
         given = context.args
         if following.takes_result(job.meta) and job.workflow_id is not None and given:
@@ -104,7 +104,7 @@ def _options_of(task: Any) -> Options:
         "soft_time_limit": task.soft_time_limit or configuration.task_soft_time_limit,
     }
     retries = task.most_retries
-    # `retry` passes its own delay, which may be 0; that of a policy may not.
+    # `retry` passes its own delay, which may be 0. The delay of a policy may not be 0.
     delay = max(0.001, task.retry_delay)
     policy = RetryPolicy(
         max_attempts=MAX_ATTEMPTS_LIMIT if retries is None else retries + 1,
@@ -112,7 +112,7 @@ def _options_of(task: Any) -> Options:
         max_interval=timedelta(seconds=max(300.0, delay)),
         backoff_coefficient=1.0,
         jitter=False,
-        # As after Celery's hard time limit.
+        # The run ends as it does at Celery's hard time limit.
         non_retryable_errors=("timeout",),
     )
     options = {**call_options.read(given), "retry": policy}

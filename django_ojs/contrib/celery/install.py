@@ -13,7 +13,7 @@ from typing import Final
 from django_ojs.contrib.celery.exceptions import NoEquivalent
 
 _PACKAGE: Final = "django_ojs.contrib.celery"
-#: Where Celery has more modules than this package.
+#: Modules that Celery has and this package has not.
 _MODULES: Final = {
     "celery": _PACKAGE,
     "celery.app": f"{_PACKAGE}.app",
@@ -62,7 +62,7 @@ class _Finder(MetaPathFinder, Loader):
         return ModuleSpec(name, self, is_package=True)
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        # Its own spec is restored below: the import system sets that of the alias.
+        # The import system sets the spec of the alias, so the module's own one is restored below.
         return import_module(_MODULES[spec.name])
 
     def exec_module(self, module: ModuleType) -> None:

@@ -69,7 +69,7 @@ class AsyncResult:
             return None
 
     def _decisive(self) -> Job | None:
-        """Query the job, or that of a task before it in its chain that has failed."""
+        """Query the job, or the job of an earlier task in its chain if that has failed."""
         job = self.job()
         if job is None and self.parent is not None:
             before = self.parent._decisive()

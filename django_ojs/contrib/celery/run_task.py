@@ -40,7 +40,7 @@ def run_task(task: Any, request: TaskRequest, function: Callable[..., Any]) -> A
     with running(task, request):
         described: dict[str, Any] = {"task_id": request.id, "args": args, "kwargs": kwargs}
         signals.task_prerun.send(task, task=task, **described)
-        # None: the run was interrupted, or ends in a way of which no hook is told.
+        # None if the run was interrupted, or ends in a way that no hook is told about.
         status: str | None = None
         state: str | None = None
         value, info = None, None
@@ -75,7 +75,7 @@ def run_task(task: Any, request: TaskRequest, function: Callable[..., Any]) -> A
 
 
 def _name_of(error: Exception) -> str:
-    """Return Celery's name of an end of which no hook is told."""
+    """Return Celery's name for the end of a run that no hook is told about."""
     if isinstance(error, Ignore):
         return "IGNORED"
     return "RETRY" if isinstance(error, failure.Retry) else "REJECTED"

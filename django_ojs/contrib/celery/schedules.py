@@ -19,7 +19,7 @@ class crontab:
         day_of_month: Field = "*",
         month_of_year: Field = "*",
     ) -> None:
-        # The order of Celery's arguments is not that of cron's fields.
+        # Celery's arguments have another order than cron's fields.
         fields = (minute, hour, day_of_month, month_of_year, day_of_week)
         self.expression = " ".join(map(_text, fields))
 
@@ -31,7 +31,7 @@ class crontab:
 
     @property
     def restricts_both_days(self) -> bool:
-        """Whether neither the day of the month nor that of the week is `*`."""
+        """Whether the day of the month and the day of the week are both restricted."""
         _, _, day_of_month, _, day_of_week = self.expression.split()
         return "*" not in (day_of_month, day_of_week)
 

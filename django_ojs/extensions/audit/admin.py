@@ -10,6 +10,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, gettext_noop
 
+from django_ojs.admin import limit_key_text
 from django_ojs.admin.base import OperatorModelAdmin, read_page
 from django_ojs.admin.query_timeout import timed_queries
 from django_ojs.conf import of
@@ -19,7 +20,6 @@ from django_ojs.extensions.audit.admin_rows import AuditRow, row_of
 from django_ojs.extensions.audit.admin_search import SCAN_LIMIT, AuditSearch
 from django_ojs.extensions.audit.models import AuditEntry
 from django_ojs.extensions.audit.settings import AuditSettings
-from django_ojs.extensions.limits import admin_text as limit_key_text
 from django_ojs.models import ActorKind
 from django_ojs.operations import keyset
 from django_ojs.operations.keyset import Page, PageRequest

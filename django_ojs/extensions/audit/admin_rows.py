@@ -11,6 +11,7 @@ from django.utils.http import urlencode
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop, pgettext
 
+from django_ojs.admin import limit_key_text
 from django_ojs.admin.base import OperatorModelAdmin
 from django_ojs.admin.panels import Panel
 from django_ojs.admin.query_timeout import TimedQueries
@@ -18,12 +19,11 @@ from django_ojs.conf import settings
 from django_ojs.extensions.audit import storage as audit
 from django_ojs.extensions.audit.admin_search import AuditSearch
 from django_ojs.extensions.audit.models import AuditEntry
-from django_ojs.extensions.limits import admin_text as limit_key_text
 from django_ojs.models import Job
 from django_ojs.models.base import model_named
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
 
-#: Of one entry, the members that are shown, and the characters of each value.
+#: How many members of an entry are shown, and how many characters of each value.
 _MAX_MEMBERS: Final = 30
 _MAX_LENGTH: Final = 200
 
@@ -165,4 +165,6 @@ def _of_job(
     return {"rows": rows}
 
 
-JOB_HISTORY: Final = Panel(model=Job, read=_of_job, template="django_ojs/admin/job_history.html")
+JOB_HISTORY: Final = Panel(
+    kind=Job, read=_of_job, template="django_ojs/admin/job_history.html", place=100
+)

@@ -147,7 +147,7 @@ def _day(value: str) -> date | None:
         day = date.fromisoformat(value)
     except ValueError:
         return None
-    # Not one whose midnight, or that of the next day, is no time.
+    # A day is rejected if its midnight, or the next day's, cannot be expressed as a time.
     return day if 1970 < day.year < 9999 else None
 
 

@@ -28,7 +28,7 @@ class AuditEntry(StoredModel):
     #: The name of a model of this package, and its key.
     object_type = models.CharField(max_length=32)
     object_id = models.CharField(max_length=255, blank=True)
-    #: By the name of a field: its old value and its new one.
+    #: For each field that changed: its old value and its new one.
     changes = StoredJSONField(default=dict, blank=True)
     #: Anything else that says what was done, such as the number of jobs.
     detail = StoredJSONField(default=dict, blank=True)

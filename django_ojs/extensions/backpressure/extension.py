@@ -1,7 +1,9 @@
 """Backpressure (ojs-backpressure): the bounds of queues, and what happens where one is full."""
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
+
+from django.http import HttpRequest
 
 from django_ojs import hooks
 from django_ojs.extension import Batch, Declared, DueStep, Extension, Hooks
@@ -10,7 +12,7 @@ from django_ojs.extensions.backpressure.operations import bounds, pressure_monit
 from django_ojs.extensions.backpressure.operations.wait_policy import wait_for_room
 from django_ojs.extensions.backpressure.storage import Load
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome
-from django_ojs.spec.errors import QueueFull
+from django_ojs.spec.errors import OJSError, QueueFull
 from django_ojs.spec.full_policy import FullPolicy
 from django_ojs.spec.states import State
 from django_ojs.storage.dialects.job_row import NewRow
@@ -34,6 +36,10 @@ class BackpressureExtension(Extension):
             queue_deleted=storage.remove,
             counts_repaired=storage.withdraw_tickets,
             rejected=_count,
+            request_note=_request_note,
+            push_headers=_push_headers,
+            error_headers=_error_headers,
+            request_served=pressure_monitor.watch.request,
         )
 
     def due_steps(self) -> Sequence[DueStep]:
@@ -52,6 +58,29 @@ class BackpressureExtension(Extension):
         from django_ojs.extensions.backpressure.metrics import metrics
 
         return metrics(within)
+
+
+# HTTP is imported by a request, and by no worker.
+
+
+def _request_note(request: HttpRequest, types: Collection[str]) -> FullPolicy | None:
+    from django_ojs.extensions.backpressure import http
+
+    return http.policy_of(request, types)
+
+
+def _push_headers(queues: Collection[str]) -> Mapping[str, str]:
+    from django_ojs.extensions.backpressure import http
+
+    return http.warning(queues)
+
+
+def _error_headers(error: OJSError) -> Mapping[str, str]:
+    if not isinstance(error, QueueFull):
+        return {}
+    from django_ojs.extensions.backpressure import http
+
+    return http.rejection(error)
 
 
 def _store(batch: Batch, store: Callable[[], list[EnqueuedJob]]) -> list[EnqueuedJob]:

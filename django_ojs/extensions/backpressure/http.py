@@ -3,14 +3,12 @@
 import re
 from collections.abc import Collection, Iterable
 from dataclasses import replace
-from functools import lru_cache
 from typing import Final
 
 from django.http import HttpRequest
 
 from django_ojs.extensions.backpressure.operations import bounds
 from django_ojs.http import long_poll
-from django_ojs.operations.push import PushOptions
 from django_ojs.options import full_policy
 from django_ojs.spec.errors import InvalidRequest, QueueFull
 from django_ojs.spec.full_policy import FullPolicy, WaitPolicy
@@ -24,49 +22,28 @@ LONGEST_BLOCK: Final = 50
 _SECONDS: Final = re.compile(r"[0-9]{1,100}").fullmatch
 
 
-def push_options(
-    request: HttpRequest, types: Collection[str], *, generated_ids: bool, batch: bool = False
-) -> PushOptions:
-    """Return how a request pushes jobs of these types. Raises InvalidRequest.
+def policy_of(request: HttpRequest, types: Collection[str]) -> FullPolicy | None:
+    """Return what a push of jobs of these types does where the queue is full.
+
+    Raises InvalidRequest.
 
     The header says how long to wait for room. Without it, the `on_full` applies that the handlers
     of the types declare; where they differ, none does. A request that finds HTTP_WAITING_REQUESTS
     others waiting in this process does not wait.
     """
-    policy = _full_policy(request.META.get(_META), types)
-    full = policy.note(FullPolicy)
-    if full is None or full.wait is None:
-        return _over_http(policy, generated_ids, batch)
-    return _with_ids(policy, generated_ids, batch)
-
-
-def _with_ids(policy: PushOptions, generated_ids: bool, batch: bool) -> PushOptions:
-    return replace(
-        policy,
-        generated_ids=generated_ids,
-        batch=batch,
-        exact_rules=True,
-        has_transaction=False,
-    )
-
-
-#: Without a wait there are few: each is made once.
-_over_http: Final = lru_cache(maxsize=32)(_with_ids)
-
-
-def _full_policy(given: str | None, types: Collection[str]) -> PushOptions:
+    given = request.META.get(_META)
     if given is not None:
         if not _SECONDS(given.strip()):
             raise InvalidRequest.of(HEADER, "must be a whole number of seconds, 0 or more")
-        return PushOptions(notes=(FullPolicy(wait=_waiting(float(given), always=False)),))
-    first, *others = [full_policy(type) for type in types]
-    if any(other != first for other in others):
-        return PushOptions()
-    full = first.note(FullPolicy)
-    if full is None or full.wait is None:
-        return first
-    waits = _waiting(full.wait.seconds, always=True)
-    return replace(first, notes=(replace(full, wait=waits),))
+        return FullPolicy(wait=_waiting(float(given), always=False))
+    first, *others = map(full_policy, types)
+    policy = first.note(FullPolicy) if first.notes else None
+    for other in others:
+        if other != first:
+            return None
+    if policy is None or policy.wait is None:
+        return policy
+    return replace(policy, wait=_waiting(policy.wait.seconds, always=True))
 
 
 def _waiting(seconds: float, *, always: bool) -> WaitPolicy:

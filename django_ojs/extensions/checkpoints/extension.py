@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 
-from django_ojs.extension import Declared, DueStep, Extension, Hooks
+from django_ojs.extension import Declared, DueStep, Extension, ForTests, Hooks
 from django_ojs.extensions.checkpoints.models import MARK, NUMBER, Checkpoint
 from django_ojs.extensions.checkpoints.spec import SavedCheckpoint
 from django_ojs.spec import json
@@ -35,8 +35,11 @@ class CheckpointsExtension(Extension):
             shown=_shown,
             reported=_reported,
             context={"checkpoint": _save},
-            context_in_tests={"checkpoint": _save_in_test},
         )
+
+    def for_tests(self) -> ForTests:
+        """Save in the transaction of the test: a worker marks the job on another connection."""
+        return ForTests(context={"checkpoint": _save_in_test})
 
     def catch_up(self, connection: BaseDatabaseWrapper) -> None:
         """Mark the jobs that have a checkpoint. What others have left behind, a step deletes."""
@@ -111,5 +114,4 @@ def _save_in_test(job: Claimed, state: json.JSON) -> None:
     if job.worker_id is None:
         operations.encoded(state)  # Raises for what cannot be stored.
         return
-    # A worker marks the job on another connection, which does not see the transaction of a test.
     operations.save(job.id, state, claim=Claim(worker_id=job.worker_id, run=job.run))

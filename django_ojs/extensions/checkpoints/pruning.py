@@ -41,7 +41,7 @@ class CheckpointPruner:
 def _delete(keys: Collection[UUID]) -> None:
     rows = Checkpoint.primary.filter(job_id__in=keys).order_by("job_id")
     locked = list(rows.select_for_update(skip_locked=True).values_list("job_id", flat=True))
-    # Again, under the lock: a job may have been retried by hand meanwhile.
+    # The condition is repeated under the lock, because a job may have been retried by hand since.
     Checkpoint.primary.filter(job_id__in=_left(locked)).delete()
 
 

@@ -13,7 +13,7 @@ from django.urls import URLPattern
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, gettext_noop, ngettext_lazy
 
-from django_ojs.admin import payloads
+from django_ojs.admin import limit_key_text, payloads
 from django_ojs.admin.actions import Action, Skipped
 from django_ojs.admin.base import OperatorModelAdmin, read_page
 from django_ojs.admin.job_list import Badge, badge
@@ -23,7 +23,6 @@ from django_ojs.extensions.cron.admin_form import CronJobForm
 from django_ojs.extensions.cron.models import CronJob, CronOwner, CronRun
 from django_ojs.extensions.cron.operations import description, schedule
 from django_ojs.extensions.cron.spec import CronExpressionError, check_timezone
-from django_ojs.extensions.limits import admin_text as limit_key_text
 from django_ojs.models import Job
 from django_ojs.operations.jobs.redaction import redacted
 from django_ojs.spec import json

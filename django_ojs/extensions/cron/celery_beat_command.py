@@ -23,7 +23,7 @@ from django_ojs.spec import json
 from django_ojs.spec.errors import NotFound, OJSError
 from django_ojs.spec.suggestions import allowed_name
 
-#: How many of which unit of `@every` a period has.
+#: The number and the unit of `@every` for each kind of period.
 _PERIODS: Final = {"days": (24, "h"), "hours": (1, "h"), "minutes": (1, "m"), "seconds": (1, "s")}
 _NO_EQUIVALENT: Final = {
     "solar": "its schedule follows the sun",

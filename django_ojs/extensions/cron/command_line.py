@@ -76,7 +76,7 @@ def _columns(jobs: list[CronJob]) -> list[ListColumn[CronJob]]:
     last = _last_jobs(jobs)
 
     def last_job(cron_job: CronJob) -> dict[str, Any] | None:
-        # None where no run is kept, or its job is deleted.
+        # It is None if no run is kept, or if the job of the run was deleted.
         job = last.get(cron_job.name)
         return None if job is None else {"id": str(job.pk), "state": job.state}
 

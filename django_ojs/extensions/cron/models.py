@@ -46,7 +46,7 @@ class CronJob(StoredModel):
     enabled = models.BooleanField(default=True)
     description = models.TextField(null=True, blank=True)  # noqa: DJ001  # NULL: none was given
     owner = models.CharField(max_length=8, choices=CronOwner.choices, default=CronOwner.API)
-    #: Of a cron job that code owns: the project (SERVICE_NAME), and the function.
+    #: For a cron job that the code declares: the project (SERVICE_NAME), and the function.
     service = models.CharField(max_length=255, blank=True, editable=False)
     defined_in = models.CharField(max_length=512, blank=True, editable=False)
     created_at = models.DateTimeField(db_default=Now(), editable=False)

@@ -34,6 +34,6 @@ def store(cron_jobs: Sequence[CronJob], runs: Sequence[CronRun]) -> None:
 
 
 def with_held_runs() -> list[str]:
-    """Return the cron jobs of which a run waits for an earlier one."""
+    """Return the cron jobs that have a run which waits for an earlier one."""
     held = CronRun.primary.filter(phase=CronRunPhase.HELD)
     return list(held.values_list("name", flat=True).order_by("name").distinct())

@@ -7,18 +7,18 @@ from django.http import HttpRequest, HttpResponse
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_noop
 
-from django_ojs.admin import payloads
+from django_ojs.admin import limit_key_text, payloads
 from django_ojs.admin.base import OperatorModelAdmin, read_page
 from django_ojs.admin.panels import Panel
 from django_ojs.admin.query_timeout import TimedQueries, timed_queries
 from django_ojs.conf import settings
 from django_ojs.extensions.events import storage as events
 from django_ojs.extensions.events.models import Event
-from django_ojs.extensions.limits import admin_text as limit_key_text
 from django_ojs.models import Job
 from django_ojs.operations import keyset
 from django_ojs.operations.jobs.redaction import HIDDEN, redacted
 from django_ojs.operations.keyset import Page, PageRequest
+from django_ojs.operations.queues import QueueStatus
 from django_ojs.spec.published import EventType
 
 #: Rows that a page with a filter by type reads, as no index covers the type.
@@ -36,8 +36,9 @@ _IN_COLUMNS: Final = frozenset({"job_id", "queue"})
 _MAX_MEMBERS: Final = 30
 _MAX_LENGTH: Final = 300
 
-#: Events on the page of a job.
+#: Events on the page of a job, and of a queue.
 _MAX_OF_JOB: Final = 50
+_MAX_OF_QUEUE: Final = 10
 
 #: Events with a limit key as their subject.
 _OF_KEYS: Final = "rate_limit."
@@ -116,7 +117,7 @@ def data_of(event: Event, *, visible: bool) -> list[tuple[str, str]]:
     """Return the members of an event's data as text; those with payloads only if `visible`."""
     if not isinstance(event.data, dict):
         return []
-    # With `*` no payload is visible, and the other members are no payload.
+    # With `*` no payload is visible, and the other members do not belong to the payload.
     data = event.data if "*" in settings().admin_redact else redacted(event.data)
     return [
         (
@@ -147,4 +148,19 @@ def _of_job(
     return {"events": query(gettext_noop("events"), lambda: list(newest))}
 
 
-JOB_EVENTS: Final = Panel(model=Job, read=_of_job, template="django_ojs/admin/job_events.html")
+def _of_queue(
+    page: OperatorModelAdmin, request: HttpRequest, query: TimedQueries, queue: QueueStatus
+) -> dict[str, Any]:
+    newest = events.kept().filter(subject=queue.name).order_by("-id")[:_MAX_OF_QUEUE]
+    found = query(gettext_noop("events"), lambda: list(newest))
+    visible = payloads.has_permission(request)
+    rows = None if found is None else [(each, data_of(each, visible=visible)) for each in found]
+    return {"events": rows}
+
+
+PANELS: Final = (
+    Panel(kind=Job, read=_of_job, template="django_ojs/admin/job_events.html", place=90),
+    Panel(
+        kind=QueueStatus, read=_of_queue, template="django_ojs/admin/queue_events.html", place=90
+    ),
+)

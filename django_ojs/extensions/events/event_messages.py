@@ -80,14 +80,14 @@ class Channel:
 
 
 class Pace:
-    """The times at which a stream goes on: it sends so many messages in a second (§5.7)."""
+    """When a stream goes on: it sends a limited number of messages in a second (§5.7)."""
 
     def __init__(self) -> None:
         self.rate = of(EventSettings).http_event_rate
         self._next = 0.0
 
     def sent(self, number: int) -> None:
-        """Note that so many messages were sent."""
+        """Note that this number of messages was sent."""
         self._next = time.monotonic() + number / self.rate
 
     @property

@@ -22,7 +22,7 @@ from django.db import DatabaseError, InterfaceError, connections
 from django.http import HttpRequest, StreamingHttpResponse
 
 from django_ojs.conf import of
-from django_ojs.extensions.events import event_messages
+from django_ojs.extensions.events import event_messages, server_stop
 from django_ojs.extensions.events.event_messages import (
     Channel,
     Follower,
@@ -34,7 +34,7 @@ from django_ojs.extensions.events.event_messages import (
 from django_ojs.extensions.events.operations import log
 from django_ojs.extensions.events.operations.feed import feed
 from django_ojs.extensions.events.settings import EventSettings
-from django_ojs.http import long_poll, server_stop
+from django_ojs.http import long_poll
 from django_ojs.models import Job
 from django_ojs.spec import json
 from django_ojs.spec.errors import RateLimited, UnsupportedFeature

@@ -50,10 +50,12 @@ class EventsExtension(Extension):
         from django_ojs.extensions.events import views as events
         from django_ojs.http.routing import route
 
+        job = "v1/jobs/<str:key>"
         return (
+            route(f"{job}/progress/stream", events.JobProgressStream, "ojs-job-progress-stream"),
             route("v1/events", events.Events, "ojs-events"),
             route("v1/events/stream", events.EventStream, "ojs-event-stream"),
-            route("v1/jobs/<str:key>/events", events.JobEvents, "ojs-job-events"),
+            route(f"{job}/events", events.JobEvents, "ojs-job-events"),
             route("v1/queues/<str:name>/events", events.QueueEvents, "ojs-queue-events"),
         )
 
@@ -75,10 +77,10 @@ class EventsExtension(Extension):
         return ((Event, EventAdmin),)
 
     def panels(self) -> Sequence[Any]:
-        """Return the events of a job."""
-        from django_ojs.extensions.events.admin import JOB_EVENTS
+        """Return the events of a job, and of a queue."""
+        from django_ojs.extensions.events.admin import PANELS
 
-        return (JOB_EVENTS,)
+        return PANELS
 
 
 def _record(events: Iterator[NewEvent]) -> None:
@@ -202,7 +204,7 @@ def _of_lapsed(job: Any, change: Change) -> Iterator[NewEvent]:
 _AVAILABLE: Final = (_available, frozenset({EventType.JOB_ENQUEUED}))
 _ENDED: Final = (_discarded, frozenset({EventType.JOB_DISCARDED}))
 
-#: By trigger: what records its events, and their types.
+#: For each trigger, the function that records its events, and the types of these.
 _CHANGED: Final[Mapping[Trigger, tuple[Callable[[Change], None], frozenset[EventType]]]] = {
     Trigger.TIMER: _AVAILABLE,
     Trigger.ACTIVATE: _AVAILABLE,

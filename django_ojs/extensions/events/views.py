@@ -18,6 +18,7 @@ from django_ojs.extensions.events.event_stream import (
     has_seen_end,
 )
 from django_ojs.extensions.events.operations import log
+from django_ojs.extensions.events.progress_stream import progress_of
 from django_ojs.http import fields, pagination
 from django_ojs.http.parsers import MEDIA_TYPES
 from django_ojs.http.responses import json_response
@@ -128,7 +129,7 @@ def _wants_stream(accept: str) -> bool:
 
 
 def _cursor_after(count: int, after: str | None, read: Callable[..., log.EventPage]) -> str | None:
-    """Return the cursor after so many more events, or where the log ends before."""
+    """Return the cursor after this many more events, or the end of the log if that comes first."""
     has_more = True
     while count and has_more:
         page = read(after=after, limit=min(count, log.MAX_LIMIT))
@@ -168,3 +169,20 @@ class QueueEvents(EventView):
         # A queue that is not known is not found.
         queues.get(name)
         return self.stream(f"queue:{name}", queue=name)
+
+
+class JobProgressStream(JobView):
+    """A stream of the progress of a job, which ends with the job (ojs-progress §7.2)."""
+
+    needs = {"GET": Scope.READ}
+
+    def get(self, request: Request, key: str) -> HttpResponseBase:
+        job = self.info(job_id(key))
+        last_id = request.headers.get("Last-Event-ID", "")
+        if has_seen_end(job, last_id):
+            # An EventSource connects again whenever a stream ends, unless the status is 204.
+            return json_response(None, 204)
+        if request.method == "HEAD":
+            return HttpResponse(content_type=CONTENT_TYPE)
+        steps = partial(progress_of, job.pk, self.access.queues, last_id)
+        return EventStreamResponse(request._request, steps)

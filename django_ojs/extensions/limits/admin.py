@@ -15,6 +15,7 @@ from django.utils.functional import lazy
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext, pgettext
 
+from django_ojs.admin import limit_key_text
 from django_ojs.admin.base import OperatorModelAdmin, granted_scopes
 from django_ojs.admin.formatting import (
     absolute_time,
@@ -23,7 +24,6 @@ from django_ojs.admin.formatting import (
     limits_in_words,
 )
 from django_ojs.admin.operator_views import FirstRowsPaginator, OperatorViews
-from django_ojs.extensions.limits import admin_text as limit_key_text
 from django_ojs.extensions.limits import key_limits, limit_key_use, limit_keys
 from django_ojs.extensions.limits.admin_actions import ACTIONS
 from django_ojs.extensions.limits.limit_key_use import KeyStatus

@@ -144,7 +144,7 @@ class _Claim(RuledClaim):
         self._found = _Round()
         #: How much of its limits each key uses, with the jobs that were taken.
         self._uses: dict[str, KeyUse] = {}
-        #: Of the last job that was asked for.
+        #: The answer for the job that was asked for last.
         self._policy: Mapping[str, Any] = {}
         self._use: KeyUse | None = None
 

@@ -12,11 +12,11 @@ from django.utils.html import format_html
 from django.utils.translation import gettext as _
 from django.utils.translation import gettext_lazy, ngettext
 
+from django_ojs.admin import limit_key_text
 from django_ojs.admin.formatting import duration, grouped
 from django_ojs.admin.operator_views import FirstRowsPaginator, OperatorViews
 from django_ojs.admin.payloads import may_see
 from django_ojs.conf import of, settings
-from django_ojs.extensions.limits import admin_text as limit_key_text
 from django_ojs.extensions.outbox import operations as outbox
 from django_ojs.extensions.outbox.models import Delivery, OutboxEntry
 from django_ojs.extensions.outbox.settings import OutboxSettings
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 else:
     _Admin = admin.ModelAdmin
 
-#: The newest rows, so many, are searched for a type or a queue, as no index covers these.
+#: A search for a type or a queue reads this many of the newest rows, because no index covers them.
 SCAN_LIMIT: Final = 100_000
 
 _MAX_REASON: Final = 120
@@ -79,7 +79,7 @@ class DatabaseFilter(_ChoiceFilter):
     parameter_name = "outbox_of"
 
     def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
-        # Without a choice, Django leaves the filter out.
+        # Django leaves out a filter that has no choices.
         aliases = outbox.aliases()
         return [(alias, alias) for alias in aliases] if len(aliases) > 1 else []
 

@@ -75,7 +75,7 @@ class Breaker:
 
 
 def queue_wait(failures: int, retry_after: float | None) -> timedelta:
-    """Return how long jobs of one queue wait after so many failures; the others do not."""
+    """Return how long the jobs of one queue wait after this many failures."""
     return _at_least(retry_after, BACKOFF.delay(failures, random.random))
 
 

@@ -26,7 +26,7 @@ class Destination:
     """An OJS server, and the jobs that are sent to it.
 
     `queues` and `types` are names or patterns such as `remote-*`; a job that matches one of either
-    is sent to it. `timeout` is that of a whole request.
+    is sent to it. `timeout` is for a whole request.
     """
 
     name: str

@@ -151,7 +151,7 @@ def kept(keys: Collection[UUID], everywhere: bool) -> dict[UUID, bool]:
 
 
 def is_only_here() -> bool:
-    """Whether no other database than that of the jobs may hold rows to deliver or to prune."""
+    """Whether only the database of the jobs may hold rows to deliver or to prune."""
     return aliases() == [database.alias()]
 
 
@@ -183,7 +183,7 @@ def prune() -> int:
 
 
 def aliases() -> list[str]:
-    """Return the aliases whose outbox may hold jobs: that of the jobs first.
+    """Return the aliases whose outbox may hold jobs, first the alias of the jobs themselves.
 
     Other aliases have an outbox where `WRONG_DATABASE` is "outbox" and migrations made the table.
     """

@@ -50,7 +50,7 @@ class RemoteManifest:
             ),
             body_bytes=_first(site.get("max_body_bytes")),
             zstd=isinstance(codings, list) and "zstd" in codings,
-            # Without the field, batches are tried.
+            # If the manifest lacks the field, batches are tried.
             batches=_object(top.get("capabilities")).get("batch_enqueue") is not False,
         )
 

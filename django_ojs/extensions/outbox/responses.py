@@ -33,7 +33,7 @@ class DeliveryOutcome(StrEnum):
     DELIVERED = "delivered"
     REJECTED = "rejected"
     LATER = "later"
-    #: Of a batch: one of them was rejected, so each is sent by itself.
+    #: For a batch: one of its jobs was rejected, so each is sent by itself.
     ONE_BY_ONE = "one by one"
 
 
@@ -77,7 +77,7 @@ def read(
     """Read a response; `body` is its JSON, None when it has none.
 
     A 2xx counts only with the job in it, and a 4xx as a rejection only with an OJS error in it:
-    other responses may be those of a proxy.
+    other responses may come from a proxy.
     """
     document: Mapping[str, Any] = body if isinstance(body, Mapping) else {}
     if 200 <= status < 300:
@@ -139,8 +139,8 @@ def _confirms(document: Mapping[str, Any], job_ids: list[UUID], *, batch: bool) 
         jobs = document.get("jobs")
         if not isinstance(jobs, list) or len(jobs) != len(job_ids):
             return False
-        # Another id is that of the job that a unique policy kept; null is a job that a middleware
-        # dropped.
+        # Another id belongs to the job that a unique policy kept; null stands for a job that a
+        # middleware dropped.
         return all(
             job is None or (isinstance(job, Mapping) and isinstance(job.get("id"), str))
             for job in jobs
@@ -158,7 +158,7 @@ def _fields(error: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _subject(error: Mapping[str, Any]) -> tuple[str | None, str | None]:
-    """Return the queue that takes no jobs now, and the tenant where it is only that of one."""
+    """Return the queue that takes no jobs now, and the tenant if it rejects only one tenant."""
     fields = _fields(error)
     queue, tenant, code = fields.get("queue"), fields.get("tenant_id"), error.get("code")
     if not isinstance(code, str) or code not in _OF_ONE_QUEUE or not isinstance(queue, str):

@@ -14,8 +14,8 @@ from django_ojs.extensions.outbox.destinations import Destination
 from django_ojs.extensions.outbox.models import OutboxEntry
 from django_ojs.extensions.outbox.remote_manifest import MAX_AGE, RemoteManifest
 from django_ojs.extensions.outbox.responses import Result, Unreachable
-from django_ojs.http.compression import zstandard
 from django_ojs.http.responses import MEDIA_TYPE
+from django_ojs.http.zstd import zstd
 from django_ojs.spec import json
 from django_ojs.spec.errors import OJSError
 from django_ojs.spec.retry_after_reader import read_retry_after
@@ -123,16 +123,16 @@ class Sender:
         compressed = self._compress(content)
         status, headers, body = self._request("POST", path, compressed or content, bool(compressed))
         if status == 415 and compressed is not None:
-            # A proxy, or a server that was replaced meanwhile, does not support the encoding.
+            # A proxy, or a server that has been replaced since, does not support the encoding.
             self._manifest = RemoteManifest()
             return self._request("POST", path, content)
         return status, headers, body
 
     def _compress(self, content: bytes) -> bytes | None:
-        library = zstandard()
+        library = zstd()
         if len(content) < MIN_COMPRESS_BYTES or library is None or not self.manifest().zstd:
             return None
-        compressed: bytes = library.ZstdCompressor().compress(content)
+        compressed = library.compress(content)
         return compressed if len(compressed) < len(content) else None
 
     def _request(

@@ -231,7 +231,7 @@ def prune(using: str, *, keep_sent: timedelta, keep_rejected: timedelta, limit: 
     ):
         keys = list(entries(using).filter(old).order_by(order).values_list("pk", flat=True)[:limit])
         if keys:
-            # With the condition again: one of them may have been requeued in the meantime.
+            # The condition is repeated, because one of them may have been requeued since.
             gone = entries(using).filter(old, pk__in=keys)
             count += database.retried(lambda gone=gone: gone.delete()[0], using)  # type: ignore[misc]  # its default binds the loop's variable
     return count

@@ -99,7 +99,7 @@ def take(options: PushOptions, envelope: Envelope) -> Envelope:
 
 
 def store(batch: Batch, go_on: Callable[[], list[EnqueuedJob]]) -> list[EnqueuedJob]:
-    """Store large arguments, and remove those of jobs that were not stored; see `around_store`."""
+    """Store large arguments, and remove them if their jobs were not stored; see `around_store`."""
     offloader = batch.options.note(ArgumentOffloader)
     if offloader is None:
         return go_on()

@@ -123,7 +123,7 @@ class Resolved:
         if kind is ParameterKind.STREAM:
             if not reader.has_checksum:
                 return self._stream(PayloadStream(reader))
-            # Without a name: it is gone with the process, however that ends.
+            # The file has no name, so it is gone with the process, however that ends.
             spool = tempfile.TemporaryFile(prefix="ojs-")  # noqa: SIM115  # the stream closes it
             try:
                 reader.copy_to(spool)

@@ -76,7 +76,7 @@ class Sweeper:
             if removed:
                 logger.info("%d offloaded arguments without a job were removed", removed)
         except Exception as error:
-            # Without its message, which may name the object.
+            # The message of the error is left out, because it may name the object.
             logger.warning(
                 "The sweep for offloaded arguments without a job ended early (%s)",
                 type(error).__name__,

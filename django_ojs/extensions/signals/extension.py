@@ -95,7 +95,7 @@ def _returned(change: Change) -> None:
 
 _DISCARDED: Final = (_sends(signals.job_discarded), (signals.job_discarded,))
 
-#: By trigger: what sends its signals, and which they are.
+#: For each trigger, the function that sends its signals, and the signals.
 _CHANGED: Final[Mapping[Trigger, tuple[Callable[[Change], None], Sequence[Signal]]]] = {
     Trigger.FETCH: (_started, (signals.job_started,)),
     Trigger.ACK: (_sends(signals.job_completed), (signals.job_completed,)),

@@ -74,7 +74,7 @@ def history_charts(
     total, runs = (stats.percentiles(histogram, (50, 95)) for histogram in (waited, ran))
     completed = [point.completed for point in points]
     failed = [point.failed for point in points]
-    # Without the minute that is not over, which would make every line end in a drop.
+    # The current minute is left out, because it would make every line end in a drop.
     enqueued = [point.enqueued for point in points]
     whole = [*enqueued[:-1], None]
     lost = [

@@ -57,7 +57,7 @@ Totals = dict[tuple[str, str], Total]
 
 
 class AllTime:
-    """The sums: those of old minutes are kept in memory, the others are read each time."""
+    """The sums. Old minutes are kept in memory; the others are read each time."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -92,7 +92,7 @@ def largest(totals: Totals, number: int) -> Totals:
         return totals
     configs = queue_configs.current()
     configured = {*settings().queues, *(configs.stored if configs is not None else ())}
-    # By what became of jobs: one job may report its progress very often.
+    # Only what became of jobs counts, because one job may report its progress very often.
     kept = heapq.nlargest(
         number,
         totals,

@@ -50,7 +50,7 @@ def fold(limit: int = 200) -> int:
 
 
 def condition(keep: timedelta) -> str:
-    """Whether `fold` or `prune` may find any, in SQL."""
+    """The condition in SQL for rows that `fold` or `prune` may find."""
     ago = database.dialect().ago
     # Before any other row are only the all-time ones.
     ever = f"minute < '{EVER.year + 1}-01-01'"

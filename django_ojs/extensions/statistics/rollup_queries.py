@@ -267,6 +267,6 @@ def _minute(moment: datetime) -> datetime:
 
 
 def _rate(minutes: list[int]) -> float:
-    # Without the current minute, whose sums are not complete.
+    # The current minute is left out, because its sums are not complete.
     whole = minutes[-1 - RATE_MINUTES : -1]
     return sum(whole) / max(1, len(whole))

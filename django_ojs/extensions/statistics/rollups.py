@@ -40,7 +40,8 @@ COLUMNS = (
 #: Minutes since 1970, a queue and a type.
 Key = tuple[int, str, str]
 
-#: Called with what is counted, queue, type, number, and the seconds waited and run.
+#: It is called with what is counted, the queue, the type, the number of jobs, and the seconds that
+#: they waited and ran.
 Observer = Callable[[int, str, str, int, float | None, float | None], object]
 #: Instrumentation that counts the same (OpenTelemetry). It must not raise.
 observers: list[Observer] = []
@@ -120,7 +121,7 @@ def note_all(
 
 
 def add(what: int, jobs: Mapping[tuple[str, str], int]) -> None:
-    """Add something that happened now to so many jobs of each (queue, type)."""
+    """Add something that happened now, with the number of jobs for each (queue, type)."""
     note_all(what, [(queue, type, number, None, None) for (queue, type), number in jobs.items()])
     flush_if_due()
 

@@ -47,6 +47,12 @@ class TenantsExtension(Extension):
         """Name the tenants of jobs that wait."""
         return (DueStep(run=tenants.assigner.assign_all, interval=60.0, batch=sys.maxsize),)
 
+    def panels(self) -> Sequence[Any]:
+        """Return the tenants of a queue."""
+        from django_ojs.extensions.tenants.admin import QUEUE_TENANTS
+
+        return (QUEUE_TENANTS,)
+
 
 class TenantTurns(ClaimRule):
     """The rule of queues whose tenants take turns: the order in which jobs start."""
@@ -71,7 +77,7 @@ def _insert(batch: Batch, insert: Callable[[], Sequence[NewRow] | None]) -> Sequ
         tenant_bounds.admit(added, is_tried_again=batch.options.is_tried_again)
         return insert()
 
-    # Not in that transaction, which may hold the lock of a tenant.
+    # This is not done in that transaction, which may hold the lock of a tenant.
     bounds.apply_settings()
     return database.in_write_transaction(operation)
 

@@ -121,7 +121,7 @@ class Assigner:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
-        #: Of each queue: until when such jobs are expected, and the time of its next scan.
+        #: For each queue: until when such jobs are expected, and the time of its next scan.
         self._queues: dict[str, tuple[float, float]] = {}
 
     def reset(self) -> None:

@@ -169,7 +169,7 @@ class _Claim(RuledClaim):
 
     def _tenants(self, limit: int) -> dict[int, list[str]]:
         """Return tenants by priority, in the order of their turns."""
-        # A copy: another thread may add a priority meanwhile.
+        # This is a copy, because another thread may add a priority during the loop.
         positions = self._positions.copy()
         starts = {priority: position.after for priority, position in positions.items()}
         rows = self._dialect.tenants_in_turn(

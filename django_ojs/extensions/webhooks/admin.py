@@ -38,7 +38,7 @@ _FIELDS = ("url", "events", "queues", "job_types", "active")
 
 
 class WebhookForm(_Form):
-    """The rules are those of the HTTP API."""
+    """The form has the same rules as the HTTP API."""
 
     events = NamesField(
         label=gettext_lazy("Events"),
@@ -111,11 +111,11 @@ class WebhookAdmin(SecretPageAdmin):
         return super().has_delete_permission(request, obj) and _is_admin(request)
 
     def get_deleted_objects(self, objs: Any, request: HttpRequest) -> Any:
-        # Without the deliveries, of which there may be very many.
+        # The deliveries are left out, because there may be very many.
         return [str(each) for each in objs], {self.opts.verbose_name_plural: len(objs)}, set(), []
 
     def delete_model(self, request: HttpRequest, obj: Webhook) -> None:
-        with suppress(NotFound):  # Another user has removed it meanwhile.
+        with suppress(NotFound):  # Another user has removed it since.
             subscriptions.remove(obj.pk)
 
     def delete_queryset(self, request: HttpRequest, queryset: QuerySet[Webhook]) -> None:

@@ -80,7 +80,7 @@ def _last_in_words(listed: _Listed) -> str:
 
 _COLUMNS: Final[list[ListColumn[_Listed]]] = [
     ListColumn(name="id", value=lambda each: f"{SUBSCRIPTION_PREFIX}{each.webhook.pk}", kind="id"),
-    # Without its path and query, which may hold a token.
+    # The path and the query are left out, because they may hold a token.
     ListColumn(name="receiver", value=lambda each: str(each.webhook)),
     ListColumn(name="state", value=lambda each: _state(each.webhook), kind="state", only="table"),
     column("failures", "number", "webhook.failures"),

@@ -1,4 +1,4 @@
-"""The handlers of this package's own jobs. The app imports them, as those of every app."""
+"""The handlers of this package's own jobs, which the app imports as it does for every app."""
 
 from datetime import timedelta
 from typing import Any

@@ -24,7 +24,7 @@ DELAYS: Final = tuple(
     timedelta(seconds=seconds) for seconds in (30, 120, 600, 3600, 14_400, 43_200, 86_400)
 )
 MAX_ATTEMPTS: Final = len(DELAYS) + 1
-#: The delays of a delivery whose worker died are those of the policy.
+#: A delivery whose worker died waits as long as the policy says.
 RETRY: Final = RetryPolicy(
     max_attempts=MAX_ATTEMPTS,
     initial_interval=DELAYS[0],

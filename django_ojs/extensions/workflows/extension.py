@@ -6,11 +6,21 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
+from uuid import UUID
 
 from django.db.backends.base.base import BaseDatabaseWrapper
 from django.db.models import Model
 
-from django_ojs.extension import TICK, Change, Declared, DueStep, Extension, Hooks, Reads
+from django_ojs.extension import (
+    TICK,
+    Change,
+    Declared,
+    DueStep,
+    Extension,
+    ForTests,
+    Hooks,
+    Reads,
+)
 from django_ojs.extensions.workflows.models import MARK, NUMBER, StepState, WorkflowState
 from django_ojs.extensions.workflows.settings import WorkflowSettings
 from django_ojs.hooks import registry
@@ -65,6 +75,7 @@ class WorkflowsExtension(Extension):
             before_fetch=_advance_if_due,
             next_jobs=_advance_due,
             worker_started=self._worker_started,
+            request_ended=_request_ended,
             worker_ends=self._worker_ends,
         )
 
@@ -73,6 +84,12 @@ class WorkflowsExtension(Extension):
         schema.mark(connection, self.number, "SELECT id FROM ojs_workflow_step")
         with connection.cursor() as cursor:
             cursor.execute(_NOT_NOTED)
+
+    def for_tests(self) -> ForTests:
+        """Return what the test helpers do of workflows."""
+        from django_ojs.extensions.workflows.testing import FOR_TESTS
+
+        return FOR_TESTS
 
     def due_steps(self) -> Sequence[DueStep]:
         """Advance workflows whose jobs something else than a worker has ended, and prune."""
@@ -157,6 +174,16 @@ class WorkflowsExtension(Extension):
 
         return ((Workflow, WorkflowAdmin),)
 
+    def what_is(self, key: UUID) -> Sequence[str]:
+        """Return where the workflow with this id is shown."""
+        from django_ojs.extensions.workflows.models import Workflow
+
+        if not Workflow.primary.filter(pk=key).exists():
+            return ()
+        return (
+            f"This is the id of a workflow: `manage.py ojs workflows show {key}` shows its steps.",
+        )
+
 
 def _advancing(interval: float) -> DueStep:
     from django_ojs.extensions.workflows.operations import due
@@ -169,6 +196,12 @@ def _advancing(interval: float) -> DueStep:
         when=due.due_condition,
         task=TASK,
     )
+
+
+def _request_ended(job: Any) -> None:
+    from django_ojs.extensions.workflows.operations import advance_after_commit
+
+    advance_after_commit(job.workflow_id)
 
 
 def _advance_if_due() -> int:

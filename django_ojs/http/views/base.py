@@ -15,7 +15,7 @@ from rest_framework.throttling import BaseThrottle
 from rest_framework.views import APIView
 
 from django_ojs.extension import Actor
-from django_ojs.extensions.backpressure.operations import pressure_monitor
+from django_ojs.hooks import registry
 from django_ojs.http import compression, error_responses, headers, throttling
 from django_ojs.http.access import API_KEY, Access, access_of, required_access
 from django_ojs.http.authentication import authentication_classes
@@ -71,7 +71,7 @@ class OJSView(APIView):
 
     @property
     def default_response_headers(self) -> dict[str, str]:
-        """Return none: `finalize_response` adds those of each response."""
+        """Return no headers: `finalize_response` adds them to each response."""
         return {}
 
     def get_authenticators(self) -> list[BaseAuthentication]:
@@ -105,7 +105,8 @@ class OJSView(APIView):
             if self._acting is not None:
                 operator.end(self._acting)
         if request.method not in ("GET", "HEAD") and response.status_code < 400:
-            pressure_monitor.watch.request()
+            for hook in registry.request_served:
+                hook()
         return response
 
     def initial(self, request: Request, *args: Any, **kwargs: Any) -> None:
@@ -120,7 +121,7 @@ class OJSView(APIView):
         return found
 
     def body_fits(self, limit: int) -> bool:
-        """Whether no part of the body can be more than so many bytes of compact JSON."""
+        """Whether each part of the body is certainly at most this many bytes of compact JSON."""
         return self._body_bytes * json.MOST_GROWTH <= limit
 
     @property

@@ -1,17 +1,18 @@
 """PUSH, INFO, CANCEL and ACTIVATE (http-binding §9)."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 from uuid import UUID
 
 from django.http import HttpResponse
 from rest_framework.request import Request
 
 from django_ojs.conf import settings
-from django_ojs.extensions.backpressure import http as backpressure
 from django_ojs.extensions.limits.rate_limit_policy import key_of_queue
 from django_ojs.extensions.outbox.destinations import LOCAL
+from django_ojs.hooks import registry
 from django_ojs.http import fields
 from django_ojs.http.access import Access
 from django_ojs.http.manifest import MAX_BATCH
@@ -23,7 +24,7 @@ from django_ojs.operations.cancel import cancel
 from django_ojs.operations.enqueue import lineage
 from django_ojs.operations.enqueue.result import EnqueuedJob, Outcome, alike
 from django_ojs.operations.info import info
-from django_ojs.operations.push import push, push_batch
+from django_ojs.operations.push import PushOptions, push, push_batch
 from django_ojs.spec import envelope, ids
 from django_ojs.spec.envelope import Envelope, Limits, distinct
 from django_ojs.spec.errors import (
@@ -37,6 +38,9 @@ from django_ojs.spec.scopes import Scope
 from django_ojs.spec.states import State, Trigger
 from django_ojs.storage import transitions
 from django_ojs.storage.transitions import Claim
+
+#: How most requests push, made once: one job, without an id.
+_PLAIN: Final = PushOptions(generated_ids=True, exact_rules=True, has_transaction=False)
 
 
 def job_id(text: str, resource: str = "job") -> UUID:
@@ -104,9 +108,7 @@ class Jobs(OJSView):
         check_access(wanted, self.access)
         self.make_known(queues=[wanted.queue], types=[wanted.type])
         lineage.find_roots([wanted], self.access.queues)
-        options = backpressure.push_options(
-            request, [wanted.type], generated_ids=data.get("id") is None
-        )
+        options = _options(request, [wanted.type], generated_ids=data.get("id") is None)
         job = push(wanted, options)
         if job.outcome is Outcome.DROPPED:  # It is no error (ojs-middleware §3.4).
             return json_response({"job": None, "dropped": True})
@@ -140,7 +142,7 @@ class JobBatch(OJSView):
         first = distinct(wanted)
         self.make_known(queues=[each.queue for each in first], types=[each.type for each in first])
         lineage.find_roots(first, self.access.queues)
-        options = backpressure.push_options(
+        options = _options(
             request,
             [each.type for each in first],
             generated_ids=all(item.get("id") is None for item in items),
@@ -205,6 +207,19 @@ class JobActivate(JobView):
         return {"job": {**shown, "previous_state": "pending"}}
 
 
+def _options(
+    request: Request, types: Collection[str], *, generated_ids: bool, batch: bool = False
+) -> PushOptions:
+    """Return how a request pushes jobs of these types. Raises InvalidRequest."""
+    notes = []
+    for hook in registry.request_note:
+        if (note := hook(request, types)) is not None:
+            notes.append(note)
+    if generated_ids and not batch and not notes:
+        return _PLAIN
+    return replace(_PLAIN, notes=tuple(notes), generated_ids=generated_ids, batch=batch)
+
+
 @contextmanager
 def _index(index: int) -> Iterator[None]:
     """Name the index of the job in the details of an error."""
@@ -227,11 +242,14 @@ def _rendered(job: EnqueuedJob, access: Access) -> dict[str, Any]:
 
 def _warning(results: Iterable[EnqueuedJob]) -> dict[str, str]:
     """Return the headers for the queues of this site that the jobs are in, or wait for."""
-    return backpressure.warning(
-        job.queue
-        for job in results
-        if job.outcome is not Outcome.DROPPED and job.destination in (None, LOCAL)
-    )
+    queues: set[str] = set()
+    headers: dict[str, str] = {}
+    for job in results:
+        if job.outcome is not Outcome.DROPPED and job.destination in (None, LOCAL):
+            queues.add(job.queue)
+    for hook in registry.push_headers:
+        headers.update(hook(queues))
+    return headers
 
 
 def check_access(wanted: Envelope, access: Access) -> None:

@@ -1,22 +1,14 @@
 """Progress of a job: workers report it, clients read it (ojs-progress §6, §7)."""
 
 from collections.abc import Mapping
-from functools import partial
 from typing import Any
 from uuid import UUID
 
 from django.http import HttpResponse
-from django.http.response import HttpResponseBase
 from django.utils.http import http_date
 from rest_framework.request import Request
 
-from django_ojs.extensions.events.event_stream import (
-    CONTENT_TYPE,
-    EventStreamResponse,
-    has_seen_end,
-)
 from django_ojs.http import fields
-from django_ojs.http.progress_stream import progress_of
 from django_ojs.http.responses import json_response
 from django_ojs.http.views.jobs import JobView, job_id
 from django_ojs.models import Job
@@ -54,23 +46,6 @@ class JobProgress(ProgressView):
         data = self.body()
         self.check_queue_of(job_id(key))
         return self.report(job_id(key), data)
-
-
-class JobProgressStream(ProgressView):
-    """A stream of the progress of a job, which ends with the job (ojs-progress §7.2)."""
-
-    needs = {"GET": Scope.READ}
-
-    def get(self, request: Request, key: str) -> HttpResponseBase:
-        job = self.info(job_id(key))
-        last_id = request.headers.get("Last-Event-ID", "")
-        if has_seen_end(job, last_id):
-            # An EventSource connects again whenever a stream ends, unless the status is 204.
-            return json_response(None, 204)
-        if request.method == "HEAD":
-            return HttpResponse(content_type=CONTENT_TYPE)
-        steps = partial(progress_of, job.pk, self.access.queues, last_id)
-        return EventStreamResponse(request._request, steps)
 
 
 class WorkerProgress(ProgressView):

@@ -10,7 +10,7 @@ from django.http import HttpResponse
 from rest_framework.request import Request
 
 from django_ojs.conf import settings
-from django_ojs.extensions.workflows.operations import advance_after_commit
+from django_ojs.hooks import registry
 from django_ojs.http import fields, long_poll
 from django_ojs.http.access import Access
 from django_ojs.http.responses import text_response, unwritable
@@ -35,7 +35,8 @@ from django_ojs.storage.transitions import Claim
 #: The longest wait of a FETCH: proxies cut idle connections.
 LONGEST_WAIT_MS = 20_000
 _MAX_JOBS = 10_000
-#: Of queues in a FETCH, and of queues and labels in a BEAT, which are stored in the worker's row.
+#: The most queues in a FETCH, and the most queues and labels in a BEAT, which are stored in the
+#: worker's row.
 _MAX_NAMES = 1_000
 
 
@@ -118,7 +119,8 @@ class Ack(OutcomeView):
     def post(self, request: Request, key: str | None = None) -> dict[str, Any]:
         data, wanted, claim = self.read(key)
         job = ack(wanted, claim=claim, result=data.get("result"))
-        advance_after_commit(job.workflow_id)
+        for hook in registry.request_ended:
+            hook(job)
         shown = job.envelope()
         return {
             "acknowledged": True,
@@ -141,7 +143,8 @@ class Nack(OutcomeView):
             job = requeue(wanted, failure, claim=claim)
         else:
             job = fail(wanted, Failure.parse(fields.required(data, "error")), claim=claim)
-        advance_after_commit(job.workflow_id)
+        for hook in registry.request_ended:
+            hook(job)
         shown = job.envelope()
         out = {
             **_identity(job),

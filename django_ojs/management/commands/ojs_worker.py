@@ -70,7 +70,7 @@ longer than the grace period.
 
 
 def _queues(text: str) -> dict[str, int | None]:
-    """Return the weights of queues, such as those of `payments:5,email`, in their order."""
+    """Return the weights of queues in their order, for a text such as `payments:5,email`."""
     queues: dict[str, int | None] = {}
     for part in filter(None, (part.strip() for part in text.split(","))):
         name, colon, weight = part.partition(":")

@@ -124,7 +124,8 @@ def find(presented: str) -> stored.StoredKey:
     same = hmac.compare_digest(_digest(secret), key.digest if key else _NO_DIGEST)
     if key is None or not same:
         raise Unauthenticated("The API key is not valid.")
-    # After the comparison: a client without the secret learns nothing about the key.
+    # This comes after the comparison, so that a client without the secret learns nothing about the
+    # key.
     if (what := status(key)) != ACTIVE:
         _note(key, "rejected_at")
         raise TokenExpired(f"The API key is {what}.")

@@ -19,7 +19,7 @@ from django_ojs.storage import database, in_memory_state
 from django_ojs.storage.database import BATCH
 from django_ojs.storage.figures import counts
 
-#: A process remembers about so many names, so that it queries each once.
+#: A process remembers about this many names, so that it queries each name once.
 _REMEMBERED: Final = 20_000
 
 #: Characters of a principal's id in the table: no database indexes a text of any length.

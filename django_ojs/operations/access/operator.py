@@ -102,7 +102,10 @@ def flattened(values: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
 
 
 def printable(name: str) -> str:
-    """Return a name for a row or a line of the log: that of another class may be anything."""
+    """Return a name for a row or a line of the log.
+
+    The name of a user of another class may be anything.
+    """
     return "".join(each if each.isprintable() else "?" for each in name[:MAX_NAME])
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from uuid import UUID
 
 from asgiref.sync import sync_to_async
@@ -67,6 +67,13 @@ class EnqueuedJob:
     async def ajob(self) -> Job:
         """Return the job as it is now; see `job`."""
         return await sync_to_async(self.job)()
+
+    if not TYPE_CHECKING:  # A type checker would take every name for granted.
+
+        def __getattr__(self, name: str) -> Any:
+            from django_ojs.spec.other_queues import no_attribute  # which only an error needs
+
+            raise no_attribute(name, "enqueued", "The result of an enqueue")
 
     def model(self) -> Job:
         """Return the job as the enqueue stored it, without a query; not for a dropped job.

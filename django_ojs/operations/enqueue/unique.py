@@ -191,7 +191,7 @@ def _duplicate(envelope: Envelope, job: Job, index: int) -> DuplicateJob:
 
 
 def _cancel(replaced: Sequence[Holder]) -> dict[UUID, Job]:
-    """Cancel jobs, and return those that had not ended meanwhile, as they were."""
+    """Cancel jobs. Return those that had not ended in between, as they were."""
     if not replaced:
         return {}
     if not all(holder.visible for holder in replaced):

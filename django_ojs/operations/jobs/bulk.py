@@ -170,7 +170,8 @@ def _run(action: StepAction, which: Which, within: frozenset[str] | None, limit:
             named = replace(named, within=within)
         jobs = named.jobs()
         if within is not None:
-            # It reads the dead letters of its queues that are in others, and does not change them.
+            # The caller may read dead letters of its queues that were moved to other queues, but
+            # may not change them.
             jobs = jobs.filter(queue__in=within)
         found = jobs.order_by("pk").values_list("pk", flat=True)
         keys = list(found[: limit + 1])

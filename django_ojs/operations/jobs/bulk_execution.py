@@ -165,7 +165,7 @@ def _request(text: str, scan: IndexScan) -> PageRequest:
 
 
 def _existing(which: JobFilter, operation: BulkOperation) -> JobFilter:
-    # A job that waits or runs comes over a duration meanwhile.
+    # While the operation runs, a job that waits or runs may come over a duration.
     at = operation.created_at if which.at is None else min(which.at, operation.created_at)
     return bulk_operations.existing(operation.action, replace(which, at=at))
 

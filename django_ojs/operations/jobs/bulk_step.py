@@ -142,7 +142,7 @@ class BulkStep:
         # The audit trail has one entry for the whole action, and none for each job.
         with operator.acting(None):
             result, end = self._step(keys), time.monotonic() + database.SHORT_LOCK_TIMEOUT
-            # Not within a transaction, which would keep its own locks meanwhile.
+            # There must be no transaction, which would keep its own locks during the pause.
             while alone and result.locked and time.monotonic() < end:
                 time.sleep(database.FIRST_PAUSE)
                 result = result.then(self._step(result.locked))
@@ -194,7 +194,7 @@ class BulkStep:
             except RowLocked:
                 failed[key] = LOCKED
             except OJSError as error:
-                # Without the current depth, so that a thousand rejections have the same reason.
+                # The current depth is left out, so that a thousand rejections have the same reason.
                 full = isinstance(error, QueueFull)
                 # The one that it would go to: a retry may move it.
                 queue = error.details.get("queue", allowed[key].queue)

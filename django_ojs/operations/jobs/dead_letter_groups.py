@@ -92,7 +92,8 @@ def groups(*, newest: int = NEWEST, most: int = GROUPS, latest_first: bool = Fal
 
 
 def _samples(times: Sequence[datetime]) -> dict[tuple[str, str, str | None], Job]:
-    # By the times of the newest letters, which are indexed; other letters may have the same time.
+    # The newest letters are found by their times, which are indexed; other letters may have the
+    # same time.
     found = Job.primary.filter(
         dead_letter=True, finished_at__in=[Moment(Value(time)) for time in times]
     )

@@ -25,7 +25,7 @@ def stream(which: JobFilter) -> Iterator[Job]:
     sizes = which.jobs().values_list("pk", "size_bytes", named=True)
     found = keyset.all_rows(lambda wanted: keyset.page(sizes, {"pk": UUID}, wanted), PAGE)
     for keys in _parts(found):
-        # A job that changed meanwhile and does not match any more is left out.
+        # A job that has changed since then, and no longer matches, is left out.
         yield from which.narrow(Job.primary.filter(pk__in=keys)).order_by("pk")
 
 

@@ -274,7 +274,8 @@ def _clock(moment: datetime | None) -> Moment | None:
     return None if moment is None else Moment(Value(moment))
 
 
-#: Jobs whose times are those of a run: others ended without one, or after it for another reason.
+#: The times of these jobs belong to a run. Others ended without a run, or after it for another
+#: reason.
 _RAN = Q(state__in=(State.ACTIVE, State.COMPLETED)) | (
     Q(state=State.DISCARDED)
     & (

@@ -24,7 +24,7 @@ from django_ojs.storage.dialects.expressions import InWorkflow, Moment, RetriedB
 from django_ojs.storage.figures import counts
 from django_ojs.storage.limit_then_filter import first_rows
 
-#: Jobs that one scan reads to find those of a filter.
+#: How many jobs one scan reads to find those that match a filter.
 SCAN_LIMIT: Final = 100_000
 
 #: The same for jobs that are due, cancelled or discarded. Neighbours in their index are far apart
@@ -78,13 +78,13 @@ class IndexScan:
     limit: int = SCAN_LIMIT
     #: The jobs that a bulk operation retried, of these rows.
     retried_by: int | None = None
-    #: The workflow of which these rows are steps.
+    #: The workflow that these rows are steps of.
     workflow_id: UUID | None = None
 
     def jobs_of(
         self, which: JobFilter, wanted: PageRequest, scan_limit: int
     ) -> tuple[QuerySet[Job], Cursor | None]:
-        """Return the matching jobs of one scan, and the cursor at its end (None: no more)."""
+        """Return the matching jobs of one scan, and the cursor at its end, or None."""
         rest = keyset.rest_of(self._all(), self.order, wanted)
         if self.retried_by is not None:
             which = replace(which, retried_by=None)
@@ -202,7 +202,7 @@ def list_jobs(
     nearest = min(ends, key=lambda end: keyset.rank(end, order), default=None)
     ranked = sorted((keyset.rank(keyset.at(job, order), order), job.pk, job) for job in found)
     if nearest is not None:
-        # Beyond it, only one of two scans has read the index.
+        # Beyond this point, only one of the two scans has read the index.
         ranked = [each for each in ranked if each[0] <= keyset.rank(nearest, order)]
     read = min(scan_limit, *(scan.limit for scan in scans))
     page = keyset.page_from(

@@ -378,7 +378,8 @@ def _period(found: re.Match[str]) -> tuple[datetime, datetime]:
         length = timedelta(hours=1)
     else:
         length = timedelta(minutes=1) if second is None else timedelta(seconds=1)
-    # Without a zone, so that a day ends at midnight where a clock change makes it 23 or 25 hours.
+    # The date has no zone, so that a day ends at midnight even if a clock change makes it 23 or 25
+    # hours.
     first, after = begin, begin + length
     if first.tzinfo is None:
         zone = timezone.get_current_timezone()
@@ -397,7 +398,7 @@ _TEXTS: Final = {
 }
 _PERIODS: Final = {"created": ("since", "until"), "ended": ("ended_since", "ended_until")}
 
-#: Fields of which a filter may have several values.
+#: A filter may have several values of these fields.
 _SEVERAL: Final = frozenset({"ids", "tags", "held", "not_queues", "not_types"})
 #: What a job is not, by the field.
 _EXCLUDED: Final = {"not_queues": "queue", "not_types": "type"}

@@ -23,14 +23,14 @@ from django_ojs.storage.dialects.expressions import OneOf
 #: How many jobs of a kind are deleted in one transaction. None waits for their locks.
 PRUNED: Final = 2 * BATCH
 
-#: How many jobs one step of a walk reads. It deletes at most so many.
+#: How many jobs one step of a walk reads. It deletes at most this many.
 WALK: Final = BATCH
 
 #: Jobs past their retention are counted up to this.
 COUNTED: Final = 100_000
 
-#: Seconds between two walks over the same jobs: a job that is kept longer than those of the default
-#: is deleted at most so much later than its retention says.
+#: Seconds between two walks over the same jobs. A job whose queue keeps it longer than the default
+#: is deleted at most this much later than its retention says.
 WALK_AGAIN: Final = 3600.0
 
 

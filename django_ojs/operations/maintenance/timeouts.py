@@ -56,8 +56,8 @@ def enforce(
 ) -> int:
     """Fail active jobs whose worker did not enforce their timeout. Return how many.
 
-    Stop after so many seconds, and return at least `limit` then. `when` is asked where there are
-    such jobs.
+    Stop after `seconds`, and return at least `limit` then. `when` is asked where there are such
+    jobs.
     """
     until = time.monotonic() + seconds
     if not raw_queries.holds(active_condition()):

@@ -161,7 +161,7 @@ def _move_all(name: str, target: str, most: int) -> int:
 
 
 def _stopped(error: QueueFull, source: str, moved: int, tenants: Collection[str] = ()) -> QueueFull:
-    """Return the error of a move from that of a batch, which says nothing of the move."""
+    """Return the error of a move. The error of its batch says nothing about a move."""
     never_fits = error.can_never_fit and not tenants
     if tenants:
         error.can_never_fit, error.retryable = False, True
@@ -185,7 +185,7 @@ def _stopped(error: QueueFull, source: str, moved: int, tenants: Collection[str]
 def _each_batch(
     name: str, most: int, act: _Act, rejections: Mapping[str, LeftOut] = NOTHING_LEFT_OUT
 ) -> int:
-    """Act on the jobs of each state; `rejections` are those of `act` so far."""
+    """Act on the jobs of each state; `rejections` are what `act` has rejected so far."""
     affected = 0
     for state in _LEFT:
         before = (-1, -1)

@@ -24,7 +24,7 @@ def rows() -> QuerySet[Queue]:
 
 
 def is_deleted(queue: Queue) -> bool:
-    """Whether the row is that of a deleted queue."""
+    """Whether the row belongs to a deleted queue."""
     return DELETED in queue.config
 
 

@@ -32,7 +32,7 @@ def message(names: Sequence[str]) -> str:
 
 
 def unbounded(also: Iterable[str] = ()) -> list[str]:
-    """Return the known queues, and those of `also`, for which no bound is configured.
+    """Return the queues that have no bound, of those that are known and those in `also`.
 
     A queue whose `max_depth` is 0 is unbounded on purpose, and is left out. With a bound in the
     default policy the result is empty.

@@ -221,7 +221,7 @@ def is_possible(worker_id: str) -> bool:
 
 
 def _rows() -> QuerySet[Worker]:
-    # By the database's clock, as maintenance does it.
+    # The clock of the database decides, as it does in maintenance.
     silent = Case(
         When(seen_at__lte=Now() - Milliseconds(F("dead_after_ms")), then=Value(True)),
         default=Value(False),

@@ -58,7 +58,7 @@ def _remove(
     found = list(workers.annotate(now=Now()).values_list(*columns))
     for key, since, now, *states in found:
         if reason == "signal" and {*states} == {Directive.RUNNING}:
-            # It had no job to finish, and sent no beat meanwhile.
+            # It had no job to finish, and has sent no beat since.
             publish(EventType.WORKER_QUIET, of_worker, key, active_jobs=0)
         publish(
             EventType.WORKER_STOPPED,

@@ -48,7 +48,8 @@ _UNKNOWN: Final = Failure(
     "nothing ran; or it ran, and a failover of the database lost the outcome.",
 )
 
-#: Seconds for which it counts that a worker was found dead: this process may be stopped meanwhile.
+#: A worker that was found dead counts as dead for this many seconds only, because this process may
+#: be stopped in between.
 LOOK_LASTS: Final = 2.0
 
 
@@ -91,7 +92,8 @@ class LapseCheck:
     def _without_locked(self, keys: Sequence[UUID]) -> list[UUID]:
         """Leave out jobs whose rows were locked a moment ago.
 
-        Their workers could not extend the leases meanwhile, and have time for a heartbeat now.
+        Their workers could not extend the leases while the rows were locked, and now have time for
+        a heartbeat.
         """
         if self._locked:
             self._note_locked([key for key in keys if key in self._locked])
@@ -145,7 +147,7 @@ def _lapsed_among(keys: Collection[UUID]) -> QuerySet[Job]:
 
 @database.write_transaction
 def _locked_among(keys: Collection[UUID]) -> set[UUID]:
-    """Return those of these jobs whose leases have lapsed and whose rows another session locks."""
+    """Return the jobs whose leases have lapsed and whose rows another session has locked."""
     lapsed = _lapsed_among(keys)
     found = set(lapsed.values_list("pk", flat=True))
     return found.difference(transitions.lock_free(lapsed))
@@ -250,7 +252,7 @@ class DeadWorkers:
         self._look_at = 0.0
 
     def database_was_away(self) -> None:
-        """Wait for a heartbeat of workers whose sessions ended meanwhile: they connect again."""
+        """Wait for a heartbeat of workers whose sessions have ended: they connect again."""
         self._back_at = time.monotonic()
         self._suspects = set()
 
@@ -335,7 +337,8 @@ def _take_back(
 def _take_back_some(
     which: QuerySet[Job], failure: Failure, outcome: AttemptOutcome, limit: int, *, spends: bool
 ) -> int:
-    # Without an order: it waits for no lock, and a sort would read all of them for each batch.
+    # There is no order: the query waits for no lock, and a sort would read all of them for each
+    # batch.
     locked = which.select_for_update(skip_locked=True, no_key=True)
     held: dict[UUID, str | None] = dict(locked.values_list("pk", "worker_id")[:limit])
     if not held:

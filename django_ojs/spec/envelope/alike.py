@@ -25,7 +25,8 @@ class AlikeJobs(Sequence[Envelope]):
         self.common = common
         self.args = args
         self.ids: Sequence[UUID] = ids.many(len(args))
-        #: The arguments as the JSON of one array, and the bytes of those of each; see `encode`.
+        #: The arguments as the JSON of one array, and the size of each job's in bytes; see
+        #: `encode`.
         self.text = ""
         self.sizes: Sequence[int] = ()
 

@@ -49,7 +49,7 @@ def _when(value: Any, spelling: str, envelope: Envelope) -> Any:
 def _retry(value: Any, spelling: str, envelope: Envelope) -> Any:
     # `parse` has set the policy that completes a partial one.
     default = envelope.retry or retry_policy.DEFAULT
-    # Not by the value: 1 and True are equal.
+    # The values are not compared, because 1 and True are equal.
     text = repr(value)
     if type(value) is not dict or len(text) > _LONGEST_KNOWN:
         return retry_policy.parse(value, default=default)

@@ -1,4 +1,4 @@
-"""The checks of an envelope's optional fields; `validate` has those of the others.
+"""The checks of an envelope's optional fields; `validate` has the checks of the others.
 
 Each returns an upper bound of the bytes that the value adds.
 """

@@ -96,7 +96,7 @@ def parse_alike(
 
 
 def _without_args(item: dict[str, Any]) -> str:
-    # Not by `==` of the values: 1, 1.0 and True are equal, and different JSON.
+    # The values are not compared by `==`: 1, 1.0 and True are equal, but different JSON.
     return repr({**item, "args": None})
 
 

@@ -95,7 +95,8 @@ def _close_tables(
     if connection.get_autocommit() and not connection.in_atomic_block:
         execute(_SQL["close_tables"], None, False, context)
         return True
-    # It would commit the transaction. With several hosts, the other connection is to the same.
+    # It would commit the transaction. If there are several hosts, the other connection goes to the
+    # same one.
     execute(_SQL["this_server"], None, False, context)
     wanted = context["cursor"].fetchone()
     hosts = str(connection.settings_dict["HOST"]).split(",")

@@ -32,7 +32,7 @@ def are_for_others(wrappers: list[Callable[..., Any]]) -> bool:
 
 def install(connection: BaseDatabaseWrapper, wrapper: Callable[..., Any]) -> None:
     """Let all statements of a connection go through a wrapper, if it is one to such a server."""
-    # The first is the outer one, and who adds one for a while removes the last.
+    # The first wrapper is the outermost. Code that adds one for a while removes the last one.
     if connection.vendor == "mysql" and wrapper not in connection.execute_wrappers:
         connection.execute_wrappers.insert(0, wrapper)
 

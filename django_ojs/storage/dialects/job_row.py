@@ -48,7 +48,7 @@ CLAIMED: Final = (
     "marks",
 )
 
-#: What responses show of jobs that have begun, which a new one has not.
+#: Responses show these for jobs that have begun. A new job has none of them.
 _LATER: Final = dict.fromkeys(
     (
         *("activated_at", "started_at", "finished_at", "worker_id", "lease_until", "progress"),

@@ -27,7 +27,7 @@ from psycopg.types.datetime import TimestamptzLoader
 
 from django_ojs.storage.dialects import direct_statements
 
-#: Seconds after which a plan is made again. That takes a thousandth of a core per second of these.
+#: Seconds after which a plan is made again. Making plans then takes a thousandth of a core.
 LONGEST: Final = 5.0
 #: Seconds from which on a statement is slow: its plan may be that of a smaller table.
 SLOW: Final = 0.02

@@ -564,7 +564,7 @@ class MariaDB(GaleraLocks):
     def repair_counts(self, connection: BaseDatabaseWrapper) -> list[Difference]:
         with self._whole(connection):
             wrong = self.count_differences(connection)
-            # As changes: those that others commit meanwhile are added as always.
+            # They are written as changes, so that what others commit in between is added too.
             for queue, state, counted, actual, counted_size, size in wrong:
                 values = [queue, state, actual - counted, size - counted_size]
                 self._run(connection, "add_change", values)

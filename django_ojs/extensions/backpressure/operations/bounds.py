@@ -140,7 +140,8 @@ class _QueueLock:
         if is_above == self.warned:
             return
         if alone or is_above != self.was_above:
-            # Not in the caller's transaction: it may hold the row of the queue for long.
+            # This is not done in the caller's transaction, which may hold the row of the queue for
+            # long.
             database.after_commit(self._cross)
         else:
             # The transaction may add thousands; none of them is the crossing.

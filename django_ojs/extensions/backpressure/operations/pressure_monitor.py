@@ -40,8 +40,10 @@ def check_all() -> int:
 
 
 def restore_bounds() -> int:
-    """Write the bounds that are configured and have no row, and end warnings of bounds that are no
-    more. Return how many there were."""
+    """Write missing rows of bounds, and end warnings about bounds that no longer exist.
+
+    Return how many there were.
+    """
     missing = bounds.missing()
     for queue in missing:
         database.in_write_transaction(partial(bounds.rebound, queue))

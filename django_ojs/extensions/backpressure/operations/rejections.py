@@ -47,7 +47,7 @@ class RejectionRecorder:
 
     def __init__(self) -> None:
         self._begin()
-        #: By queue: when the rate was read, and jobs completed in a second.
+        #: For each queue: when the rate was read, and how many jobs are completed in a second.
         self._rates: dict[str, tuple[float, float]] = {}
         self._writer = BackgroundWriter(
             "ojs-rejections", self.flush, forget=self._begin, interval=_INTERVAL, linger=_LINGER

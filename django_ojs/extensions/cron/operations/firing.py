@@ -156,7 +156,7 @@ def _replace(run: Firing, options: PushOptions) -> None:
     try:
         with suppress(_NotPushedError), database.atomic():
             for job_id in run.replaces:
-                # It may have ended meanwhile, or wait in the outbox.
+                # The job may have ended since then, or wait in the outbox.
                 with suppress(Conflict, JobNotFound):
                     cancel(job_id)
             _push([run], options)

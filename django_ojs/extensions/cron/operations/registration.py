@@ -213,7 +213,7 @@ def _remove(name: str, owner: CronOwner) -> None:
 
 @database.write_transaction
 def leave_code(name: str, *, service: str) -> None:
-    """Delete a cron job that the code of a project declares no more.
+    """Delete a cron job that the code of a project no longer declares.
 
     A disabled one stays, and operators own it: the code may come back with the next deployment,
     and takes it over as it is then. Raises NotFound.

@@ -42,7 +42,7 @@ class SyncResult:
 
 
 def sync(definitions: Collection[Definition], *, service: str, dry_run: bool = False) -> SyncResult:
-    """Register the cron jobs that a project declares, and remove those that it declares no more.
+    """Register the cron jobs that a project declares, and remove those that it no longer declares.
 
     One that is disabled stays when it leaves the code, so that it is disabled when it comes back.
     A project is known by its `service`: the cron jobs of another one stay. Raises as `check` does,

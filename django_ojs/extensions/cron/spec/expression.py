@@ -147,7 +147,8 @@ class CronExpression:
             if at.astimezone(timezone).replace(tzinfo=None) == wall:
                 yield Occurrence(at, wall)
                 continue
-            # With fold=1 the offset of after the gap applies, which leads to before it.
+            # With fold=1, the offset that holds after the gap applies, which leads to a time before
+            # the gap.
             before = wall.replace(tzinfo=timezone, fold=1).astimezone(UTC)
             gap_at = _transition(before, at, timezone)
             gap_end = _wall(gap_at, timezone)

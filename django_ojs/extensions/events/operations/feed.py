@@ -156,8 +156,8 @@ class _Watch:
                 try:
                     self._follow()
                 except Exception:
-                    # Of the driver as well, which has classes of its own for a connection that
-                    # ended during a wait.
+                    # The driver has error classes of its own for a connection that ended during a
+                    # wait.
                     logger.debug("The feed of events was interrupted.", exc_info=True)
                     connections.close_all()
                     self._stop.wait(self._backoff.pause())

@@ -89,7 +89,8 @@ def read(
     )
     if where is not None:
         which &= where
-    # Before the bounds are read: an event that gets its position later would be beyond them.
+    # Positions are assigned before the bounds are read: an event that gets its position later would
+    # be beyond them.
     assigned = stored.assign_positions()
     start = 0 if after is None else _position(after, within)
     bounds = stored.bounds()

@@ -30,7 +30,8 @@ def locate(
 ) -> tuple[str, str]:
     """Return bucket and key of a reference. Raises PayloadRejected when they are not allowed."""
     bucket, _, key = reference.uri.partition("://")[2].partition("/")
-    # Not with a URL parser: a key may contain "?" and "#". Some services read dots as folders.
+    # A URL parser cannot be used: a key may contain "?" and "#". Some services read dots as
+    # folders.
     if not bucket or not key or any(part in (".", "..") for part in key.split("/")):
         raise PayloadRejected(f"{field} must name a bucket and a key")
     where = f"{bucket}/{key}"

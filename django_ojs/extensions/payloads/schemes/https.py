@@ -23,7 +23,7 @@ NETWORK_TIMEOUT: Final = 20.0
 
 _HEADERS: Final = [
     (b"Accept", b"*/*"),
-    # The checksum is that of the payload as it is stored.
+    # The checksum is computed from the payload as it is stored.
     (b"Accept-Encoding", b"identity"),
     (b"User-Agent", b"django-ojs"),
 ]

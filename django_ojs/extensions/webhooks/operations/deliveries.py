@@ -107,7 +107,8 @@ def retry(key: UUID, within: Collection[str] | None = None) -> DeliveryWithJob:
 
 def succeeded(webhook: Webhook) -> None:
     """A delivery succeeded."""
-    # Not by the webhook as it was read: others may have failed while this one waited.
+    # The stored number counts, and not the one that was read: other deliveries may have failed
+    # while this one waited.
     Webhook.primary.filter(pk=webhook.pk, failures__gt=0).update(failures=0)
 
 

@@ -20,7 +20,7 @@ from example_project.demo import (
 )
 from example_project.demo.monitor import Run, step_states, wait_for_workflows
 from example_project.demo.placement import Placement, place_orders
-from example_project.demo.progress import Progress
+from example_project.demo.progress import Progress, Reporter
 from example_project.demo.stock_import import Imported, StockImport
 from example_project.demo.workers import QUEUES, Workers, stop_on_sigterm
 from example_project.shop.catalogue import baskets
@@ -45,23 +45,28 @@ class Command(BaseCommand):
         if orders < 1 or workers < 1:
             raise CommandError("--orders and --workers: at least 1")
         stop_on_sigterm()
-        self._prepare(yes=yes)
-        placed, imported = self._place_and_import(orders)
-        run = self._run_workflows(workers)
-        result = ledger.build_ledger(snapshot.read(), placed, run, imported)
+        self._out = Reporter(out=self.stdout)
+        with self._out.ticking():
+            self._out.wait_for("preparing the database")
+            self._prepare(yes=yes)
+            placed, imported = self._place_and_import(orders)
+            run = self._run_workflows(workers)
+            self._out.wait_for("starting the site")
+            problems = full_queue.show(self._out.write, logs=self._logs)
+            self._out.wait_for("reading what the jobs have done")
+            result = ledger.build_ledger(snapshot.read(), placed, run, imported)
         self.stdout.write("")
         for line in table.lines(result):
             self.stdout.write(line)
         if run.stalled:
             self.stdout.write(f"The workers stopped working; see {self._logs}.")
+        if problems:
+            problems.insert(0, "The bounded queue did not behave as documented.")
         if result.problems:
-            raise CommandError("The ledger is wrong.\n" + "\n".join(result.problems))
+            problems += ["The ledger is wrong.", *result.problems]
+        if problems:
+            raise CommandError("\n".join(problems))
         self.stdout.write(self.style.SUCCESS("The ledger is right."))
-        self.stdout.write("")
-        if problems := full_queue.show(self.stdout.write, logs=self._logs):
-            raise CommandError(
-                "The bounded queue did not behave as documented.\n" + "\n".join(problems)
-            )
 
     @property
     def _logs(self) -> Path:
@@ -80,7 +85,7 @@ class Command(BaseCommand):
     def _place_and_import(self, count: int) -> tuple[Placement, Imported]:
         chosen = baskets()[:count]
         stock_alerts.ask()
-        progress = Progress(out=self.stdout, title="placing orders   ", total=len(chosen))
+        progress = Progress(out=self._out, title="placing orders   ", total=len(chosen))
         with StockImport(logs=self._logs, write=progress.write_line) as importing:
 
             def show(number: int) -> None:
@@ -89,12 +94,13 @@ class Command(BaseCommand):
 
             placed = place_orders(chosen, on_progress=show)
             progress.close()
-            self.stdout.write(
+            self._out.write(
                 f"{len(placed.committed):,} orders committed, {len(placed.rolled_back):,} rolled "
                 "back after they had enqueued their workflow"
             )
+            self._out.wait_for("importing the deliveries")
             imported = importing.wait()
-        self.stdout.write(
+        self._out.write(
             "all deliveries are imported; the run that ended the import continued after "
             f"{imported.continued_after:,} of them"
         )
@@ -102,23 +108,27 @@ class Command(BaseCommand):
 
     def _run_workflows(self, count: int) -> Run:
         total = step_states().total()
-        progress = Progress(out=self.stdout, title="running workflows", total=total)
+        progress = Progress(out=self._out, title="running workflows", total=total)
+        self._out.wait_for("starting the workers")
         queues: tuple[str, ...] = QUEUES
         with ExitStack() as stack:
             if reason := node.unavailable_reason():
-                self.stdout.write(f"{reason}: the workers in Python run all steps")
+                self._out.write(f"{reason}: the workers in Python run all steps")
             else:
                 queues = tuple(queue for queue in QUEUES if queue != COLLECTIONS)
                 url = stack.enter_context(node.node_worker(logs=self._logs))
-                self.stdout.write(
+                self._out.write(
                     f"a worker in Node hands the parcels over to the carrier, over {url}/ojs/v1"
                 )
             workers = stack.enter_context(Workers(count, logs=self._logs, queues=queues))
             run = wait_for_workflows(workers, progress)
-            stock_alerts.wait()
             progress.close()
-            if not run.stalled and (problems := nightly.show(self.stdout.write)):
+            self._out.wait_for("writing to the customers who wait for a product")
+            stock_alerts.wait()
+            self._out.wait_for("making the nightly report")
+            if not run.stalled and (problems := nightly.show(self._out.write)):
                 raise CommandError("\n".join(problems))
+            self._out.wait_for("stopping the workers")
         if run.killed is None:
-            self.stdout.write("no worker was killed: none had a job in flight at that moment")
+            self._out.write("no worker was killed: none had a job in flight at that moment")
         return run

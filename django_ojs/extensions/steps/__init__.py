@@ -1,0 +1,85 @@
+"""Durable steps: a handler in ordinary Python, of which each step is done once.
+
+from django_ojs.extensions import steps
+
+@ojs.job("order.fulfil", queue="orders")
+def fulfil(order_id: int) -> str:
+    payment = steps.run("charge", charge_card, order_id)
+    steps.sleep("cool-off", timedelta(days=2))
+    parcel = steps.wait("packed", f"order-{order_id}", timeout=timedelta(days=14))
+    ...
+
+An app of its own: add "django_ojs.extensions.steps" to INSTALLED_APPS.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from django.apps import apps as installed  # `apps` is a module of this package
+from django.core.exceptions import ImproperlyConfigured
+
+if TYPE_CHECKING:
+    from django_ojs.extensions.steps.api import (
+        agather,
+        arun,
+        asleep,
+        atomic,
+        aversion,
+        await_signal,
+        gather,
+        idempotency_key,
+        run,
+        sleep,
+        version,
+        wait,
+    )
+    from django_ojs.extensions.steps.errors import (
+        ProgramChanged,
+        StepError,
+        StepFailed,
+        WaitTimedOut,
+    )
+    from django_ojs.extensions.steps.sending import asignal, signal
+
+# Imported when first used: Django imports this package before models can be.
+_HOME = {
+    "api": """
+        agather arun asleep atomic aversion await_signal gather idempotency_key run sleep version
+        wait""",
+    "errors": "ProgramChanged StepError StepFailed WaitTimedOut",
+    "sending": "asignal signal",
+}
+_MODULES = {name: module for module, names in _HOME.items() for name in names.split()}
+
+__all__ = [
+    "ProgramChanged",
+    "StepError",
+    "StepFailed",
+    "WaitTimedOut",
+    "agather",
+    "arun",
+    "asignal",
+    "asleep",
+    "atomic",
+    "aversion",
+    "await_signal",
+    "gather",
+    "idempotency_key",
+    "run",
+    "signal",
+    "sleep",
+    "version",
+    "wait",
+]
+
+
+if not TYPE_CHECKING:  # A type checker would take every name for granted.
+
+    def __getattr__(name: str) -> Any:
+        if name not in _MODULES:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        if not installed.is_installed(__name__):
+            raise ImproperlyConfigured(f"Steps need {__name__!r} in INSTALLED_APPS.")
+        home = f"{__name__}.{_MODULES[name]}"
+        value = globals()[name] = getattr(import_module(home), name)
+        return value

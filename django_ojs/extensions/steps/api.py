@@ -1,0 +1,134 @@
+"""What handlers call. Each function is about the job that runs here."""
+
+from collections.abc import Awaitable, Callable, Iterable
+from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
+from typing import Any, TypeVar
+
+from asgiref.sync import sync_to_async
+
+from django_ojs.extensions.steps import taken
+from django_ojs.extensions.steps.errors import StepError
+from django_ojs.extensions.steps.extension import current
+from django_ojs.options import Request
+from django_ojs.spec.retry_policy import RetryPolicy
+from django_ojs.spec.times import parse_seconds
+
+R = TypeVar("R")
+
+
+def run(
+    name: str,
+    function: Callable[..., R],
+    /,
+    *args: Any,
+    retry: RetryPolicy | None = None,
+    **kwargs: Any,
+) -> R:
+    """Call a function once, and remember its result, which is JSON.
+
+    A later run of the job gets the result without the call. If the process dies after the effect
+    of the function and before its result is stored, it is called again: give the service that it
+    calls `idempotency_key()`. In an `async def` handler, call `await arun(...)`.
+
+    What the function raises fails the job, whose retry policy decides. With `retry`, the step has
+    attempts of its own: between them the job is scheduled, and spends none; when they are spent,
+    the job fails for good with StepFailed, which is of the class of the last error too.
+    """
+    result: R = current().run(name, function, args, kwargs, retry)
+    return result
+
+
+async def arun(
+    name: str,
+    function: Callable[..., Awaitable[R]],
+    /,
+    *args: Any,
+    retry: RetryPolicy | None = None,
+    **kwargs: Any,
+) -> R:
+    """Await a function once, and remember its result; see `run`."""
+    result: R = await current().arun(name, function, args, kwargs, retry)
+    return result
+
+
+def atomic(name: str) -> AbstractContextManager[taken.AtomicStep]:
+    """Commit rows and the step together, exactly once.
+
+    with steps.atomic("reserve") as reserve:
+        if reserve.pending:
+            reserve.result = Stock.objects.reserve(order_id)
+    """
+    return current().atomic(name)
+
+
+def sleep(name: str, until: timedelta | datetime | str | float) -> None:
+    """Go on after some time, or at a time; meanwhile the job is scheduled, and holds nothing.
+
+    `until` is a timedelta, a number of seconds, "PT5M" or "5m", or a datetime.
+    """
+    current().sleep(name, _until(until))
+
+
+async def asleep(name: str, until: timedelta | datetime | str | float) -> None:
+    """Go on after some time, or at a time; see `sleep`."""
+    await sync_to_async(sleep)(name, until)
+
+
+def wait(signal: str, key: str, *, timeout: timedelta | str | float | None = None) -> Any:
+    """Return the payload of a signal, when it comes; the signal may have been sent before.
+
+    Meanwhile the job is scheduled, and holds nothing. Raises WaitTimedOut, in each run.
+    """
+    return current().wait(
+        signal, key, None if timeout is None else parse_seconds(timeout, "timeout")
+    )
+
+
+async def await_signal(
+    signal: str, key: str, *, timeout: timedelta | str | float | None = None
+) -> Any:
+    """Return the payload of a signal, when it comes; see `wait`."""
+    return await sync_to_async(wait)(signal, key, timeout=timeout)
+
+
+def gather(name: str, jobs: Iterable[Request], /) -> list[Any]:
+    """Start jobs, and return their results, in order, when all have ended.
+
+    `steps.gather("labels", [label.s(part) for part in parts])`. Meanwhile the job is scheduled, and
+    holds nothing. Raises StepFailed where one did not complete.
+    """
+    return current().gather(name, list(jobs))
+
+
+async def agather(name: str, jobs: Iterable[Request], /) -> list[Any]:
+    """Start jobs, and return their results; see `gather`."""
+    return await sync_to_async(gather)(name, jobs)
+
+
+def version(name: str, latest: int = 1, /) -> int:
+    """Return the version of a part of the program by which this job began it.
+
+    if steps.version("tax"):
+        steps.run("tax", compute_tax, order_id)  # new: jobs that had come by here before have 0
+
+    It is `latest` for a job that comes here first; a later run finds what was stored then.
+    """
+    return current().version(name, latest)
+
+
+async def aversion(name: str, latest: int = 1, /) -> int:
+    """Return the version of a part of the program; see `version`."""
+    return await sync_to_async(version)(name, latest)
+
+
+def idempotency_key() -> str:
+    """Return the key of the step whose function runs here, the same in each run of the job."""
+    key = taken.current_key.get()
+    if key is None:
+        raise StepError("idempotency_key() is for the function of a step.")
+    return key
+
+
+def _until(value: timedelta | datetime | str | float) -> timedelta | datetime:
+    return value if isinstance(value, datetime) else parse_seconds(value, "until")

@@ -1,0 +1,26 @@
+"""What steps raise."""
+
+from typing import ClassVar
+
+
+class StepError(Exception):
+    """A step cannot be taken here. To run the job again would end in the same way."""
+
+    ojs_retryable: ClassVar[bool] = False
+
+
+class ProgramChanged(StepError):
+    """A run meets another step than its history says: its program was changed meanwhile."""
+
+
+class StepFailed(StepError):
+    """A step failed, and has spent its attempts, or is not tried again.
+
+    It is of the class that the function raised too, where that can be imported.
+    """
+
+
+class WaitTimedOut(TimeoutError):
+    """The signal that a step waited for did not come in time. The step is done with that."""
+
+    ojs_retryable: ClassVar[bool] = False

@@ -1,0 +1,83 @@
+"""Durable steps: a ring round each run, and what becomes of steps whose jobs are deleted."""
+
+from collections.abc import Callable, Collection, Sequence
+from contextvars import ContextVar
+from typing import Any, Final
+from uuid import UUID
+
+from django_ojs.extension import DueStep, Extension, Hooks
+from django_ojs.extensions.steps import gathering, transfer
+from django_ojs.extensions.steps.errors import StepError
+from django_ojs.extensions.steps.models import Step
+from django_ojs.extensions.steps.taken import Steps, Suspension
+from django_ojs.spec.states import Trigger
+from django_ojs.storage.dialects.expressions import OneOf
+from django_ojs.worker.in_flight import Run
+
+_current: Final[ContextVar[Steps | None]] = ContextVar("ojs_steps", default=None)
+
+
+class StepsExtension(Extension):
+    """Lets handlers take steps."""
+
+    name = "steps"
+    number = 20
+
+    def hooks(self) -> Hooks:
+        """Return the hooks; no setting changes them."""
+        return Hooks(
+            around_run=_around_run,
+            published=gathering.ended,
+            published_types=gathering.ENDS,
+            changed_and_committed=dict.fromkeys(
+                (Trigger.CANCEL, Trigger.EXPIRE), gathering.parents_ended
+            ),
+            erased=_erased,
+            exported=transfer.exported,
+            imported=transfer.imported,
+        )
+
+    def due_steps(self) -> Sequence[DueStep]:
+        """Delete old signals."""
+        from django_ojs.extensions.steps import pruning
+
+        return (DueStep(run=pruning.prune_signals, interval=60.0),)
+
+
+def current() -> Steps:
+    """Return the steps of the run that is going on here. Raises StepError outside of one."""
+    steps = _current.get()
+    if steps is None:
+        raise StepError("Steps are for the handler of a job, on its thread or in its tasks.")
+    return steps
+
+
+def _around_run(run: Run, go_on: Callable[[], Any]) -> Any:
+    steps = Steps(run)
+    if run.context.is_async:
+        return _around_async_run(steps, go_on)
+    token = _current.set(steps)
+    try:
+        outcome = go_on()
+        steps.finish()
+        return outcome
+    except Suspension as suspension:
+        return suspension.suspended, False
+    finally:
+        _current.reset(token)
+
+
+async def _around_async_run(steps: Steps, go_on: Callable[[], Any]) -> Any:
+    token = _current.set(steps)
+    try:
+        outcome = await go_on()
+        steps.finish()
+        return outcome
+    except Suspension as suspension:
+        return suspension.suspended
+    finally:
+        _current.reset(token)
+
+
+def _erased(keys: Collection[UUID]) -> None:
+    Step.primary.filter(OneOf("job_id", keys)).delete()

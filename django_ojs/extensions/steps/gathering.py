@@ -1,0 +1,92 @@
+"""Jobs that a step starts, and for which it waits: a group of `extensions.workflows`."""
+
+from collections.abc import Collection, Sequence
+from contextlib import suppress
+from typing import Any, Final
+from uuid import UUID
+
+from django_ojs.extension import Change
+from django_ojs.extensions.steps import sending, store
+from django_ojs.extensions.steps.models import Step, StepKind, StepStatus
+from django_ojs.extensions.workflows import operations as workflows
+from django_ojs.extensions.workflows.api import group
+from django_ojs.extensions.workflows.models import Workflow, WorkflowState, WorkflowStep
+from django_ojs.models import Job
+from django_ojs.options import Request
+from django_ojs.spec.errors import Conflict, NotFound
+from django_ojs.spec.published import EventType, NewEvent
+from django_ojs.storage import database
+from django_ojs.storage.claims import Claimed
+from django_ojs.storage.dialects.expressions import OneOf
+
+#: In the place of the name of a signal: the end of the workflow whose id is the key.
+WORKFLOW: Final = "workflow"
+
+#: How the names of these workflows begin.
+_PREFIX: Final = "steps.gather "
+
+ENDS: Final = frozenset(
+    {EventType.WORKFLOW_COMPLETED, EventType.WORKFLOW_FAILED, EventType.WORKFLOW_CANCELLED}
+)
+
+
+@database.write_transaction
+def begin(job: Claimed, step: Step, requests: Sequence[Request]) -> None:
+    """Start the jobs of a step, and store the step, which waits for them. Raises ClaimLost."""
+    store.lock(job)
+    graph = group(*requests, name=f"{_PREFIX}{step.name}").graph()
+    step.signal, step.key = WORKFLOW, str(workflows.create(graph).pk)
+    store.insert(job, step)
+
+
+def is_over(step: Step) -> bool:
+    """Whether all jobs of a step have ended."""
+    running = Workflow.primary.filter(pk=_id(step), state=WorkflowState.RUNNING)
+    return not running.exists()
+
+
+def results(step: Step) -> tuple[list[Any], list[str]]:
+    """Return the results of the jobs of a step, in order, and what became of those that failed."""
+    steps = WorkflowStep.primary.filter(workflow_id=_id(step), type__isnull=False)
+    keys = list(steps.order_by("position").values_list("pk", flat=True))
+    jobs = {job.pk: job for job in Job.primary.filter(OneOf("pk", keys)).defer("args", "options")}
+    found, failed = [], []
+    for key in keys:
+        job = jobs.get(key)
+        found.append(None if job is None else job.result)
+        if job is None or job.state != "completed":
+            failed.append(f"{key} was deleted" if job is None else f"{job.type} {key}: {job.state}")
+    if not keys:
+        failed.append(f"the workflow {step.key} was deleted")
+    return found, failed
+
+
+def ended(events: Sequence[NewEvent]) -> None:
+    """Wake the jobs whose steps wait for these workflows."""
+    for event in events:
+        if str(event.data["workflow_name"]).startswith(_PREFIX):
+            # As a signal: a job that is being suspended finds the end, or is found here.
+            store.lock_signal(WORKFLOW, event.subject)
+            waiting = Step.primary.filter(
+                signal=WORKFLOW, key=event.subject, outcome=StepStatus.WAITING
+            )
+            sending.wake(set(waiting.values_list("job_id", flat=True)))
+
+
+def parents_ended(change: Change) -> None:
+    """Cancel the jobs that jobs wait for which were cancelled, or have expired."""
+    cancel(change.before)
+
+
+def cancel(keys: Collection[UUID]) -> None:
+    """Cancel the jobs for which these jobs wait."""
+    waiting = Step.primary.filter(
+        OneOf("job_id", keys), kind=StepKind.GATHER, outcome=StepStatus.WAITING
+    )
+    for step in waiting:
+        with suppress(Conflict, NotFound):  # They have ended.
+            workflows.cancel(_id(step))
+
+
+def _id(step: Step) -> UUID:
+    return UUID(str(step.key))

@@ -1,0 +1,59 @@
+"""What an operator does to the steps of a job."""
+
+from uuid import UUID
+
+from django.db.models import Max
+from django.db.models.functions import Now
+
+from django_ojs.extensions.steps.models import Step, StepStatus
+from django_ojs.models import Job
+from django_ojs.operations.retry import retry
+from django_ojs.operations.run_now import run_now
+from django_ojs.spec.errors import Conflict, NotFound
+from django_ojs.spec.states import State
+from django_ojs.storage import database, transitions
+
+
+@database.write_transaction
+def end_wait(job_id: UUID) -> Job:
+    """End what a job waits for: a sleep is over, a wait times out, a step is tried again now.
+
+    Raises JobNotFound, and Conflict when the job is not scheduled, or no step of it waits.
+    """
+    job = transitions.lock(job_id)
+    waiting = Step.primary.filter(job_id=job_id, outcome=StepStatus.WAITING)
+    if job.state != State.SCHEDULED or not waiting.update(until=Now()):
+        raise Conflict(
+            f"The job is {job.state}; this needs it scheduled, with a step that waits.",
+            details={
+                "job_id": str(job_id),
+                "current_state": job.state,
+                "expected_state": State.SCHEDULED.value,
+            },
+        )
+    return run_now(job_id)
+
+
+@database.write_transaction
+def run_again_from(job_id: UUID, number: int) -> Job:
+    """Forget a step and those after it, and run the job again, which takes them again.
+
+    Raises JobNotFound, NotFound when it has no such step, and Conflict when the job is neither
+    scheduled nor discarded.
+    """
+    job = transitions.lock(job_id)
+    if job.state not in (State.SCHEDULED, State.DISCARDED):
+        raise Conflict(
+            f"The job is {job.state}; to run it again from a step needs it discarded or scheduled.",
+            details={
+                "job_id": str(job_id),
+                "current_state": job.state,
+                "expected_state": [State.DISCARDED.value, State.SCHEDULED.value],
+            },
+        )
+    last = Step.primary.filter(job_id=job_id).aggregate(last=Max("number"))["last"]
+    if last is None or number > last:
+        details = {"resource_type": "step", "resource_id": f"{job_id}:{number}"}
+        raise NotFound("The job has no step with this number.", details=details)
+    Step.primary.filter(job_id=job_id, number__gte=number).delete()
+    return run_now(job_id) if job.state == State.SCHEDULED else retry(job_id)

@@ -1,0 +1,154 @@
+"""Write steps: each statement and each transaction checks that the job is still the run's own."""
+
+from collections.abc import Callable, Collection
+from typing import Any, Final
+
+from django.db import IntegrityError
+from django.db.backends.base.base import BaseDatabaseWrapper
+from django.db.models import F
+from django.db.models.functions import Now
+
+from django_ojs.extension import Known
+from django_ojs.extensions.steps.models import Step, StepSignal
+from django_ojs.models import Job
+from django_ojs.spec.errors import ClaimLost, RowLocked
+from django_ojs.spec.states import State, Trigger
+from django_ojs.storage import database, notify, transitions
+from django_ojs.storage.claims import Claimed
+from django_ojs.storage.transitions import Claim
+
+_FIELDS: Final = Step._meta.concrete_fields
+
+
+def of(job: Claimed) -> list[Step]:
+    """Return the steps of a job, in order: one query."""
+    return list(Step.primary.filter(job_id=job.id).order_by("number"))
+
+
+#: By the vendor of the database.
+_inserts: Final[dict[str, str]] = {}
+
+
+def _insert_sql(link: BaseDatabaseWrapper) -> str:
+    if link.vendor in _inserts:
+        return _inserts[link.vendor]
+    ops: Any = link.ops
+    lock = ""
+    if link.features.has_select_for_update:
+        # Until the commit, nothing takes the job back: a step is not stored for a run that another
+        # one has followed. A commit is short, and the heartbeats pass by.
+        lock = ops.for_update_sql(no_key=link.features.has_select_for_no_key_update)
+    columns = ", ".join(ops.quote_name(field.column) for field in _FIELDS)
+    values = ", ".join(["%s"] * len(_FIELDS))
+    _inserts[link.vendor] = (
+        f"INSERT INTO {Step._meta.db_table} ({columns}) SELECT {values} FROM ojs_job AS j "
+        f"WHERE j.id = %s AND j.state = '{State.ACTIVE}' AND j.worker_id = %s AND j.run = %s {lock}"
+    )
+    return _inserts[link.vendor]
+
+
+def insert(job: Claimed, step: Step) -> None:
+    """Store a new step, in the caller's transaction or by itself. Raises ClaimLost."""
+    link = database.connection()
+    values = [
+        field.get_db_prep_save(getattr(step, str(field.attname)), connection=link)
+        for field in _FIELDS
+    ]
+    key = Job._meta.pk.get_db_prep_value(job.id, link)
+    try:
+        with link.cursor() as cursor:
+            cursor.execute(_insert_sql(link), [*values, key, job.worker_id, job.run])
+            stored = cursor.rowcount
+    except IntegrityError as error:
+        stored = not link.in_atomic_block and _is_stored(job, step)
+        if not stored:
+            raise _lost(job) from error
+    if stored != 1:
+        raise _lost(job)
+
+
+def _is_stored(job: Claimed, step: Step) -> bool:
+    """Whether this run has stored a step whose INSERT was committed, and its answer lost."""
+    same = Step.primary.filter(job_id=job.id, number=step.number, name=step.name, run=job.run)
+    return same.exists()
+
+
+@database.write_transaction
+def update(job: Claimed, step: Step) -> None:
+    """Store what has become of a step that waited. Raises as `insert` does."""
+    lock(job)
+    values = {f.attname: getattr(step, f.attname) for f in _FIELDS if not f.primary_key}
+    waiting = Step.primary.filter(job_id=step.job_id, number=step.number)
+    if not waiting.update(**{k: v for k, v in values.items() if k not in ("job_id", "number")}):
+        raise _lost(job)
+
+
+@database.write_transaction
+def suspend(
+    job: Claimed, step: Step, *, is_new: bool, has_come: Callable[[], bool] | None = None
+) -> None:
+    """Store a step that waits, and give its job back until then.
+
+    `has_come` says whether there is already what the step waits for: then the job is available at
+    once. Raises Conflict, ClaimLost, JobNotFound and RowLocked as an ACK does.
+    """
+    assert step.until is not None
+    # A snapshot from before the lock would not have what its last holder has committed.
+    database.dialect().read_committed(database.connection())
+    if step.signal is not None:
+        # Its sender has the same lock: the signal is found here, or the sender finds the step.
+        lock_signal(step.signal, str(step.key))
+    lock(job)
+    if is_new:
+        insert(job, step)
+    else:
+        update(job, step)
+    known = Known(jobs={job.id: job}, workers={job.id: job.worker_id}, spends=False)
+    transitions.apply_one(
+        Trigger.RETURN,
+        State.AVAILABLE,
+        job.id,
+        known=known,
+        returned=F("returned") + 1,
+        enqueued_at=Now(),
+        lease_until=None,
+        worker_id=None,
+    )
+    if has_come is not None and has_come():
+        notify.workers_of([job.queue])
+    else:
+        transitions.reschedule({job.id: step.until})
+
+
+def lock_signal(name: str, key: str) -> None:
+    """Lock the signals of a name and key until the transaction ends.
+
+    Raises RowLocked within `database.passing_by`, where another transaction has the lock.
+    """
+    # The length separates the two: "a b" and "c" are not "a" and "b c".
+    subject = f"steps signal {len(name)} {name} {key}"
+    link, dialect = database.connection(), database.dialect()
+    if not database.passes_by():
+        dialect.lock_subject(link, subject)
+    elif not dialect.try_lock_subject(link, subject):
+        raise RowLocked("Another session sends this signal, or waits for it; try again.")
+
+
+def find_signal(name: str, key: str, got: Collection[int]) -> StepSignal | None:
+    """Return the earliest signal that is none of `got`."""
+    return StepSignal.primary.filter(name=name, key=key).exclude(pk__in=got).order_by("pk").first()
+
+
+def lock(job: Claimed) -> None:
+    """Lock a job that is still the run's. Raises as `suspend` does."""
+    claim = Claim(worker_id=job.worker_id, run=job.run)
+    row = transitions.lock(job.id)
+    if row.state != State.ACTIVE or not claim.holds(row):
+        transitions.reject(Trigger.RETURN, State.AVAILABLE, row, claim)
+
+
+def _lost(job: Claimed) -> ClaimLost:
+    return ClaimLost(
+        "The job is not this run's any more: its step was not stored.",
+        details={"job_id": str(job.id)},
+    )

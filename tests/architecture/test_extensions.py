@@ -1,0 +1,176 @@
+"""The core and the doors find no extension: not by an import, a string, a model or a template.
+
+What they still find is listed here. The lists may only become shorter: what is gone is to be taken
+out.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from django.apps import apps
+
+from tests.architecture.imports import PACKAGE, imports, modules, tree
+from tests.architecture.test_layers import NOT_CORE, within
+
+ROOT = Path(__file__).parents[2]
+TEMPLATES = ROOT / "django_ojs/templates"
+
+#: What a person or another program comes in by.
+DOORS = tuple(
+    f"django_ojs.{name}"
+    for name in ("http", "reports", "admin", "command_line", "management", "templatetags")
+)
+#: `test_layers` has the imports of the core.
+LEFT = frozenset(
+    {
+        "admin.current_findings imports extensions.statistics.admin_queue_figures",
+        "admin.finding_remedies imports extensions.limits.models",
+        "admin.finding_remedies imports extensions.outbox.admin",
+        "admin.finding_remedies imports extensions.outbox.models",
+        "admin.finding_remedies imports extensions.webhooks.models",
+        "admin.jobs imports extensions.checkpoints.spec",
+        "admin.overview imports extensions.statistics.admin_queue_figures",
+        "admin.overview imports extensions.statistics.history",
+        "admin.overview imports extensions.statistics.rollup_queries",
+        "admin.overview imports extensions.statistics.rollups",
+        "admin.queues imports extensions.events.storage",
+        "admin.queues imports extensions.limits.rate_limit",
+        "admin.queues imports extensions.statistics.admin_charts",
+        "admin.queues imports extensions.statistics.admin_queue_figures",
+        "admin.queues imports extensions.statistics.history",
+        "admin.queues imports extensions.statistics.rollups",
+        "command_line.checks.jobs imports extensions.cron.models",
+        "command_line.checks.queues imports extensions.limits.command_line",
+        "command_line.checks.queues imports extensions.statistics.rollup_queries",
+        "http.views.admin.queues imports extensions.statistics.stats",
+        "http.views.jobs imports extensions.limits.rate_limit_policy",
+        "http.views.jobs imports extensions.outbox.destinations",
+        "http.views.queues imports extensions.statistics.queue_statistics",
+        "management.commands.ojs_relay imports extensions.outbox.destinations",
+        "management.commands.ojs_relay imports extensions.outbox.local",
+        "management.commands.ojs_relay imports extensions.outbox.operations",
+        "management.commands.ojs_relay imports extensions.outbox.relay",
+        "management.commands.ojs_relay imports extensions.outbox.relay_threads",
+        "reports.ended_workers imports extensions.events.models",
+        "reports.ended_workers imports extensions.events.storage",
+        "reports.findings imports extensions.backpressure.storage",
+        "reports.findings imports extensions.statistics.rollup_queries",
+        "reports.health_queries imports extensions.limits.key_limits",
+        "reports.health_queries imports extensions.limits.limit_key_use",
+        "reports.health_queries imports extensions.limits.models",
+        "reports.health_queries imports extensions.outbox.models",
+        "reports.health_queries imports extensions.outbox.operations",
+        "reports.health_queries imports extensions.outbox.storage",
+        "reports.health_queries imports extensions.statistics.rollup_queries",
+        "reports.health_queries imports extensions.webhooks.models",
+        "reports.not_running imports extensions.events.storage",
+        "reports.not_running imports extensions.limits.limit_key_use",
+        "reports.not_running imports extensions.limits.queue_limits",
+        "reports.not_running imports extensions.statistics.rollup_queries",
+        "reports.queue_overview imports extensions.backpressure.operations.episodes",
+        "reports.queue_overview imports extensions.backpressure.storage",
+        "reports.queue_overview imports extensions.statistics.rollup_queries",
+        "reports.release_history imports extensions.events.storage",
+        "reports.scheduling imports extensions.statistics.rollup_queries",
+        "reports.search_suggestions imports extensions.statistics.models",
+    }
+)
+#: A call or a string that names an extension, its model or its module.
+LEFT_STRINGS = frozenset(
+    {
+        "models.job looks up Checkpoint",
+    }
+)
+#: Templates of a subject; those of an extension stand where Django looks for them, in the core.
+OWNED = {
+    "audit": ("audit_changes", "audit_trail", "job_history"),
+    "cron": ("cron_form", "cron_job", "cron_jobs", "cron_state"),
+    "events": ("event_data", "events", "job_events", "queue_events"),
+    "statistics": ("chart", "job_type", "sparkline"),
+    "tenants": ("queue_tenants",),
+    "workflows": ("workflow", "workflow_diagram", "workflow_progress", "workflows"),
+}
+LEFT_TEMPLATES = frozenset(
+    {
+        "admin/django_ojs/object_history.html includes audit_changes of audit",
+        "overview includes chart of statistics",
+        "queue includes chart of statistics",
+        "queues includes sparkline of statistics",
+    }
+)
+
+_INCLUDED = re.compile(r"""{%\s*(?:include|extends)\s+["']django_ojs/admin/(\w+)\.html["']""")
+
+
+def _short(module: str) -> str:
+    return module.removeprefix("django_ojs.")
+
+
+def _imports() -> Iterator[str]:
+    found = modules()
+    known = frozenset(found)
+    for module, path in found.items():
+        if within(module, DOORS):
+            for each in imports(module, path, known, for_types=True):
+                if within(each.target, ("django_ojs.extensions",)):
+                    yield f"{_short(module)} imports {_short(each.target)}"
+
+
+def _strings() -> Iterator[str]:
+    """Yield the strings that name a module of an extension, and the models that are looked up."""
+    theirs = {
+        model.__name__.lower()
+        for model in apps.get_models()
+        if model.__module__.startswith("django_ojs.extensions.")
+    }
+    # It passes the names of the Python API on.
+    beside = (PACKAGE, "django_ojs.apps", "django_ojs.not_installed", "django_ojs.extensions")
+    for module, path in modules().items():
+        is_core = not within(module, NOT_CORE) and module not in beside
+        if not is_core and not within(module, DOORS):
+            continue
+        found = tree(path)
+        texts = {
+            id(node.value) for node in ast.walk(found) if isinstance(node, ast.Expr)
+        }  # Docstrings.
+        for node in ast.walk(found):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str):
+                text = node.value
+                if id(node) not in texts and text.startswith("django_ojs.extensions."):
+                    yield f"{_short(module)} names {_short(text)}"
+            if isinstance(node, ast.Call) and ast.unparse(node.func).endswith("get_model"):
+                words = [each.value for each in node.args if isinstance(each, ast.Constant)]
+                if words and str(words[-1]).rpartition(".")[2].lower() in theirs:
+                    yield f"{_short(module)} looks up {words[-1]}"
+
+
+def _templates() -> Iterator[str]:
+    owners = {name: owner for owner, names in OWNED.items() for name in names}
+    for path in sorted(TEMPLATES.rglob("*.html")):
+        name = path.stem if path.parent.name == "admin" else str(path.relative_to(TEMPLATES))
+        for included in _INCLUDED.findall(path.read_text()):
+            owner = owners.get(included)
+            if owner is not None and owners.get(name) != owner:
+                yield f"{name} includes {included} of {owner}"
+
+
+def test_the_doors_import_no_extension() -> None:
+    found = set(_imports())
+    assert found == LEFT, "\n" + "\n".join(sorted(found ^ LEFT))
+
+
+def test_no_string_of_the_core_or_a_door_names_an_extension() -> None:
+    found = set(_strings())
+    assert found == LEFT_STRINGS, "\n" + "\n".join(sorted(found ^ LEFT_STRINGS))
+
+
+def test_no_template_of_the_core_includes_one_of_an_extension() -> None:
+    assert all(
+        (TEMPLATES / f"django_ojs/admin/{n}.html").exists() for o in OWNED.values() for n in o
+    )
+    found = set(_templates())
+    assert found == LEFT_TEMPLATES, "\n" + "\n".join(sorted(found ^ LEFT_TEMPLATES))

@@ -1,0 +1,74 @@
+"""`steps.gather`: jobs that a step starts, and waits for without a slot."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import django_ojs
+from django_ojs.extensions import steps
+from django_ojs.extensions.workflows.models import Workflow
+from django_ojs.models import Job
+from django_ojs.operations.cancel import cancel
+from django_ojs.testing import Drained, TestContext
+from tests.extensions.steps.programs import Calls, Program
+from tests.testapp.jobs import echo
+from tests.testapp.testing_jobs import save
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+def test_the_results_of_its_jobs_come_in_order(ojs: TestContext) -> None:
+    after = Calls(fails=1)
+
+    def labels(ctx: django_ojs.JobContext) -> Any:
+        found = steps.gather("labels", [echo.s(number) for number in range(3)])
+        steps.run("after", after)
+        return found
+
+    program = Program(ojs, labels)
+    assert program.run(max_jobs=1) == Drained(suspended=1)
+    job = program.job
+    assert (job.state, job.worker_id) == ("scheduled", None)
+    children = Job.objects.filter(type="testapp.echo")
+    assert {child.parent_id for child in children} == {program.id}
+    assert ojs.drain(with_retries=True) == Drained(completed=4, retryable=1)
+    assert program.job.result == [[0], [1], [2]]
+    assert Job.objects.filter(type="testapp.echo").count() == 3
+    assert program.history == [("labels", "done"), ("after", "done")]
+
+
+def test_no_jobs_have_no_results(ojs: TestContext) -> None:
+    program = Program(ojs, lambda ctx: steps.gather("labels", []))
+    assert program.run() == Drained(completed=1)
+    assert program.job.result == []
+
+
+def test_a_job_that_fails_fails_the_step_in_each_run(ojs: TestContext) -> None:
+    raised: list[str] = []
+    after = Calls(fails=1)
+
+    def labels(ctx: django_ojs.JobContext) -> None:
+        failing = save.options(retry=django_ojs.RetryPolicy(max_attempts=1))
+        try:
+            steps.gather("labels", [echo.s(1), failing.s("broken")])
+        except steps.StepFailed as error:
+            raised.append(str(error))
+        steps.run("after", after)
+
+    program = Program(ojs, labels)
+    ojs.drain(with_retries=True)
+    assert program.job.state == "completed"
+    assert len(raised) == 2
+    assert "1 of 2 jobs did not complete (testing.save" in raised[0]
+    assert raised[0] == raised[1]
+
+
+def test_a_parent_that_is_cancelled_cancels_its_jobs(ojs: TestContext) -> None:
+    program = Program(ojs, lambda ctx: steps.gather("labels", [echo.s(1), echo.s(2)]))
+    program.run(max_jobs=1)
+    cancel(program.id)
+    assert Workflow.objects.get().state == "cancelled"
+    states = Job.objects.filter(type="testapp.echo").values_list("state", flat=True)
+    assert list(states) == ["cancelled", "cancelled"]

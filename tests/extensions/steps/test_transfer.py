@@ -1,0 +1,57 @@
+"""The steps of a job travel with it."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import django_ojs
+from django_ojs.extensions import steps
+from django_ojs.extensions.steps.models import Step
+from django_ojs.models import Job
+from django_ojs.testing import Drained, TestContext
+from tests.command_line.run import ojs as command
+from tests.extensions.steps.programs import Calls, Program
+
+pytestmark = pytest.mark.django_db
+
+
+def test_an_imported_job_goes_on_where_it_was(ojs: TestContext, tmp_path: Path) -> None:
+    charge = Calls()
+
+    def fulfil(ctx: django_ojs.JobContext) -> Any:
+        payment = steps.run("charge", charge, {"amount": 1})
+        return [payment, steps.wait("packed", "order-7", timeout=timedelta(days=2))]
+
+    program = Program(ojs, fulfil)
+    program.run()
+    before = [(step.name, step.outcome, step.value) for step in program.steps]
+    due_at = program.job.due_at
+    file = tmp_path / "jobs.jsonl"
+    file.write_text(command("export").out)
+    Job.primary.filter(pk=program.id).delete()
+    Step.objects.all().delete()
+    assert command("import", file).code == 0
+    assert [(step.name, step.outcome, step.value) for step in program.steps] == before
+    assert abs(program.job.due_at - due_at) < timedelta(seconds=1)
+    assert "ojs_extensions" not in program.job.envelope()
+    steps.signal("packed", "order-7", 2)
+    assert program.run() == Drained(completed=1)
+    assert program.job.result == [{"amount": 1}, 2]
+    assert charge.made == [{"amount": 1}]
+
+
+def test_steps_that_are_no_steps_are_rejected_with_their_job(
+    ojs: TestContext, tmp_path: Path
+) -> None:
+    file = tmp_path / "jobs.jsonl"
+    line = {"type": "steps.program", "args": [], "ojs_extensions": {"steps": [{"name": 3}]}}
+    file.write_text(json.dumps(line) + "\n")
+    run = command("import", file)
+    assert run.code != 0
+    assert "not as an export writes them" in run.err
+    assert not Job.objects.exists()
