@@ -36,7 +36,7 @@ _APPS: Final = {"limits by key": "limits"}
 
 def check_module(module: str, name: str) -> None:
     """Raise ImproperlyConfigured where a public name comes from an app that is not installed."""
-    # Here, because pytest imports this package in projects without Django, too.
+    # Importing the package imports nothing of Django.
     from django.apps import apps
     from django.core.exceptions import ImproperlyConfigured
 
