@@ -29,9 +29,6 @@ LEFT = frozenset(
     {
         "admin.current_findings imports extensions.statistics.admin_queue_figures",
         "admin.finding_remedies imports extensions.limits.models",
-        "admin.finding_remedies imports extensions.outbox.admin",
-        "admin.finding_remedies imports extensions.outbox.models",
-        "admin.finding_remedies imports extensions.webhooks.models",
         "admin.jobs imports extensions.checkpoints.spec",
         "admin.overview imports extensions.statistics.admin_queue_figures",
         "admin.overview imports extensions.statistics.history",
@@ -43,7 +40,6 @@ LEFT = frozenset(
         "admin.queues imports extensions.statistics.admin_queue_figures",
         "admin.queues imports extensions.statistics.history",
         "admin.queues imports extensions.statistics.rollups",
-        "command_line.checks.jobs imports extensions.cron.models",
         "command_line.checks.queues imports extensions.limits.command_line",
         "command_line.checks.queues imports extensions.statistics.rollup_queries",
         "http.views.admin.queues imports extensions.statistics.stats",
@@ -62,11 +58,7 @@ LEFT = frozenset(
         "reports.health_queries imports extensions.limits.key_limits",
         "reports.health_queries imports extensions.limits.limit_key_use",
         "reports.health_queries imports extensions.limits.models",
-        "reports.health_queries imports extensions.outbox.models",
-        "reports.health_queries imports extensions.outbox.operations",
-        "reports.health_queries imports extensions.outbox.storage",
         "reports.health_queries imports extensions.statistics.rollup_queries",
-        "reports.health_queries imports extensions.webhooks.models",
         "reports.not_running imports extensions.events.storage",
         "reports.not_running imports extensions.limits.limit_key_use",
         "reports.not_running imports extensions.limits.queue_limits",
@@ -88,7 +80,6 @@ LEFT_STRINGS = frozenset(
 #: Templates of a subject; those of an extension stand where Django looks for them, in the core.
 OWNED = {
     "audit": ("audit_changes", "audit_trail", "job_history"),
-    "cron": ("cron_form", "cron_job", "cron_jobs", "cron_state"),
     "events": ("event_data", "events", "job_events", "queue_events"),
     "statistics": ("chart", "job_type", "sparkline"),
     "tenants": ("queue_tenants",),
