@@ -5,9 +5,6 @@
 
 from typing import Final
 
-from django.apps import apps
-from django.core.exceptions import ImproperlyConfigured
-
 #: Those that are apps of their own.
 APPS: Final = ("cron", "webhooks")
 
@@ -39,6 +36,10 @@ _APPS: Final = {"limits by key": "limits"}
 
 def check_module(module: str, name: str) -> None:
     """Raise ImproperlyConfigured where a public name comes from an app that is not installed."""
+    # Here, because pytest imports this package in projects without Django, too.
+    from django.apps import apps
+    from django.core.exceptions import ImproperlyConfigured
+
     for extension in APPS:
         app = f"django_ojs.extensions.{extension}"
         if module.startswith(f"{app}.") and not apps.is_installed(app):
@@ -57,7 +58,7 @@ def line_to_add(extension: str) -> str:
 NUMBERS: Final = {
     10: "tenants",
     12: "limits of queues",
-    13: "limits by key",
+    14: "limits by key",
     16: "workflows",
     18: "checkpoints",
 }

@@ -146,9 +146,15 @@ def test_every_extra_is_there_with_what_it_installs() -> None:
     assert features.pop("all") == [f"django-ojs[{whole}]"]
     listed = {row[0]: row[1] for row in EXTRAS if row[0] != "all"}
     assert listed == {
-        name: ", ".join(text.partition(">")[0] for text in wanted)
-        for name, wanted in features.items()
+        name: ", ".join(map(requirement, wanted)) for name, wanted in features.items()
     }
+
+
+def requirement(text: str) -> str:
+    """Return the name of a package, with the Python before which it is needed."""
+    name, _, marker = text.partition(">")
+    before = re.search(r"python_version < '([\d.]+)'", marker)
+    return f"{name} (before Python {before[1]})" if before else name
 
 
 def test_each_row_of_the_comparison_has_its_sources() -> None:
