@@ -1,7 +1,7 @@
 """What extensions have left behind in the tables of the core that are not installed any more.
 
 A number of an extension is its bit in `Queue.rules` and `Job.marks`, and it has values of
-`Job.hold`. What has a number that nobody has, nobody looks after.
+`Job.hold`. Nothing looks after what has a number that no extension has.
 """
 
 from collections import Counter, defaultdict
