@@ -744,5 +744,5 @@ class Extension:
         return ()
 
     def what_is(self, key: UUID) -> Sequence[str]:
-        """Return what to say when a job is looked for by this id, if the id is its own."""
+        """Return what to say to an operator who looks for a job by this id, if it is its own."""
         return ()

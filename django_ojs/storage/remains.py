@@ -1,7 +1,7 @@
 """What extensions that are no longer installed have left behind in the tables of the core.
 
 A number of an extension is its bit in `Queue.rules` and `Job.marks`, and it has values of
-`Job.hold`. What has the number of no extension has no owner.
+`Job.hold`. Nothing looks after what has a number that no extension has.
 """
 
 from collections import Counter, defaultdict

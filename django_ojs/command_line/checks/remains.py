@@ -18,7 +18,7 @@ def _remains() -> Iterator[DoctorFinding]:
     for each in remains.objects():
         yield DoctorFinding(
             found=f"The {each} is of an extension that is not installed.",
-            why="Jobs still pay for it, and a trigger writes rows that are never read.",
+            why="Jobs still pay for it, and a trigger writes rows that nothing reads.",
             cure=_CURE,
         )
     for number, names in remains.queues().items():
